@@ -1,0 +1,58 @@
+"""Nothing heavy is loaded until it is used."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = {
+    "dp_accounting",
+    "duckdb",
+    "jax",
+    "jinja2",
+    "matplotlib",
+    "mbi",
+    "narwhals",
+    "networkx",
+    "numpy",
+    "opendp",
+    "pandas",
+    "polars",
+    "pyarrow",
+    "scipy",
+    "sklearn",
+    "sqlalchemy",
+    "yaml",
+}
+BIGGEST = {"dp_accounting", "jax", "matplotlib", "opendp", "pandas", "pyarrow", "duckdb", "sklearn", "sqlalchemy"}
+
+
+def loaded_after(code: str) -> set[str]:
+    """Return the top-level modules a fresh interpreter holds after running ``code``."""
+    program = (
+        f"{code}\nimport sys, json\n"
+        "sys.__stdout__.write('\\n' + json.dumps(sorted({m.split('.')[0] for m in sys.modules})))"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return set(json.loads(run.stdout.splitlines()[-1]))
+
+
+def test_import_escudo_loads_nothing_heavy() -> None:
+    assert not loaded_after("import escudo") & HEAVY
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = "import sys; sys.argv = ['escudo', '--help']\nfrom escudo.cli import main\ntry: main()\nexcept SystemExit: pass"
+    assert not loaded_after(code) & HEAVY
+
+
+@pytest.mark.parametrize("name", ["Guarantee", "CausalGraph", "Schema"])
+def test_one_noun_does_not_load_the_largest_libraries(name: str) -> None:
+    assert not loaded_after(f"import escudo; escudo.{name}") & BIGGEST
+
+
+def test_the_check_itself_sees_a_heavy_import() -> None:
+    assert "numpy" in loaded_after("import numpy")
