@@ -1,0 +1,63 @@
+"""Causal graphs, benchmark networks and structural equation models.
+
+* :class:`CausalGraph`: which column causes which; files, d-separation, equivalence, distances, drawing.
+* :class:`Knowledge`: required and forbidden arrows, and tiers.
+* :class:`Network`: a graph with probability tables, to simulate from; :func:`asia` is one that ships.
+* :func:`draw`: the picture of a graph as SVG.
+* :class:`SEM`, made of :class:`Equation`: structural equations over finite variables, with exact answers as
+  :class:`Distribution`, :class:`Law` and :class:`Given`.
+* :class:`Factor`, :class:`Lookup` and :func:`contract`: tables over variables, and exact sums of their products.
+* :mod:`formats`: DOT, GML, dagitty, BIF, adjacency CSV and edge lists, and what each carries.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from escudo.causal import formats
+from escudo.causal._asia import asia
+from escudo.causal._draw import draw
+from escudo.causal._graph import CausalGraph
+from escudo.causal._knowledge import Knowledge
+from escudo.causal._network import Network
+
+if TYPE_CHECKING:
+    from escudo.causal._inference import Factor, Lookup, contract
+    from escudo.causal._sem import SEM
+    from escudo.causal._sem_answers import Distribution, Given, Law
+    from escudo.causal._sem_equation import Equation
+
+_LAZY = {
+    "SEM": "_sem",
+    "Distribution": "_sem_answers",
+    "Equation": "_sem_equation",
+    "Factor": "_inference",
+    "Given": "_sem_answers",
+    "Law": "_sem_answers",
+    "Lookup": "_inference",
+    "contract": "_inference",
+}
+
+__all__ = [
+    "SEM",
+    "CausalGraph",
+    "Distribution",
+    "Equation",
+    "Factor",
+    "Given",
+    "Knowledge",
+    "Law",
+    "Lookup",
+    "Network",
+    "asia",
+    "contract",
+    "draw",
+    "formats",
+]
+
+
+def __getattr__(name: str) -> Any:  # Any: whatever the lazily loaded module holds under that name
+    if name in _LAZY:
+        return getattr(import_module(f"escudo.causal.{_LAZY[name]}"), name)
+    raise AttributeError(f"module 'escudo.causal' has no attribute {name!r}")

@@ -1,0 +1,140 @@
+"""Graph files: what each format carries, and how a text's format is recognised.
+
+| format     | endings          | arrows | undirected | latent, exposure, outcome | groups, knowledge |
+|------------|------------------|--------|------------|---------------------------|-------------------|
+| `dot`      | .dot .gv         | yes    | yes        | yes                       | yes               |
+| `gml`      | .gml             | yes    | yes        | yes                       | yes               |
+| `dagitty`  | .dagitty         | yes    | yes        | yes                       | no                |
+| `bif`      | .bif .bif.gz     | yes    | no         | no                        | no                |
+| `csv`      | .csv .tsv        | yes    | yes        | no                        | no                |
+| `edgelist` | .edges .edgelist | yes    | yes        | no                        | no                |
+
+Nodes without an edge and the order of nodes are carried by all. Writing what a format cannot carry is refused unless
+``lossy=True``. ``.txt`` and unknown endings are recognised by content. All readers are written by hand (no graphviz,
+no pydot), work in one pass, and name the line and column where reading stopped. Groups and knowledge travel in DOT and
+GML as one graph attribute named ``escudo``, which other tools pass over. Positions, colours, weights and
+dagitty's adjusted and selected flags are read past.
+
+* :mod:`._dot`: Graphviz DOT: chains, subgraphs, attributes, defaults, comments, HTML and joined strings.
+* :mod:`._dagitty`: dagitty's ``dag { }`` and ``pdag { }``, which share DOT's grammar.
+* :mod:`._gml`: GML as networkx and DoWhy write it.
+* :mod:`._bif`: Bayesian networks; the tables are read by ``escudo.causal.Network``.
+* :mod:`._csv`: a 0/1 table with names, row causes column.
+* :mod:`._edgelist`: one edge a line, with arrows, commas, tabs or spaces.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from escudo._validate import one_of
+from escudo.causal.formats import _bif, _csv, _dagitty, _dot, _edgelist, _gml
+from escudo.causal.formats._draft import Draft
+from escudo.causal.formats._source import MAX_BYTES, Source, read_text, write_text
+from escudo.errors import GraphError, InputError, ParseError
+
+if TYPE_CHECKING:
+    from escudo.causal._graph import CausalGraph
+
+__all__ = [
+    "FORMATS",
+    "MAX_BYTES",
+    "FormatName",
+    "format_of",
+    "read_draft",
+    "read_text",
+    "recognise",
+    "write_graph",
+    "write_text",
+]
+
+FormatName = Literal["dot", "gml", "dagitty", "bif", "csv", "edgelist"]
+_ALL = ("undirected edges", "latents", "exposures or outcomes", "groups", "knowledge")
+
+
+@dataclass(frozen=True, slots=True)
+class _Format:
+    endings: tuple[str, ...]
+    carries: tuple[str, ...]
+    read: Callable[[Source], Draft]
+    write: Callable[[CausalGraph], str]
+
+
+FORMATS: dict[FormatName, _Format] = {
+    "dot": _Format((".dot", ".gv"), _ALL, _dot.read, _dot.write),
+    "gml": _Format((".gml",), _ALL, _gml.read, _gml.write),
+    "dagitty": _Format((".dagitty",), _ALL[:3], _dagitty.read, _dagitty.write),
+    "bif": _Format((".bif",), (), _bif.read, _bif.write),
+    "csv": _Format((".csv", ".tsv"), _ALL[:1], _csv.read, _csv.write),
+    "edgelist": _Format((".edges", ".edgelist"), _ALL[:1], _edgelist.read, _edgelist.write),
+}
+
+# Tried in turn on the text after leading space and comments.
+_OPENINGS: tuple[tuple[FormatName, str], ...] = (
+    ("dot", r'(strict\s+)?(di)?graph\s*("[^"]*"|[^\s{\["]+)?\s*\{'),
+    ("gml", r'graph\s*\[|((creator|version|comment)\s+("[^"]*"|\S+)\s*)+graph\s*\['),
+    ("dagitty", r'(dag|pdag|mag|pag)\s*("[^"]*"|[\w.]+)?\s*\{'),
+    ("bif", r"(network\s*(\"[^\"]*\"|\S+)?|variable\s+(\"[^\"]*\"|\S+))\s*\{"),
+)
+_COMMENTS = re.compile(r"(?:\s+|//[^\r\n]*|/\*.*?\*/|#[^\r\n]*)*", re.S)
+
+
+def recognise(text: str) -> FormatName:
+    """Return the format a text looks like; what opens like none of the others is an edge list or a 0/1 table."""
+    start = _COMMENTS.match(text)
+    opening = text[start.end() : start.end() + 4096] if start else text[:4096]
+    for name, pattern in _OPENINGS:
+        if re.match(pattern, opening, re.I):
+            return name
+    return "csv" if _csv.looks_like(text) else "edgelist"
+
+
+def format_of(path: Path, text: str | None = None) -> FormatName:
+    """Return the format a file's name tells, or else its content; for writing there is only the name."""
+    endings = [suffix.lower() for suffix in path.suffixes]
+    if endings and endings[-1] == ".gz":
+        endings.pop()
+    for name, form in FORMATS.items():
+        if endings and endings[-1] in form.endings:
+            return name
+    if text is not None:
+        return recognise(text)
+    known = " ".join(ending for form in FORMATS.values() for ending in form.endings)
+    raise InputError(f"The ending of {path.name!r} names no graph format. Use one of {known}, or pass format=...")
+
+
+def read_draft(text: str, format: FormatName | None, source: str) -> Draft:
+    """Return what a text states, not yet checked as a graph; recursion and time are bounded by its length."""
+    if not isinstance(text, str):
+        raise InputError(f"A graph is parsed from text; got {type(text).__name__}.")
+    if len(text) > MAX_BYTES:
+        raise ParseError(f"this text has more than {MAX_BYTES:,} characters, which no causal graph has", source=source)
+    text = text.removeprefix("\ufeff")
+    name = recognise(text) if format is None else one_of("format", format, FORMATS)
+    draft = FORMATS[name].read(Source(text, source))
+    if not draft.nodes:
+        raise ParseError("this text names no node", source=source)
+    return draft
+
+
+def write_graph(graph: CausalGraph, format: FormatName, *, lossy: bool) -> str:
+    """Return a graph as text, or raise if the format would lose something and ``lossy`` is false."""
+    form = FORMATS[one_of("format", format, FORMATS)]
+    has = (
+        graph.undirected_edges,
+        graph.latents,
+        graph.exposures or graph.outcomes,
+        graph.groups,
+        graph.knowledge,
+    )
+    lost = [what for what, present in zip(_ALL, has, strict=True) if present and what not in form.carries]
+    if lost and not lossy:
+        raise GraphError(
+            f"The format {format!r} cannot carry this graph's {', '.join(lost)}. "
+            "Write DOT or GML, which carry everything, or pass lossy=True to leave them out."
+        )
+    return form.write(graph)

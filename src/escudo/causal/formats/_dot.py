@@ -1,0 +1,300 @@
+"""Graphviz DOT, read by hand, and the grammar that dagitty shares with it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from escudo.causal.formats._draft import Draft, extras_of
+from escudo.causal.formats._source import Source, shown
+
+if TYPE_CHECKING:
+    from escudo.causal._graph import CausalGraph
+
+__all__ = ["parse", "quoted", "read", "write"]
+
+_MAX_DEPTH = 64
+_TOKEN = re.compile(
+    r"""
+      (?P<skip>[\s\ufeff]+|//[^\r\n]*|/\*.*?\*/|\#[^\r\n]*)
+    | (?P<arrow><->|->|<-|--|[→←↔])
+    | (?P<string>"[^"\\]*(?:\\.[^"\\]*)*")
+    | (?P<word>(?:[A-Za-z0-9_.]|[^\x00-\x7f\s\ufeff→←↔])+|-(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?))
+    | (?P<mark>[{}\[\];,=:+])
+    """,
+    re.X | re.S,
+)
+_BRACKET = re.compile(r"[<>]")
+_BLANK = re.compile(r"(?:\s|\\[nrlt])*")
+_ESCAPE = re.compile(r"\\(\r\n|[\"\\\r\n])", re.S)
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_KEYWORDS = {"strict", "graph", "digraph", "subgraph", "node", "edge"}
+_ARROWS = {"→": "->", "←": "<-", "↔": "<->"}
+
+
+class _Token(NamedTuple):
+    kind: str  # arrow, string, blank (a string that spells nothing), word, mark or end
+    text: str
+    at: int
+
+    def keyword(self) -> str:
+        return self.text.lower() if self.kind == "word" else ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """Default attributes for nodes and edges named from here on; a subgraph starts with a copy of its parent's."""
+
+    node: dict[str, str]
+    edge: dict[str, str]
+
+    def inner(self) -> _Scope:
+        return _Scope(dict(self.node), dict(self.edge))
+
+
+def read(source: Source) -> Draft:
+    """Read one ``graph { }`` or ``digraph { }``; ``--`` or ``dir=none`` makes an edge undirected."""
+    return parse(source, ("graph", "digraph"))
+
+
+def write(graph: CausalGraph) -> str:
+    """Return the graph in DOT; every flag also shows in a drawing by Graphviz."""
+    lines = ["digraph {"]
+    if extras := extras_of(graph):
+        lines.append(f"  escudo={quoted(extras, always=True)};")
+    for node in graph.nodes:
+        flags = [
+            *(["latent=true", "style=dashed"] if node in graph.latents else []),
+            *(["exposure=true"] if node in graph.exposures else []),
+            *(["outcome=true"] if node in graph.outcomes else []),
+        ]
+        lines.append(f"  {quoted(node)}" + (f" [{', '.join(flags)}];" if flags else ";"))
+    lines += [f"  {quoted(a)} -> {quoted(b)};" for a, b in graph.edges]
+    lines += [f"  {quoted(a)} -> {quoted(b)} [dir=none];" for a, b in graph.undirected_edges]
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def quoted(name: str, *, always: bool = False) -> str:
+    """Return a name as it stands in DOT: bare if it is a plain word, else in quotes."""
+    if not always and _PLAIN.fullmatch(name) and name.lower() not in _KEYWORDS:
+        return name
+    return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def parse(source: Source, kinds: tuple[str, ...]) -> Draft:
+    """Read one graph whose opening word is one of ``kinds``."""
+    return _Parser(source, _tokens(source)).graph(kinds)
+
+
+def _tokens(source: Source) -> list[_Token]:
+    text, at, found = source.text, 0, []
+    while at < len(text):
+        match = _TOKEN.match(text, at)
+        if match is None:
+            if text[at] == "<":
+                end = _html_end(source, at)
+                found.append(_Token("string", text[at:end], at))
+                at = end
+                continue
+            raise _unreadable(source, at)
+        kind, word = match.lastgroup or "", match[0]
+        if kind == "string":
+            body = word[1:-1]
+            found.append(_Token("blank" if _BLANK.fullmatch(body) else "string", _unescape(body), at))
+        elif kind == "arrow":
+            found.append(_Token("arrow", _ARROWS.get(word, word), at))
+        elif kind in ("word", "mark"):
+            found.append(_Token(kind, word, at))
+        at = match.end()
+    found.append(_Token("end", "", at))
+    return found
+
+
+def _unescape(body: str) -> str:
+    return _ESCAPE.sub(lambda match: match[1] if match[1] in '"\\' else "", body)
+
+
+def _html_end(source: Source, at: int) -> int:
+    depth = 0
+    for bracket in _BRACKET.finditer(source.text, at):
+        depth += 1 if bracket[0] == "<" else -1
+        if depth == 0:
+            return bracket.end()
+    raise source.error("this '<' is never closed", at)
+
+
+def _unreadable(source: Source, at: int) -> Exception:
+    char = source.text[at]
+    if char == '"':
+        return source.error("this quote is never closed", at)
+    if source.text.startswith("/*", at):
+        return source.error("this comment is never closed", at)
+    if char == "@":
+        return source.error(
+            "circle marks (@) belong to partial ancestral graphs, which have no single causal reading", at
+        )
+    return source.error(f"unexpected {shown(char)}. Put names with such characters in double quotes", at)
+
+
+class _Parser:
+    """A recursive reader; only subgraphs recurse, and no deeper than ``_MAX_DEPTH``."""
+
+    def __init__(self, source: Source, tokens: list[_Token]):
+        self.source, self.tokens, self.place, self.draft = source, tokens, 0, Draft(source)
+
+    @property
+    def token(self) -> _Token:
+        return self.tokens[self.place]
+
+    def take(self) -> _Token:
+        token = self.token
+        self.place += token.kind != "end"
+        return token
+
+    def at_mark(self, marks: str) -> bool:
+        return self.token.kind == "mark" and self.token.text in marks
+
+    def expect(self, mark: str) -> None:
+        if not self.at_mark(mark):
+            raise self.wrong(f"{mark!r}")
+        self.place += 1
+
+    def wrong(self, wanted: str) -> Exception:
+        token = self.token
+        found = "the end of the text" if token.kind == "end" else shown(token.text)
+        return self.source.error(f"expected {wanted}, found {found}", token.at)
+
+    def graph(self, kinds: tuple[str, ...]) -> Draft:
+        if self.token.keyword() == "strict":
+            self.place += 1
+        if self.token.keyword() not in kinds:
+            raise self.wrong(" or ".join(repr(kind) for kind in kinds))
+        self.place += 1
+        if self.token.kind in ("word", "string", "blank"):
+            self.place += 1
+        self.expect("{")
+        self.statements(_Scope({}, {}), 0)
+        if self.token.kind != "end":
+            raise self.wrong("the end of the text (one graph a file)")
+        return self.draft
+
+    def statements(self, scope: _Scope, depth: int) -> dict[str, None]:
+        """Read up to the closing brace and return the nodes named on the way."""
+        named: dict[str, None] = {}
+        while not self.at_mark("}"):
+            if self.at_mark(";,"):
+                self.place += 1
+            else:
+                named.update(self.statement(scope, depth))
+        self.place += 1
+        return named
+
+    def statement(self, scope: _Scope, depth: int) -> dict[str, None]:
+        word = self.token.keyword()
+        after = self.tokens[min(self.place + 1, len(self.tokens) - 1)]
+        if word in ("graph", "node", "edge") and after.kind == "mark" and after.text == "[":
+            self.place += 1
+            attributes = self.attributes()
+            if word == "graph":
+                self.graph_attributes(attributes)
+            else:
+                (scope.node if word == "node" else scope.edge).update(attributes)
+            return {}
+        if self.token.kind in ("word", "string", "blank") and after.kind == "mark" and after.text == "=":
+            key, at = self.take().text, self.token.at
+            self.place += 1
+            self.graph_attributes({key: self.identifier("a value")}, at)
+            return {}
+        return self.edges_or_node(scope, depth)
+
+    def edges_or_node(self, scope: _Scope, depth: int) -> dict[str, None]:
+        start = self.token
+        ends = [self.operand(scope, depth)]
+        arrows: list[_Token] = []
+        while self.token.kind == "arrow":
+            arrows.append(self.take())
+            if self.token.kind == "blank":
+                raise self.source.error("a node's name is empty", self.token.at)
+            ends.append(self.operand(scope, depth))
+        attributes = self.attributes() if self.at_mark("[") else {}
+        named = {name: None for end in ends for name in end}
+        if not arrows:
+            for name in named:
+                self.draft.add_node(name, attributes, start.at)
+        elif start.kind == "blank":
+            raise self.source.error("a node's name is empty", start.at)
+        for arrow, tails, heads in zip(arrows, ends, ends[1:], strict=False):
+            marks = self.marks(arrow, {**scope.edge, **attributes})
+            for tail in tails:
+                for head in heads:
+                    self.draft.add_edge(tail, head, arrow_at_tail=marks[0], arrow_at_head=marks[1], at=arrow.at)
+        return named
+
+    def operand(self, scope: _Scope, depth: int) -> dict[str, None]:
+        """Read a node or a subgraph and return the names it stands for."""
+        if self.token.keyword() == "subgraph":
+            self.place += 1
+            if self.token.kind in ("word", "string", "blank"):
+                self.place += 1
+            if not self.at_mark("{"):
+                raise self.wrong("'{'")
+        if self.at_mark("{"):
+            if depth >= _MAX_DEPTH:
+                raise self.source.error(f"subgraphs are nested more than {_MAX_DEPTH} deep", self.token.at)
+            self.place += 1
+            return self.statements(scope.inner(), depth + 1)
+        token = self.token
+        name = self.identifier("a node's name")
+        while self.at_mark(":"):  # a port, which says where on the drawn node the edge ends
+            self.place += 1
+            self.identifier("a port")
+        if token.kind == "blank" and name == token.text:
+            # pydot writes a lone "\n" as a node of its own; it names nothing.
+            return {}
+        if name not in self.draft.nodes:
+            self.draft.add_node(name, scope.node, token.at)
+        return {name: None}
+
+    def identifier(self, wanted: str) -> str:
+        if self.token.kind not in ("word", "string", "blank"):
+            raise self.wrong(wanted)
+        token = self.take()
+        parts = [token.text]
+        while token.kind != "word" and self.at_mark("+"):
+            self.place += 1
+            if self.token.kind not in ("string", "blank"):
+                raise self.wrong("a quoted text")
+            parts.append(self.take().text)
+        return "".join(parts)
+
+    def attributes(self) -> dict[str, str]:
+        """Read ``[key=value, flag]`` lists; a flag without a value means yes."""
+        found: dict[str, str] = {}
+        while self.at_mark("["):
+            self.place += 1
+            while not self.at_mark("]"):
+                key = self.identifier("an attribute or ']'")
+                found[key] = ""
+                if self.at_mark("="):
+                    self.place += 1
+                    found[key] = self.identifier("a value")
+                if self.at_mark(";,"):
+                    self.place += 1
+            self.place += 1
+        return found
+
+    def graph_attributes(self, attributes: dict[str, str], at: int | None = None) -> None:
+        if "escudo" in attributes:
+            self.draft.read_extras(attributes["escudo"], self.token.at if at is None else at)
+
+    def marks(self, arrow: _Token, attributes: dict[str, str]) -> tuple[bool, bool]:
+        """Return whether the edge has an arrowhead at its first and at its second end."""
+        tail, head = arrow.text.startswith("<"), arrow.text.endswith(">")
+        direction = attributes.get("dir", "").lower()
+        if direction in ("none", "forward", "back", "both"):
+            tail, head = direction in ("back", "both"), direction in ("forward", "both")
+        shapes = (attributes.get("arrowtail", "normal").lower(), attributes.get("arrowhead", "normal").lower())
+        if (tail and "odot" in shapes[0]) or (head and "odot" in shapes[1]):
+            raise self.source.error("circle marks (odot) have no single causal reading", arrow.at)
+        return tail and shapes[0] != "none", head and shapes[1] != "none"
