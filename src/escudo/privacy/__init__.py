@@ -1,0 +1,121 @@
+"""Privacy: what a guarantee is, what was done to a table, and what that costs in all.
+
+Read in this order:
+
+* ``_relations``: which tables are neighbours (``Relation``) and whose data differs (``Unit``);
+* ``_event``, ``_events``: the facts that are recorded, from ``LaplaceEvent`` to ``ParallelEvent``;
+* ``_conversions``: from one privacy notion to another, with proofs;
+* ``_curves``: what one event costs, one pure function per kind;
+* ``_composition``, ``_pld``, ``_totals``: what many cost together (``RunningTotal``);
+* ``_guarantee``, ``_accounting``: the bound that people read (``Guarantee``, ``guarantee_of``);
+* ``_account``, ``_ledger``: who has spent what (``Account``, ``Ledger``); ``_plan``: the budget tree beforehand.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from escudo.privacy._accounting import RunningTotal, guarantee_of, within
+from escudo.privacy._calibration import calibrate
+from escudo.privacy._conversions import (
+    approximate_for_group,
+    gdp_for_group,
+    gdp_to_delta,
+    gdp_to_epsilon,
+    pure_for_group,
+    pure_to_gdp,
+    pure_to_zcdp,
+    zcdp_for_group,
+    zcdp_to_delta,
+    zcdp_to_epsilon,
+)
+from escudo.privacy._events import (
+    ApproximateEvent,
+    ComposedEvent,
+    Event,
+    ExponentialEvent,
+    GaussianEvent,
+    GDPEvent,
+    LaplaceEvent,
+    ParallelEvent,
+    PureEvent,
+    RepeatedEvent,
+    ZCDPEvent,
+)
+from escudo.privacy._guarantee import Guarantee
+from escudo.privacy._relations import Relation, Unit, parse_relation, parse_unit
+
+if TYPE_CHECKING:
+    from escudo.privacy._account import Account, MemoryAccount, Receipt
+    from escudo.privacy._ledger import AccountInfo, Ledger, LedgerAccount, LedgerRow, Verification
+    from escudo.privacy._plan import Plan, charging, plan, plannable
+
+__all__ = [
+    "Account",
+    "AccountInfo",
+    "ApproximateEvent",
+    "ComposedEvent",
+    "Event",
+    "ExponentialEvent",
+    "GDPEvent",
+    "GaussianEvent",
+    "Guarantee",
+    "LaplaceEvent",
+    "Ledger",
+    "LedgerAccount",
+    "LedgerRow",
+    "MemoryAccount",
+    "ParallelEvent",
+    "Plan",
+    "PureEvent",
+    "Receipt",
+    "Relation",
+    "RepeatedEvent",
+    "RunningTotal",
+    "Unit",
+    "Verification",
+    "ZCDPEvent",
+    "approximate_for_group",
+    "calibrate",
+    "charging",
+    "gdp_for_group",
+    "gdp_to_delta",
+    "gdp_to_epsilon",
+    "guarantee_of",
+    "parse_relation",
+    "parse_unit",
+    "plan",
+    "plannable",
+    "pure_for_group",
+    "pure_to_gdp",
+    "pure_to_zcdp",
+    "within",
+    "zcdp_for_group",
+    "zcdp_to_delta",
+    "zcdp_to_epsilon",
+]
+
+# Loaded on first use: the ledger needs SQLAlchemy, which is slow to import.
+_LATER = {
+    "Account": "_account",
+    "MemoryAccount": "_account",
+    "Receipt": "_account",
+    "AccountInfo": "_ledger",
+    "Ledger": "_ledger",
+    "LedgerAccount": "_ledger",
+    "LedgerRow": "_ledger",
+    "Verification": "_ledger",
+    "Plan": "_plan",
+    "charging": "_plan",
+    "plan": "_plan",
+    "plannable": "_plan",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LATER:
+        value = getattr(import_module(f"escudo.privacy.{_LATER[name]}"), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'escudo.privacy' has no attribute {name!r}")

@@ -1,0 +1,198 @@
+"""What a mechanism charges: the ``Account`` protocol, the receipt it gives, and an account in memory.
+
+A mechanism calls ``spend`` with its event *before* it draws noise; when ``spend`` returns, the event is recorded for
+good. If the release then fails, ``fail`` marks it, and it stays spent.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Protocol, runtime_checkable
+
+from escudo.errors import InputError
+from escudo.privacy._events import Event
+from escudo.privacy._guarantee import Guarantee
+from escudo.privacy._relations import Relation, Unit
+from escudo.privacy._tally import Tally, Terms, stated
+
+__all__ = ["Account", "MemoryAccount", "Receipt", "now", "one_line"]
+
+MAX_TEXT = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """Proof that an event was recorded before its release.
+
+    Attributes:
+        dataset: Name of the account; empty for an account in memory.
+        sequence: Number of the row in the ledger, or of the spend in memory.
+        event: The event as recorded, stated for the account's relation.
+        purpose: Why it was spent.
+        for_release: False for a seeded run, whose results must not be published.
+        recorded_at: Time in ISO 8601, UTC.
+        hash: Hash of the ledger's row, or empty for an account in memory.
+    """
+
+    dataset: str
+    sequence: int
+    event: Event
+    purpose: str = ""
+    for_release: bool = True
+    recorded_at: str
+    hash: str = ""
+
+
+@runtime_checkable
+class Account(Protocol):
+    """What a mechanism charges."""
+
+    @property
+    def relation(self) -> Relation:
+        """Which tables are neighbours."""
+
+    @property
+    def unit(self) -> Unit:
+        """Whose data differs between them."""
+
+    @property
+    def max_rows_per_person(self) -> int | None:
+        """Bound on one person's rows, for unit ``person``."""
+
+    def spend(self, event: Event, *, purpose: str = "", for_release: bool = True) -> Receipt:
+        """Record ``event`` for good, before its release; or raise BudgetExceededError and change nothing."""
+
+    def fail(self, receipt: Receipt, reason: str = "") -> None:
+        """Mark a recorded spend as failed; it stays spent."""
+
+
+class MemoryAccount:
+    """An account for a table without a ledger: it is gone when the process ends, and says so.
+
+    Args:
+        relation: Which tables are neighbours.
+        unit: ``"row"``, or ``"person"`` together with ``max_rows_per_person``.
+        max_rows_per_person: Bound on one person's rows.
+        epsilon: Cap on the total; None for no cap.
+        delta: The δ at which the total is kept.
+
+    >>> account = MemoryAccount(epsilon=1.0)
+    >>> account
+    in-memory account (not recorded anywhere): 0 spends, cap ε = 1.00, replace one row
+    """
+
+    def __init__(
+        self,
+        *,
+        relation: str = "replace_one",
+        unit: Unit = "row",
+        max_rows_per_person: int | None = None,
+        epsilon: float | None = None,
+        delta: float = 0.0,
+    ):
+        self.terms = Terms(
+            epsilon=epsilon,
+            delta=delta,
+            relation=relation,  # type: ignore[arg-type] # Terms parses synonyms
+            unit=unit,
+            max_rows_per_person=max_rows_per_person,
+        )
+        self._tally = Tally(self.terms)
+        self._receipts: list[Receipt] = []
+        self._failed: dict[int, str] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def relation(self) -> Relation:
+        """Which tables are neighbours."""
+        return self.terms.relation
+
+    @property
+    def unit(self) -> Unit:
+        """Whose data differs between them."""
+        return self.terms.unit
+
+    @property
+    def max_rows_per_person(self) -> int | None:
+        """Bound on one person's rows, for unit ``person``."""
+        return self.terms.max_rows_per_person
+
+    @property
+    def receipts(self) -> tuple[Receipt, ...]:
+        """Every spend so far, in order."""
+        with self._lock:
+            return tuple(self._receipts)
+
+    @property
+    def failed(self) -> dict[int, str]:
+        """The spends that were marked failed: sequence number and reason."""
+        with self._lock:
+            return dict(self._failed)
+
+    def spend(self, event: Event | Guarantee, *, purpose: str = "", for_release: bool = True) -> Receipt:
+        """Count ``event``, before its release.
+
+        Raises:
+            BudgetExceededError: If the cap does not allow it; nothing is changed.
+            InputError: If the event is stated for another unit, or for a relation that says nothing here.
+        """
+        admitted, for_release = stated(event, for_release=for_release, terms=self.terms)
+        with self._lock:
+            self._tally.require(admitted)
+            receipt = Receipt(
+                dataset="",
+                sequence=len(self._receipts) + 1,
+                event=admitted,
+                purpose=one_line("purpose", purpose),
+                for_release=for_release,
+                recorded_at=now(),
+            )
+            self._tally.add(admitted)
+            self._receipts.append(receipt)
+        return receipt
+
+    def fail(self, receipt: Receipt, reason: str = "") -> None:
+        """Mark a spend as failed; it stays spent."""
+        with self._lock:
+            if not (0 < receipt.sequence <= len(self._receipts) and self._receipts[receipt.sequence - 1] == receipt):
+                raise InputError("The receipt is not of this in-memory account.")
+            self._failed.setdefault(receipt.sequence, one_line("reason", reason))
+
+    def fits(self, event: Event | Guarantee) -> bool:
+        """Return whether ``spend(event)`` would be allowed."""
+        admitted, _ = stated(event, for_release=True, terms=self.terms)
+        with self._lock:
+            return self._tally.fits(admitted)
+
+    def total(self, delta: float | None = None) -> Guarantee:
+        """Return what all spends together promise, at ``delta`` or at the account's δ.
+
+        Raises:
+            InputError: If no finite ε holds at that δ, such as for Gaussian noise at δ = 0.
+        """
+        with self._lock:
+            return self._tally.total(delta)
+
+    def remaining(self) -> Guarantee | None:
+        """Return the largest pure spend that still fits, or None where there is no cap."""
+        with self._lock:
+            return None if self.terms.epsilon is None else self._tally.remaining()
+
+    def __repr__(self) -> str:
+        count = len(self._receipts)
+        return f"in-memory account (not recorded anywhere): {count} spend{'s' * (count != 1)}, {self.terms}"
+
+
+def now() -> str:
+    """Return the time in ISO 8601, UTC."""
+    return datetime.now(UTC).isoformat(timespec="microseconds")
+
+
+def one_line(name: str, text: str) -> str:
+    """Return ``text`` as one printable line of bounded length, as it is recorded."""
+    if not isinstance(text, str):
+        raise InputError(f"{name} must be a text; got {type(text).__name__}.")
+    line = "".join(char if char.isprintable() else "?" for char in " ".join(text.split()))
+    return line if len(line) <= MAX_TEXT else line[: MAX_TEXT - 1] + "…"

@@ -1,0 +1,311 @@
+r"""What one event costs: one pure function per kind of event, for one application of it.
+
+A ``PrivacyCurve`` states several true bounds on the same release; an accountant composes whichever it understands. All
+are symmetric: they hold for a pair of neighbours in both orders. Counts are not applied here but once, in
+``_accounting``.
+
+**Slack.** An (ε, δ) mechanism is at worst randomised response with ε, except that with probability δ it gives
+everything away. Proof: Kairouz, Oh, Viswanath (2015), "The composition theorem for differential privacy", show that
+every (ε, δ)-DP pair of distributions is a post-processing of the pair that says "this is P" (or "this is Q") with
+probability δ and flips the coin of ε-randomised response otherwise: both have the same trade-off curve, and Blackwell's
+theorem does the rest. So δ is carried beside the curve, as the additive quantity ``slack`` = -log(1 - δ): several
+releases all stay clear of their δ with probability Π(1 - δᵢ).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from escudo.errors import UnsupportedEventError
+from escudo.privacy._conversions import FloatArray, gdp_deltas, round_up
+from escudo.privacy._events import (
+    ApproximateEvent,
+    Event,
+    ExponentialEvent,
+    GaussianEvent,
+    GDPEvent,
+    LaplaceEvent,
+    PureEvent,
+    ZCDPEvent,
+)
+
+__all__ = ["ORDERS", "HockeyStick", "PrivacyCurve", "curve_of", "gaussian_hockey_stick"]
+
+ORDERS: FloatArray = 1 + np.geomspace(1e-3, 1e6, 400)
+"""Orders of Rényi divergence that are accounted for, 5% apart: the best of them costs ε less than 0.1%."""
+ORDERS.flags.writeable = False
+
+_NEGLIGIBLE = 1e-25
+"""A probability that is moved to "everything is given away" where a tail has to end somewhere."""
+_MAX_STEPS = 100_000
+"""Largest noise, in grid steps, whose mass function is summed up term by term."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class HockeyStick:
+    """The exact privacy curve of one application: δ as a function of ε, for ε ≥ 0.
+
+    Attributes:
+        deltas: δ(ε) for an array of ε ≥ 0, never below the truth.
+        top: A loss that is exceeded with negligible probability or never.
+        knots: The only losses that occur, if they are few; else None.
+    """
+
+    deltas: Callable[[FloatArray], FloatArray]
+    top: float
+    knots: tuple[float, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class PrivacyCurve:
+    """True bounds on one application of an event, all outside its slack.
+
+    Attributes:
+        pure: Bound on every log-ratio of output probabilities, or infinity.
+        mu: The event is μ-GDP, or infinity.
+        renyi: Rényi divergence at each of ``ORDERS``.
+        slack: -log(1 - δ) for the probability δ with which nothing is promised.
+        exact: The exact curve, where known, of one of ``times`` independent parts whose composition the event is.
+        times: How many such parts.
+    """
+
+    pure: float
+    mu: float
+    renyi: FloatArray
+    slack: float = 0.0
+    exact: HockeyStick | None = None
+    times: int = 1
+
+
+@lru_cache(maxsize=4096)
+def curve_of(event: Event) -> PrivacyCurve:
+    """Return the privacy curve of one application of an unstructured event.
+
+    Raises:
+        UnsupportedEventError: If no curve is registered for this kind of event.
+    """
+    if event.kind not in _CURVES:
+        raise UnsupportedEventError(f"No privacy curve is known for events of kind {event.kind!r}.")
+    curve = _CURVES[event.kind](event)
+    curve.renyi.flags.writeable = False
+    return curve
+
+
+def _pure_curve(epsilon: float, *, slack: float = 0.0) -> PrivacyCurve:
+    r"""Return the curve of randomised response, the worst of all ε-DP mechanisms.
+
+    Kairouz, Oh, Viswanath (2015), Theorem 3.1: every ε-DP mechanism is a post-processing of a coin that shows the truth
+    with probability p = e^ε/(1 + e^ε). Post-processing lowers every divergence, so its divergences bound all:
+
+    .. math:: D_α = \frac{\log\cosh((α-\tfrac12)ε) - \log\cosh(ε/2)}{α-1}, \qquad δ(ε') = \frac{e^ε - e^{ε'}}{1 + e^ε},
+
+    from D_α = log(p^α q^{1-α} + q^α p^{1-α})/(α - 1) with q = 1 - p, and δ(ε') = p - e^{ε'} q for 0 ≤ ε' ≤ ε.
+    """
+    if epsilon == 0:
+        return _free(slack)
+
+    def deltas(epsilons: FloatArray) -> FloatArray:
+        return _probabilities(-np.expm1(np.minimum(epsilons - epsilon, 0.0)) / (1 + math.exp(-epsilon)))
+
+    renyi = (_log_cosh((ORDERS - 0.5) * epsilon) - _log_cosh(np.array(epsilon / 2))) / (ORDERS - 1)
+    return PrivacyCurve(
+        pure=epsilon,
+        mu=math.inf,
+        renyi=np.minimum(_up(renyi), epsilon),
+        slack=slack,
+        exact=HockeyStick(deltas=deltas, top=epsilon, knots=(-epsilon, epsilon)),
+    )
+
+
+def _approximate(event: ApproximateEvent) -> PrivacyCurve:
+    return _pure_curve(event.epsilon, slack=-math.log1p(-event.delta))
+
+
+def _pure(event: PureEvent) -> PrivacyCurve:
+    return _pure_curve(event.epsilon)
+
+
+def _exponential(event: ExponentialEvent) -> PrivacyCurve:
+    """Bounded range ε: ε-DP, and ε²/8-zCDP.
+
+    **Proof.** The loss Z = log(P/Q) lies in an interval of length ε; it takes both signs, so |Z| ≤ ε. Let
+    K(s) = log E_Q[e^{sZ}], so K(0) = K(1) = 0 and D_α = K(α)/(α - 1). K″(s) is the variance of Z under a tilted
+    measure, at most ε²/4. Hence K(s) - s(s - 1)ε²/8 is concave and 0 at 0 and 1, so it is at most 0 for s > 1:
+    D_α ≤ αε²/8. The smaller of this and the ε-DP divergence holds at each order.
+
+    **Reference.** Cesar, Rogers (2020), "Bounding, concentrating, and truncating".
+    """
+    pure = _pure_curve(event.epsilon)
+    renyi = np.minimum(pure.renyi, _up(ORDERS * (event.epsilon**2 / 8)))
+    return PrivacyCurve(pure=pure.pure, mu=pure.mu, renyi=renyi, exact=pure.exact)
+
+
+def _laplace(event: LaplaceEvent) -> PrivacyCurve:
+    r"""Laplace noise, on a grid or not: ε = l1 sensitivity / scale; in one dimension its exact curve.
+
+    With w e^{(α-1)ε} + (1-w) e^{-αε} for the α-th moment of P/Q, split at the two centres:
+
+    * continuous noise: 1 - w = (α-1)/(2α-1), and δ(ε') = 1 - e^{(ε'-ε)/2};
+    * noise on a grid, s steps apart, mass (1-q)/(1+q)·q^{|x|} with q = e^{-ε/s}: summing the geometric series left of,
+      between and right of the centres, 1 - w = (q - r)/((1+q)(1-r)) with r = q^{2α-1}. The loss falls from ε to -ε
+      between the centres, so with x the last integer where it exceeds ε', δ(ε') = F(x) - e^{ε'} F(x - s) for the
+      distribution function F.
+
+    In several dimensions the l1 sensitivity may be spread over coordinates, and only ε-DP is used.
+    """
+    epsilon = round_up(Fraction(event.l1_sensitivity) / Fraction(event.scale))
+    pure = _pure_curve(epsilon)
+    if event.dimensions > 1 or epsilon == 0:
+        return pure
+    if event.grid == 0:
+        other_weight = (ORDERS - 1) / (2 * ORDERS - 1)
+        exact = HockeyStick(
+            deltas=lambda epsilons: _probabilities(-np.expm1(np.minimum(epsilons - epsilon, 0.0) / 2)), top=epsilon
+        )
+        loss = epsilon
+    else:
+        # The statistic is on the grid, so it moves by whole steps; a quotient may miss a whole number by rounding.
+        quotient, step_loss = event.l1_sensitivity / event.grid * (1 + 1e-12), event.grid / event.scale
+        if not (1 <= quotient < 2**53 and step_loss > 1e-300):  # less than a step, or steps beyond counting
+            return pure
+        steps = math.floor(quotient)
+        loss = steps * step_loss
+        q = math.exp(-step_loss)
+        # (q - r) / ((1 + q)(1 - r)), free of cancellation for fine grids.
+        other_weight = q * np.expm1(-2 * (ORDERS - 1) * step_loss) / np.expm1(-(2 * ORDERS - 1) * step_loss) / (1 + q)
+        exact = HockeyStick(deltas=lambda epsilons: _discrete_laplace_deltas(steps, step_loss, epsilons), top=loss)
+    renyi = _mixed_exponentials(other_weight, loss)
+    return PrivacyCurve(pure=epsilon, mu=math.inf, renyi=np.minimum(pure.renyi, renyi), exact=exact)
+
+
+def _mixed_exponentials(other_weight: FloatArray, loss: float) -> FloatArray:
+    """Return log((1 - v) e^{(α-1)ε} + v e^{-αε}) / (α - 1) for weights v at each order, rounded up."""
+    up, down = (ORDERS - 1) * loss, -ORDERS * loss
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # each form has its own range
+        near = np.log1p((1 - other_weight) * np.expm1(up) + other_weight * np.expm1(down))  # exact for small losses
+        far = np.logaddexp(np.log1p(-other_weight) + up, np.log(other_weight) + down)
+    return (np.where(up < 1, near, far) + 1e-15 * ORDERS * loss) / (ORDERS - 1)
+
+
+def _discrete_laplace_deltas(steps: int, step_loss: float, epsilons: FloatArray) -> FloatArray:
+    q = math.exp(-step_loss)
+    # The last x whose loss (steps - 2x)·step_loss exceeds ε; at a tie both neighbours of x give the same sum.
+    x = np.maximum(np.ceil((steps - epsilons / step_loss) / 2) - 1, 0.0)
+    # 1 - q^{x+1}/(1+q) - e^ε q^{s-x}/(1+q), written as a sum of terms that vanish with the loss.
+    above = -np.expm1(-(x + 1) * step_loss) - np.expm1(np.minimum(epsilons - (steps - x) * step_loss, 0.0)) + q - 1
+    return np.where(epsilons >= steps * step_loss, 0.0, _probabilities(above / (1 + q) + 1e-16))
+
+
+def _gaussian(event: GaussianEvent) -> PrivacyCurve:
+    """Gaussian noise: continuous it is μ-GDP, on a grid ρ-zCDP, with μ = l2 sensitivity / scale and ρ = μ²/2.
+
+    Noise on a grid keeps the Rényi divergences of continuous noise for shifts by whole steps (Canonne, Kamath, Steinke
+    2020, Proposition 5), coordinate by coordinate, and squares of shifts add up. Where k cells differ by one step each,
+    the release is k independent copies of a one-dimensional one, whose curve is summed exactly; fewer cells or smaller
+    steps are dominated.
+    """
+    mu = round_up(Fraction(event.l2_sensitivity) / Fraction(event.scale))
+    if mu == 0:
+        return _free()
+    if event.grid == 0:
+        return _gdp_curve(mu)
+    if event.changed_cells is None:
+        return _zcdp_curve(mu**2 / 2)
+    sigma = event.scale / event.grid
+    curve = _zcdp_curve(min(mu**2 / 2, event.changed_cells / (2 * sigma**2)))
+    if sigma > _MAX_STEPS:
+        return curve
+    return PrivacyCurve(
+        pure=curve.pure, mu=curve.mu, renyi=curve.renyi, exact=_discrete_gaussian(sigma), times=event.changed_cells
+    )
+
+
+def _discrete_gaussian(sigma: float) -> HockeyStick:
+    """Return the exact curve of Gaussian noise on the integers for a shift by 1.
+
+    The loss at x is (1 - 2x)/(2σ²), so for the last x where it exceeds ε, δ(ε) = F(x) - e^ε F(x - 1), with the
+    distribution function F summed from the left. Left of the cut, terms are below ``_NEGLIGIBLE``; that much is added.
+    """
+    cut = math.ceil(sigma * math.sqrt(-2 * math.log(_NEGLIGIBLE))) + 2
+    exponents = -(np.arange(-cut, 1, dtype=np.float64) ** 2) / (2 * sigma**2)
+    masses = np.exp(exponents)
+    total = 2 * masses[:-1].sum() + 1
+    cumulative = np.concatenate([[0.0], np.cumsum(masses)]) / total  # cumulative[i] = F(i - cut - 1)
+
+    def deltas(epsilons: FloatArray) -> FloatArray:
+        x = np.ceil(0.5 - epsilons * sigma**2) - 1
+        index = np.clip(x + cut + 1, 1, cut + 1).astype(np.int64)
+        # e^ε F(x - 1) stays below F(x); where the float overflows, the difference is negligible anyway.
+        lower = np.exp(np.minimum(epsilons, 700.0)) * cumulative[index - 1]
+        return _probabilities(cumulative[index] - lower + 1e-14 * cumulative[index] + _NEGLIGIBLE)
+
+    return HockeyStick(deltas=deltas, top=(1 + 2 * cut) / (2 * sigma**2))
+
+
+def _zcdp(event: ZCDPEvent) -> PrivacyCurve:
+    return _zcdp_curve(event.rho)
+
+
+def _zcdp_curve(rho: float) -> PrivacyCurve:
+    if rho == 0:
+        return _free()
+    return PrivacyCurve(pure=math.inf, mu=math.inf, renyi=_up(rho * ORDERS))
+
+
+def _gdp(event: GDPEvent) -> PrivacyCurve:
+    return _gdp_curve(event.mu)
+
+
+def _gdp_curve(mu: float) -> PrivacyCurve:
+    """μ-GDP: the divergences of N(0, 1) and N(μ, 1), which dominate those of every μ-GDP mechanism."""
+    if mu == 0:
+        return _free()
+    return PrivacyCurve(pure=math.inf, mu=mu, renyi=_up(ORDERS * (mu**2 / 2)), exact=gaussian_hockey_stick(mu))
+
+
+def gaussian_hockey_stick(mu: float) -> HockeyStick:
+    """Return the exact curve of N(0, 1) and N(μ, 1); see ``gdp_to_delta``."""
+    tail = math.sqrt(-2 * math.log(_NEGLIGIBLE))
+    return HockeyStick(deltas=lambda epsilons: gdp_deltas(mu, epsilons), top=mu * (mu / 2 + tail))
+
+
+_CURVES: Mapping[str, Callable[[Any], PrivacyCurve]] = {
+    LaplaceEvent.kind: _laplace,
+    GaussianEvent.kind: _gaussian,
+    ExponentialEvent.kind: _exponential,
+    PureEvent.kind: _pure,
+    ApproximateEvent.kind: _approximate,
+    ZCDPEvent.kind: _zcdp,
+    GDPEvent.kind: _gdp,
+}
+
+
+def _free(slack: float = 0.0) -> PrivacyCurve:
+    """Return the curve of a release that does not depend on the data, but for its slack."""
+    nothing = HockeyStick(deltas=lambda epsilons: np.zeros_like(epsilons), top=0.0, knots=(0.0,))
+    return PrivacyCurve(pure=0.0, mu=0.0, renyi=np.zeros_like(ORDERS), slack=slack, exact=nothing)
+
+
+def _up(values: FloatArray) -> FloatArray:
+    """Round up by more than a handful of floating-point operations can have lost."""
+    raised: FloatArray = values * (1 + 1e-12)
+    return raised
+
+
+def _probabilities(values: FloatArray) -> FloatArray:
+    """Round up, and keep between 0 and 1."""
+    return np.clip(_up(values), 0.0, 1.0)
+
+
+def _log_cosh(x: FloatArray) -> FloatArray:
+    """Return log cosh x for x ≥ 0 to full relative precision, small and large."""
+    small: FloatArray = np.log1p(2 * np.sinh(np.minimum(x, 1.0) / 2) ** 2)
+    large: FloatArray = x + np.log1p(np.exp(-2 * x)) - math.log(2)
+    return np.where(x < 1, small, large)

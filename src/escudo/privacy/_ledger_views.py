@@ -1,0 +1,146 @@
+"""What a ledger shows: one account to charge, an account at one moment, the outcome of a check."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from escudo.errors import LedgerCorruptError
+from escudo.privacy._account import Receipt
+from escudo.privacy._events import Event
+from escudo.privacy._guarantee import Guarantee
+from escudo.privacy._ledger_replay import AccountState
+from escudo.privacy._relations import Relation, Unit
+from escudo.privacy._tally import Terms
+
+if TYPE_CHECKING:
+    from escudo.privacy._ledger import Ledger
+
+__all__ = ["AccountInfo", "LedgerAccount", "Verification", "account_info"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountInfo:
+    """An account at one moment.
+
+    Attributes:
+        dataset: Name of the account.
+        cap: What may be spent in all.
+        total: What is spent, at the cap's δ.
+        remaining: What a pure spend may still cost.
+        opened_at: Time in ISO 8601, UTC.
+        spends: Number of spends, failed and seeded ones included.
+        failed: How many of them were marked failed.
+        not_for_release: How many of them were seeded runs.
+    """
+
+    dataset: str
+    cap: Guarantee
+    total: Guarantee
+    remaining: Guarantee
+    opened_at: str
+    spends: int
+    failed: int
+    not_for_release: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """What ``Ledger.verify`` found.
+
+    Attributes:
+        rows: Number of rows that hold good, from the first on.
+        head: Fingerprint of the last of them.
+        problem: What is wrong and at which row, or None.
+    """
+
+    rows: int
+    head: str
+    problem: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        """True if nothing is wrong."""
+        return self.problem is None
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def __str__(self) -> str:
+        if self.problem is not None:
+            return self.problem
+        return f"ledger holds good: {self.rows} row{'s' * (self.rows != 1)}, head {self.head}"
+
+
+class LedgerAccount:
+    """One dataset's account in a ledger: what a table and its mechanisms charge (an ``Account``).
+
+    Attributes:
+        ledger: The ledger it is kept in.
+        terms: What was agreed when it was opened.
+    """
+
+    def __init__(self, ledger: Ledger, terms: Terms):
+        self.ledger, self.terms = ledger, terms
+
+    @property
+    def dataset(self) -> str:
+        """Name of the account."""
+        return self.terms.dataset
+
+    @property
+    def relation(self) -> Relation:
+        """Which tables are neighbours."""
+        return self.terms.relation
+
+    @property
+    def unit(self) -> Unit:
+        """Whose data differs between them."""
+        return self.terms.unit
+
+    @property
+    def max_rows_per_person(self) -> int | None:
+        """Bound on one person's rows, for unit ``person``."""
+        return self.terms.max_rows_per_person
+
+    def spend(self, event: Event | Guarantee, *, purpose: str = "", for_release: bool = True) -> Receipt:
+        """Record an event on disk, before its release; see ``Ledger.spend``."""
+        return self.ledger.spend(self.dataset, event, purpose=purpose, for_release=for_release)
+
+    def fail(self, receipt: Receipt, reason: str = "") -> None:
+        """Mark a spend as failed; it stays spent."""
+        self.ledger.fail(receipt, reason)
+
+    def fits(self, event: Event | Guarantee) -> bool:
+        """Return whether ``spend(event)`` would be allowed now."""
+        return self.ledger.fits(self.dataset, event)
+
+    def total(self) -> Guarantee:
+        """Return what all spends together promise, at the account's δ."""
+        return self.ledger.total(self.dataset)
+
+    def remaining(self) -> Guarantee:
+        """Return what is left; a pure spend of that size fits."""
+        return self.ledger.remaining(self.dataset)
+
+    def __repr__(self) -> str:
+        return f"account {self.dataset!r} in {self.ledger!r}: {self.terms}"
+
+
+def account_info(account: AccountState) -> AccountInfo:
+    """Return what an account shows now."""
+    terms, tally = account.terms, account.tally
+    assert terms.epsilon is not None, "an account in a ledger has a cap"
+    if math.isinf(tally.spent()):
+        raise LedgerCorruptError(f"the spends of dataset {terms.dataset!r} pass every cap.")
+    return AccountInfo(
+        dataset=terms.dataset,
+        cap=terms.guarantee(terms.epsilon, terms.delta),
+        total=tally.total(),
+        remaining=tally.remaining(),
+        opened_at=account.opened_at,
+        spends=len(account.spends),
+        failed=len(account.failed),
+        not_for_release=account.not_for_release,
+    )

@@ -1,0 +1,324 @@
+"""Plans: the budget tree of an operation, shown before any data is touched, and charged in one spend.
+
+A leaf is an event that will be spent, ``count`` times; a node without event and children is free (post-processing);
+an inner node is the composition of its children. ``charging`` spends the whole tree at once and then hands out a purse
+that pays only what the tree shows.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from escudo._validate import did_you_mean, positive_integer, probability
+from escudo.errors import EscudoError, InputError, NotInPlanError
+from escudo.privacy._account import Account, Receipt
+from escudo.privacy._accounting import RunningTotal, guarantee_of
+from escudo.privacy._composition import leaves
+from escudo.privacy._events import ComposedEvent, Event, RepeatedEvent
+from escudo.privacy._guarantee import Guarantee
+from escudo.privacy._plan_text import plan_html, plan_text
+from escudo.privacy._relations import Relation, Unit
+
+__all__ = ["Plan", "charging", "plan", "plannable"]
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Plan:
+    """A node of a budget tree.
+
+    Args:
+        name: What is done.
+        event: What one go of it releases; None for an inner node or for work that is free.
+        children: The parts of an inner node.
+        buys: What the spend is good for, in a few words.
+        count: How many times the event, or the whole of the children, happens.
+        delta: The δ at which the total is stated; None to choose: 0 if a pure ε holds, else 1e-6.
+
+    Raises:
+        InputError: If a node has both an event and children, or its parts mix relations or units.
+
+    >>> from escudo.privacy import PureEvent
+    >>> print(Plan("release", children=[
+    ...     Plan("counts", PureEvent(epsilon=0.25), count=2, buys="two tables"),
+    ...     Plan("sampling"),
+    ... ]))
+    release         ε = 0.50, replace one row (basic composition)
+    ├─ 2 × counts   ε = 0.50   two tables
+    └─ sampling     free (post-processing)
+    """
+
+    name: str
+    once: Event | None
+    children: tuple[Plan, ...]
+    buys: str
+    count: int
+    delta: float | None
+
+    def __init__(
+        self,
+        name: str,
+        event: Event | None = None,
+        *,
+        children: Sequence[Plan] = (),
+        buys: str = "",
+        count: int = 1,
+        delta: float | None = None,
+    ):
+        if not isinstance(name, str) or not name.strip():
+            raise InputError("name of a plan must be a text that says what is done.")
+        if event is not None and not isinstance(event, Event):
+            raise InputError(f"event of plan {name!r} must be an event or None; got {type(event).__name__}.")
+        if any(not isinstance(child, Plan) for child in children):
+            raise InputError(f"children of plan {name!r} must be plans.")
+        if event is not None and children:
+            raise InputError(f"Plan {name!r} has an event and children; give the event to a child of its own.")
+        positive_integer("count", count)
+        if delta is not None:
+            probability("delta", delta)
+        if children:
+            parts = tuple(child.event for child in children if child.event is not None)
+            event = None if not parts else parts[0] if len(parts) == 1 else ComposedEvent(events=parts)
+        values = {
+            "name": name,
+            "once": event,
+            "children": tuple(children),
+            "buys": buys,
+            "count": count,
+            "delta": delta,
+        }
+        for field, value in values.items():
+            object.__setattr__(self, field, value)
+
+    @property
+    def event(self) -> Event | None:
+        """The whole of it as one event, or None if it is free."""
+        return self.once if self.once is None or self.count == 1 else RepeatedEvent(event=self.once, count=self.count)
+
+    def leaves(self) -> tuple[Plan, ...]:
+        """Return the nodes that spend something, from top to bottom; a count above them is not multiplied out."""
+        if self.children:
+            return tuple(leaf for child in self.children for leaf in child.leaves())
+        return () if self.once is None else (self,)
+
+    def guarantee(self, delta: float | None = None, *, max_rows_per_person: int | None = None) -> Guarantee:
+        """Return the total by the accountant.
+
+        Args:
+            delta: The δ it is stated at; the plan's own if None.
+            max_rows_per_person: Bound on one person's rows, where the events are stated per person.
+        """
+        event = ComposedEvent(events=()) if self.event is None else self.event
+        return guarantee_of(
+            event, delta=self.stated_delta if delta is None else delta, max_rows_per_person=max_rows_per_person
+        )
+
+    @property
+    def stated_delta(self) -> float:
+        """The δ at which the total is stated: the plan's own, or 0 if a pure ε holds, or else 1e-6."""
+        if self.delta is not None:
+            return self.delta
+        return 0.0 if self.event is None or math.isfinite(RunningTotal.of(self.event).quick_epsilon(0.0)) else 1e-6
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Plan:
+        """Return the tree that ``to_json`` wrote.
+
+        Raises:
+            InputError: If it is no such tree.
+        """
+        try:
+            event = data["event"]
+            return cls(
+                data["name"],
+                None if event is None else Event.from_json(event),
+                children=[cls.from_json(child) for child in data["children"]],
+                buys=str(data["buys"]),
+                count=data["count"],
+                delta=data["delta"],
+            )
+        except (KeyError, TypeError, RecursionError):
+            raise InputError("The plan's record lacks a key or has one in a wrong form.") from None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the tree as JSON values."""
+        return {
+            "name": self.name,
+            "buys": self.buys,
+            "count": self.count,
+            "delta": self.delta,
+            "event": None if self.children or self.once is None else self.once.to_json(),
+            "children": [child.to_json() for child in self.children],
+        }
+
+    def __str__(self) -> str:
+        return plan_text(self)
+
+    def _repr_html_(self) -> str:
+        return plan_html(self)
+
+
+class _Purse:
+    """An account that pays what a plan shows and nothing else; made by ``charging``."""
+
+    def __init__(self, account: Account, plan: Plan, receipt: Receipt | None, *, for_release: bool):
+        self._account, self._plan, self._receipt, self._for_release = account, plan, receipt, for_release
+        self._unused = Counter(dict(leaves(plan.event)) if plan.event is not None else {})
+        self._open, self._failed = True, False
+        self._lock = threading.Lock()
+
+    @property
+    def relation(self) -> Relation:
+        """Which tables are neighbours."""
+        return self._account.relation
+
+    @property
+    def unit(self) -> Unit:
+        """Whose data differs between them."""
+        return self._account.unit
+
+    @property
+    def max_rows_per_person(self) -> int | None:
+        """Bound on one person's rows, for unit ``person``."""
+        return self._account.max_rows_per_person
+
+    def spend(self, event: Event, *, purpose: str = "", for_release: bool = True) -> Receipt:
+        """Pay for one step out of what was charged for the whole plan; nothing more is recorded.
+
+        Raises:
+            NotInPlanError: If the plan does not show this event, or no longer.
+            InputError: If a seeded step comes in a plan that was charged for release.
+        """
+        wanted = Counter(dict(leaves(event)))
+        with self._lock:
+            if not self._open or self._receipt is None or not wanted <= self._unused:
+                raise NotInPlanError(self._why_not(event, wanted))
+            if self._for_release and not for_release:
+                raise InputError(
+                    f"A seeded step is not for release, but plan {self._plan.name!r} was charged for release. Charge "
+                    "it with for_release=False."
+                )
+            self._unused -= wanted
+        return replace(
+            self._receipt, event=event, purpose=purpose or self._receipt.purpose, for_release=self._for_release
+        )
+
+    def fail(self, receipt: Receipt, reason: str = "") -> None:
+        """Mark the whole plan's spend as failed, once; it stays spent."""
+        with self._lock:
+            if self._failed or self._receipt is None:
+                return
+            self._account.fail(self._receipt, reason)
+            self._failed = True
+
+    def close(self) -> None:
+        """Pay nothing more."""
+        with self._lock:
+            self._open = False
+
+    def _why_not(self, event: Event, wanted: Counter[Event]) -> str:
+        plan, end = self._plan, "Nothing was spent. Every spend must be shown in the plan first."
+        if not self._open:
+            return f"The plan {plan.name!r} has ended, and with it the right to spend a {event.kind} event. {end}"
+        planned = set(dict(leaves(plan.event)) if plan.event is not None else {})
+        if set(wanted) <= planned:
+            return f"The plan {plan.name!r} shows this {event.kind} event, but all of it is used up. {end}"
+        return f"The plan {plan.name!r} does not show this {event.kind} event. {end}"
+
+    def __repr__(self) -> str:
+        return f"purse of plan {self._plan.name!r}: {self._unused.total()} releases unused, paid by {self._account!r}"
+
+
+@contextmanager
+def charging(account: Account, plan: Plan, *, for_release: bool = True, purpose: str = "") -> Iterator[Account]:
+    """Spend a whole plan at once, then give an account that pays only what the plan shows.
+
+    One spend of ``plan.event`` is recorded before the block starts. Inside, ``purse.spend(event)`` accepts the plan's
+    events, each as often as planned, in any order and grouping, and refuses all others. An exception marks the spend
+    failed; it stays spent. So do events that the block did not use: they were promised, and are not given back.
+
+    Args:
+        account: What is charged.
+        plan: What will be spent.
+        for_release: False for a seeded run.
+        purpose: Why; the plan's name if empty.
+
+    Raises:
+        BudgetExceededError: If the account does not allow the plan as a whole; nothing is spent.
+
+    >>> from escudo.privacy import MemoryAccount, PureEvent
+    >>> step, account = PureEvent(epsilon=0.25), MemoryAccount(epsilon=1.0)
+    >>> with charging(account, Plan("two counts", step, count=2)) as purse:
+    ...     _ = purse.spend(step), purse.spend(step)
+    >>> len(account.receipts), account.total().epsilon
+    (1, 0.5)
+    """
+    event = plan.event
+    receipt = None
+    if event is not None:
+        receipt = account.spend(event, purpose=purpose or plan.name, for_release=for_release)
+    purse = _Purse(account, plan, receipt, for_release=for_release)
+    try:
+        yield purse
+    except BaseException as error:
+        if receipt is not None:
+            try:
+                # The kind only: an exception's message may hold a private value.
+                purse.fail(receipt, type(error).__name__)
+            except EscudoError as other:
+                error.add_note(f"The spend could not be marked as failed in the account: {other}")
+        raise
+    finally:
+        purse.close()
+
+
+_Operation = TypeVar("_Operation", bound=Callable[..., Any])
+_PLANNABLE: dict[str, Callable[..., Any]] = {}
+
+
+def plannable(plan_fn: Callable[..., Plan]) -> Callable[[_Operation], _Operation]:
+    """Give an operation its plan: ``plan_fn`` takes the same arguments and reads no data.
+
+    >>> from escudo.privacy import PureEvent
+    >>> @plannable(lambda epsilon: Plan("a count", PureEvent(epsilon=epsilon)))
+    ... def count_privately(epsilon): ...
+    >>> print(plan(count_privately, epsilon=0.5))
+    a count   ε = 0.50, replace one row (basic composition)
+    """
+
+    def decorate(operation: _Operation) -> _Operation:
+        operation.plan = plan_fn  # type: ignore[attr-defined]
+        _PLANNABLE[operation.__qualname__] = operation
+        return operation
+
+    return decorate
+
+
+def plan(operation: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Plan:
+    """Return the budget tree of ``operation(*args, **kwargs)``, without running it and without touching data.
+
+    Args:
+        operation: A function or method of escudo that releases something.
+        args: Its positional arguments.
+        kwargs: Its keyword arguments.
+
+    Raises:
+        InputError: If the operation has no plan; names those that have one.
+    """
+    plan_fn = getattr(operation, "plan", None)
+    if not callable(plan_fn):
+        name = getattr(operation, "__qualname__", type(operation).__qualname__)
+        known = ", ".join(sorted(_PLANNABLE)) or "none is loaded yet"
+        raise InputError(f"{name} has no plan.{did_you_mean(name, _PLANNABLE)} What can be planned: {known}.")
+    if inspect.ismethod(operation):
+        args = (operation.__self__, *args)
+    made = plan_fn(*args, **kwargs)
+    if not isinstance(made, Plan):
+        raise InputError(f"The plan of {operation.__qualname__} is no Plan but {type(made).__name__}.")
+    return made

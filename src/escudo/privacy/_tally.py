@@ -1,0 +1,238 @@
+"""One account's arithmetic: what was agreed, what is spent, and whether one more event fits."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+
+from escudo._validate import positive, probability
+from escudo.errors import BudgetExceededError, InputError
+from escudo.privacy._accounting import RunningTotal, guarantee_of, within
+from escudo.privacy._event import MAX_EPSILON
+from escudo.privacy._events import ComposedEvent, Event, PureEvent, RepeatedEvent
+from escudo.privacy._guarantee import Guarantee
+from escudo.privacy._relations import Relation, Unit, parse_relation, parse_unit
+
+__all__ = ["Tally", "Terms", "shown_down", "shown_up", "stated"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What an account promises: a cap on the total loss, for one relation and one unit.
+
+    Attributes:
+        dataset: Name of the account; empty for an account in memory.
+        epsilon: The cap, or None for no cap.
+        delta: The δ at which the total is kept.
+        relation: Which tables are neighbours.
+        unit: Whose data differs between them.
+        max_rows_per_person: Bound on one person's rows; with unit ``person`` only.
+    """
+
+    dataset: str = ""
+    epsilon: float | None
+    delta: float = 0.0
+    relation: Relation = "replace_one"
+    unit: Unit = "row"
+    max_rows_per_person: int | None = None
+
+    def __post_init__(self) -> None:
+        epsilon = None if self.epsilon is None else positive("epsilon", self.epsilon, at_most=MAX_EPSILON)
+        object.__setattr__(self, "epsilon", epsilon)
+        object.__setattr__(self, "delta", probability("delta", self.delta))
+        object.__setattr__(self, "relation", parse_relation(self.relation))
+        object.__setattr__(self, "unit", parse_unit(self.unit, self.max_rows_per_person))
+
+    def __str__(self) -> str:
+        cap = "no cap" if self.epsilon is None else f"cap ε = {shown_down(self.epsilon)}"
+        return f"{cap}, {self.neighbours}"
+
+    @property
+    def neighbours(self) -> str:
+        """The δ, relation and unit in words."""
+        rows = "one row" if self.unit == "row" else f"one person (at most {self.max_rows_per_person} rows)"
+        change = "replace" if self.relation == "replace_one" else "add or remove"
+        return (f"δ = {self.delta:g}, " if self.delta else "") + f"{change} {rows}"
+
+    @property
+    def name(self) -> str:
+        """The account in words, for messages."""
+        return f"dataset {self.dataset!r}" if self.dataset else "the in-memory account"
+
+    def guarantee(self, epsilon: float, delta: float) -> Guarantee:
+        """Return (ε, δ) as a guarantee for the account's neighbours."""
+        return Guarantee(
+            epsilon=epsilon,
+            delta=delta,
+            relation=self.relation,
+            unit=self.unit,
+            max_rows_per_person=self.max_rows_per_person,
+        )
+
+    def admitted(self, event: Event) -> Event:
+        """Return ``event`` as this account keeps it, stated for the account's relation.
+
+        Raises:
+            InputError: If the event says nothing about the account's neighbours.
+        """
+        if event.unit != self.unit:
+            raise InputError(
+                f"The event is stated per {event.unit}, but {self.name} is accounted per {self.unit}. State it per "
+                f"{self.unit}, or use an account that was opened with unit={event.unit!r}. Nothing was spent."
+            )
+        if event.relation == "replace_one" and self.relation == "add_remove":
+            raise InputError(
+                f"The event is stated for replace_one, but {self.name} is accounted for add_remove, about which it "
+                "says nothing: it may have released the number of rows. State it for add_remove. Nothing was "
+                "spent."
+            )
+        return event.under(self.relation)
+
+
+class Tally:
+    """The running total of one account."""
+
+    def __init__(self, terms: Terms):
+        self.terms = terms
+        self._counted = RunningTotal(terms.relation, terms.unit)
+        self._waiting: list[tuple[Event, int]] = []
+
+    def add(self, event: Event) -> None:
+        """Count an admitted event."""
+        self._waiting.append((event, 1))
+
+    @property
+    def _total(self) -> RunningTotal:
+        # Events are added in one go when a total is asked for: one by one, a long replay would take quadratic time.
+        if self._waiting:
+            self._counted, self._waiting = self._counted.add_all(self._waiting), []
+        return self._counted
+
+    def fits(self, event: Event) -> bool:
+        """Return whether the cap allows one more admitted event."""
+        return self.terms.epsilon is None or _fits(self._total.add(event), self.terms.epsilon, self.terms.delta)
+
+    def within_cap(self) -> bool:
+        """Return whether what is counted stays within the cap."""
+        return self.terms.epsilon is None or _fits(self._total, self.terms.epsilon, self.terms.delta)
+
+    def require(self, event: Event) -> None:
+        """Raise unless the cap allows one more admitted event.
+
+        Raises:
+            BudgetExceededError: With the amounts; nothing is changed.
+        """
+        if self.fits(event):
+            return
+        terms, cap = self.terms, self.terms.epsilon
+        assert cap is not None, "without a cap everything fits"
+        requested, spent, left = RunningTotal.of(event).epsilon(terms.delta), self.spent(), self.left()
+        if math.isinf(requested):
+            advice = (
+                f"No ε holds for this event at δ = {terms.delta:g}; it needs an account with a larger δ, or noise "
+                "with pure ε."
+            )
+        elif left > 0:
+            advice = f"Ask for at most ε = {shown_down(left)}"
+        else:
+            advice = "Nothing is left"
+        if terms.dataset and math.isfinite(requested):
+            advice += f", or ask the owner of the ledger (escudo ledger show {shlex.quote(terms.dataset)})."
+        elif math.isfinite(requested):
+            advice += "."
+        raise BudgetExceededError(
+            f"the budget of {terms.name} does not allow it.\n"
+            f"  cap ε = {shown_down(cap)}   spent {shown_up(spent)}   left {shown_down(left)}   "
+            f"asked {shown_up(requested)}   ({terms.neighbours})\n"
+            f"  {advice}\nNothing was spent.",
+            dataset=terms.dataset,
+            requested=requested,
+            spent=spent,
+            left=left,
+            cap=cap,
+        )
+
+    def spent(self) -> float:
+        """Return the total ε at the account's δ; infinity if none holds."""
+        return self._total.epsilon(self.terms.delta)
+
+    def left(self) -> float:
+        """Return an ε such that a pure spend of it fits: cap minus spent, rounded down."""
+        cap = self.terms.epsilon
+        if cap is None:
+            return math.inf
+        left = max(0.0, cap - self.spent())
+        # An accountant that works on a grid may charge a little more than the sum: step back until it agrees.
+        step = cap * 1e-9
+        while left > 0 and not self.fits(PureEvent(epsilon=left, relation=self.terms.relation, unit=self.terms.unit)):
+            left, step = max(0.0, left - step), step * 10
+        return left
+
+    def total(self, delta: float | None = None) -> Guarantee:
+        """Return what everything counted promises together, at ``delta`` or at the account's δ.
+
+        Raises:
+            InputError: If no finite ε holds at that δ.
+        """
+        terms, counted = self.terms, self._total.events
+        parts = [RepeatedEvent(event=event, count=times) if times > 1 else event for event, times in counted.items()]
+        return guarantee_of(
+            ComposedEvent(events=tuple(parts), relation=terms.relation, unit=terms.unit),
+            delta=terms.delta if delta is None else delta,
+            max_rows_per_person=terms.max_rows_per_person,
+        )
+
+    def remaining(self) -> Guarantee:
+        """Return ``left`` as the guarantee of a pure spend that fits."""
+        return self.terms.guarantee(self.left(), delta=0.0)
+
+
+def stated(event: Event | Guarantee, *, for_release: bool, terms: Terms) -> tuple[Event, bool]:
+    """Return the event of what is spent, admitted by ``terms``, and whether it is for release."""
+    if isinstance(event, Guarantee):
+        if event.max_rows_per_person != terms.max_rows_per_person:
+            raise InputError(
+                f"The guarantee allows {event.max_rows_per_person} rows per person, but {terms.name} is accounted for "
+                f"{terms.max_rows_per_person}. Nothing was spent."
+            )
+        for_release = for_release and event.for_release
+        event = event.event
+    if not isinstance(event, Event):
+        raise InputError(
+            f"Spend an event, such as PureEvent(epsilon=1.0), or a Guarantee; got {type(event).__name__}. A bare "
+            "number does not say what was promised."
+        )
+    return terms.admitted(event), bool(for_release)
+
+
+def shown_up(value: float | None) -> str:
+    """Return a loss for people: four digits, rounded up."""
+    return _shown(value, ROUND_CEILING)
+
+
+def shown_down(value: float | None) -> str:
+    """Return a budget for people: four digits, rounded down.
+
+    >>> shown_down(0.59999), shown_up(0.59999), shown_up(2.4), shown_down(0.00031)
+    ('0.5999', '0.60', '2.40', '0.00031')
+    """
+    return _shown(value, ROUND_FLOOR)
+
+
+def _shown(value: float | None, rounding: str) -> str:
+    if value is None:
+        return "—"
+    if math.isinf(value):
+        return "∞"
+    number = Decimal(f"{value:.12g}")  # so that the dust of float sums does not show
+    places = max(2, 3 - number.adjusted()) if number else 2
+    text = f"{number.quantize(Decimal(1).scaleb(-places), rounding=rounding):f}"
+    whole, _, part = text.partition(".")
+    return f"{whole}.{part.rstrip('0').ljust(2, '0')}"
+
+
+def _fits(total: RunningTotal, epsilon: float, delta: float) -> bool:
+    # The exact total costs more to compute and is never larger: it is asked only when the quick bound says no.
+    return within(total.quick_epsilon(delta), epsilon) or within(total.epsilon(delta), epsilon)
