@@ -1,0 +1,35 @@
+"""Tables as escudo sees them: a public schema, and a private frame behind it.
+
+* :class:`Schema`, with its columns :class:`Categorical` and :class:`Numeric`: what is public about a table.
+* :func:`draft` and :func:`outline`: a first schema, from data (to be confirmed) or from column types alone.
+* :func:`check`: how data and schema fit, as a :class:`SchemaCheck` for the custodian's eyes only.
+* :func:`scan`: a data file as a lazy frame.
+* :class:`CountSensitivity`: how far one row or person can move counts.
+* :class:`PrivateTable`: a frame of any engine behind its schema and its ledger account.
+"""
+
+from escudo.table._check import ColumnCheck, PersonCheck, SchemaCheck, check
+from escudo.table._columns import Categorical, Column, Level, Numeric
+from escudo.table._contributions import CountSensitivity, count_sensitivity
+from escudo.table._draft import draft, outline
+from escudo.table._files import scan
+from escudo.table._schema import Schema
+from escudo.table._table import PrivateTable
+
+__all__ = [
+    "Categorical",
+    "Column",
+    "ColumnCheck",
+    "CountSensitivity",
+    "Level",
+    "Numeric",
+    "PersonCheck",
+    "PrivateTable",
+    "Schema",
+    "SchemaCheck",
+    "check",
+    "count_sensitivity",
+    "draft",
+    "outline",
+    "scan",
+]

@@ -1,0 +1,166 @@
+"""Contingency tables: which group-bys to ask for, and the dense arrays made of what comes back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from escudo.errors import InputError, SchemaError
+from escudo.table._encode import cells_of
+from escudo.table._engines import groups
+from escudo.table._rows import encoded_rows, needed_columns
+from escudo.table._schema import Schema
+from escudo.table._source import Source
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["MAX_TABLE_CELLS", "count_tables", "requested_tables"]
+
+MAX_TABLE_CELLS = 2**27
+"""The most cells one dense table may have (1 GiB of counts)."""
+
+# Up to this many cells, one group-by for several tables is cheaper than one for each (benchmarks/counts.py). DuckDB
+# does better: it counts small tables in plain arrays, and all of them in one pass.
+_SHARED_CELLS = 2**14
+
+Columns: TypeAlias = tuple[str, ...]
+Cells: TypeAlias = NDArray[np.int64]
+
+
+def requested_tables(schema: Schema, columns: object) -> tuple[list[Columns], bool]:
+    """Return the tables that are asked for, and whether they are one table rather than a list of them.
+
+    Raises:
+        InputError: If no column is named, one is named twice in a table, or a table would have too many cells.
+        SchemaError: If the schema does not have a named column.
+    """
+    listed = [columns] if isinstance(columns, str) else _listed(columns)
+    single = all(isinstance(name, str) for name in listed)
+    tables: list[Columns] = [
+        (table,) if isinstance(table, str) else tuple(_listed(table)) for table in ([listed] if single else listed)
+    ]
+    for table in tables:
+        _check_table(schema, table)
+    return tables, single
+
+
+def count_tables(source: Source, schema: Schema, tables: Sequence[Columns], *, seed: int) -> list[NDArray[np.int64]]:
+    """Return the dense contingency table of each tuple of columns.
+
+    Tables that together span few cells are counted by one group-by and then summed over the columns they lack: which
+    ones depends on the schema alone.
+
+    Args:
+        source: The frame.
+        schema: Its schema.
+        tables: Tuples of distinct columns of the schema.
+        seed: The public seed of the sample of a person's rows.
+    """
+    shared = _shared(schema, tables, most_cells=0 if source.engine == "duckdb" else _SHARED_CELLS)
+    spans = list(dict.fromkeys(shared))
+    if source.engine == "dask":
+        parts = _counted_on_dask(source, schema, spans, seed)
+    else:
+        parts = [_counted(source, schema, spans, seed)]
+    dense = {}
+    for position, span in enumerate(spans):
+        table = np.zeros(schema.shape(span), dtype=np.int64)
+        for part in parts:
+            np.add.at(table.reshape(-1), *part[position])
+        dense[span] = table
+    return [_marginal(dense[span], span, table) for span, table in zip(shared, tables, strict=True)]
+
+
+def _counted(source: Source, schema: Schema, spans: Sequence[Columns], seed: int) -> list[tuple[Cells, Cells]]:
+    """Return, for each tuple of columns, the cells that occur and how many rows fall into them; cells may repeat."""
+    names = [name for name in schema.names if any(name in span for span in spans)]
+    rows = encoded_rows(source, schema, names, seed=seed)
+    found = groups(rows.frame, [[rows.codes[name] for name in span] for span in spans])
+    return [
+        (_cells(schema, span, result, rows.codes), _numbers(result)) for span, result in zip(spans, found, strict=True)
+    ]
+
+
+def _counted_on_dask(
+    source: Source, schema: Schema, spans: Sequence[Columns], seed: int
+) -> list[list[tuple[Cells, Cells]]]:
+    import dask
+
+    def counted(part: Any) -> list[tuple[Cells, Cells]]:
+        return _counted(Source.partition(part), schema, spans, seed)
+
+    names = tuple(name for name in schema.names if any(name in span for span in spans))
+    parts = source.partitions(needed_columns(schema, names), schema.person_id)
+    return list(dask.compute(*(dask.delayed(counted)(part) for part in parts)))
+
+
+def _cells(schema: Schema, span: Columns, found: pl.DataFrame, codes: Mapping[str, str]) -> Cells:
+    cells = [cells_of(schema[name], found[codes[name]]) for name in span]
+    return np.ravel_multi_index(cells, schema.shape(span)).astype(np.int64)
+
+
+def _numbers(found: pl.DataFrame) -> Cells:
+    return found["n"].to_numpy().astype(np.int64)
+
+
+def _listed(columns: object) -> list[Any]:
+    if isinstance(columns, str | bytes) or not isinstance(columns, Iterable):
+        raise InputError(
+            "columns must be a column's name, a sequence of names for one table, or a list of such sequences for "
+            f"several; got {type(columns).__name__}."
+        )
+    return list(columns)
+
+
+def _check_table(schema: Schema, table: Columns) -> None:
+    if not table:
+        raise InputError("columns must name at least one column of the schema.")
+    for name in table:
+        if not isinstance(name, str):
+            raise InputError(f"columns must be names; got {type(name).__name__}.")
+        if name == schema.person_id:
+            raise SchemaError(f"column {name!r} is the person id and is never counted; choose other columns.")
+    shape = schema.shape(table)
+    if len(set(table)) < len(table):
+        raise InputError(f"columns names {_repeated(table)!r} twice in one table; name it once.")
+    if math.prod(shape) > MAX_TABLE_CELLS:
+        sizes = ", ".join(f"{name!r}: {size:,}" for name, size in zip(table, shape, strict=True))
+        raise InputError(
+            f"the table of {len(table)} columns would have {math.prod(shape):,} cells, more than "
+            f"{MAX_TABLE_CELLS:,} ({sizes}); take fewer columns, or fewer levels or bins."
+        )
+
+
+def _repeated(table: Columns) -> str:
+    return next(name for position, name in enumerate(table) if name in table[:position])
+
+
+def _shared(schema: Schema, tables: Sequence[Columns], *, most_cells: int) -> list[Columns]:
+    """Return for each table the columns to group by: its own, or those of several tables together (first fit)."""
+    bit = {name: 1 << position for position, name in enumerate(schema.names)}
+    size = {name: schema[name].size for table in tables for name in table}
+    spans: list[tuple[int, int]] = []  # the columns as bits, and the cells they span
+    home: list[int] = []
+    for table in tables:
+        wanted = sum(bit[name] for name in table)
+        for position, (span, cells) in enumerate(spans):
+            joined = cells * math.prod(size[name] for name in table if not bit[name] & span)
+            if wanted & ~span == 0 or joined <= most_cells:
+                spans[position] = (span | wanted, joined)
+                home.append(position)
+                break
+        else:
+            spans.append((wanted, math.prod(size[name] for name in table)))
+            home.append(len(spans) - 1)
+    return [tuple(name for name in schema.names if bit[name] & spans[position][0]) for position in home]
+
+
+def _marginal(dense: NDArray[np.int64], span: Columns, table: Columns) -> NDArray[np.int64]:
+    summed = dense.sum(axis=tuple(axis for axis, name in enumerate(span) if name not in table))
+    left = [name for name in span if name in table]
+    return np.ascontiguousarray(np.transpose(summed, [left.index(name) for name in table]))

@@ -1,0 +1,184 @@
+"""Columns inside an engine: expressions that leave only public values, the same in every dataframe engine.
+
+A categorical column is *guarded*: the engine keeps a value that is a level and turns every other one into a level or a
+null, so at most ``size + 1`` values are left and a group-by stays small whatever the data hold. The few values that
+come out are then read by :meth:`Categorical.encode`, the reference. A numeric column is binned in the engine by exact
+float64 comparisons. Nothing here looks at data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from escudo.errors import SchemaError
+from escudo.table._columns import Categorical, Column, Numeric
+from escudo.table._dtypes import storage_of
+
+if TYPE_CHECKING:
+    import polars as pl
+    from narwhals.dtypes import DType
+
+__all__ = ["Holds", "cells_of", "check_holds", "clipped", "guarded", "holds", "number", "sortable"]
+
+Holds = Literal["text", "number", "anything", "nothing usable"]
+"""What a frame's column holds, judged by its type alone."""
+
+_BEYOND = 2**53 + 1  # A whole number that is no level: levels reach to 2^53 at most.
+
+
+def holds(dtype: DType) -> Holds:
+    """Return what a narwhals data type can hold, as far as a schema cares."""
+    found = storage_of(dtype)
+    if found in ("integer", "float", "boolean"):
+        return "number"
+    return "text" if found == "string" else "anything" if found == "object" else "nothing usable"
+
+
+def check_holds(column: Column, found: Holds, dtype_name: str) -> None:
+    """Raise unless a frame's column of this type can hold what the schema says it does.
+
+    Args:
+        column: The schema's column.
+        found: What the frame's column holds.
+        dtype_name: The frame's type to show, without its parameters: those of an Enum are values of the data.
+
+    Raises:
+        SchemaError: Names the column, the type that was found, and the remedy.
+    """
+    if found == "anything" or (found != "nothing usable" and column.kind == "open"):
+        return
+    wanted = "text" if column.kind == "string" else "number"
+    if found == wanted:
+        return
+    described = {"string": "text levels", "number": "a numeric range"}.get(column.kind, f"{column.kind} levels")
+    cast = "text" if wanted == "text" else "a number or boolean"
+    raise SchemaError(
+        f"column {column.name!r} has {described} in the schema, but its type in the table is {dtype_name}; "
+        f"cast it to {cast} in the table, or describe the column in the schema as what it is."
+    )
+
+
+def guarded(column: Column, dtype: DType) -> nw.Expr:
+    """Return an expression over the frame that holds levels and nulls only, or the cell of a numeric column.
+
+    Args:
+        column: The schema's column; its levels or bounds must be known.
+        dtype: The type of the frame's column, for which :func:`check_holds` passed.
+    """
+    return _level(column, dtype) if isinstance(column, Categorical) else _cell(column, dtype)
+
+
+def sortable(column: Column, dtype: DType) -> nw.Expr:
+    """Return :func:`guarded` with one value per cell, such that rows sort by their cells alike in every engine."""
+    expression = guarded(column, dtype)
+    if dtype not in (nw.Categorical, nw.Enum) or not isinstance(column, Categorical):
+        return expression
+    texts = expression.cast(nw.String)  # dictionary types sort by codes that differ between engines
+    return texts if column.missing else texts.fill_null(column.levels[column.null_code])
+
+
+def cells_of(column: Column, values: pl.Series) -> NDArray[np.int64]:
+    """Return the cells of values that an engine computed with :func:`guarded`."""
+    if isinstance(column, Numeric):
+        return values.to_numpy().astype(np.int64)
+    distinct = values.unique()
+    cells = values.replace_strict(distinct, column.encode(distinct.to_list()))
+    return cells.to_numpy().astype(np.int64, copy=False)
+
+
+def clipped(column: Numeric, dtype: DType) -> nw.Expr:
+    """Return the column's values as float64 within its bounds; null where missing, unless the schema fills it."""
+    value = number(column.name, dtype).clip(*column.bounds)
+    return value if column.missing else value.fill_null(column.fill_value)
+
+
+def number(name: str, dtype: DType) -> nw.Expr:
+    """Return a frame's column as float64, with null instead of NaN and 0.0 instead of -0.0."""
+    value = nw.col(name).cast(nw.Float64) + 0.0
+    return nw.when(~value.is_nan()).then(value) if dtype.is_float() else value
+
+
+def _level(column: Categorical, dtype: DType) -> nw.Expr:
+    value, levels, unknown = _comparable(column, dtype)
+    if dtype.is_integer() and _consecutive(levels):
+        known = value.is_between(min(levels), max(levels))  # much faster than looking each value up
+    else:
+        known = value.is_in(levels)
+    if column.other_code != column.null_code:
+        return nw.when(known | value.is_null()).then(value).otherwise(nw.lit(unknown))
+    return nw.when(known).then(value) if unknown is None else nw.when(known).then(value).otherwise(nw.lit(unknown))
+
+
+def _comparable(column: Categorical, dtype: DType) -> tuple[nw.Expr, list[Any], Any]:
+    """Return the frame's column and the levels in a type all engines can compare, and what unknown values become.
+
+    Unknown values become a level, the one they count as; if that is the missing cell, null for text, and for numbers
+    a number that is no level. Null would do there too, but DuckDB counts three times faster without.
+    """
+    value, home = nw.col(column.name), column.other_code
+    if column.kind == "string":
+        dictionary = column.other is None and dtype in (nw.Categorical, nw.Enum)
+        if not (dictionary or dtype in (nw.String, nw.Object)):
+            value = value.cast(nw.String)
+        texts = list(column.levels)
+        # Engines do not mix a dictionary type with a text literal.
+        return value, texts, None if dictionary or home == len(texts) else texts[home]
+    levels = [int(level) for level in column.levels]
+    unknown = max(levels) + 1 if home == len(levels) else levels[home]
+    if dtype == nw.Boolean:
+        return value.cast(nw.Int64), levels, unknown
+    if dtype.is_integer():
+        low, high = _reach(dtype)
+        if high > 2**64 or not all(low <= level <= high for level in (*levels, unknown)):
+            value = value.clip(max(low, -_BEYOND), min(high, _BEYOND)).cast(nw.Int64)
+        return value, levels, unknown
+    return number(column.name, dtype), [float(level) for level in levels], float(unknown)
+
+
+def _reach(dtype: DType) -> tuple[int, int]:
+    """Return the smallest and largest value of an integer type."""
+    name = type(dtype).__name__
+    bits = int(name.lstrip("UInt"))
+    return (0, 2**bits - 1) if name.startswith("U") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+
+
+def _consecutive(levels: Sequence[int]) -> bool:
+    return max(levels) - min(levels) == len(levels) - 1
+
+
+def _cell(column: Numeric, dtype: DType) -> nw.Expr:
+    value = number(column.name, dtype)
+    cell = _equal_width(column, value) if column.edges is None else _between_edges(column, value)
+    return nw.when(~value.is_null()).then(cell).otherwise(nw.lit(float(column.null_code))).cast(nw.Int32)
+
+
+def _equal_width(column: Numeric, value: nw.Expr) -> nw.Expr:
+    r"""Return the bin of each value among bins of equal width, by a guess and one exact comparison.
+
+    *Proof.* Let :math:`t` be the cell of a clipped :math:`x`, and :math:`q = (x - \mathrm{lower}) / \mathrm{width}` in
+    float64. The schema keeps 8 ulps within a bin, so rounding moves :math:`q` and each boundary by less than 1/8 of a
+    bin: :math:`t - 1/8 \le q < t + 9/8`, and the guess :math:`h = \min(\lfloor q + 3/4 \rfloor, m - 1)` is :math:`t` or
+    :math:`t + 1`. It is :math:`t + 1` exactly if :math:`x < b_h`, where :math:`b_h = \mathrm{lower} + h \cdot
+    \mathrm{width}` is computed with the same two roundings as in :attr:`Numeric.boundaries`.
+    """
+    lower, upper = column.bounds
+    width = (upper - lower) / column.bins
+    x = value.clip(lower, upper)
+    guess = ((x - lower) / width + 0.75).floor().clip(upper_bound=float(column.bins - 1))
+    return guess - (x < guess * width + lower).cast(nw.Float64)
+
+
+def _between_edges(column: Numeric, value: nw.Expr) -> nw.Expr:
+    """Return how many inner boundaries each value has reached."""
+    terms = [(value >= float(edge)).cast(nw.Float64) for edge in column.boundaries[1:-1]]
+    if not terms:
+        return nw.lit(0.0)
+    while len(terms) > 1:  # a balanced sum: engines limit how deep an expression may nest
+        pairs = [left + right for left, right in zip(terms[::2], terms[1::2], strict=False)]
+        terms = pairs + terms[2 * len(pairs) :]
+    return terms[0]

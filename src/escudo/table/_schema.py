@@ -1,0 +1,358 @@
+"""The schema: the public description of a table, without which nothing is released."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass, field, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal
+
+from escudo._validate import did_you_mean, positive_integer
+from escudo.errors import InputError, RefusedError, SchemaError
+from escudo.table._columns import Categorical, Column, Numeric
+from escudo.table._spec import column_from_spec, spec_of_column
+from escudo.table._values import encodable
+
+__all__ = ["Schema", "schema_from_document"]
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The public description of a table: its columns and their cells, and whose rows belong together.
+
+    A schema built in Python or by hand counts as confirmed: its author vouches that levels and bounds are public
+    knowledge. One drafted from data does not, and every release refuses it.
+
+    Args:
+        fields: The columns, in order.
+        person_id: The column that says whose row it is, if a person may have several. It is no column of the
+            schema itself: it is never released.
+        max_rows_per_person: The most rows of one person that count; needed with ``person_id``.
+        notes: Remarks for people, written as comments at the top; no part of the schema's identity.
+
+    Raises:
+        SchemaError: If two columns share a name, there is none, or the person id is one of them.
+
+    >>> schema = Schema.from_dict({
+    ...     "smoke": ["no", "yes"],
+    ...     "age": {"type": "numeric", "lower": 0, "upper": 110, "bins": 22},
+    ... })
+    >>> schema
+    Schema(smoke: 2 levels, age: 22 bins on [0, 110])
+    >>> schema.shape(["age", "smoke"])
+    (22, 2)
+    """
+
+    fields: tuple[Column, ...]
+    _: KW_ONLY
+    person_id: str | None = None
+    max_rows_per_person: int | None = None
+    notes: tuple[str, ...] = field(default=(), compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "fields", tuple(self.fields))
+        object.__setattr__(self, "notes", tuple(self.notes))
+        if not all(isinstance(note, str) and encodable(note) for note in self.notes):
+            raise SchemaError("the notes of a schema must be texts.")
+        if not self.fields:
+            raise SchemaError("a schema needs at least one column.")
+        seen: set[str] = set()
+        for column in self.fields:
+            if not isinstance(column, Categorical | Numeric):
+                raise SchemaError("the fields of a schema must be Categorical or Numeric columns.")
+            if column.name in seen:
+                raise SchemaError(f"column {column.name!r} is described twice; remove one of them.")
+            seen.add(column.name)
+        self._check_person(seen)
+
+    def _check_person(self, names: set[str]) -> None:
+        if (self.person_id is None) != (self.max_rows_per_person is None):
+            raise SchemaError(
+                "person_id and max_rows_per_person belong together: give both to protect a person with all their "
+                "rows, or neither to protect single rows."
+            )
+        if self.person_id is None:
+            return
+        if not isinstance(self.person_id, str) or not self.person_id or not encodable(self.person_id):
+            raise SchemaError("person_id must be the name of a column of the table.")
+        if self.person_id in names:
+            raise SchemaError(
+                f"column {self.person_id!r} is the person id and identifies people; take it out of the columns."
+            )
+        try:
+            rows = positive_integer("max_rows_per_person", self.max_rows_per_person)
+        except InputError as error:
+            raise SchemaError(str(error)) from None
+        object.__setattr__(self, "max_rows_per_person", rows)
+
+    @classmethod
+    def from_dict(
+        cls,
+        columns: Mapping[str, Any],
+        *,
+        person_id: str | None = None,
+        max_rows_per_person: int | None = None,
+    ) -> Schema:
+        """Build a schema from plain data.
+
+        Args:
+            columns: For each column a list of levels, or a mapping with a ``type`` (``categorical``, ``ordinal``,
+                ``boolean`` or ``numeric``) and its keys; or what :meth:`to_dict` gives.
+            person_id: The column that says whose row it is.
+            max_rows_per_person: The most rows of one person that count.
+
+        Raises:
+            SchemaError: If the description is not usable; names the column and the remedy.
+
+        >>> Schema.from_dict({"visits": ["none", "some"]}, person_id="patient", max_rows_per_person=5).unit
+        'person'
+        """
+        if not isinstance(columns, Mapping):
+            raise SchemaError("a schema is a mapping from column names to their descriptions.")
+        if not _is_document(columns):
+            return _build(columns, person_id, max_rows_per_person)
+        if person_id is None and max_rows_per_person is None:
+            return schema_from_document(columns)
+        return _build(columns["columns"], person_id, max_rows_per_person)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the schema as plain data, in the form of the TOML file; :meth:`from_dict` reads it back."""
+        document: dict[str, Any] = {}
+        if self.person_id is not None:
+            document["table"] = {"person_id": self.person_id, "max_rows_per_person": self.max_rows_per_person}
+        document["columns"] = {column.name: spec_of_column(column) for column in self.fields}
+        return document
+
+    @classmethod
+    def read(cls, path: str | PathLike[str], *, table: str | None = None) -> Schema:
+        """Read a schema file: TOML, JSON (ours or SDV metadata) or YAML (SmartNoise metadata).
+
+        Args:
+            path: The file; its ending says the format.
+            table: Which table to take from metadata that describe several.
+
+        Raises:
+            ParseError: If the text is not in its format; names line and column where known.
+            SchemaError: If it is, but describes no usable schema.
+            InputError: If the file cannot be read.
+        """
+        from escudo.table._schema_files import read_schema
+
+        return read_schema(Path(path), table=table)
+
+    def write(self, path: str | PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the schema as TOML, or as JSON if the path ends so.
+
+        Raises:
+            InputError: If the file exists and ``overwrite`` is false, or cannot be written.
+        """
+        from escudo.table._schema_files import write_schema
+
+        write_schema(self, Path(path), overwrite=overwrite)
+
+    def to_toml(self) -> str:
+        """Return the schema as TOML text, notes as comments."""
+        from escudo.table._schema_toml import to_toml
+
+        return to_toml(self)
+
+    @property
+    def columns(self) -> dict[str, Column]:
+        """The columns by name, in order."""
+        return {column.name: column for column in self.fields}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns' names, in order."""
+        return tuple(column.name for column in self.fields)
+
+    @property
+    def unit(self) -> Literal["row", "person"]:
+        """Whom a guarantee protects: one row, or one person with all their rows."""
+        return "row" if self.person_id is None else "person"
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether every column is confirmed to be public knowledge."""
+        return not self.unconfirmed
+
+    @property
+    def unconfirmed(self) -> tuple[str, ...]:
+        """The columns whose levels or bounds nobody confirmed to be public."""
+        return tuple(column.name for column in self.fields if not column.confirmed)
+
+    @property
+    def open_columns(self) -> tuple[str, ...]:
+        """The columns whose levels or bounds are not even stated, to be learnt."""
+        return tuple(column.name for column in self.fields if column.open)
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the schema in canonical JSON, to name it in release records."""
+        document = self.to_dict()
+        # A list, because the order of the columns is part of the schema and sorted keys would lose it.
+        document["columns"] = list(document["columns"].items())
+        text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+        return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+    def __getitem__(self, name: str) -> Column:
+        for column in self.fields:
+            if column.name == name:
+                return column
+        raise SchemaError(f"the schema has no column {name!r}." + did_you_mean(str(name), self.names))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.fields)
+
+    def shape(self, columns: Iterable[str] | None = None) -> tuple[int, ...]:
+        """Return the sizes of the named columns (all of them by default), missing cells included.
+
+        Raises:
+            SchemaError: If the schema does not have a named column.
+        """
+        return tuple(self[name].size for name in (self.names if columns is None else _names(columns)))
+
+    def select(self, names: Iterable[str]) -> Schema:
+        """Return the schema of the named columns only, in the given order; whom it protects stays the same.
+
+        Raises:
+            SchemaError: If the schema does not have a named column.
+        """
+        return replace(self, fields=tuple(self[name] for name in _names(names)), notes=())
+
+    def with_columns(self, *columns: Column) -> Schema:
+        """Return the schema with each given column in the place of the one of its name.
+
+        Raises:
+            SchemaError: If the schema does not have a column of that name.
+        """
+        for column in columns:
+            self[column.name]  # raises if unknown
+        new = {column.name: column for column in columns}
+        return replace(self, fields=tuple(new.get(column.name, column) for column in self.fields))
+
+    def confirm(self, names: Iterable[str] | None = None) -> Schema:
+        """Return the schema with the named columns (all by default) confirmed to be public knowledge.
+
+        Raises:
+            SchemaError: If a column is unknown, or has no levels or bounds that could be confirmed.
+        """
+        chosen = self.unconfirmed if names is None else _names(names)
+        return self.with_columns(*(_confirmed(self[name]) for name in chosen))
+
+    def require_confirmed(self, *, source: str = "SCHEMA", data: str = "DATA") -> None:
+        """Refuse to go on unless every column is confirmed.
+
+        Args:
+            source: What to call the schema's file in the message.
+            data: What to call the data's file in the message.
+
+        Raises:
+            RefusedError: Names the columns, and how to confirm them or learn them privately.
+        """
+        if self.confirmed:
+            return
+        listed = _and(
+            f"{column.name!r} ({'levels' if isinstance(column, Categorical) else 'lower, upper'})"
+            for column in self.fields
+            if not column.confirmed
+        )
+        one = len(self.unconfirmed) == 1
+        raise RefusedError(
+            "the schema was drafted from the data and not confirmed.\n"
+            f"  {'column' if one else 'columns'} {listed} still {'says' if one else 'say'} confirmed = false"
+            f"{'' if source == 'SCHEMA' else f' in {source}'}.\n"
+            f"  Either confirm that {'this is' if one else 'these are'} public knowledge:\n"
+            f"    escudo schema confirm {source}\n"
+            "  or learn what is not public, privately:\n"
+            f"    escudo schema learn {data} --schema {source} --epsilon 0.1 --delta 1e-7\n"
+            "Nothing was spent."
+        )
+
+    def __repr__(self) -> str:
+        shown = [f"{column.name}: {column.summary}" for column in self.fields[:8]]
+        if len(self.fields) > 8:
+            shown.append(f"... {len(self.fields) - 8} more columns")
+        if self.person_id is not None:
+            shown.append(f"person id {self.person_id}, at most {self.max_rows_per_person} rows each")
+        return f"Schema({', '.join(shown)})"
+
+    def _repr_html_(self) -> str:
+        from escudo.table._schema_html import schema_card
+
+        return schema_card(self)
+
+
+def schema_from_document(document: object) -> Schema:
+    """Build a schema from the form that :meth:`Schema.to_dict`, TOML and JSON files share.
+
+    Raises:
+        SchemaError: If a section is missing or unknown, or a column not usable.
+    """
+    sections = ("columns", "table")
+    if not isinstance(document, Mapping) or not isinstance(document.get("columns"), Mapping):
+        raise SchemaError("no columns are described; write one section for each, such as [columns.age].")
+    for key in document:
+        if key not in sections:
+            raise SchemaError(
+                f"unknown section {key!r}; expected {_and(sections)}. A column belongs under columns."
+                + did_you_mean(str(key), sections)
+            )
+    table = document.get("table", {})
+    if not isinstance(table, Mapping):
+        raise SchemaError("the section table must hold person_id and max_rows_per_person.")
+    keys = ("person_id", "max_rows_per_person")
+    for key in table:
+        if key not in keys:
+            raise SchemaError(
+                f"the section table has no key {key!r}; it has {_and(keys)}." + did_you_mean(str(key), keys)
+            )
+    return _build(document["columns"], table.get("person_id"), table.get("max_rows_per_person"))
+
+
+def _build(columns: Mapping[str, Any], person_id: str | None, max_rows_per_person: int | None) -> Schema:
+    return Schema(
+        tuple(column_from_spec(name, spec) for name, spec in columns.items()),
+        person_id=person_id,
+        max_rows_per_person=max_rows_per_person,
+    )
+
+
+def _is_document(columns: Mapping[str, Any]) -> bool:
+    """Tell ``{"columns": {...}, "table": {...}}`` from a table that has a column called 'columns'.
+
+    A column's own description always has a text under "type"; a mapping of columns never has.
+    """
+    inner = columns.get("columns")
+    return (
+        isinstance(inner, Mapping) and not isinstance(inner.get("type"), str) and set(columns) <= {"columns", "table"}
+    )
+
+
+def _and(items: Iterable[str]) -> str:
+    """Join as in a sentence: ``a, b and c``."""
+    *first, last = items
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _names(names: Iterable[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def _confirmed(column: Column) -> Column:
+    if column.open:
+        what = "levels" if isinstance(column, Categorical) else "lower and upper"
+        raise SchemaError(
+            f"column {column.name!r} has no {what} to confirm; write them into the schema, "
+            "or learn them with 'escudo schema learn'."
+        )
+    return replace(column, confirmed=True)

@@ -1,0 +1,237 @@
+"""A private table: a frame of any engine behind its public schema and its ledger account."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from escudo._validate import one_of, positive_integer, whole
+from escudo.errors import InputError
+from escudo.privacy import Relation, Unit
+from escudo.table._batches import ENCODINGS, Encoding, array_batches
+from escudo.table._contributions import CountSensitivity, count_sensitivity
+from escudo.table._counts import count_tables, requested_tables
+from escudo.table._engines import shielded
+from escudo.table._schema import Schema
+from escudo.table._source import open_source
+
+if TYPE_CHECKING:
+    from escudo.privacy import Account, Ledger
+
+__all__ = ["PrivateTable"]
+
+
+class PrivateTable:
+    """A private frame that answers in counts and encoded batches, and shows nothing but its schema.
+
+    The frame may be a pandas, polars or modin DataFrame, a polars LazyFrame, a pyarrow Table, a DuckDB relation, an
+    Ibis table, or a Dask or PySpark DataFrame. It stays where it is: nothing is read before something is asked, and
+    counting happens by group-by in the frame's own engine (polars, for pandas and pyarrow).
+
+    Counts and batches are *exact*: they are what mechanisms add noise to, never a release by themselves. Values outside
+    the schema are clamped or mapped as it says, identically in every engine. With a ``person_id`` in the schema, at
+    most ``max_rows_per_person`` rows of each person take part, a sample that depends only on that person's own rows
+    and the public ``sample_seed``; rows without a person id take no part. The proof is in ``_contributions.py``.
+
+    Args:
+        frame: The data. A frame whose metadata say it has no rows is refused; a lazy one is not read to find out.
+        schema: Its public description. Columns of the frame that it does not name are never touched.
+        ledger: A ledger or its URL, such as ``"sqlite:///ledger.db"``, to charge releases to; or an account. Without
+            one, an account in memory keeps track until the process ends.
+        dataset: The name of the table's account in the ledger.
+        sample_seed: The public seed that decides which rows of a person are kept.
+
+    Raises:
+        InputError: If ``frame`` is no frame or empty, or ledger and dataset do not go together.
+        SchemaError: If the frame lacks a column of the schema, or has it in a type that cannot hold it.
+
+    >>> import polars as pl
+    >>> schema = Schema.from_dict({"smoke": ["no", "yes"], "ill": ["no", "yes"]})
+    >>> table = PrivateTable(pl.DataFrame({"smoke": ["yes", "no", "no"], "ill": ["yes", "no", "yes"]}), schema)
+    >>> table
+    PrivateTable(engine='polars', schema=Schema(smoke: 2 levels, ill: 2 levels))
+    >>> table.counts(["smoke", "ill"]).tolist()
+    [[1, 1], [0, 1]]
+    """
+
+    __slots__ = ("_account", "_sample_seed", "_schema", "_source")
+
+    def __init__(
+        self,
+        frame: object,
+        schema: Schema,
+        ledger: Ledger | Account | str | None = None,
+        dataset: str | None = None,
+        *,
+        sample_seed: int = 0,
+    ):
+        if not isinstance(schema, Schema):
+            raise InputError(
+                f"schema must be an escudo Schema; got {type(schema).__name__}. "
+                "Make one with Schema.from_dict or Schema.read."
+            )
+        self._schema = schema
+        self._sample_seed = whole("sample_seed", sample_seed)
+        self._source = open_source(frame, schema)
+        self._account = _account(schema, ledger, dataset)
+
+    @property
+    def schema(self) -> Schema:
+        """What is public about the table."""
+        return self._schema
+
+    @property
+    def account(self) -> Account:
+        """The account that releases from this table are charged to."""
+        return self._account
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns that can be asked for."""
+        return self._schema.names
+
+    @property
+    def unit(self) -> Unit:
+        """Whom a guarantee about this table protects: one row, or one person with all their rows."""
+        return self._schema.unit
+
+    @property
+    def max_rows_per_person(self) -> int | None:
+        """The most rows of one person that count; None if the unit is the row."""
+        return self._schema.max_rows_per_person
+
+    @property
+    def engine(self) -> str:
+        """Where the frame lives, such as ``"polars"`` or ``"duckdb"``."""
+        return self._source.engine
+
+    @overload
+    def counts(  # type: ignore[overload-overlap] # a text is a sequence of texts, to the type checker only
+        self, columns: str | Sequence[str]
+    ) -> NDArray[np.int64]: ...
+    @overload
+    def counts(self, columns: Sequence[Sequence[str]]) -> list[NDArray[np.int64]]: ...
+    def counts(self, columns: str | Sequence[str] | Sequence[Sequence[str]]) -> Any:
+        """Return exact contingency tables, dense and in the schema's order of levels.
+
+        Args:
+            columns: One name or a sequence of names for one table, or a list of sequences for several tables, which
+                are counted in as few passes as the engine allows.
+
+        Returns:
+            An int64 array with one axis per column, in the given order, missing cells last; a list of them if several
+            tables were asked for.
+
+        Raises:
+            InputError: If no column is named, one twice in a table, or a table would have more than 2^27 cells.
+            SchemaError: If the schema does not have a named column.
+            RefusedError: If a column's levels or bounds are still to be learnt.
+
+        Guarantee:
+            None: exact counts are private. Their sensitivity is :meth:`sensitivity`.
+        """
+        tables, single = requested_tables(self._schema, columns)
+        counted = shielded(
+            self.engine,
+            "counting",
+            lambda: count_tables(self._source, self._schema, tables, seed=self._sample_seed),
+        )
+        return counted[0] if single else counted
+
+    def batches(
+        self, size: int = 65_536, columns: Sequence[str] | None = None, *, encode: Encoding = "codes"
+    ) -> Iterator[NDArray[Any]]:
+        """Return the rows as encoded arrays, ``size`` rows at a time, without loading the table.
+
+        Rows of a frame in memory come in its order; the order of a lazy one's is up to its engine. On DuckDB the
+        relation's connection is busy until the iterator is used up or closed.
+
+        Args:
+            size: Rows per batch; the last one may be shorter.
+            columns: Which columns, in which order; all of the schema's by default.
+            encode: ``"codes"`` for cells, in the smallest unsigned integer type that fits; ``"scaled"`` for the values
+                of numeric columns mapped from [lower, upper] to [-1, 1] as float64, NaN where missing.
+
+        Returns:
+            Iterator over arrays of shape (rows, columns).
+
+        Raises:
+            InputError: If an argument is not usable.
+            SchemaError: If the schema does not have a named column, or a categorical one is to be scaled.
+
+        Guarantee:
+            None: the rows are private.
+        """
+        names = self.columns if columns is None else _names(self._schema, columns)
+        size = positive_integer("size", size)
+        chosen: Encoding = one_of("encode", encode, ENCODINGS)
+        return shielded(
+            self.engine,
+            "reading batches",
+            lambda: array_batches(self._source, self._schema, names, size=size, encode=chosen, seed=self._sample_seed),
+        )
+
+    def sensitivity(self, tables: int = 1, *, relation: Relation | None = None) -> CountSensitivity:
+        """Return how far one row or person can move ``tables`` of this table's count tables, taken together.
+
+        Args:
+            tables: How many tables are counted.
+            relation: Which tables are compared; the account's relation by default.
+        """
+        return count_sensitivity(
+            tables,
+            relation=self.account.relation if relation is None else relation,
+            unit=self.unit,
+            max_rows_per_person=self.max_rows_per_person,
+        )
+
+    def __repr__(self) -> str:
+        return f"PrivateTable(engine={self.engine!r}, schema={self._schema!r})"
+
+    def _repr_html_(self) -> str:
+        return f"<p>Private table ({escape(self.engine)}); only its schema is shown.</p>{self._schema._repr_html_()}"
+
+
+def _names(schema: Schema, columns: object) -> tuple[str, ...]:
+    if isinstance(columns, str) or not isinstance(columns, Sequence) or not columns:
+        raise InputError("columns must be a sequence with at least one column's name.")
+    return tuple(schema[name].name for name in columns)
+
+
+def _account(schema: Schema, ledger: Ledger | Account | str | None, dataset: str | None) -> Account:
+    from escudo.privacy import Account, MemoryAccount
+
+    if ledger is None or isinstance(ledger, Account):
+        if dataset is not None:
+            raise InputError("dataset names an account in a ledger; give that ledger too, or leave dataset out.")
+        if ledger is None:
+            return MemoryAccount(unit=schema.unit, max_rows_per_person=schema.max_rows_per_person)
+        account: Account = ledger
+    else:
+        from escudo.privacy import Ledger  # slow to import, so only for those who have one
+
+        if not isinstance(ledger, str | Ledger):
+            raise InputError(
+                f"ledger must be a Ledger, its URL such as 'sqlite:///ledger.db', or an account; "
+                f"got {type(ledger).__name__}."
+            )
+        if dataset is None:
+            raise InputError("a ledger holds one account per dataset; say which one with dataset='...'.")
+        account = (Ledger(ledger) if isinstance(ledger, str) else ledger).account(dataset)
+    promised, counted = _protects(account), _protects(schema)
+    if promised != counted:
+        raise InputError(
+            f"the account protects {promised}, but the schema {counted}; open an account for the schema's unit, or "
+            "change person_id and max_rows_per_person in the schema."
+        )
+    return account
+
+
+def _protects(terms: Account | Schema) -> str:
+    if terms.max_rows_per_person is None:
+        return f"one {terms.unit}"
+    return f"one {terms.unit} with at most {terms.max_rows_per_person} rows"

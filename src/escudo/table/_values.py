@@ -1,0 +1,114 @@
+"""What all columns share: how single values are read, the same for every engine, and checks of a description."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from escudo.errors import InputError, SchemaError
+
+__all__ = [
+    "MAX_CELLS",
+    "MISSING_LABEL",
+    "as_float",
+    "check_flags",
+    "check_name",
+    "checked_codes",
+    "encodable",
+    "is_null",
+    "listed",
+    "one_dimensional",
+    "plain",
+]
+
+MAX_CELLS = 10_000_000
+"""The most levels or bins one column may have."""
+
+MISSING_LABEL = "(missing)"
+"""How the missing cell is shown to people."""
+
+
+def check_name(name: object) -> None:
+    """Raise unless ``name`` can name a column."""
+    if not isinstance(name, str) or not name:
+        raise SchemaError("a column's name must be text and not empty; rename the column in the table.")
+    if not encodable(name):
+        raise SchemaError("a column's name is not valid Unicode text; rename the column in the table.")
+
+
+def check_flags(column: Any, *flags: str) -> None:
+    """Raise unless the named attributes of a column are booleans and its note is text."""
+    for flag in flags:
+        if not isinstance(getattr(column, flag), bool):
+            raise SchemaError(f"column {column.name!r}: {flag} must be true or false.")
+    if not isinstance(column.note, str) or not encodable(column.note):
+        raise SchemaError(f"column {column.name!r}: note must be text.")
+
+
+def listed(name: str, attribute: str, value: object) -> list[Any]:
+    """Return ``value`` as a list, or raise if it is no collection of items."""
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise SchemaError(f"column {name!r}: {attribute} must be a list.")
+    return list(value)
+
+
+def checked_codes(name: str, codes: ArrayLike, size: int) -> NDArray[np.int64]:
+    """Return cell numbers as an array, or raise unless all lie in ``range(size)``."""
+    cells = np.asarray(codes)
+    if cells.size and (cells.dtype.kind not in "iu" or cells.min() < 0 or cells.max() >= size):
+        raise InputError(f"column {name!r}: codes must be whole numbers in 0 ... {size - 1}.")
+    return cells.astype(np.int64)
+
+
+def encodable(text: str) -> bool:
+    """Whether text can be written to a file: it holds no lone surrogate."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def plain(value: Any) -> Any:
+    """Turn NumPy scalars into Python ones, so that a schema prints, hashes and serialises alike."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def one_dimensional(name: str, values: ArrayLike) -> NDArray[Any]:
+    """Return values as an array of shape (n,), keeping each item of a mixed list as it is."""
+    if isinstance(values, np.ndarray):
+        array = values
+    else:
+        items = list(values) if isinstance(values, Iterable) else [values]
+        array = np.empty(len(items), dtype=object)  # NumPy would turn a mixed list into text
+        array[:] = items
+    if array.ndim != 1:
+        raise InputError(f"column {name!r}: values must be one-dimensional; got {array.ndim} dimensions.")
+    return array
+
+
+def is_null(value: Any) -> bool:
+    """Whether an engine's value means "missing": None, NaN, NaT and pandas' NA."""
+    if value is None or type(value).__name__ in {"NAType", "NaTType"}:
+        return True
+    if isinstance(value, float | np.floating | Decimal):
+        return bool(value != value)
+    return isinstance(value, np.datetime64 | np.timedelta64) and bool(np.isnat(value))
+
+
+def as_float(value: Any) -> float:
+    """Read one object as float64; what is no real number reads as NaN, what is too large as an infinity."""
+    if is_null(value) or not isinstance(value, int | float | np.number | np.bool_ | Decimal | Fraction):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+    except TypeError:  # a complex number
+        return math.nan

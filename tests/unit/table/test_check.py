@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import json
+
+import duckdb
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from escudo.errors import InputError
+from escudo.table import Schema, check
+
+FRAME = pl.DataFrame(
+    {
+        "pid": ["a", "a", "a", "b", "b", "c", "d", "e"],
+        "smoke": ["no", "yes", "YES", None, "no", "no", "maybe", "no"],
+        "flag": [True, True, None, True, True, True, True, True],
+        "stage": [1, 2, 2, 1, 9, None, 1, 1],
+        "dose": [1.0, float("nan"), None, 1.0, 1.0, 1.5, 1.0, 1.0],
+        "age": [10, 20, 30, 40, 50, 60, 150, -1],
+        "weight": [1.5, float("nan"), None, float("inf"), float("-inf"), 0.0, 10.0, 10.1],
+        "text": ["x"] * 8,
+    }
+)
+SCHEMA = Schema.from_dict(
+    {
+        "smoke": ["no", "yes", "never"],
+        "flag": {"type": "boolean", "missing": True},
+        "stage": [1, 2, 3],
+        "dose": [1, 2],
+        "age": {"type": "numeric", "lower": 0, "upper": 110, "bins": 22, "integer": True},
+        "weight": {"type": "numeric", "lower": 0, "upper": 10, "bins": 5, "missing": True, "integer": True},
+    },
+    person_id="pid",
+    max_rows_per_person=2,
+)
+ENGINES = {
+    "polars": lambda frame: frame,
+    "polars lazy": lambda frame: frame.lazy(),
+    "pandas": lambda frame: frame.to_pandas(),
+    "pandas objects": lambda frame: pd.DataFrame(frame.to_dict(as_series=False), dtype=object),
+    "pyarrow": lambda frame: frame.to_arrow(),
+    "duckdb": lambda frame: duckdb.connect().from_arrow(frame.to_arrow()),
+}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_engine_finds_the_same(engine):
+    report = check(ENGINES[engine](FRAME), SCHEMA)
+    found = {column.name: column for column in report.columns}
+    assert report.problems == ()
+    shares = {name: (8 * column.outside, 8 * column.missing) for name, column in found.items()}
+    assert shares == {
+        "smoke": (2, 1),
+        "flag": (0, 1),
+        "stage": (1, 1),
+        "dose": (1, 2),
+        "age": (2, 0),
+        "weight": (3, 2),
+    }
+    assert found["smoke"].unused == ("never",)
+    assert found["flag"].unused == (False,)
+    assert found["stage"].unused == (3,)
+    assert found["dose"].unused == (2,)
+    assert 8 * found["weight"].fractional == 2
+    assert found["age"].fractional == 0
+    assert report.person is not None
+    assert (report.person.people_over, report.person.rows_dropped) == (1 / 5, 1 / 8)
+
+
+def test_findings_are_sentences_and_a_fitting_column_has_none():
+    found = {column.name: column.findings for column in check(FRAME, SCHEMA).columns}
+    assert found["flag"] == ("no row has the level False",)
+    assert found["age"] == ("25 % of the values are outside the schema and will be clamped or mapped",)
+    assert any("12.5 % are missing" in line for line in found["smoke"])
+    assert any("not whole" in line for line in found["weight"])
+    assert check(FRAME, Schema.from_dict({"text": ["x"]})).columns[0].findings == ()
+
+
+def test_absent_columns_and_wrong_types_are_problems():
+    schema = Schema.from_dict(
+        {"smok": ["no"], "text": {"type": "numeric", "lower": 0, "upper": 1}, "age": ["10", "20"]},
+        person_id="pidd",
+        max_rows_per_person=1,
+    )
+    problems = check(FRAME, schema).problems
+    assert len(problems) == 4
+    assert "no column 'smok'. Did you mean 'smoke'?" in problems[0]
+    assert "'text'" in problems[1]
+    assert "'age'" in problems[2]
+    assert "'pidd', the person id. Did you mean 'pid'?" in problems[3]
+
+
+def test_every_output_says_it_is_for_the_custodian_only():
+    report = check(FRAME, SCHEMA)
+    assert "custodian's eyes only" in report.notice
+    assert "custodian's eyes only" in json.dumps(report.to_dict())
+    assert "custodian's eyes only" in repr(report)
+    assert "maybe" not in json.dumps(report.to_dict())
+
+
+def test_plain_data_of_a_problem_is_the_problem_only():
+    schema = Schema.from_dict({"absent": ["a"]})
+    assert check(FRAME, schema).to_dict()["columns"] == [
+        {"name": "absent", "problem": "the table has no column 'absent'."}
+    ]
+
+
+def test_open_columns_are_checked_for_presence_only():
+    schema = Schema.from_dict(
+        {
+            "text": {"type": "categorical", "levels": [], "confirmed": False},
+            "absent": {"type": "numeric", "confirmed": False},
+        }
+    )
+    first, second = check(FRAME, schema).columns
+    assert first.findings == ()
+    assert second.problem is not None
+
+
+def test_mixed_objects_are_compared_by_value():
+    frame = pd.DataFrame(
+        {
+            "mixed": pd.Series([1, "1", None, [2], 1.0], dtype=object),
+            "number": pd.Series([1, "1", None, 2.5, 10**400], dtype=object),
+        }
+    )
+    schema = Schema.from_dict({"mixed": [1, 2], "number": {"type": "numeric", "lower": 0, "upper": 5}})
+    mixed, number = check(frame, schema).columns
+    assert (mixed.outside, mixed.missing, mixed.unused) == (2 / 5, 1 / 5, (2,))
+    assert (number.outside, number.missing) == (2 / 5, 1 / 5)
+
+
+def test_an_empty_table_has_nothing_to_check():
+    with pytest.raises(InputError, match="no rows"):
+        check(FRAME.clear(), SCHEMA)
+
+
+def test_a_damaged_file_is_refused_without_a_word_from_it(tmp_path):
+    path = tmp_path / "bad.csv"
+    path.write_bytes(b"smoke\nSECRET\xff\n")
+    with pytest.raises(InputError) as error:
+        check(path, Schema.from_dict({"smoke": ["no"]}))
+    assert "SECRET" not in str(error.value)
+
+
+def test_a_tiny_share_is_not_shown_as_none():
+    frame = pl.DataFrame({"x": ["a"] * 20_000 + ["b"]})
+    assert "less than 0.01 %" in check(frame, Schema.from_dict({"x": ["a"]})).columns[0].findings[0]
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pl.DataFrame({"x": pl.Series(["a", "b", None], dtype=pl.Enum(["a", "b"]))}),
+        pl.DataFrame({"x": pl.Series(["a", "b", None], dtype=pl.Categorical)}),
+        pd.DataFrame({"x": pd.Categorical(["a", "b", None])}),
+        pa.table({"x": pa.array(["a", "b", None]).dictionary_encode()}),
+    ],
+    ids=["enum", "categorical", "pandas", "pyarrow"],
+)
+def test_dictionary_types_are_text(frame):
+    (column,) = check(frame, Schema.from_dict({"x": ["a", "z"]})).columns
+    assert (3 * column.outside, 3 * column.missing, column.unused) == (1, 1, ("z",))

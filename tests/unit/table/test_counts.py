@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from escudo.errors import InputError, RefusedError, SchemaError
+from escudo.table import _counts
+from escudo.table._columns import Categorical, Numeric
+from escudo.table._schema import Schema
+from escudo.table._table import PrivateTable
+
+SCHEMA = Schema(
+    (
+        Categorical("smoke", ["no", "yes"], missing=True),
+        Numeric("age", 0, 100, 4),
+        Categorical("ward", [7, 3, 5], other=5),
+    )
+)
+FRAME = pl.DataFrame(
+    {
+        "smoke": ["no", "yes", None, "maybe", "no"],
+        "age": [10, 99, -4, 250, 50],
+        "ward": [7, 3, 4, None, 7],
+    }
+)
+
+
+@pytest.fixture
+def table() -> PrivateTable:
+    return PrivateTable(FRAME, SCHEMA)
+
+
+def test_axes_come_in_the_given_order_and_levels_in_the_schemas(table: PrivateTable) -> None:
+    counts = table.counts(["ward", "smoke"])
+    assert counts.shape == (3, 3)
+    assert counts.dtype == np.int64
+    assert counts.tolist() == [[2, 0, 0], [0, 1, 0], [0, 0, 2]]
+    np.testing.assert_array_equal(table.counts(["smoke", "ward"]), counts.T)
+
+
+def test_values_outside_the_schema_are_clamped_or_mapped_as_it_says(table: PrivateTable) -> None:
+    assert table.counts("smoke").tolist() == [2, 1, 2]  # unknown and missing values share the missing cell
+    assert table.counts("age").tolist() == [2, 0, 1, 2]  # below and above the bounds
+    assert table.counts("ward").tolist() == [2, 1, 2]  # the level that unknown values count as
+
+
+def test_one_name_one_sequence_and_several_tables_are_told_apart(table: PrivateTable) -> None:
+    assert table.counts("age").shape == (4,)
+    assert table.counts(["age"]).shape == (4,)
+    assert table.counts(("age", "smoke")).shape == (4, 3)
+    several = table.counts([("age", "smoke"), ("ward",), ["smoke", "age"]])
+    assert [counts.shape for counts in several] == [(4, 3), (3,), (3, 4)]
+    np.testing.assert_array_equal(several[2], several[0].T)
+    mixed: Any = table.counts([("age",), "ward"])  # type: ignore[list-item]
+    assert [counts.shape for counts in mixed] == [(4,), (3,)]
+
+
+def test_the_same_table_may_be_asked_for_twice(table: PrivateTable) -> None:
+    first, second = table.counts([("age", "ward"), ("age", "ward")])
+    np.testing.assert_array_equal(first, second)
+    first[:] = 0
+    assert second.sum() == 5
+
+
+@pytest.mark.parametrize("engine", ["polars", "duckdb"])
+@pytest.mark.parametrize("shared_cells", [0, 1, 6, 12, 2**14])
+def test_sharing_group_bys_never_changes_a_count(
+    monkeypatch: pytest.MonkeyPatch, shared_cells: int, engine: str
+) -> None:
+    monkeypatch.setattr(_counts, "_SHARED_CELLS", shared_cells)
+    rng = np.random.default_rng(5)
+    sizes = {"a": 2, "b": 3, "c": 2, "d": 5, "e": 1}
+    cells = {name: rng.integers(0, size, 400) for name, size in sizes.items()}
+    frame: Any = pl.DataFrame(cells)
+    if engine == "duckdb":
+        frame = pytest.importorskip("duckdb").connect().from_arrow(frame.to_arrow())
+    table = PrivateTable(frame, Schema(tuple(Categorical(name, range(size)) for name, size in sizes.items())))
+    asked = [("a", "b"), ("c",), ("d", "a"), ("b", "a"), ("e", "d", "c"), ("a", "b", "c", "d", "e"), ("b",), ("a", "b")]
+    for counts, names in zip(table.counts(asked), asked, strict=True):
+        wanted = np.zeros([sizes[name] for name in names], dtype=np.int64)
+        np.add.at(wanted, tuple(cells[name] for name in names), 1)
+        np.testing.assert_array_equal(counts, wanted)
+
+
+def test_many_tables_over_many_columns_are_counted_in_parts() -> None:
+    duckdb = pytest.importorskip("duckdb")
+    names = [f"x{i}" for i in range(70)]
+    cells = np.random.default_rng(1).integers(0, 2, (50, 70))
+    frame = pl.DataFrame(cells, schema=names)
+    schema = Schema(tuple(Categorical(name, [0, 1]) for name in names))
+    asked = list(pairwise(names))
+    for source in (frame, duckdb.connect().from_arrow(frame.to_arrow())):
+        for i, counts in enumerate(PrivateTable(source, schema).counts(asked)):
+            assert counts[1, 1] == (cells[:, i] & cells[:, i + 1]).sum()
+            assert counts.sum() == 50
+
+
+def test_an_unknown_column_is_refused_with_the_closest_one(table: PrivateTable) -> None:
+    with pytest.raises(SchemaError, match=r"no column 'smokes'.*Did you mean 'smoke'"):
+        table.counts(["age", "smokes"])
+
+
+@pytest.mark.parametrize("columns", [[], [()], [("age",), ()]])
+def test_no_column_is_refused(table: PrivateTable, columns: Any) -> None:
+    with pytest.raises(InputError, match="at least one column"):
+        table.counts(columns)
+
+
+def test_a_repeated_column_is_refused(table: PrivateTable) -> None:
+    with pytest.raises(InputError, match="names 'age' twice"):
+        table.counts(["age", "smoke", "age"])
+
+
+@pytest.mark.parametrize("columns", [3, None, [3], [["age", 3]], b"age"])
+def test_what_names_no_columns_is_refused(table: PrivateTable, columns: Any) -> None:
+    with pytest.raises(InputError, match="columns must be"):
+        table.counts(columns)
+
+
+def test_the_person_id_cannot_be_counted() -> None:
+    schema = Schema(SCHEMA.fields, person_id="who", max_rows_per_person=2)
+    table = PrivateTable(FRAME.with_columns(who=1), schema)
+    with pytest.raises(SchemaError, match="'who' is the person id"):
+        table.counts(["age", "who"])
+
+
+def test_a_table_of_too_many_cells_is_refused_with_the_columns_sizes() -> None:
+    fields = tuple(Numeric(name, 0, 1, 1000) for name in "abc")
+    table = PrivateTable(pl.DataFrame({name: [0.5] for name in "abc"}), Schema(fields))
+    with pytest.raises(InputError, match=r"1,000,000,000 cells.*'a': 1,000, 'b': 1,000, 'c': 1,000"):
+        table.counts(["a", "b", "c"])
+    assert table.counts(["a", "b"]).sum() == 1
+
+
+def test_columns_still_to_be_learnt_are_refused() -> None:
+    schema = Schema((Categorical("smoke", confirmed=False), Numeric("age", 0, 100, 4)))
+    table = PrivateTable(FRAME, schema)
+    assert table.counts("age").sum() == 5
+    with pytest.raises(RefusedError, match="'smoke' has no levels yet"):
+        table.counts("smoke")
+    by_person = Schema(schema.fields, person_id="ward", max_rows_per_person=1)
+    with pytest.raises(RefusedError, match="'smoke' has no levels yet"):
+        PrivateTable(FRAME, by_person).counts("age")
+
+
+def test_values_without_end_make_no_more_groups_than_the_schema_has_cells() -> None:
+    seen: list[int] = []
+    real = _counts.groups
+
+    def spy(frame: Any, sets: Any) -> Any:
+        found = real(frame, sets)
+        seen.extend(result.height for result in found)
+        return found
+
+    frame = pl.DataFrame({"x": [f"value {i}" for i in range(5000)], "y": range(5000), "z": np.linspace(-9, 9, 5000)})
+    schema = Schema((Categorical("x", ["a"], missing=True), Categorical("y", [3, 1]), Numeric("z", 0, 1, 2)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_counts, "groups", spy)
+        counts = PrivateTable(frame, schema).counts(["x", "y", "z"])
+    assert counts.sum() == 5000
+    assert max(seen) <= 4 * 3 * 2

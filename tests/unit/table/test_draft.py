@@ -1,0 +1,302 @@
+from __future__ import annotations
+
+import datetime as dt
+import math
+import traceback
+from decimal import Decimal
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from escudo.errors import InputError, SchemaError
+from escudo.table import Categorical, Numeric, Schema, draft, outline, scan
+from escudo.table._files import hide_values
+
+ROWS = 60
+CLINIC = pl.DataFrame(
+    {
+        "patient_id": [f"P{i // 2}" for i in range(ROWS)],
+        "smoke": ["no", "yes", None] * (ROWS // 3),
+        "age": [17 + (i * 6) % 77 for i in range(ROWS)],
+        "stage": [1, 2, 3, 4] * (ROWS // 4),
+        "weight": [40.5 + i for i in range(ROWS)],
+        "dose": [float("nan"), 1.0, 2.0] * (ROWS // 3),
+        "steps": [float(100 * i) for i in range(ROWS)],
+        "alive": [True, False, True] * (ROWS // 3),
+        "seen": [dt.date(2026, 1, 1)] * ROWS,
+        "code": [f"free text {i}" for i in range(ROWS)],
+    }
+)
+EXPECTED = {
+    "smoke": Categorical("smoke", ["no", "yes"], missing=True, confirmed=False),
+    "age": Numeric("age", 10, 100, 20, integer=True, confirmed=False),
+    "stage": Categorical("stage", [1, 2, 3, 4], confirmed=False),
+    "weight": Numeric("weight", 40, 100, 20, confirmed=False),
+    "dose": Categorical("dose", [1, 2], missing=True, confirmed=False),
+    "steps": Numeric("steps", 0, 6000, 20, integer=True, confirmed=False),
+    "alive": Categorical("alive", [False, True], confirmed=False),
+}
+
+
+def _duckdb(frame: pl.DataFrame) -> duckdb.DuckDBPyRelation:
+    return duckdb.connect().from_arrow(frame.to_arrow())
+
+
+ENGINES = {
+    "polars": lambda frame: frame,
+    "polars lazy": lambda frame: frame.lazy(),
+    "pandas": lambda frame: pd.DataFrame(frame.to_dict(as_series=False)),
+    "pyarrow": lambda frame: frame.to_arrow(),
+    "duckdb": _duckdb,
+}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_engine_gives_the_same_draft(engine):
+    frame = ENGINES[engine](CLINIC if engine != "pandas" else CLINIC.drop("seen"))
+    schema = draft(frame)
+    assert schema.columns == EXPECTED
+    assert not schema.confirmed
+    assert set(schema.unconfirmed) == set(EXPECTED)
+
+
+def test_a_draft_says_what_was_read_and_what_was_left_out():
+    text = draft(CLINIC).to_toml()
+    assert "# Drafted from the data by escudo: for the custodian's eyes only" in text
+    assert "# levels read from the data\n[columns.smoke]" in text
+    assert "# lower and upper read from the data: the smallest and largest value of someone" in text
+    assert "# Left out 'patient_id': it seems to identify people." in text
+    assert "#   person_id = 'patient_id'" in text
+    assert "# Left out 'seen': it holds dates or times." in text
+    assert "# Left out 'code': it seems to identify people." in text
+    assert text.count("confirmed = false") == len(EXPECTED) + 1  # once in the instructions
+
+
+def test_a_draft_survives_its_file_and_stays_unconfirmed(tmp_path):
+    path = tmp_path / "draft.toml"
+    draft(CLINIC).write(path)
+    assert Schema.read(path).columns == EXPECTED
+
+
+def test_text_with_many_levels_is_left_open():
+    towns = [f"town {i % 300}" for i in range(900)]
+    schema = draft(pl.DataFrame({"town": towns, "x": [1, 2, 3] * 300}))
+    assert schema.open_columns == ("town",)
+    assert "more than 200 levels" in schema["town"].note
+
+
+def test_low_cardinality_identifier_names_stay_usable_and_high_ones_do_not():
+    ids = list(range(100))
+    frame = pl.DataFrame({"district_id": [i % 5 for i in ids], "personId": ids, "covid": ids, "ID": ids, "paid": ids})
+    assert draft(frame).names == ("district_id", "covid", "paid")
+    assert outline(frame).names == ("covid", "paid")
+
+
+@pytest.mark.parametrize(
+    ("values", "bounds"),
+    [
+        ([17.3, 91.2], (10, 100)),
+        ([-0.031, 0.044], (-0.04, 0.05)),
+        ([1.5, 1.5], (1.5, 3)),
+        ([-2.5, -2.5], (-2.5, 0)),
+        ([0.5, math.inf, -math.inf, math.nan, 0.75], (0.5, 0.75)),
+        ([1e-300, 2.5e-300], (1e-300, 2.5e-300)),
+        ([0.25, 1e15 + 0.5], (0, 1.1e15)),
+    ],
+)
+def test_bounds_are_rounded_outward(values, bounds):
+    column = draft(pl.DataFrame({"x": values}))["x"]
+    assert (column.lower, column.upper) == bounds
+    finite = [value for value in values if math.isfinite(value)]
+    assert column.lower <= min(finite)
+    assert column.upper >= max(finite)
+
+
+@pytest.mark.parametrize(
+    "values", [[-1.7e308, 1.7e308, 0.5], [5e-324, 1e-323, 0.0], [math.inf, -math.inf], [2**60 + i for i in range(30)]]
+)
+def test_bounds_that_floating_point_cannot_cut_stay_open(values):
+    column = draft(pl.DataFrame({"x": values}))["x"]
+    assert isinstance(column, Numeric)
+    assert column.open
+
+
+def test_whole_numbers_beyond_any_level_stay_open():
+    assert draft(pl.DataFrame({"x": [2**60, 2**61]})).open_columns == ("x",)
+
+
+def test_decimals_are_numbers():
+    frame = pl.DataFrame({"price": [Decimal("1.25"), Decimal("9.75"), None], "count": [Decimal(1), Decimal(2), None]})
+    schema = draft(frame)
+    assert (schema["price"].lower, schema["price"].upper, schema["price"].missing) == (1, 10, True)
+    assert schema["count"].levels == (1, 2)
+
+
+def test_awkward_pandas_columns_never_crash_a_draft():
+    frame = pd.DataFrame(
+        {
+            "mixed": pd.Series([1, "secret", None], dtype=object),
+            "lists": [[1], [2], [3]],
+            "maybe": pd.Series([True, None, False], dtype=object),
+            "names": pd.Series(["a", None, "b"], dtype=object),
+            "cats": pd.Categorical([1, 2, 1]),
+            "nullable": pd.array([1, None, 3], dtype="Int64"),
+            "times": pd.to_datetime(["2020-01-01"] * 3),
+            "empty": [None, None, None],
+            "bytes": [b"a", b"b", b"c"],
+            "tuples": [(1, 2), (3, 4), None],
+            "complex": [1j, 2j, 3j],
+            "surrogate": pd.Series(["\ud800", "b", None], dtype=object),
+        }
+    )
+    schema = draft(frame)
+    assert schema["maybe"] == Categorical("maybe", [False, True], missing=True, confirmed=False)
+    assert schema["names"] == Categorical("names", ["a", "b"], missing=True, confirmed=False)
+    assert schema["nullable"] == Categorical("nullable", [1, 3], missing=True, confirmed=False)
+    assert {"mixed", "lists", "cats", "times", "empty", "bytes", "tuples", "complex"}.isdisjoint(schema.names)
+    assert "secret" not in schema.to_toml()
+    assert "Left out 'mixed': it holds values of mixed kinds" in schema.to_toml()
+    assert "Left out 'cats': its categories are no texts" in schema.to_toml()
+    assert "Left out 'empty': it holds no values" in schema.to_toml()
+
+
+def test_nested_polars_columns_are_left_out():
+    frame = pl.DataFrame({"x": [1, 2], "l": [[1], [2]], "s": [{"a": 1}, {"a": 2}], "n": [None, None], "": [1, 2]})
+    assert draft(frame).names == outline(frame).names == ("x",)
+
+
+def test_an_outline_reads_no_value():
+    schema = outline(CLINIC.clear())
+    assert schema.open_columns == ("smoke", "age", "stage", "weight", "dose", "steps", "code")
+    assert all(column.missing for column in schema.fields)
+    assert schema["alive"].confirmed
+    assert schema["age"].integer
+    assert schema == outline(CLINIC)
+
+
+def test_tables_without_rows_or_usable_columns_are_refused():
+    with pytest.raises(InputError, match="no rows"):
+        draft(CLINIC.clear())
+    for make in (draft, outline):
+        with pytest.raises(SchemaError, match="no column that escudo can use"):
+            make(pl.DataFrame({"d": [dt.date(2020, 1, 1)]}))
+        with pytest.raises(InputError, match="expected a path or a dataframe"):
+            make(3)
+        with pytest.raises(InputError, match="expected a path or a dataframe"):
+            make({"x": [1]})
+
+
+def test_hidden_errors_leave_interrupts_and_our_own_alone():
+    for raised, seen in [
+        (KeyboardInterrupt(), KeyboardInterrupt),
+        (MemoryError(), MemoryError),
+        (SchemaError("ours"), SchemaError),
+        (ValueError("SECRET"), InputError),
+        (type("PanicException", (BaseException,), {})("SECRET"), InputError),
+    ]:
+        with pytest.raises(seen) as error, hide_values("unreadable"):
+            raise raised
+        assert seen is not InputError or "SECRET" not in "".join(traceback.format_exception(error.value))
+
+
+def test_column_names_must_be_text():
+    with pytest.raises(InputError, match="not text"):
+        draft(pd.DataFrame({0: [1, 2]}))
+
+
+# Files
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "parquet", "arrow", "feather", "ndjson", "jsonl"])
+def test_every_file_format_gives_the_same_draft(tmp_path, ending):
+    path = tmp_path / f"clinic.{ending}"
+    frame = CLINIC.drop("seen").with_columns(pl.col("dose").fill_nan(None))
+    {
+        "csv": lambda: frame.write_csv(path),
+        "tsv": lambda: frame.write_csv(path, separator="\t"),
+        "parquet": lambda: frame.write_parquet(path),
+        "arrow": lambda: frame.write_ipc(path),
+        "feather": lambda: frame.write_ipc(path),
+        "ndjson": lambda: frame.write_ndjson(path),
+        "jsonl": lambda: frame.write_ndjson(path),
+    }[ending]()
+    assert draft(path).columns == EXPECTED
+    assert draft(str(path)) == draft(path)
+
+
+def test_a_late_row_of_another_type_does_not_break_reading(tmp_path):
+    path = tmp_path / "late.csv"
+    path.write_text("x\n" + "1\n" * 30_000 + "2.5\n", encoding="utf-8")
+    assert draft(path)["x"].upper >= 2.5
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("empty.csv", b""),
+        ("secret.parquet", b"SECRET"),
+        ("secret.arrow", b"SECRET"),
+        ("secret.ndjson", b"SECRET\n"),
+        ("bytes.csv", b"a,b\nSECRET\xff\xfe,2\n"),
+        ("quote.csv", b'a,b\n"SECRET,2\n3,4\n'),
+    ],
+)
+def test_a_damaged_file_is_refused_without_a_word_from_it(tmp_path, name, content):
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(InputError) as error:
+        draft(path)
+    assert "SECRET" not in "".join(traceback.format_exception(error.value))
+    assert name in str(error.value)
+
+
+def test_scan_refuses_what_it_cannot_open(tmp_path):
+    with pytest.raises(InputError, match=r"cannot read .*absent"):
+        scan(tmp_path / "absent.csv")
+    with pytest.raises(InputError, match="cannot tell the format"):
+        scan(tmp_path / "table.xlsx")
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(InputError, match="cannot read"):
+        scan(tmp_path / "folder.csv")
+    with pytest.raises(InputError, match="not usable"):
+        scan("a\0.csv")
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "arrow", "ndjson"])
+def test_a_name_with_wildcards_is_one_file(tmp_path, ending):
+    path = tmp_path / f"a[1]*?.{ending}"
+    frame = pl.DataFrame({"x": [1, 2]})
+    write = {
+        "csv": frame.write_csv,
+        "parquet": frame.write_parquet,
+        "arrow": frame.write_ipc,
+        "ndjson": frame.write_ndjson,
+    }
+    with path.open("wb") as file:
+        write[ending](file)
+    assert draft(path)["x"].levels == (1, 2)
+
+
+def test_dates_written_as_text_are_recognised(tmp_path):
+    path = tmp_path / "visits.csv"
+    path.write_text(
+        "day,at,code\n2026-01-01,2026-01-01T10:00,2026-01\n2026-01-02,2026-01-02 11:00,2026-02\n", encoding="utf-8"
+    )
+    schema = draft(path)
+    assert schema.names == ("code",)
+    assert any("Left out 'day': it holds dates or times" in note for note in schema.notes)
+
+
+def test_the_draft_is_the_same_whatever_the_order_of_rows():
+    shuffled = CLINIC.sample(fraction=1, shuffle=True, seed=1)
+    assert draft(shuffled).columns == draft(CLINIC).columns
+    assert np.unique([draft(CLINIC).fingerprint, draft(shuffled).fingerprint]).size == 1
+
+
+def test_pyarrow_dictionary_columns_are_text():
+    table = pa.table({"x": pa.array(["a", "b", "a"]).dictionary_encode()})
+    assert draft(table)["x"].levels == ("a", "b")
