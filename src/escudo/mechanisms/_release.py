@@ -1,0 +1,82 @@
+"""What a mechanism gives back, and the one order in which it may act: check, charge, draw."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from escudo.mechanisms._noise import NoiseSource, Seed, noise_source
+from escudo.privacy import Account, ApproximateEvent, Event, GaussianEvent, Guarantee, guarantee_of
+
+__all__ = ["Release", "mapped", "released"]
+
+T = TypeVar("T")
+S = TypeVar("S")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release(Generic[T]):
+    """A value that may be shown, with what it promises and the fact that was charged.
+
+    Attributes:
+        value: What was released.
+        guarantee: What the release promises, for release only if no seed was used.
+        event: The privacy event, as charged.
+    """
+
+    value: T
+    guarantee: Guarantee
+    event: Event
+
+
+def released(
+    event: Event,
+    draw: Callable[[NoiseSource], T],
+    *,
+    account: Account | None,
+    seed: Seed,
+    purpose: str,
+    max_rows_per_person: int | None,
+) -> Release[T]:
+    """Charge the event, draw the noise, and return the value with its guarantee.
+
+    By the time this is called every argument has been checked. The account is charged before a single number is drawn;
+    if it refuses, nothing is drawn. If drawing fails, what was charged stays charged and is marked failed, without the
+    error's own words, which may quote private values.
+
+    Raises:
+        InputError: If the seed is not usable; nothing was charged.
+        BudgetExceededError: If the account refuses; nothing was charged or drawn.
+    """
+    noise = noise_source(seed)
+    rows = account.max_rows_per_person if max_rows_per_person is None and account is not None else max_rows_per_person
+    promise = _promise(event, max_rows_per_person=rows, for_release=noise.for_release)
+    receipt = None if account is None else account.spend(event, purpose=purpose, for_release=noise.for_release)
+    try:
+        value = draw(noise)
+    except BaseException as error:
+        if account is not None and receipt is not None:
+            account.fail(receipt, type(error).__name__)
+        raise
+    return Release(value=value, guarantee=promise, event=event)
+
+
+def mapped(release: Release[T], change: Callable[[T], S]) -> Release[S]:
+    """Return the release with a public function applied to its value; its promise stays the same (post-processing)."""
+    return Release(value=change(release.value), guarantee=release.guarantee, event=release.event)
+
+
+def _promise(event: Event, *, max_rows_per_person: int | None, for_release: bool) -> Guarantee:
+    """Return the guarantee in the event's own notion: rho for Gaussian noise, else epsilon at the event's own delta."""
+    if isinstance(event, GaussianEvent):
+        return Guarantee(
+            rho=(event.l2_sensitivity / event.scale) ** 2 / 2,
+            relation=event.relation,
+            unit=event.unit,
+            max_rows_per_person=max_rows_per_person,
+            for_release=for_release,
+            source=event,
+        )
+    delta = event.delta if isinstance(event, ApproximateEvent) else 0.0
+    return guarantee_of(event, delta=delta, max_rows_per_person=max_rows_per_person, for_release=for_release)
