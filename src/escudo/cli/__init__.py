@@ -1,0 +1,69 @@
+"""The command line: one file per command, no logic of its own.
+
+Exit codes: 0 done, 2 bad input, 3 refused for safety, 4 refused for budget, 5 a check found a violation, 1 our bug.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from escudo.cli import _effects, _graph, _ledger, _schema
+from escudo.cli._console import report_bug, report_error
+from escudo.errors import EscudoError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="escudo",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 done, 2 bad input, 3 refused for safety, 4 refused for budget, 5 violation found, 1 our bug.",
+)
+app.add_typer(_schema.app, name="schema")
+app.add_typer(_graph.app, name="graph")
+app.add_typer(_ledger.app, name="ledger")
+app.command("effects")(_effects.effects)
+app.command("definitions")(_effects.definitions)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"escudo {version('escudo')}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    debug: Annotated[bool, typer.Option("--debug", help="Show Python tracebacks; may print private values.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and stop.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Say something true about cause and effect in a private table, without exposing anyone."""
+
+
+def main() -> None:
+    """Run the command line; turn escudo's errors into one paragraph and an exit code."""
+    as_json, debug = "--json" in sys.argv[1:], "--debug" in sys.argv[1:]
+    try:
+        app()
+    except EscudoError as error:
+        if debug:
+            raise
+        report_error(error, as_json=as_json)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.exit(0)
+    except Exception as error:
+        if debug:
+            raise
+        report_bug(error, as_json=as_json)
+        sys.exit(1)

@@ -1,0 +1,298 @@
+"""``escudo effects`` and ``escudo definitions``: what changes what, exactly, in a structural equation model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from escudo.cli._console import JsonFlag, emit
+from escudo.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+    from rich.table import Table
+
+    from escudo.causal import SEM
+    from escudo.effects import Definitions, Effect, Survey
+
+__all__ = ["definitions", "effects"]
+
+_Model = Annotated[Path, typer.Argument(metavar="FILE", help="A structural equation model, such as survey.sem.")]
+
+
+def effects(
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="A model, such as survey.sem.")] = None,
+    of: Annotated[str | None, typer.Option(metavar="X,Y", help="Variables to change; all by default.")] = None,
+    on: Annotated[str | None, typer.Option(metavar="O", help="Variables to observe; by default the outputs.")] = None,
+    joint: Annotated[bool, typer.Option("--joint", help="Change the variables of --of together.")] = False,
+    direct: Annotated[
+        str | None, typer.Option(metavar="M,N", help="Hold these fixed: the direct effect, past them.")
+    ] = None,
+    through: Annotated[
+        str | None, typer.Option(metavar="C,D", help="Follow only the arrows into these children of --of.")
+    ] = None,
+    own: Annotated[
+        bool, typer.Option("--own", help="In the model's own population, not the worst case over all.")
+    ] = False,
+    ledger: Annotated[
+        str | None, typer.Option(metavar="URL", help="Instead of a model: the releases recorded in a ledger.")
+    ] = None,
+    dataset: Annotated[str | None, typer.Option(metavar="NAME", help="The dataset in the ledger.")] = None,
+    people: Annotated[int, typer.Option(metavar="K", min=1, help="With --ledger: size of a household.")] = 3,
+    report: Annotated[
+        Path | None, typer.Option(metavar="OUT.html", help="Also write a report with the diagram.")
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Say how much each variable of a model can change its outputs: exact ε, where it is attained, and why.
+
+    In JSON an infinite ε is the text "inf".
+    """
+    if ledger is not None:
+        if file is not None or dataset is None:
+            raise InputError("with --ledger give --dataset NAME and no model file.")
+        _ledger_effects(ledger, dataset, people, report, as_json)
+        return
+    if file is None:
+        raise InputError("name a model file such as survey.sem, or use --ledger URL --dataset NAME.")
+    from escudo.causal import SEM
+
+    sem = SEM.read(file)
+    chosen, observed = _names(of), _names(on)
+    population = "own" if own else None
+    if joint or direct is not None or through is not None:
+        if not chosen:
+            raise InputError("--joint, --direct and --through need --of X,Y: whose effect is asked?")
+        if report is not None:
+            raise InputError("--report shows all effects of a model; leave out --joint, --direct and --through.")
+        found = _asked(sem, chosen, observed, joint, _names(direct), _names(through), population)
+        payload = {"file": str(file), "effects": [one.to_json() for one in found]}
+        emit(payload, as_json=as_json, human=lambda console: _print_effects(console, found))
+        return
+    from escudo.effects import survey
+
+    table = survey(sem, of=chosen or None, on=observed or None, population=population)
+    if report is not None:
+        from escudo.report import effects_page, write
+
+        write(effects_page(sem, found=table, source=file.name, text=file.read_text(encoding="utf-8").strip()), report)
+
+    def human(console: Console) -> None:
+        console.print(_survey_table(table))
+        for one, sum_ in table.together:
+            console.print(_together(one, sum_))
+        if report is not None:
+            console.print(f"Report   {report}", markup=False)
+
+    emit(
+        {"file": str(file), **table.to_json(), "report": str(report) if report else None}, as_json=as_json, human=human
+    )
+
+
+def definitions(
+    file: _Model,
+    on: Annotated[str | None, typer.Option(metavar="O", help="The output; by default the only one.")] = None,
+    printed: Annotated[
+        bool, typer.Option("--printed", help="Read Definition 4 as printed: independent given the other points.")
+    ] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Say for which ε the mechanism at the end of a model meets each definition of differential privacy.
+
+    The parents of the output are the data points; their population is the model's own. In JSON an infinite ε is the
+    text "inf".
+    """
+    from escudo.causal import SEM
+    from escudo.effects import definitions as all_definitions
+    from escudo.effects import mechanism_of
+
+    mechanism, population = mechanism_of(SEM.read(file), on)
+    found = all_definitions(mechanism, population, independence="pairwise-conditional" if printed else "mutual")
+
+    def human(console: Console) -> None:
+        console.print(_definitions_table(found))
+        console.print("\nIn words", style="bold")
+        _print_sentences(console, found)
+        console.print("\nWhich implies which, for all mechanisms, and what it means here", style="bold")
+        for arrow in found.implications:
+            console.print(f"  {arrow}", markup=False)
+
+    emit({"file": str(file), **found.to_json()}, as_json=as_json, human=human)
+
+
+def _asked(
+    sem: SEM,
+    of: tuple[str, ...],
+    on: tuple[str, ...],
+    joint: bool,
+    held: tuple[str, ...],
+    through: tuple[str, ...],
+    population: str | None,
+) -> list[Effect]:
+    from escudo.effects import direct, effect, path, total
+    from escudo.effects._survey import outputs_of
+
+    observed = on or outputs_of(sem)
+    if held and through:
+        raise InputError("--direct and --through ask different questions; give one of them.")
+    groups: list[tuple[str, ...]] = [of] if joint else [(name,) for name in of]
+    if held:
+        return [direct(sem, group, observed, holding=held, population=population) for group in groups]
+    if through:
+        return [path(sem, group, observed, through=through, population=population) for group in groups]
+    return [effect(sem, of, observed, population=population), total(sem, of, observed, population=population)]
+
+
+def _ledger_effects(url: str, dataset: str, people: int, report: Path | None, as_json: bool) -> None:
+    from escudo.effects import bound, from_ledger
+    from escudo.privacy import Ledger
+
+    with Ledger(url) as book:
+        terms = book.account(dataset).terms
+        diagram = from_ledger(book, dataset, people=people)
+    releases = [name for name, node in diagram.nodes.items() if node.kind == "mechanism"]
+    points = [name for name, node in diagram.nodes.items() if node.kind == "data point"]
+    if not releases:
+        raise InputError(f"nothing was released from dataset {dataset!r} yet.")
+    who = "one person" if terms.unit == "person" else "one row"
+    found = [(who, bound(diagram, "D1", releases, delta=terms.delta))]
+    if people > 1:
+        several = f"{people} people together" if terms.unit == "person" else f"{people} rows together"
+        found.append((several, bound(diagram, points, releases, delta=terms.delta)))
+        found.append(
+            (f"an attribute behind {several.split(' together')[0]}", bound(diagram, "R", releases, delta=terms.delta))
+        )
+    words = f"Account {dataset!r}: {terms}."
+    if report is not None:
+        from escudo.report import ledger_page, write
+
+        write(ledger_page(diagram, found, dataset=dataset, terms=words, delta=terms.delta), report)
+
+    def human(console: Console) -> None:
+        console.print(_bounds_table(found, len(releases)))
+        console.print(words, markup=False)
+        if report is not None:
+            console.print(f"Report   {report}", markup=False)
+
+    payload: dict[str, Any] = {
+        "dataset": dataset,
+        "terms": str(terms),
+        "releases": len(releases),
+        "effects": [{"changed": name, **one.to_json()} for name, one in found],
+        "report": str(report) if report else None,
+    }
+    emit(payload, as_json=as_json, human=human)
+
+
+def _names(text: str | None) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip()) if text else ()
+
+
+def _plain_table(*columns: tuple[str, dict[str, Any]]) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
+    for title, options in columns:
+        table.add_column(title, **options)
+    return table
+
+
+def _survey_table(found: Survey) -> Table:
+    from rich.text import Text
+
+    from escudo.effects import show_epsilon
+
+    table = _plain_table(
+        (f"effect on {', '.join(found.outputs)}", {"overflow": "fold"}),
+        ("ε", {"justify": "right", "no_wrap": True}),
+        ("by what", {"overflow": "fold"}),
+        ("known", {"no_wrap": True}),
+        ("worst case", {"overflow": "fold", "style": "dim"}),
+    )
+    for row in found.rows:
+        names = (
+            ", ".join(row.names)
+            if len(row.names) <= 6
+            else f"{row.names[0]} … {row.names[-1]} ({len(row.names)} in all)"
+        )
+        witness = str(row.effect.witness) if row.effect.witness else "none"
+        cells = (names, show_epsilon(row.effect.epsilon), row.by_what, row.effect.known, witness)
+        table.add_row(*(Text(cell) for cell in cells))
+    return table
+
+
+def _together(one: Effect, all_: Effect) -> str:
+    from escudo.effects import show_epsilon
+
+    return (
+        f"{' and '.join(one.of)} together   {show_epsilon(one.epsilon)} jointly, {show_epsilon(all_.epsilon)} in total"
+    )
+
+
+def _print_effects(console: Console, found: Sequence[Effect]) -> None:
+    from rich.text import Text
+
+    from escudo.effects import show_epsilon
+
+    table = _plain_table(
+        ("changed", {"overflow": "fold"}),
+        ("ε", {"justify": "right", "no_wrap": True}),
+        ("what is asked", {}),
+        ("in words", {"overflow": "fold"}),
+    )
+    for one in found:
+        kind = "joint effect" if one.kind == "effect" and len(one.of) > 1 else one.kind
+        table.add_row(*(Text(cell) for cell in (", ".join(one.of), show_epsilon(one.epsilon), kind, one.sentence)))
+    console.print(table)
+
+
+def _bounds_table(found: Sequence[tuple[str, Effect]], releases: int) -> Table:
+    from rich.text import Text
+
+    from escudo.effects import show_epsilon
+
+    table = _plain_table(
+        (f"effect on all {releases} releases" if releases > 1 else "effect on the release", {}),
+        ("ε", {"justify": "right", "no_wrap": True}),
+        ("δ", {"no_wrap": True}),
+        ("known", {"no_wrap": True}),
+        ("how", {"overflow": "fold", "style": "dim"}),
+    )
+    for name, one in found:
+        cells = (name, f"≤ {show_epsilon(one.epsilon)}", f"{one.delta:g}", one.known, one.derivation[-1])
+        table.add_row(*(Text(cell) for cell in cells))
+    return table
+
+
+def _definitions_table(found: Definitions) -> Table:
+    from rich.text import Text
+
+    from escudo.effects import show_epsilon
+
+    table = _plain_table(
+        ("definition", {"overflow": "fold"}),
+        ("ε", {"justify": "right", "no_wrap": True}),
+        ("compares", {"no_wrap": True}),
+        ("populations", {"no_wrap": True}),
+        ("in general", {"no_wrap": True}),
+    )
+    for number, one in found.items():
+        label = one.name if number == "bayesian0" else f"{number}  {one.name}"
+        cells = (label, show_epsilon(one.epsilon), one.compares, one.populations, one.relation)
+        table.add_row(*(Text(cell) for cell in cells))
+    return table
+
+
+def _print_sentences(console: Console, found: Definitions) -> None:
+    from rich.text import Text
+
+    for number, one in found.items():
+        label = "given" if number == "bayesian0" else str(number)
+        text = Text(f"  {label:>5}  ", style="bold") + Text(one.sentence, style="default")
+        if one.witness is not None and (number == 1 or one.witness != found[1].witness):
+            text += Text(f" Worst case: {one.witness}.", style="dim")
+        console.print(text)

@@ -1,0 +1,183 @@
+"""``escudo graph``: look at a causal graph, turn it into another format, check it against a schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from escudo.cli._console import JsonFlag, emit
+from escudo.errors import GraphError, RefusedError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from escudo.causal import CausalGraph
+
+__all__ = ["app"]
+
+app = typer.Typer(no_args_is_help=True, help="Show, convert and check causal graphs.")
+
+_File = Annotated[
+    Path, typer.Argument(help="A graph: .dot .gv .gml .dagitty .bif .bif.gz .csv .edges, or .txt (recognised).")
+]
+_Force = Annotated[bool, typer.Option("--force", help="Replace the output file if it exists.")]
+
+
+@app.command()
+def show(
+    file: _File,
+    svg: Annotated[Path | None, typer.Option("--svg", help="Also draw the graph into this SVG file.")] = None,
+    force: _Force = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show a graph: each node with its causes, causes first."""
+    from escudo.causal import CausalGraph
+    from escudo.causal.formats import write_text
+
+    graph = CausalGraph.read(file)
+    if svg is not None:
+        _free(svg, force)
+        write_text(svg, graph.to_svg(title=f"Causal graph {file.name}: {graph.summary}"))
+
+    def human(console: Console) -> None:
+        from rich.text import Text
+
+        console.print(Text(file.name, style="bold") + Text(f": {graph.summary}"))
+        for line in _listing(graph):
+            console.print(line)
+        if svg is not None:
+            console.print(Text(f"Drawn into {svg}."))
+
+    emit({"file": str(file), **_payload(graph), "svg": svg and str(svg)}, as_json=as_json, human=human)
+
+
+@app.command()
+def convert(
+    file: _File,
+    out: Annotated[Path, typer.Argument(help="Where to write; its ending names the format.")],
+    lossy: Annotated[bool, typer.Option("--lossy", help="Leave out what the new format cannot carry.")] = False,
+    force: _Force = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Write a graph in another format; refuses to lose latents, groups or knowledge unless told to."""
+    from escudo.causal import CausalGraph
+    from escudo.causal.formats import format_of, read_text, write_text
+
+    text = read_text(file)
+    source, target = format_of(file, text), format_of(out)
+    graph = CausalGraph.parse(text, source, source=file.name)
+    # A Bayesian network's tables survive only from BIF to BIF, where the text is kept as it is.
+    same_network = source == target == "bif"
+    result = text if same_network else graph.to_text(target, lossy=lossy)
+    _free(out, force)
+    write_text(out, result)
+    note = "Its probability tables stay behind." if source == "bif" and not same_network else None
+
+    def human(console: Console) -> None:
+        from rich.text import Text
+
+        console.print(Text(f"Wrote {out} ({target}): {graph.summary}." + (f" {note}" if note else "")))
+
+    payload = {"file": str(file), "from": source, "out": str(out), "to": target, "note": note, **_payload(graph)}
+    emit(payload, as_json=as_json, human=human)
+
+
+@app.command()
+def check(
+    file: _File,
+    schema: Annotated[Path | None, typer.Option("--schema", help="Compare the names with this schema.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Check that a graph is acyclic and, with --schema, that it names the table's columns."""
+    from escudo.causal import CausalGraph
+
+    graph = CausalGraph.read(file)
+    findings = ["no cycle", "every edge has a direction" if graph.is_dag else _undirected_note(graph)]
+    payload: dict[str, Any] = {"file": str(file), **_payload(graph)}
+    if schema is not None:
+        findings += _compare(graph, file, schema, payload)
+
+    def human(console: Console) -> None:
+        from rich.text import Text
+
+        console.print(Text(file.name, style="bold") + Text(f": {graph.summary}"))
+        for finding in findings:
+            console.print(Text(f"  {finding}"))
+
+    emit({**payload, "findings": findings}, as_json=as_json, human=human)
+
+
+def _compare(graph: CausalGraph, file: Path, schema: Path, payload: dict[str, Any]) -> list[str]:
+    """Raise if the graph names a column the schema does not have; return what else there is to say."""
+    from escudo._validate import did_you_mean
+    from escudo.table import Schema
+
+    known = tuple(Schema.read(schema).names)
+    unknown = [name for name in graph.columns if name not in known]
+    if unknown:
+        more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
+        raise GraphError(
+            f"{file.name} names {unknown[0]!r}{more}, which {schema.name} does not have."
+            f"{did_you_mean(unknown[0], known)} Rename it, or mark it latent if it is not observed."
+        )
+    payload["not_in_graph"] = [name for name in known if name not in graph.columns and name not in graph.latents]
+    payload["latent_in_schema"] = [name for name in known if name in graph.latents]
+    findings = [f"all {len(graph.columns)} columns are in {schema.name}"]
+    if left := payload["not_in_graph"]:
+        findings.append(f"not in the graph: {', '.join(left)}")
+    if hidden := payload["latent_in_schema"]:
+        findings.append(f"latent in the graph, yet a column of the schema: {', '.join(hidden)}")
+    return findings
+
+
+def _free(path: Path, force: bool) -> None:
+    if path.exists() and not force:
+        raise RefusedError(f"{path} exists and was left as it is. Pass --force to replace it, or name another file.")
+
+
+def _undirected_note(graph: CausalGraph) -> str:
+    count = len(graph.undirected_edges)
+    return f"{count} edge{'s have' if count > 1 else ' has'} no direction"
+
+
+def _payload(graph: CausalGraph) -> dict[str, Any]:  # Any: a JSON value
+    return {
+        "nodes": graph.nodes,
+        "edges": graph.edges,
+        "undirected_edges": graph.undirected_edges,
+        "is_dag": graph.is_dag,
+        "latents": sorted(graph.latents),
+        "exposures": sorted(graph.exposures),
+        "outcomes": sorted(graph.outcomes),
+        "groups": dict(graph.groups),
+        "required": graph.required,
+        "forbidden": graph.forbidden,
+        "tiers": graph.tiers,
+    }
+
+
+def _listing(graph: CausalGraph) -> list[Any]:  # Any: rich is imported only when something is shown
+    """Return one line per node, causes first: its causes, undirected neighbours, flags and columns."""
+    from rich.text import Text
+
+    def plain(names: Iterable[str]) -> str:  # a name from a file must not steer the terminal
+        return ", ".join("".join(c if c.isprintable() else "�" for c in name) for name in names)
+
+    width = min(max((len(name) for name in graph.nodes), default=0), 32)
+    lines = []
+    for name in graph.topological_order():
+        line = Text("  ") + Text(plain([name]).ljust(width), style="italic" if name in graph.latents else "bold")
+        if parents := graph.parents(name):
+            line += Text("  ← ", style="dim") + Text(plain(parents))
+        if neighbours := graph.neighbours(name):
+            line += Text("  — ", style="dim") + Text(plain(neighbours))
+        flags = [flag for flag in ("latent", "exposure", "outcome") if name in getattr(graph, f"{flag}s")]
+        if columns := graph.groups.get(name):
+            flags.append(f"{len(columns)} column{'s' if len(columns) > 1 else ''}: {plain(columns)}")
+        if flags:
+            line += Text(f"  ({'; '.join(flags)})", style="cyan")
+        lines.append(line)
+    return lines

@@ -1,0 +1,265 @@
+"""``escudo schema``: draft, learn, check, show, convert and confirm the public description of a table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from escudo.cli._console import JsonFlag, emit
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from escudo.table import Column, Schema, SchemaCheck
+
+__all__ = ["app"]
+
+app = typer.Typer(no_args_is_help=True, help="The public description of a table: its columns, levels and bounds.")
+
+_Data = Annotated[Path, typer.Argument(metavar="DATA", help="CSV, TSV, Parquet, Arrow or newline-delimited JSON.")]
+_Schema = Annotated[Path, typer.Argument(metavar="SCHEMA", help="A schema: .toml, .json (or SDV), .yaml (SmartNoise).")]
+_Out = Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the schema here, as TOML.")]
+_Force = Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")]
+_Table = Annotated[str | None, typer.Option("--table", help="Which table, if the metadata describe several.")]
+_TAKEN_AS_PUBLIC = "The kind of each column (levels or numbers) was taken as public."
+
+
+@app.command()
+def draft(data: _Data, out: _Out = None, force: _Force = False, as_json: JsonFlag = False) -> None:
+    """Draft a schema from the data, for the custodian to confirm; nothing is released from it before."""
+    from escudo.table import draft as draft_schema
+
+    _check_target(out, force=force)
+    schema = draft_schema(data)
+    _deliver(
+        schema,
+        out,
+        force=force,
+        as_json=as_json,
+        notice=_custodian_only(),
+        next_step=_how_to_confirm(schema, data, out),
+    )
+
+
+@app.command()
+def learn(
+    data: _Data,
+    epsilon: Annotated[float, typer.Option("--epsilon", help="The privacy budget to spend.")],
+    delta: Annotated[float, typer.Option("--delta", help="The probability that the promise may fail; below 1/rows.")],
+    schema: Annotated[
+        Path | None, typer.Option("--schema", help="A draft; only unconfirmed columns are learnt.")
+    ] = None,
+    ledger: Annotated[
+        str | None, typer.Option("--ledger", help="Ledger to charge, such as sqlite:///ledger.db.")
+    ] = None,
+    dataset: Annotated[str | None, typer.Option("--dataset", help="The account in the ledger.")] = None,
+    out: _Out = None,
+    force: _Force = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Learn the levels and bounds that are not public, under differential privacy, and charge them."""
+    from dataclasses import replace
+
+    from escudo.errors import EscudoError, InputError
+    from escudo.mechanisms import learn_schema
+    from escudo.privacy import Ledger
+    from escudo.table import Schema, outline, scan
+
+    if (ledger is None) != (dataset is None):
+        raise InputError("--ledger and --dataset belong together: which ledger, and which account in it.")
+    _check_target(out, force=force)  # before anything is spent
+    frame = scan(data)
+    start = outline(frame) if schema is None else Schema.read(schema)
+    account = Ledger(ledger).account(dataset) if ledger is not None and dataset is not None else None
+    release = learn_schema(frame, start, epsilon=epsilon, delta=delta, account=account)
+    charged = f"Charged to {dataset!r}." if dataset else "No ledger was given: keep a record of this spend yourself."
+    about = (f"Learnt under differential privacy. {release.guarantee}", f"{_TAKEN_AS_PUBLIC} {charged}")
+    learnt = replace(release.value, notes=about)
+    try:
+        _deliver(learnt, out, force=force, as_json=as_json, notice="\n".join(about), next_step="")
+    except EscudoError:
+        typer.echo(learnt.to_toml(), nl=False)  # it is paid for: do not lose it
+        raise
+
+
+@app.command()
+def check(data: _Data, schema: _Schema, as_json: JsonFlag = False) -> None:
+    """Compare data with a schema, for the custodian's eyes only: exact shares, without any protection."""
+    from escudo.errors import ViolationError
+    from escudo.table import Schema
+    from escudo.table import check as check_schema
+
+    report = check_schema(data, Schema.read(schema))
+    emit(report.to_dict(), as_json=as_json, human=lambda console: _print_check(console, report))
+    if report.problems:
+        raise ViolationError("the table does not fit the schema. " + " ".join(report.problems))
+
+
+@app.command()
+def show(schema: _Schema, table: _Table = None, as_json: JsonFlag = False) -> None:
+    """Show a schema: its columns and cells, whom it protects, and what is not confirmed."""
+    from escudo.table import Schema
+
+    value = Schema.read(schema, table=table)
+    payload = {
+        **value.to_dict(),
+        "unit": value.unit,
+        "unconfirmed": list(value.unconfirmed),
+        "open": list(value.open_columns),
+        "fingerprint": value.fingerprint,
+    }
+    emit(payload, as_json=as_json, human=lambda console: _print_schema(console, value))
+
+
+@app.command()
+def convert(
+    schema: _Schema,
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The new file, ending in .toml or .json.")],
+    table: _Table = None,
+    force: _Force = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Convert a schema, SDV metadata (JSON) or SmartNoise metadata (YAML) to a schema of escudo's."""
+    from escudo.table import Schema
+
+    value = Schema.read(schema, table=table)
+    value.write(out, overwrite=force)
+    _report_written(value, out, as_json=as_json, notes=value.notes)
+
+
+@app.command()
+def confirm(
+    schema: _Schema,
+    columns: Annotated[
+        list[str] | None, typer.Argument(metavar="[COLUMN]...", help="Which columns; all of them if none is named.")
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Vouch that the levels and bounds of columns are public knowledge; changes the schema's file."""
+    from escudo.table import Schema
+    from escudo.table._schema_files import confirm_file
+
+    chosen = confirm_file(schema, columns or None)
+    value = Schema.read(schema)
+    _report_written(value, schema, as_json=as_json, notes=[f"Confirmed as public: {name}" for name in chosen])
+
+
+def _check_target(out: Path | None, *, force: bool) -> None:
+    """Refuse an unusable output file before reading data or spending anything."""
+    from escudo.errors import InputError
+
+    if out is None:
+        return
+    if out.suffix.lower() not in (".toml", ".json"):
+        raise InputError(f"cannot write a schema to '{out}': the name must end in .toml or .json.")
+    if out.exists() and not force:
+        raise InputError(f"'{out}' exists already; choose another name, or say --force to replace it.")
+    if not out.parent.is_dir():
+        raise InputError(f"cannot write '{out}': the folder '{out.parent}' does not exist.")
+
+
+def _deliver(schema: Schema, out: Path | None, *, force: bool, as_json: bool, notice: str, next_step: str) -> None:
+    """Write a schema to its file, or print it: as TOML for people, so that it can be piped into a file."""
+    if out is not None:
+        schema.write(out, overwrite=force)
+    payload: dict[str, Any] = {
+        "notice": notice,
+        "file": None if out is None else str(out),
+        "schema": schema.to_dict(),
+        "notes": list(schema.notes),
+        "unconfirmed": list(schema.unconfirmed),
+    }
+
+    def human(console: Console) -> None:
+        if out is None:
+            console.print(schema.to_toml(), markup=False, end="")
+            return
+        console.print(f"Wrote {out}: {len(schema)} columns, {len(schema.unconfirmed)} not confirmed.", markup=False)
+        console.print(notice, markup=False)
+        if next_step:
+            console.print(next_step, markup=False)
+
+    emit(payload, as_json=as_json, human=human)
+
+
+def _report_written(schema: Schema, out: Path, *, as_json: bool, notes: Any) -> None:
+    payload = {"file": str(out), "notes": list(notes), "unconfirmed": list(schema.unconfirmed)}
+
+    def human(console: Console) -> None:
+        for note in notes:
+            console.print(note, markup=False)
+        state = f"not confirmed: {', '.join(schema.unconfirmed)}" if schema.unconfirmed else "all confirmed"
+        console.print(f"Wrote {out}: {len(schema)} columns, {state}.", markup=False)
+
+    emit(payload, as_json=as_json, human=human)
+
+
+def _custodian_only() -> str:
+    from escudo.table._draft import CUSTODIAN_ONLY
+
+    return CUSTODIAN_ONLY
+
+
+def _how_to_confirm(schema: Schema, data: Path, out: Path | None) -> str:
+    file = out or "schema.toml"
+    return (
+        "Read the file, correct it, then confirm what is public knowledge, or learn what is not:\n"
+        f"  escudo schema confirm {file}\n"
+        f"  escudo schema learn {data} --schema {file} --epsilon 0.1 --delta 1e-7"
+    )
+
+
+def _print_schema(console: Console, schema: Schema) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("column", "type", "cells", "values", "confirmed"):
+        table.add_column(heading, justify="right" if heading == "cells" else "left", overflow="fold")
+    for column in schema.fields:
+        cells = "open" if column.open else f"{column.size:,}"
+        confirmed = Text("yes") if column.confirmed else Text("no", style="bold red")
+        table.add_row(Text(column.name), _type_of(column), cells, Text(_values_of(column)), confirmed)
+    console.print(table)
+    unit = (
+        "one row"
+        if schema.person_id is None
+        else (f"one person, by {schema.person_id!r}, with at most {schema.max_rows_per_person} rows")
+    )
+    console.print(f"Protects {unit}.   Fingerprint {schema.fingerprint[:16]}", markup=False)
+    if not schema.confirmed:
+        console.print("Not confirmed: releases refuse this schema (escudo schema confirm, or learn).", markup=False)
+
+
+def _type_of(column: Column) -> str:
+    from escudo.table import Categorical
+
+    if isinstance(column, Categorical):
+        return "ordinal" if column.ordered else "boolean" if column.kind == "boolean" else "categorical"
+    return "integer" if column.integer else "numeric"
+
+
+def _values_of(column: Column) -> str:
+    from escudo.table import Categorical
+
+    if column.open:
+        return "to be learnt"
+    missing = " or missing" if column.missing else ""
+    if isinstance(column, Categorical):
+        shown = ", ".join(map(str, column.levels[:6])) + (", ..." if len(column.levels) > 6 else "")
+        return shown + missing
+    return f"{column.bins:,} bins on [{column.lower:g}, {column.upper:g}]{missing}"
+
+
+def _print_check(console: Console, report: SchemaCheck) -> None:
+    console.print(report.notice, style="bold", markup=False)
+    for column in report.columns:
+        console.print(f"{column.name}: {'; '.join(column.findings) or 'fits'}", markup=False)
+    if report.person is not None and report.person.problem is None:
+        console.print(
+            f"{100 * report.person.people_over:.3g} % of people have more rows than count; "
+            f"{100 * report.person.rows_dropped:.3g} % of rows will not count.",
+            markup=False,
+        )

@@ -1,0 +1,241 @@
+"""Diagrams: who influences whom, and which arrows are guarded by a mechanism. No equations needed.
+
+A diagram knows, for each mechanism, a bound on what *one* of its inputs can do to its output while the others stay as
+they are, whatever they are. :func:`escudo.effects.bound` composes these bounds into one for any two groups of nodes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from escudo._validate import did_you_mean, positive
+from escudo.errors import GraphError, InputError
+
+if TYPE_CHECKING:
+    from escudo.causal import SEM
+    from escudo.privacy import Event, Guarantee, Ledger
+
+__all__ = ["Diagram", "Node", "NodeKind", "from_ledger"]
+
+NodeKind = Literal["attribute", "data point", "mechanism", "post-processing"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One node of a diagram.
+
+    Attributes:
+        name: Its name.
+        kind: Attributes and data points pass on any change; a mechanism bounds it; post-processing reads outputs.
+        parents: What it reads.
+        epsilons: For a mechanism with pure bounds: per guarded parent, the most that parent alone can change.
+        event: For a mechanism known by an event instead: what it costs to change one guarded parent.
+        guarded: The parents a mechanism protects; it may read others, such as earlier outputs, without protection.
+        group: The partition the mechanism belongs to, if records choose one of several mechanisms by their value.
+        text: What it is, for people.
+    """
+
+    name: str
+    kind: NodeKind
+    parents: tuple[str, ...] = ()
+    epsilons: Mapping[str, float] = field(default_factory=dict)
+    event: Event | None = None
+    guarded: tuple[str, ...] = ()
+    group: str | None = None
+    text: str = ""
+
+    def cost(self, delta: float = 0.0, parent: str | None = None) -> float:
+        """Return the epsilon, at ``delta``, of changing one guarded parent; by default the most costly one."""
+        if self.event is None:
+            return self.epsilons[parent] if parent is not None else max(self.epsilons.values(), default=0.0)
+        from escudo.privacy import Guarantee
+
+        event = self.event
+        rows = 1 if event.unit == "person" else None
+        stated = Guarantee(
+            epsilon=0.0, relation=event.relation, unit=event.unit, max_rows_per_person=rows, source=event
+        )
+        return stated.epsilon_at(delta)
+
+    def costs(self, changed: Iterable[str]) -> tuple[float, Event | None]:
+        """Return what it costs when several guarded inputs change: a pure epsilon, or an event."""
+        inputs = [name for name in self.guarded if name in set(changed)]
+        if self.event is not None:
+            return 0.0, self.event.stretched(len(inputs)) if inputs else None
+        return math.fsum(self.epsilons[name] for name in inputs), None
+
+
+@dataclass(frozen=True, slots=True)
+class Diagram:
+    """An acyclic diagram, built step by step; every step returns a new one.
+
+    >>> survey = (
+    ...     Diagram().attribute("R1").attribute("R2", causes=["R1"])
+    ...     .point("D1", causes=["R1"]).point("D2", causes=["R2"])
+    ...     .mechanism("O", reads=["D1", "D2"], epsilon=1.0)
+    ... )
+    >>> from escudo.effects import bound
+    >>> bound(survey, of="R1", on="O").epsilon
+    2.0
+    """
+
+    nodes: Mapping[str, Node] = field(default_factory=dict)
+
+    def attribute(self, name: str, *, causes: Iterable[str] = (), text: str = "") -> Diagram:
+        """Add an attribute of a person or of the world."""
+        return self._with(Node(name=name, kind="attribute", parents=tuple(causes), text=text))
+
+    def point(self, name: str, *, causes: Iterable[str] = (), text: str = "") -> Diagram:
+        """Add a data point, that is, what a person hands in."""
+        return self._with(Node(name=name, kind="data point", parents=tuple(causes), text=text))
+
+    def mechanism(
+        self,
+        name: str,
+        *,
+        reads: Iterable[str],
+        epsilon: float | Mapping[str, float] | None = None,
+        guarantee: Guarantee | Event | None = None,
+        chosen_by: Iterable[str] = (),
+        text: str = "",
+    ) -> Diagram:
+        """Add a mechanism with what it promises.
+
+        Args:
+            name: Its name; its output has the same.
+            reads: The data it protects.
+            epsilon: Most that changing one of ``reads`` can do, the others and ``chosen_by`` being the same, whatever
+                they are; or such a bound for each.
+            guarantee: The same as a guarantee or an event (for replacing one record), instead of ``epsilon``.
+            chosen_by: Other things it reads without protecting them, such as earlier outputs that choose it.
+            text: What it is, for people.
+        """
+        data, others = tuple(reads), tuple(chosen_by)
+        if (epsilon is None) == (guarantee is None):
+            raise InputError(f"mechanism {name!r} needs either epsilon or guarantee, and not both.")
+        bounds: dict[str, float] = {}
+        if epsilon is not None:
+            given = epsilon if isinstance(epsilon, Mapping) else dict.fromkeys(data, epsilon)
+            if set(given) != set(data):
+                raise InputError(f"epsilon of mechanism {name!r} must name exactly what it reads: {', '.join(data)}.")
+            for key, value in given.items():
+                bounds[key] = value if value == math.inf else positive(f"epsilon for {key}", value, allow_zero=True)
+        fact: Any = guarantee  # a Guarantee knows the event it stands for; importing the class would be slow
+        event: Event | None = None if fact is None else getattr(fact, "event", fact).under("replace_one")
+        return self._with(
+            Node(
+                name=name,
+                kind="mechanism",
+                parents=(*data, *others),
+                epsilons=bounds,
+                event=event,
+                guarded=data,
+                text=text,
+            )
+        )
+
+    def partition(self, name: str, *, reads: Iterable[str], epsilons: Mapping[str, float]) -> Diagram:
+        """Add mechanisms over disjoint parts of the data, where each record's value decides which part it is in.
+
+        Changing a record takes it out of one part and into another, so all of them together change by at most the two
+        largest epsilons (parallel composition). For parts fixed by position, add separate mechanisms with different
+        ``reads``: the diagram itself then says that a data point reaches only one.
+
+        Args:
+            name: A name for the partition.
+            reads: The data points that are divided up.
+            epsilons: The mechanisms and their epsilons.
+        """
+        data = tuple(reads)
+        diagram = self
+        for mechanism, epsilon in epsilons.items():
+            node = Node(
+                name=mechanism,
+                kind="mechanism",
+                parents=data,
+                guarded=data,
+                epsilons=dict.fromkeys(data, positive(f"epsilon of {mechanism}", epsilon, allow_zero=True)),
+                group=name,
+            )
+            diagram = diagram._with(node)
+        return diagram
+
+    def post(self, name: str, *, reads: Iterable[str], text: str = "") -> Diagram:
+        """Add something computed from outputs, or from anything else, without protection of its own."""
+        return self._with(Node(name=name, kind="post-processing", parents=tuple(reads), text=text))
+
+    @classmethod
+    def of(cls, sem: SEM, *, mechanisms: Iterable[str]) -> Diagram:
+        """Return the diagram of a model: all equations forgotten, but for what each mechanism promises.
+
+        Args:
+            sem: The model.
+            mechanisms: The variables to treat as mechanisms. For each parent the exact bound is used: the largest log
+                ratio between rows of its equation that differ in that parent.
+        """
+        from escudo.effects._exact import direct, effect
+
+        chosen = set(mechanisms)
+        diagram = cls()
+        for name in sem.variables:
+            parents = sem.parents(name)
+            if name not in chosen or not parents:
+                diagram = diagram.attribute(name, causes=parents)
+                continue
+            bounds = {}
+            for parent in parents:
+                others = [other for other in parents if other != parent]
+                found = direct(sem, parent, name, holding=others) if others else effect(sem, parent, name)
+                bounds[parent] = found.epsilon
+            diagram = diagram.mechanism(name, reads=parents, epsilon=bounds)
+        return diagram
+
+    def names(self, what: str, names: str | Iterable[str]) -> tuple[str, ...]:
+        """Return the nodes that ``names`` lists, checked."""
+        listed = (names,) if isinstance(names, str) else tuple(names)
+        for name in listed:
+            if name not in self.nodes:
+                raise InputError(f"{what}: the diagram has no node {name!r}." + did_you_mean(str(name), self.nodes))
+        if not listed:
+            raise InputError(f"{what} must name at least one node.")
+        return listed
+
+    def _with(self, node: Node) -> Diagram:
+        if node.name in self.nodes:
+            raise GraphError(f"the diagram has a node {node.name!r} already.")
+        for parent in node.parents:
+            if parent not in self.nodes:
+                raise GraphError(
+                    f"{node.name!r} reads {parent!r}, which is not in the diagram yet: add causes before effects."
+                    + did_you_mean(parent, self.nodes)
+                )
+        return Diagram({**self.nodes, node.name: node})
+
+
+def from_ledger(ledger: Ledger, dataset: str, *, people: int = 1) -> Diagram:
+    """Return a dataset's releases as a diagram: an attribute ``R``, data points ``D1 …`` it influences, and releases.
+
+    Each release reads every data point and may have been chosen after seeing the earlier ones. ``bound`` then says what
+    all releases together do to one person (``of="D1"``), to a household (``of=["D1", …]``) and to an attribute that
+    influences all of them (``of="R"``).
+
+    Args:
+        ledger: The ledger.
+        dataset: The account's name.
+        people: How many data points to show: the size of the household, or how many people the attribute influences.
+    """
+    diagram = Diagram().attribute(
+        "R", text=f"something that influences {people} people" if people > 1 else "an attribute"
+    )
+    points = tuple(f"D{i + 1}" for i in range(people))
+    for point in points:
+        diagram = diagram.point(point, causes=["R"])
+    events = [(row.event, row.payload) for row in ledger.history(dataset)]
+    spends = [(event, str(payload["purpose"]) or event.kind) for event, payload in events if event is not None]
+    for number, (event, purpose) in enumerate(spends, start=1):
+        earlier = [f"release {number - 1}"] if number > 1 else []  # and through it, all before it
+        diagram = diagram.mechanism(f"release {number}", reads=points, guarantee=event, chosen_by=earlier, text=purpose)
+    return diagram

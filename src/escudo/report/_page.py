@@ -1,0 +1,83 @@
+"""One self-contained HTML page: what every kind of report shares.
+
+A page is one file without scripts. It loads nothing, prints well, reads on a phone, and follows the reader's light or
+dark setting. A kind of report is a template that extends ``page.html.j2`` and fills its ``body``.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from escudo.errors import InputError
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+__all__ = ["render", "write"]
+
+_POWER = re.compile(r"\be\^([0-9.]+[0-9])")
+_GENERATOR = '<meta name="generator" content="escudo '
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("escudo.report"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )
+    environment.filters["prose"] = _prose
+    return environment
+
+
+def _prose(text: str) -> Markup:
+    """Return text as markup: ``e^2.00`` as a power, and no line break inside ``X = x``."""
+    from markupsafe import Markup, escape
+
+    unbroken = str(escape(text)).replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}")
+    return Markup(_POWER.sub(r"e<sup>\1</sup>", unbroken))
+
+
+def render(template: str, *, kind: str, title: str, lead: str, source: str = "", **content: Any) -> str:
+    """Return a page as HTML text.
+
+    Args:
+        template: The template of this kind of report, such as ``effects.html.j2``.
+        kind: What kind of report it is, in a word or two.
+        title: The heading: what the page shows.
+        lead: The finding, in one sentence.
+        source: The file or dataset it is about.
+        content: What the template needs. Text is escaped; markup must be a ``markupsafe.Markup``.
+    """
+    from markupsafe import Markup
+
+    environment = _environment()
+    css = environment.loader.get_source(environment, "page.css")[0] if environment.loader else ""
+    return environment.get_template(template).render(
+        kind=kind, title=title, lead=lead, source=source, css=Markup(css), version=version("escudo"), **content
+    )
+
+
+def write(html: str, path: str | Path) -> Path:
+    """Write a page, replacing an earlier report but no other file.
+
+    Raises:
+        InputError: If the path holds something that is not a report of escudo, or cannot be written.
+    """
+    file = Path(path)
+    try:
+        if file.exists() and _GENERATOR not in file.read_text(encoding="utf-8", errors="replace")[:2000]:
+            raise InputError(f"{file.name!r} exists and is not a report of escudo; choose another name.")
+        file.write_text(html, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"Cannot write the report {file.name!r}: {error.strerror or error}.") from error
+    return file

@@ -1,0 +1,185 @@
+"""``escudo ledger``: what people and programs see, and that looking creates nothing."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sqlite3
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from escudo.cli import main
+from escudo.cli._ledger import app
+from escudo.errors import EscudoError, InputError, LedgerCorruptError, LedgerError
+from escudo.privacy import GaussianEvent, Ledger, PureEvent
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ESCUDO_LEDGER", raising=False)
+    monkeypatch.setenv("COLUMNS", "200")
+    return tmp_path
+
+
+def run(*arguments: str) -> Result:
+    result = CliRunner().invoke(app, list(arguments))
+    assert result.exception is None, result.output
+    return result
+
+
+def run_json(*arguments: str) -> Any:
+    return json.loads(run(*arguments, "--json").stdout)
+
+
+def refusal(*arguments: str) -> EscudoError:
+    result = CliRunner().invoke(app, list(arguments))
+    assert isinstance(result.exception, EscudoError), result.output
+    return result.exception
+
+
+@pytest.fixture
+def used(folder: Path) -> Ledger:
+    """A ledger with a bit of everything in it."""
+    run("open", "visits", "--epsilon", "3", "--delta", "1e-6")
+    run("open", "[red]staff", "--epsilon", "1", "--unit", "person", "--max-rows", "5", "--relation", "add_remove")
+    ledger = Ledger()
+    ledger.spend("visits", PureEvent(epsilon=0.5), purpose="[bold]a count")
+    ledger.spend("visits", GaussianEvent(l2_sensitivity=1.0, scale=20.0, grid=1.0), for_release=False)
+    ledger.fail(ledger.spend("visits", PureEvent(epsilon=0.25, relation="add_remove")), "TimeoutError")
+    ledger.close()
+    return ledger
+
+
+def test_open_makes_the_ledger_in_this_folder_and_says_what_was_agreed(folder: Path) -> None:
+    result = run("open", "visits", "--epsilon", "3", "--delta", "1e-6")
+    assert "Account 'visits' is open: cap ε = 3.00, δ = 1e-06, replace one row." in result.stdout
+    assert (folder / "escudo-ledger.db").exists()
+    again = run_json("open", "visits", "--epsilon", "3", "--delta", "1e-6")
+    assert (again["dataset"], again["epsilon_cap"], again["epsilon_left"], again["spends"]) == ("visits", 3.0, 3.0, 0)
+    assert "other terms" in str(refusal("open", "visits", "--epsilon", "4"))
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        ["--epsilon", "0"],
+        ["--epsilon", "-1"],
+        ["--epsilon", "nan"],
+        ["--epsilon", "1e9"],
+        ["--epsilon", "1", "--delta", "1"],
+        ["--epsilon", "1", "--relation", "twins"],
+        ["--epsilon", "1", "--unit", "family"],
+        ["--epsilon", "1", "--unit", "person"],
+        ["--epsilon", "1", "--max-rows", "3"],
+    ],
+)
+def test_bad_terms_are_refused_and_nothing_is_created(folder: Path, terms: list[str]) -> None:
+    assert isinstance(refusal("open", "visits", *terms), InputError)
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", [["show"], ["show", "visits"], ["history"], ["verify"], ["export"]])
+def test_looking_does_not_create_a_ledger(folder: Path, command: list[str]) -> None:
+    error = refusal(*command)
+    assert isinstance(error, LedgerError)
+    assert "There is no ledger at" in str(error)
+    assert "escudo ledger open DATASET" in str(error)
+    assert list(folder.iterdir()) == []
+
+
+def test_the_ledger_is_named_by_option_or_environment(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run("open", "visits", "--epsilon", "1", "--ledger", "sqlite:///one.db")
+    monkeypatch.setenv("ESCUDO_LEDGER", "sqlite:///two.db")
+    run("open", "visits", "--epsilon", "2")
+    assert {file.name for file in folder.iterdir()} == {"one.db", "two.db"}
+    assert run_json("show")["accounts"][0]["epsilon_cap"] == 2.0
+    assert run_json("show", "--ledger", "sqlite:///one.db")["accounts"][0]["epsilon_cap"] == 1.0
+
+
+def test_show_lists_caps_spends_and_what_is_left(used: Ledger) -> None:
+    shown = run("show").stdout
+    assert "[red]staff" in shown
+    assert "1 failed, 1 not for release" in shown
+    assert used.head in shown
+    (visits,) = run_json("show", "visits")["accounts"]
+    assert visits["spends"] == 3
+    assert visits["failed"] == visits["not_for_release"] == 1
+    assert visits["epsilon_spent"] == used.total("visits").epsilon
+    assert visits["epsilon_left"] == used.remaining("visits").epsilon
+    staff = run_json("show")["accounts"][1]
+    assert (staff["unit"], staff["max_rows_per_person"], staff["relation"]) == ("person", 5, "add_remove")
+    assert "Changing one person's row" in run("show", "visits").stdout
+
+
+def test_history_lists_every_row(used: Ledger) -> None:
+    shown = run("history").stdout
+    for text in ("cap ε = 3, δ = 1e-06", "[bold]a count", "ε = 0.50", "ρ = 0.00125", "not for release", "TimeoutError"):
+        assert text in shown
+    assert "failed, stated for add_remove" in shown
+    rows = run_json("history", "visits")["rows"]
+    assert [row["kind"] for row in rows] == ["open", "spend", "spend", "spend", "failed"]
+    assert rows[1]["payload"]["event"] == PureEvent(epsilon=0.5).to_json()
+    assert isinstance(refusal("history", "visit"), InputError)
+
+
+def test_verify_says_that_the_ledger_holds_good(used: Ledger) -> None:
+    assert "Ledger holds good: 6 rows." in run("verify").stdout
+    kept = used.head
+    assert run_json("verify", "--head", kept) == {"ledger": used.name, "ok": True, "rows": 6, "head": kept}
+    assert isinstance(refusal("verify", "--head", "0" * 64), LedgerCorruptError)
+    assert isinstance(refusal("verify", "--head", "zero"), InputError)
+
+
+def test_verify_ends_with_five_when_a_row_was_edited(
+    used: Ledger, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with sqlite3.connect(folder / "escudo-ledger.db") as raw:
+        raw.execute("UPDATE escudo_ledger SET payload = replace(payload, '0.5', '0.1') WHERE sequence = 3")
+    raw.close()
+    for extra in ([], ["--json"]):
+        monkeypatch.setattr(sys, "argv", ["escudo", "ledger", "verify", *extra])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code == 5
+        assert "row 3 was edited" in capsys.readouterr().err
+    exported = run("export")
+    assert "row 3 was edited" in json.loads(exported.stdout)["problem"]
+    assert "Careful, the ledger is broken." in exported.stderr
+
+
+def test_export_writes_every_row_as_json_or_csv(used: Ledger, folder: Path) -> None:
+    exported = run_json("export")
+    assert [row["sequence"] for row in exported["rows"]] == [1, 2, 3, 4, 5, 6]
+    rows = list(csv.DictReader(io.StringIO(run("export", "--format", "csv").stdout)))
+    assert [row["hash"] for row in rows] == [row["hash"] for row in exported["rows"]]
+    assert json.loads(rows[2]["payload"])["purpose"] == "[bold]a count"
+    run("export", "--format", "csv", "--out", "ledger.csv")
+    assert (folder / "ledger.csv").read_text(encoding="utf-8") == run("export", "--format", "csv").stdout
+
+
+def test_export_does_not_overwrite(used: Ledger, folder: Path) -> None:
+    (folder / "notes.txt").write_text("keep me")
+    assert "exists already" in str(refusal("export", "--out", "notes.txt"))
+    assert (folder / "notes.txt").read_text() == "keep me"
+    assert "cannot be written" in str(refusal("export", "--out", "missing/ledger.json"))
+
+
+def test_a_bad_ledger_url_is_an_error_without_its_password(folder: Path) -> None:
+    error = refusal("show", "--ledger", "mysql://owner:s3cret@host/db")
+    assert isinstance(error, LedgerError)
+    assert "s3cret" not in str(error)
+
+
+@pytest.mark.parametrize("command", ["open", "show", "history", "verify", "export"])
+def test_help_is_short_and_ends_with_an_example(folder: Path, command: str) -> None:
+    text = run(command, "--help").stdout
+    assert "--json" in text
+    assert f"Example: escudo ledger {command}" in text
+    assert len(text.splitlines()) <= 40

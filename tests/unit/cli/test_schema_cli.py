@@ -1,0 +1,300 @@
+from __future__ import annotations
+
+import json
+import sys
+import tomllib
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import pytest
+
+from escudo.cli import main
+from escudo.errors import InputError
+from escudo.privacy import Ledger
+from escudo.table import Categorical, Schema
+
+CSV = "pid,age,smoke\n" + "".join(f"{i},{20 + i},{'yes' if i % 3 else 'no'}\n" for i in range(30))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def data(self):
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def escudo(monkeypatch, capsys, tmp_path):
+    """Run the command line as a user would, inside an empty folder that holds visits.csv."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "visits.csv").write_text(CSV, encoding="utf-8")
+
+    def run(*arguments: str) -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["escudo", "schema", *arguments])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        captured = capsys.readouterr()
+        return Outcome(int(stop.value.code or 0), captured.out, captured.err)
+
+    return run
+
+
+def test_a_draft_without_a_file_prints_toml_that_can_be_piped(escudo):
+    outcome = escudo("draft", "visits.csv")
+    assert outcome.code == 0
+    columns = tomllib.loads(outcome.out)["columns"]
+    assert list(columns) == ["age", "smoke"]
+    assert columns["smoke"] == {"type": "categorical", "levels": ["no", "yes"], "confirmed": False}
+    assert "custodian's eyes only" in outcome.out
+
+
+def test_a_draft_with_a_file_says_what_to_do_next(escudo, tmp_path):
+    outcome = escudo("draft", "visits.csv", "--out", "visits.toml")
+    assert outcome.code == 0
+    assert Schema.read(tmp_path / "visits.toml").unconfirmed == ("age", "smoke")
+    assert "custodian's eyes only" in outcome.out
+    assert "escudo schema learn visits.csv --schema visits.toml --epsilon" in outcome.out
+    assert "escudo schema confirm visits.toml" in outcome.out
+
+
+def test_a_draft_as_json_carries_the_notice(escudo):
+    data = escudo("draft", "visits.csv", "--json").data
+    assert "custodian's eyes only" in data["notice"]
+    assert data["unconfirmed"] == ["age", "smoke"]
+    assert Schema.from_dict(data["schema"]).names == ("age", "smoke")
+    assert any("Left out 'pid'" in note for note in data["notes"])
+
+
+def test_no_command_replaces_a_file_unasked(escudo, tmp_path):
+    target = tmp_path / "out.toml"
+    target.write_text("precious", encoding="utf-8")
+    Schema.from_dict({"x": ["a"]}).write(tmp_path / "s.toml")
+    for command in (("draft", "visits.csv", "--out", "out.toml"), ("convert", "s.toml", "out.toml")):
+        outcome = escudo(*command)
+        assert outcome.code == 2
+        assert "exists already" in outcome.err
+        assert target.read_text(encoding="utf-8") == "precious"
+        assert escudo(*command, "--force").code == 0
+        target.write_text("precious", encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("draft", "absent.csv"), "cannot read 'absent.csv'"),
+        (("draft", "visits.xlsx"), "cannot tell the format"),
+        (("draft", "visits.csv", "--out", "schema.yaml"), "must end in .toml or .json"),
+        (("draft", "visits.csv", "--out", "no folder/schema.toml"), "does not exist"),
+        (("show", "absent.toml"), "cannot read 'absent.toml'"),
+        (("show", "visits.csv"), "looks like a data file"),
+        (("check", "visits.csv", "absent.toml"), "cannot read 'absent.toml'"),
+        (("confirm", "absent.toml"), "cannot read 'absent.toml'"),
+        (("convert", "absent.json", "x.toml"), "cannot read 'absent.json'"),
+        (("learn", "visits.csv", "--epsilon", "1", "--delta", "1e-6", "--ledger", "sqlite:///l.db"), "belong together"),
+        (("learn", "visits.csv", "--epsilon", "1", "--delta", "1e-6", "--out", "visits.csv"), "must end in .toml"),
+    ],
+)
+def test_bad_input_ends_with_code_2_and_one_clear_paragraph(escudo, tmp_path, arguments, problem):
+    before = sorted(tmp_path.iterdir())
+    outcome = escudo(*arguments)
+    assert outcome.code == 2
+    assert problem in outcome.err.replace("\n", " ")
+    assert "Traceback" not in outcome.err
+    assert outcome.out == ""
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_broken_schema_names_its_line(escudo, tmp_path):
+    (tmp_path / "s.toml").write_text("[columns.x\n", encoding="utf-8")
+    outcome = escudo("show", "s.toml", "--json")
+    assert outcome.code == 2
+    error = json.loads(outcome.err)
+    assert error["error"] == "ParseError"
+    assert "s.toml, line 1" in error["message"]
+
+
+# check
+
+
+@pytest.fixture
+def schema_file(tmp_path):
+    path = tmp_path / "visits.toml"
+    document = {"smoke": ["yes"], "age": {"type": "numeric", "lower": 0, "upper": 40, "bins": 4}}
+    Schema.from_dict(document, person_id="pid", max_rows_per_person=1).write(path)
+    return path
+
+
+def test_check_is_for_the_custodian_only_and_says_so(escudo, schema_file):
+    outcome = escudo("check", "visits.csv", "visits.toml")
+    assert outcome.code == 0
+    assert outcome.out.startswith("For the custodian's eyes only")
+    assert "smoke: 33.3 % of the values are outside the schema" in outcome.out
+    assert "0 % of people have more rows than count" in outcome.out
+    data = escudo("check", "visits.csv", "visits.toml", "--json").data
+    assert "custodian's eyes only" in data["notice"]
+    assert data["columns"][0]["outside"] == pytest.approx(1 / 3)
+
+
+def test_check_ends_with_code_5_if_the_table_cannot_be_used(escudo, schema_file):
+    schema_file.unlink()
+    Schema.from_dict({"smoke": [1, 2], "agee": ["a"]}).write(schema_file)
+    outcome = escudo("check", "visits.csv", "visits.toml")
+    assert outcome.code == 5
+    assert "Did you mean 'age'?" in outcome.err
+    assert "smoke" in outcome.err
+    assert "custodian's eyes only" in outcome.out
+
+
+# show, convert, confirm
+
+
+def test_show_lists_columns_protection_and_state(escudo, tmp_path):
+    schema = Schema(
+        (Categorical("[red]x", ["a", "b"]), Categorical("town", confirmed=False)), person_id="p", max_rows_per_person=3
+    )
+    schema.write(tmp_path / "s.toml")
+    outcome = escudo("show", "s.toml")
+    assert outcome.code == 0
+    for part in (
+        "[red]x",
+        "a, b",
+        "to be learnt",
+        "one person, by 'p', with at most 3 rows",
+        "releases refuse",
+        schema.fingerprint[:16],
+    ):
+        assert part in outcome.out
+    data = escudo("show", "s.toml", "--json").data
+    assert (data["unit"], data["unconfirmed"], data["open"]) == ("person", ["town"], ["town"])
+    assert data["fingerprint"] == schema.fingerprint
+
+
+def test_show_speaks_of_every_kind_of_column(escudo, tmp_path):
+    Schema.from_dict(
+        {
+            "b": {"type": "boolean", "missing": True},
+            "o": {"type": "ordinal", "levels": list("abcdefgh")},
+            "n": {"type": "numeric", "lower": 0, "upper": 1.5, "bins": 3},
+            "i": {"type": "numeric", "lower": 0, "upper": 9, "integer": True},
+        }
+    ).write(tmp_path / "s.toml")
+    out = escudo("show", "s.toml").out
+    for part in ("boolean", "or missing", "ordinal", "f, ...", "3 bins on [0, 1.5]", "integer", "Protects one row."):
+        assert part in out
+
+
+def test_convert_reads_the_neighbours_metadata(escudo, tmp_path):
+    (tmp_path / "sdv.json").write_text(
+        '{"columns": {"x": {"sdtype": "boolean"}, "m": {"sdtype": "email"}}}', encoding="utf-8"
+    )
+    outcome = escudo("convert", "sdv.json", "x.toml")
+    assert outcome.code == 0
+    assert "Left out 'm'" in outcome.out
+    assert Schema.read(tmp_path / "x.toml").names == ("x",)
+    (tmp_path / "sn.yaml").write_text("'': {s: {t: {x: {type: boolean}}, u: {y: {type: boolean}}}}", encoding="utf-8")
+    assert escudo("convert", "sn.yaml", "y.toml").code == 2
+    assert escudo("convert", "sn.yaml", "y.json", "--table", "u", "--json").data["file"] == "y.json"
+    assert Schema.read(tmp_path / "y.json").names == ("y",)
+
+
+def test_confirm_sets_the_named_columns_or_all(escudo, tmp_path):
+    escudo("draft", "visits.csv", "--out", "visits.toml")
+    outcome = escudo("confirm", "visits.toml", "age")
+    assert outcome.code == 0
+    assert "Confirmed as public: age" in outcome.out
+    assert Schema.read(tmp_path / "visits.toml").unconfirmed == ("smoke",)
+    assert "# levels read from the data" in (tmp_path / "visits.toml").read_text(encoding="utf-8")
+    assert escudo("confirm", "visits.toml", "--json").data["unconfirmed"] == []
+    assert "all confirmed" in escudo("confirm", "visits.toml").out
+    assert escudo("confirm", "visits.toml", "agee").code == 2
+
+
+# learn
+
+
+@pytest.fixture
+def learner(monkeypatch):
+    """Stand in for the private learner: give every open column two levels, remember how it was called."""
+    calls = []
+
+    def learn_schema(frame, schema_draft, *, epsilon, delta, account=None, seed=None):
+        calls.append(SimpleNamespace(frame=frame, draft=schema_draft, epsilon=epsilon, delta=delta, account=account))
+        learnt = [Categorical(column.name, ["p", "q"]) for column in schema_draft.fields if not column.confirmed]
+        return SimpleNamespace(value=schema_draft.with_columns(*learnt), guarantee="ε = 0.5, replace one row")
+
+    monkeypatch.setattr("escudo.mechanisms.learn_schema", learn_schema)
+    return calls
+
+
+def test_learn_starts_from_an_outline_when_there_is_no_draft(escudo, learner, tmp_path):
+    outcome = escudo("learn", "visits.csv", "--epsilon", "0.5", "--delta", "1e-6", "--out", "learnt.toml")
+    assert outcome.code == 0
+    (call,) = learner
+    assert call.draft.open_columns == ("age", "smoke")
+    assert (call.epsilon, call.delta, call.account) == (0.5, 1e-6, None)
+    assert Schema.read(tmp_path / "learnt.toml").confirmed
+    assert "ε = 0.5, replace one row" in outcome.out
+    assert "No ledger was given" in outcome.out
+    assert "taken as public" in outcome.out
+    assert "# Learnt under differential privacy. ε = 0.5" in (tmp_path / "learnt.toml").read_text(encoding="utf-8")
+
+
+def test_learn_completes_a_given_draft(escudo, learner):
+    escudo("draft", "visits.csv", "--out", "visits.toml")
+    escudo("confirm", "visits.toml", "age")
+    outcome = escudo("learn", "visits.csv", "--schema", "visits.toml", "--epsilon", "1", "--delta", "0.001")
+    assert outcome.code == 0
+    assert learner[0].draft.unconfirmed == ("smoke",)
+    assert tomllib.loads(outcome.out)["columns"]["smoke"]["levels"] == ["p", "q"]
+    as_json = escudo(
+        "learn", "visits.csv", "--schema", "visits.toml", "--epsilon", "1", "--delta", "0.001", "--json"
+    ).data
+    assert as_json["unconfirmed"] == []
+
+
+def test_learn_is_private_and_charges_the_named_account(escudo, tmp_path):
+    # OS entropy: the rare level passes, and one of the common ones fails, with probability below 1e-5.
+    rows = [f"{20 + i % 60},{('no', 'yes', 'often')[i % 3]}" for i in range(3000)] + ["30,rare secret"]
+    (tmp_path / "big.csv").write_text("age,smoke\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    Ledger("sqlite:///l.db").open("visits", epsilon=5.0, delta=1e-4)
+    arguments = ("--epsilon", "4", "--delta", "1e-6", "--ledger", "sqlite:///l.db", "--dataset", "visits")
+    outcome = escudo("learn", "big.csv", *arguments, "--out", "learnt.toml")
+    assert outcome.code == 0
+    assert "Charged to 'visits'." in outcome.out
+    learnt = Schema.read(tmp_path / "learnt.toml")
+    assert learnt.confirmed
+    assert set(learnt["smoke"].levels) >= {"no", "yes", "often"}
+    assert "rare secret" not in (tmp_path / "learnt.toml").read_text(encoding="utf-8")
+    assert Ledger("sqlite:///l.db").total("visits").epsilon == pytest.approx(4, rel=1e-2)
+    again = escudo("learn", "big.csv", *arguments, "--out", "more.toml")
+    assert again.code == 4
+    assert not (tmp_path / "more.toml").exists()
+
+
+def test_learn_checks_its_output_before_it_spends(escudo, learner, tmp_path):
+    (tmp_path / "learnt.toml").write_text("precious", encoding="utf-8")
+    outcome = escudo("learn", "visits.csv", "--epsilon", "1", "--delta", "1e-6", "--out", "learnt.toml")
+    assert outcome.code == 2
+    assert learner == []
+
+
+def test_learn_prints_what_was_paid_for_if_it_cannot_be_written(escudo, learner, monkeypatch):
+    def fail(*_arguments, **_options):
+        raise InputError("cannot write 'learnt.toml': No space left on device.")
+
+    monkeypatch.setattr("escudo.table._schema_files.write_text", fail)
+    outcome = escudo("learn", "visits.csv", "--epsilon", "1", "--delta", "1e-6", "--out", "learnt.toml")
+    assert outcome.code == 2
+    assert "No space left" in outcome.err
+    assert tomllib.loads(outcome.out)["columns"]["age"]["levels"] == ["p", "q"]
+
+
+def test_every_command_explains_itself(escudo):
+    text = escudo("--help").out
+    for command in ("draft", "learn", "check", "show", "convert", "confirm"):
+        assert command in text
+        assert escudo(command, "--help").code == 0
