@@ -52,7 +52,7 @@ def main() -> None:
     """Run the command line; turn escudo's errors into one paragraph and an exit code."""
     as_json, debug = "--json" in sys.argv[1:], "--debug" in sys.argv[1:]
     try:
-        app()
+        app(prog_name="escudo")
     except EscudoError as error:
         if debug:
             raise

@@ -1,0 +1,126 @@
+"""The command line as a whole: exit codes, one clear paragraph per error, no traceback, no private value."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+import escudo.cli as cli
+from escudo.errors import (
+    BudgetExceededError,
+    EscudoError,
+    GraphError,
+    LedgerCorruptError,
+    LedgerError,
+    NotInPlanError,
+    RefusedError,
+)
+
+SECRET = "jane.doe@example.org"
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: str, error: BaseException | None = None) -> int:
+    """Run the command line in this process and return its exit code; ``error`` is raised instead of a command."""
+    monkeypatch.setattr(sys, "argv", ["escudo", *arguments])
+    if error is not None:
+
+        def fail(**_: object) -> None:
+            raise error
+
+        monkeypatch.setattr(cli, "app", fail)
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+    code = caught.value.code
+    return 0 if code is None else int(code)
+
+
+OVER_BUDGET = BudgetExceededError("no.", dataset="d", requested=1, spent=1, left=0, cap=1)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "lead"),
+    [
+        (GraphError("a cycle."), 2, "Error: a cycle."),
+        (LedgerError("read-only."), 2, "Error: read-only."),
+        (RefusedError("not confirmed."), 3, "Refused: not confirmed."),
+        (NotInPlanError("not shown."), 3, "Refused: not shown."),
+        (OVER_BUDGET, 4, "Refused: no."),
+        (LedgerCorruptError("row 3 was edited."), 5, "Error: row 3 was edited."),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+def test_an_error_is_one_paragraph_and_its_own_exit_code(
+    error: EscudoError, code: int, lead: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, error=error) == code
+    shown = capsys.readouterr()
+    assert shown.err.strip() == lead
+    assert shown.out == ""
+
+
+def test_with_json_an_error_is_one_object(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(monkeypatch, "--json", error=GraphError("a cycle.")) == 2
+    assert json.loads(capsys.readouterr().err) == {"error": "GraphError", "message": "a cycle.", "exit_code": 2}
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_our_own_bug_is_exit_1_and_shows_no_value(
+    form: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, *form, error=ValueError(f"could not convert {SECRET}")) == 1
+    shown = capsys.readouterr()
+    assert SECRET not in shown.err + shown.out
+    assert "ValueError" in shown.err
+    assert "--debug" in shown.err
+
+
+def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["escudo", "--debug"])
+
+    def fail(**_: object) -> None:
+        raise ValueError("details")
+
+    monkeypatch.setattr(cli, "app", fail)
+    with pytest.raises(ValueError, match="details"):
+        cli.main()
+
+
+def test_an_interrupt_ends_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, error=KeyboardInterrupt()) == 130
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_real_bad_file_is_exit_2_end_to_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    graph = tmp_path / "clinic.dot"
+    graph.write_text("digraph { smoke -> lung; lung -> cough; cough -> smoke }")
+    assert run(monkeypatch, "graph", "check", str(graph)) == 2
+    message = " ".join(capsys.readouterr().err.split())
+    assert "has a cycle" in message
+    assert "remove one of these arrows" in message
+
+
+def test_an_unknown_command_is_exit_2(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run(monkeypatch, "grahp") == 2
+
+
+def test_version_is_printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(monkeypatch, "--version") == 0
+    assert capsys.readouterr().out.startswith("escudo ")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("schema",), ("schema", "learn"), ("graph",), ("graph", "convert"), ("ledger",), ("ledger", "open"), ("effects",)],
+)
+def test_every_command_explains_itself(
+    command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, *command, "--help") == 0
+    assert "Usage: escudo" in capsys.readouterr().out
