@@ -45,7 +45,9 @@ def test_import_escudo_loads_nothing_heavy() -> None:
 
 
 def test_help_loads_nothing_heavy() -> None:
-    code = "import sys; sys.argv = ['escudo', '--help']\nfrom escudo.cli import main\ntry: main()\nexcept SystemExit: pass"
+    code = (
+        "import sys; sys.argv = ['escudo', '--help']\nfrom escudo.cli import main\ntry: main()\nexcept SystemExit: pass"
+    )
     assert not loaded_after(code) & HEAVY
 
 

@@ -3,7 +3,7 @@
 * :class:`Schema`, with its columns :class:`Categorical` and :class:`Numeric`: what is public about a table.
 * :func:`draft` and :func:`outline`: a first schema, from data (to be confirmed) or from column types alone.
 * :func:`check`: how data and schema fit, as a :class:`SchemaCheck` for the custodian's eyes only.
-* :func:`scan`: a data file as a lazy frame.
+* :func:`scan`: a data file as a lazy frame; :func:`open_data`: a data file, or a table in a database by its URL.
 * :class:`CountSensitivity`: how far one row or person can move counts.
 * :class:`PrivateTable`: a frame of any engine behind its schema and its ledger account.
 """
@@ -11,6 +11,7 @@
 from escudo.table._check import ColumnCheck, PersonCheck, SchemaCheck, check
 from escudo.table._columns import Categorical, Column, Level, Numeric
 from escudo.table._contributions import CountSensitivity, count_sensitivity
+from escudo.table._databases import open_data
 from escudo.table._draft import draft, outline
 from escudo.table._files import scan
 from escudo.table._schema import Schema
@@ -30,6 +31,7 @@ __all__ = [
     "check",
     "count_sensitivity",
     "draft",
+    "open_data",
     "outline",
     "scan",
 ]

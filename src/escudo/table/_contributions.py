@@ -141,8 +141,7 @@ def person_columns(person_id: str, dtype: DType, *, seed: int) -> list[nw.Expr]:
     else:  # whole numbers that became floats because some are missing
         person = number(person_id, dtype)
         whole = nw.when(person.abs() < _EXACT).then(person.floor()).otherwise(nw.lit(0.0)).cast(nw.Int64) % _PRIME
-    # Engines disagree on the sign of a remainder.
-    return [person.alias(PERSON), _mixed((whole + _PRIME) % _PRIME, seed).alias(_NUMBER)]
+    return [person.alias(PERSON), _mixed(whole, seed).alias(_NUMBER)]
 
 
 def with_text_number(frame: nw.LazyFrame[Any], *, seed: int) -> nw.LazyFrame[Any]:
@@ -176,7 +175,7 @@ def bound_contributions(
         order: Columns that put a person's rows in order; rows that tie must be equal in all that is used later.
         max_rows_per_person: The most rows that are kept.
     """
-    k, rows = max_rows_per_person, nw.col("rows_of_person")
+    k, rows = min(max_rows_per_person, 2**30), nw.col("rows_of_person")  # products stay within 64 bits
     place = (nw.col("row_of_person") - 1) * k + nw.col(_NUMBER) % rows
     return (
         frame.filter(~nw.col(PERSON).is_null())

@@ -28,7 +28,7 @@ __all__ = ["Holds", "cells_of", "check_holds", "clipped", "guarded", "holds", "n
 Holds = Literal["text", "number", "anything", "nothing usable"]
 """What a frame's column holds, judged by its type alone."""
 
-_BEYOND = 2**53 + 1  # A whole number that is no level: levels reach to 2^53 at most.
+_BEYOND = 2**53  # A whole number that is no level: levels are below it in size.
 
 
 def holds(dtype: DType) -> Holds:
@@ -93,13 +93,14 @@ def cells_of(column: Column, values: pl.Series) -> NDArray[np.int64]:
 
 def clipped(column: Numeric, dtype: DType) -> nw.Expr:
     """Return the column's values as float64 within its bounds; null where missing, unless the schema fills it."""
-    value = number(column.name, dtype).clip(*column.bounds)
+    value = _clip(number(column.name, dtype), *column.bounds)
     return value if column.missing else value.fill_null(column.fill_value)
 
 
 def number(name: str, dtype: DType) -> nw.Expr:
     """Return a frame's column as float64, with null instead of NaN and 0.0 instead of -0.0."""
-    value = nw.col(name).cast(nw.Float64) + 0.0
+    value = nw.col(name)
+    value = (_as_int(value) if dtype == nw.Boolean else value).cast(nw.Float64) + 0.0
     return nw.when(~value.is_nan()).then(value) if dtype.is_float() else value
 
 
@@ -122,7 +123,9 @@ def _comparable(column: Categorical, dtype: DType) -> tuple[nw.Expr, list[Any], 
     """
     value, home = nw.col(column.name), column.other_code
     if column.kind == "string":
-        dictionary = column.other is None and dtype in (nw.Categorical, nw.Enum)
+        # An Enum can be compared with its own categories only.
+        foreign = isinstance(dtype, nw.Enum) and not set(column.levels) <= set(dtype.categories)
+        dictionary = column.other is None and dtype in (nw.Categorical, nw.Enum) and not foreign
         if not (dictionary or dtype in (nw.String, nw.Object)):
             value = value.cast(nw.String)
         texts = list(column.levels)
@@ -131,13 +134,23 @@ def _comparable(column: Categorical, dtype: DType) -> tuple[nw.Expr, list[Any], 
     levels = [int(level) for level in column.levels]
     unknown = max(levels) + 1 if home == len(levels) else levels[home]
     if dtype == nw.Boolean:
-        return value.cast(nw.Int64), levels, unknown
+        return _as_int(value).cast(nw.Int64), levels, unknown
     if dtype.is_integer():
         low, high = _reach(dtype)
         if high > 2**64 or not all(low <= level <= high for level in (*levels, unknown)):
-            value = value.clip(max(low, -_BEYOND), min(high, _BEYOND)).cast(nw.Int64)
+            value = _clip(value, max(low, -_BEYOND), min(high, _BEYOND)).cast(nw.Int64)
         return value, levels, unknown
     return number(column.name, dtype), [float(level) for level in levels], float(unknown)
+
+
+def _as_int(truth: nw.Expr) -> nw.Expr:
+    """Return 0 or 1 for a boolean; PostgreSQL casts one to no other type."""
+    return truth.cast(nw.Int32)
+
+
+def _clip(value: nw.Expr, low: float, high: float) -> nw.Expr:
+    """Clip and keep nulls, which SQL's LEAST and GREATEST would turn into a bound."""
+    return nw.when(~value.is_null()).then(value.clip(low, high))
 
 
 def _reach(dtype: DType) -> tuple[int, int]:
@@ -169,13 +182,14 @@ def _equal_width(column: Numeric, value: nw.Expr) -> nw.Expr:
     lower, upper = column.bounds
     width = (upper - lower) / column.bins
     x = value.clip(lower, upper)
-    guess = ((x - lower) / width + 0.75).floor().clip(upper_bound=float(column.bins - 1))
-    return guess - (x < guess * width + lower).cast(nw.Float64)
+    # A database may take the floor as a whole number, and then compute with decimals: back to float64.
+    guess = ((x - lower) / width + 0.75).floor().cast(nw.Float64).clip(upper_bound=float(column.bins - 1))
+    return guess - _as_int(x < guess * width + lower).cast(nw.Float64)
 
 
 def _between_edges(column: Numeric, value: nw.Expr) -> nw.Expr:
     """Return how many inner boundaries each value has reached."""
-    terms = [(value >= float(edge)).cast(nw.Float64) for edge in column.boundaries[1:-1]]
+    terms = [_as_int(value >= float(edge)).cast(nw.Float64) for edge in column.boundaries[1:-1]]
     if not terms:
         return nw.lit(0.0)
     while len(terms) > 1:  # a balanced sum: engines limit how deep an expression may nest

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 __all__ = ["OBJECT_ID", "Source", "open_source"]
 
+_EXACT_ON_IBIS = ("duckdb", "postgres")
+"""The databases behind Ibis in which text can be compared by its exact characters, by the collation C."""
+
 OBJECT_ID = "\0"
 """What the text of a person id begins with if it was a Python object and no text; a whole number's digits follow."""
 
@@ -57,7 +60,7 @@ class Source:
         Args:
             columns: The schema's column for each name; None for the person id.
         """
-        chosen = self.frame.select(*columns)
+        chosen = self.frame.select(*map(nw.col, columns))
         if isinstance(chosen, nw.LazyFrame):
             return _without_collations(chosen)
         implementation = chosen.implementation
@@ -118,7 +121,10 @@ def _opened(frame: object) -> nw.DataFrame[Any] | nw.LazyFrame[Any]:
     except Exception as error:  # duplicate column names, for one; the message may show the frame
         problem = type(error).__name__
     if problem is not None and problem != "TypeError":
-        raise InputError(f"frame cannot be read as a table ({problem}); are its column names distinct texts?")
+        raise InputError(
+            f"frame cannot be read as a table ({problem}): are its column names distinct texts, and is the package it "
+            "comes from up to date?"
+        )
     if problem is not None or not isinstance(opened, nw.DataFrame | nw.LazyFrame):
         hint = " Read the file first, for instance with polars.scan_parquet." if isinstance(frame, str) else ""
         raise InputError(f"frame must be {_TAKEN}; got {type(frame).__name__}.{hint}")
@@ -182,6 +188,8 @@ def _without_collations(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
             quoted = '"' + name.replace('"', '""') + '"'
             listed.append(f'{quoted} COLLATE "C" AS {quoted}' if dtype == nw.String else quoted)
         native = native.select(", ".join(listed))
+    elif frame.implementation.is_ibis():
+        native = _exact_on_ibis(native)
     elif frame.implementation.is_pyspark():
         from pyspark.sql import functions
 
@@ -189,6 +197,25 @@ def _without_collations(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
         native = native.withColumns({name: functions.collate(native[name], "UTF8_BINARY") for name in collated})
     exact: nw.LazyFrame[Any] = nw.from_native(native)
     return exact
+
+
+def _exact_on_ibis(table: Any) -> Any:
+    """Do the same through SQL, which also takes off the blanks of ``char(n)`` and the case-blindness of ``citext``."""
+    texts = [name for name, dtype in table.schema().items() if dtype.is_string()]
+    backend = table.get_backend()
+    if not texts:
+        return table
+    if backend.name not in _EXACT_ON_IBIS:
+        raise SchemaError(
+            f"column {texts[0]!r} is text in {backend.name}, which may take different texts for equal; store levels as "
+            "whole numbers there, or read the table into another engine."
+        )
+    listed = []
+    for name in table.columns:
+        quoted = '"' + name.replace('"', '""') + '"'
+        listed.append(f'CAST({quoted} AS text) COLLATE "C" AS {quoted}' if name in texts else quoted)
+    schema = {name: "string" if name in texts else dtype for name, dtype in table.schema().items()}
+    return backend.sql(f"SELECT {', '.join(listed)} FROM ({backend.compile(table)}) AS escudo_rows", schema=schema)
 
 
 def _to_polars(frame: nw.DataFrame[Any], columns: Mapping[str, Column | None]) -> pl.DataFrame:

@@ -77,7 +77,7 @@ def test_sharing_group_bys_never_changes_a_count(
     cells = {name: rng.integers(0, size, 400) for name, size in sizes.items()}
     frame: Any = pl.DataFrame(cells)
     if engine == "duckdb":
-        frame = pytest.importorskip("duckdb").connect().from_arrow(frame.to_arrow())
+        frame = pytest.importorskip("duckdb").from_arrow(frame.to_arrow())
     table = PrivateTable(frame, Schema(tuple(Categorical(name, range(size)) for name, size in sizes.items())))
     asked = [("a", "b"), ("c",), ("d", "a"), ("b", "a"), ("e", "d", "c"), ("a", "b", "c", "d", "e"), ("b",), ("a", "b")]
     for counts, names in zip(table.counts(asked), asked, strict=True):
@@ -93,10 +93,33 @@ def test_many_tables_over_many_columns_are_counted_in_parts() -> None:
     frame = pl.DataFrame(cells, schema=names)
     schema = Schema(tuple(Categorical(name, [0, 1]) for name in names))
     asked = list(pairwise(names))
-    for source in (frame, duckdb.connect().from_arrow(frame.to_arrow())):
+    for source in (frame, duckdb.from_arrow(frame.to_arrow())):
         for i, counts in enumerate(PrivateTable(source, schema).counts(asked)):
             assert counts[1, 1] == (cells[:, i] & cells[:, i + 1]).sum()
             assert counts.sum() == 50
+
+
+@pytest.mark.parametrize("engine", ["polars", "duckdb"])
+@pytest.mark.parametrize("levels", [[-1, 2, 300], [126, 127], [2**53 - 1, 1 - 2**53, 5], [5], [-3]])
+@pytest.mark.parametrize("dtype", [pl.Int8, pl.UInt8, pl.Int64, pl.UInt64, pl.Int128, pl.Float32, pl.Float64])
+def test_levels_beyond_a_types_reach_are_never_met(dtype: Any, levels: list[int], engine: str) -> None:
+    numbers = pl.Series([0, 2, 5, 126, 127, None], dtype=dtype)
+    if dtype in (pl.UInt64, pl.Int128):
+        numbers = numbers.extend(pl.Series([2**53 - 1, 2**53, 2**64 - 1], dtype=dtype))
+    elif dtype in (pl.Int8, pl.Int64):
+        numbers = numbers.extend(pl.Series([-1, -3, -128], dtype=dtype))
+    source: Any = pl.DataFrame({"x": numbers})
+    if engine == "duckdb":
+        connection = pytest.importorskip("duckdb").connect()
+        plain = source.cast(pl.UInt64) if dtype == pl.Int128 else source
+        source = connection.from_arrow(plain.to_arrow())
+        if dtype == pl.Int128:
+            source = source.select("x::HUGEINT AS x")
+    for missing in (False, True):
+        for other in (None, levels[-1]):
+            column = Categorical("x", levels, missing=missing, other=other)
+            wanted = np.bincount(column.encode(numbers.to_list()), minlength=column.size)
+            np.testing.assert_array_equal(PrivateTable(source, Schema((column,))).counts("x"), wanted)
 
 
 def test_an_unknown_column_is_refused_with_the_closest_one(table: PrivateTable) -> None:

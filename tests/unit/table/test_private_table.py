@@ -161,7 +161,7 @@ def test_what_is_shown_holds_no_value_and_no_number_of_rows() -> None:
         polars.lazy(),
         pd.DataFrame(data),
         polars.to_arrow(),
-        duckdb.connect().from_arrow(polars.to_arrow()),
+        duckdb.from_arrow(polars.to_arrow()),
     ]
     for frame in frames:
         table = PrivateTable(frame, SCHEMA)
@@ -212,9 +212,11 @@ def test_a_name_that_polars_would_read_as_a_pattern_is_refused(name: str) -> Non
         PrivateTable(pl.DataFrame({name: ["a"], "apple": ["b"]}), Schema((Categorical(name, ["a"]),)))
 
 
-def test_duckdb_text_is_compared_by_exact_characters_under_any_collation() -> None:
+@pytest.mark.parametrize(("default", "collation"), [("", "COLLATE NOCASE"), ("nocase", "")])
+def test_duckdb_text_is_compared_by_exact_characters_under_any_collation(default: str, collation: str) -> None:
     connection = pytest.importorskip("duckdb").connect()
-    connection.execute("CREATE TABLE t (x VARCHAR COLLATE NOCASE)")
+    connection.execute(f"SET default_collation = '{default}'")
+    connection.execute(f"CREATE TABLE t (x VARCHAR {collation})")
     connection.execute("INSERT INTO t VALUES ('no'), ('NO'), ('yes')")
     table = PrivateTable(connection.table("t"), Schema((Categorical("x", ["no", "yes"], missing=True),)))
     assert table.counts("x").tolist() == [1, 1, 1]

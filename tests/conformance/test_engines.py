@@ -1,0 +1,232 @@
+"""Every engine counts and encodes a table alike, to the last unit, and as the reference encoder says."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from escudo.table._columns import Categorical, Column, Numeric
+from escudo.table._schema import Schema
+from escudo.table._table import PrivateTable
+
+pd = pytest.importorskip("pandas")
+pa = pytest.importorskip("pyarrow")
+duckdb = pytest.importorskip("duckdb")
+
+ROWS = 700
+TEXTS = ["no", "yes", "naïve", "nai\u0308ve", "Ωμέγα", "", "NO", "yes ", "o'clock", '"', "☕", "nan", "None", None]
+WHOLES = [-5, 3, 10, 0, 1, 2, 127, -128, None]
+FLAGS = [True, False, None]
+EDGES = [-2.5, -0.1, 0.3, 7.0]
+
+
+def _around(numbers: list[float]) -> list[float | None]:
+    near = [math.nextafter(x, side) for x in numbers for side in (-math.inf, math.inf)]
+    return [*numbers, *near, math.inf, -math.inf, math.nan, None, -0.0, 0.0, 5e-324, 1e308, -1e308, 1.0]
+
+
+TENTHS = Numeric("tenths", -0.3, 0.7, 10)
+UNEVEN = Numeric("uneven", edges=EDGES)
+REALS = _around([*TENTHS.boundaries.tolist(), *EDGES])
+
+
+def _data(seed: int = 0) -> dict[str, list[Any]]:
+    rng = np.random.default_rng(seed)
+
+    def drawn(values: list[Any]) -> list[Any]:
+        return [values[i] for i in rng.integers(0, len(values), ROWS)]
+
+    return {
+        "text": drawn(TEXTS),
+        "whole": drawn(WHOLES),
+        "flag": drawn(FLAGS),
+        "real": drawn(REALS),
+        "patient": drawn([*(i * 10_000_019 for i in range(-40, 60)), None]),
+        "label": drawn([*(f"pätient {i}" for i in range(90)), None]),
+    }
+
+
+TYPES = {
+    "text": pl.String,
+    "whole": pl.Int16,
+    "flag": pl.Boolean,
+    "real": pl.Float64,
+    "patient": pl.Int32,
+    "label": pl.String,
+}
+
+
+def _polars(data: dict[str, list[Any]]) -> pl.DataFrame:
+    return pl.DataFrame(data, schema=TYPES)
+
+
+def _polars_dictionaries(data: dict[str, list[Any]]) -> pl.DataFrame:
+    texts = pl.Enum(sorted({text for text in data["text"] if text is not None}, reverse=True))
+    return _polars(data).cast({"text": texts, "label": pl.Categorical})
+
+
+def _pandas_objects(data: dict[str, list[Any]]) -> Any:
+    return pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in data.items()})
+
+
+def _pandas_nullable(data: dict[str, list[Any]]) -> Any:
+    types = {"text": "string", "whole": "Int16", "flag": "boolean", "real": "Float64", "patient": "Int32"}
+    return pd.DataFrame({name: pd.Series(values, dtype=types.get(name, "string")) for name, values in data.items()})
+
+
+def _pandas_categories(data: dict[str, list[Any]]) -> Any:
+    return _pandas_objects(data).astype(dict.fromkeys(("text", "whole", "flag", "label"), "category"))
+
+
+def _arrow_dictionaries(data: dict[str, list[Any]]) -> Any:
+    table = _polars(data).to_arrow()
+    for position, name in enumerate(table.column_names):
+        if name in {"text", "whole", "label"}:
+            table = table.set_column(position, name, table[name].cast(_plain(name)).dictionary_encode())
+    return table
+
+
+def _plain(name: str) -> Any:
+    return pa.int16() if name == "whole" else pa.string()
+
+
+def _duckdb_table(data: dict[str, list[Any]]) -> Any:
+    return duckdb.from_arrow(_polars(data).to_arrow())
+
+
+def _duckdb_enum(data: dict[str, list[Any]]) -> Any:
+    relation = _duckdb_table(data)
+    kind = ", ".join("'" + text.replace("'", "''") + "'" for text in TEXTS if text is not None)
+    return relation.select(
+        f'"text"::ENUM({kind}) AS "text", whole::HUGEINT AS whole, flag, real, patient::DOUBLE AS patient, label'
+    )
+
+
+FRAMES: dict[str, Callable[[dict[str, list[Any]]], Any]] = {
+    "polars": _polars,
+    "polars lazy": lambda data: _polars(data).lazy(),
+    "polars dictionaries": _polars_dictionaries,
+    "polars wide": lambda data: _polars(data).cast({"whole": pl.Float32, "flag": pl.UInt8, "patient": pl.Float64}),
+    "pandas": lambda data: _polars(data).to_pandas(),
+    "pandas objects": _pandas_objects,
+    "pandas nullable": _pandas_nullable,
+    "pandas categories": _pandas_categories,
+    "pandas arrow": lambda data: _polars(data).to_pandas(use_pyarrow_extension_array=True),
+    "pyarrow": lambda data: _polars(data).to_arrow(),
+    "pyarrow chunked": lambda data: pa.concat_tables([_polars(data)[:99].to_arrow(), _polars(data)[99:].to_arrow()]),
+    "pyarrow dictionaries": _arrow_dictionaries,
+    "duckdb": _duckdb_table,
+    "duckdb enum": _duckdb_enum,
+}
+
+
+def _schemas() -> dict[str, tuple[Column, ...]]:
+    """Name the columns that are tried together; each reads the frame's column of the same name."""
+    texts = ["yes", "no", "naïve", "Ωμέγα", "", "☕", "o'clock"]
+    return {
+        "plain": (
+            Categorical("text", texts),
+            Categorical("whole", [0, 1, 2]),
+            Categorical("flag", [False, True]),
+            Numeric("real", -0.3, 0.7, 10),
+        ),
+        "missing": (
+            Categorical("text", texts, missing=True),
+            Categorical("whole", [10, -5, 3], missing=True),
+            Categorical("flag", [True, False], missing=True),
+            Numeric("real", -0.3, 0.7, 10, missing=True),
+        ),
+        "other": (
+            Categorical("text", texts, other="no"),
+            Categorical("whole", [127, 126, 125], other=126),
+            Categorical("flag", [True, False], other=True),
+            Numeric("real", edges=EDGES, fill=0.1),
+        ),
+        "missing and other": (
+            Categorical("text", texts, missing=True, other=""),
+            Categorical("whole", [-128, 300, 2], missing=True, other=300),
+            Categorical("flag", [False, True], missing=True, other=False),
+            Numeric("real", edges=EDGES, missing=True),
+        ),
+        "other kinds": (
+            Categorical("text", ["absent"]),
+            Categorical("whole", [False, True]),
+            Categorical("flag", [1, 0, 7], missing=True),
+            Numeric("real", 0, 1, 1),
+        ),
+        "numbers": (
+            Categorical("text", ["no", "yes"]),
+            Numeric("whole", -7, 11, 6, missing=True),
+            Numeric("flag", 0, 1, 2),
+            Categorical("real", [0, 1], missing=True),
+        ),
+    }
+
+
+SCHEMAS = _schemas()
+TABLES = [("text", "flag"), ("whole", "real", "text"), ("whole",), ("flag", "text"), ("real", "whole", "flag", "text")]
+
+
+def _expected(columns: tuple[Column, ...], data: dict[str, list[Any]], table: tuple[str, ...]) -> Any:
+    """Count by the reference encoder, value by value."""
+    named = {column.name: column for column in columns}
+    counts = np.zeros([named[name].size for name in table], dtype=np.int64)
+    np.add.at(counts, tuple(named[name].encode(data[name]) for name in table), 1)
+    return counts
+
+
+@pytest.mark.parametrize("kind", SCHEMAS)
+@pytest.mark.parametrize("engine", FRAMES)
+def test_every_engine_counts_as_the_reference_does(engine: str, kind: str) -> None:
+    data, columns = _data(), SCHEMAS[kind]
+    table = PrivateTable(FRAMES[engine](data), Schema(columns))
+    for counted, wanted in zip(table.counts(TABLES), TABLES, strict=True):
+        assert counted.dtype == np.int64
+        np.testing.assert_array_equal(counted, _expected(columns, data, wanted))
+
+
+@pytest.mark.parametrize("kind", SCHEMAS)
+@pytest.mark.parametrize("engine", FRAMES)
+def test_every_engine_streams_the_cells_of_the_reference(engine: str, kind: str) -> None:
+    data, columns = _data(1), SCHEMAS[kind]
+    table = PrivateTable(FRAMES[engine](data), Schema(columns))
+    wanted = np.column_stack([column.encode(data[column.name]) for column in columns])
+    np.testing.assert_array_equal(_sorted(np.concatenate(list(table.batches(256)))), _sorted(wanted))
+
+
+@pytest.mark.parametrize("person_id", ["patient", "label"])
+@pytest.mark.parametrize("kind", ["plain", "missing", "missing and other", "numbers"])
+def test_every_engine_keeps_the_same_rows_of_each_person(kind: str, person_id: str) -> None:
+    data = _data(2)
+    schema = Schema(SCHEMAS[kind], person_id=person_id, max_rows_per_person=2)
+    reference = PrivateTable(FRAMES["polars"](data), schema)
+    wanted = reference.counts(TABLES)
+    rows = _sorted(np.concatenate(list(reference.batches(100))))
+    for engine, build in FRAMES.items():
+        table = PrivateTable(build(data), schema)
+        for counted, expected in zip(table.counts(TABLES), wanted, strict=True):
+            np.testing.assert_array_equal(counted, expected, err_msg=engine)
+        np.testing.assert_array_equal(_sorted(np.concatenate(list(table.batches(100)))), rows, err_msg=engine)
+
+
+def _sorted(rows: Any) -> Any:
+    return rows[np.lexsort(np.nan_to_num(rows, nan=9).T)]
+
+
+@pytest.mark.parametrize("engine", FRAMES)
+def test_every_engine_scales_numbers_alike(engine: str) -> None:
+    data = _data(3)
+    schema = Schema((Numeric("real", -0.3, 0.7, 10, missing=True), Numeric("whole", -7, 11, 6, fill=2)))
+    table = PrivateTable(FRAMES[engine](data), schema)
+    reals = np.array([math.nan if x is None else x for x in data["real"]])
+    wholes = np.array([2.0 if x is None else x for x in data["whole"]])
+    scaled = np.concatenate(list(table.batches(128, encode="scaled")))
+    wanted = np.column_stack([2 * (np.clip(reals, -0.3, 0.7) + 0.3) - 1, 2 * (np.clip(wholes, -7, 11) + 7) / 18 - 1])
+    np.testing.assert_allclose(_sorted(scaled.round(12)), _sorted(wanted.round(12)), rtol=0, atol=1e-12)
+    assert np.nanmin(scaled[:, 0]) == -1.0
+    assert np.nanmax(scaled[:, 0]) == 1.0
