@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
 
-__all__ = ["render", "write"]
+__all__ = ["is_report", "render", "write"]
 
 _POWER = re.compile(r"\be\^([0-9.]+[0-9])")
 _GENERATOR = '<meta name="generator" content="escudo '
@@ -67,6 +67,12 @@ def render(template: str, *, kind: str, title: str, lead: str, source: str = "",
     )
 
 
+def is_report(path: Path) -> bool:
+    """Return whether a file is a report of escudo, which may be replaced by another."""
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return _GENERATOR in file.read(2000)
+
+
 def write(html: str, path: str | Path) -> Path:
     """Write a page, replacing an earlier report but no other file.
 
@@ -75,7 +81,7 @@ def write(html: str, path: str | Path) -> Path:
     """
     file = Path(path)
     try:
-        if file.exists() and _GENERATOR not in file.read_text(encoding="utf-8", errors="replace")[:2000]:
+        if file.exists() and not is_report(file):
             raise InputError(f"{file.name!r} exists and is not a report of escudo; choose another name.")
         file.write_text(html, encoding="utf-8")
     except OSError as error:

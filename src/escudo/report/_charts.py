@@ -1,0 +1,295 @@
+"""Small charts as inline SVG, drawn by hand: bars, a histogram, a heat map and a matrix of pairs.
+
+Colours come from the page's own style, so that a chart follows its light, dark or printed form. Shades are one hue;
+what a second series shows is told by shape as well. Every text is escaped where it is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from unicodedata import combining, east_asian_width
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+__all__ = ["Axis", "Panel", "bars", "heat_map", "histogram", "pair_plot", "percent"]
+
+Floats = NDArray[np.float64]
+
+_WIDTH = 260.0
+_ROW = 21.0
+_SHADES = 12  # steps of one hue: finer ones cannot be told apart
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Axis:
+    """One column of a pair plot: its name, its own bars, and what to write along the edges.
+
+    Attributes:
+        name: The column's name.
+        heights: The heights of its bars, from left to right.
+        across: Labels along the bottom, with their places from 0 (left) to 1 (right).
+        down: Labels along the side, with their places from 0 (top) to 1 (bottom).
+    """
+
+    name: str
+    heights: Floats
+    across: Sequence[tuple[float, str]]
+    down: Sequence[tuple[float, str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Panel:
+    """What a pair plot shows where two columns cross: shades, or points.
+
+    Attributes:
+        shades: Numbers from 0 to 1, of shape (cells down, cells across); None for points.
+        points: Places from 0 to 1, across and upwards, of shape (points, 2); None for shades.
+    """
+
+    shades: Floats | None = None
+    points: Floats | None = None
+
+
+def percent(share: float) -> str:
+    """Return a share for people.
+
+    >>> percent(0.12345).replace("\N{NO-BREAK SPACE}", " ")
+    '12.3 %'
+    """
+    return f"{100 * share:.1f}\N{NO-BREAK SPACE}%"
+
+
+def bars(labels: Sequence[str], shares: Sequence[float], *, title: str, real: Sequence[float] | None = None) -> Markup:
+    """Return one horizontal bar per label, with its share in figures.
+
+    Args:
+        labels: What the bars stand for, from top to bottom.
+        shares: How long they are.
+        title: What the chart shows, for screen readers.
+        real: Shares to compare with, drawn as upright marks.
+    """
+    left, right = min(max(_length(label, 12.0) for label in labels), 96.0) + 10, 54.0
+    room = _WIDTH - left - right
+    most = max([*shares, *(real or ()), 1e-9])
+    body = []
+    for place, (label, share) in enumerate(zip(labels, shares, strict=True)):
+        top = place * _ROW
+        body.append(
+            f'<text x="{left - 8:g}" y="{top + 14:g}" class="end"><title>{_text(label)}</title>'
+            f"{_text(_fit(label, left - 8))}</text>"
+            f'<rect x="{left:g}" y="{top + 4:g}" width="{room * share / most:.1f}" height="12" rx="2" class="fill"/>'
+            f'<text x="{_WIDTH:g}" y="{top + 14:g}" class="end soft">{percent(share)}</text>'
+        )
+        if real is not None:
+            x = left + room * real[place] / most
+            body.append(f'<path d="M{x:.1f} {top + 1:g}v18" class="real"/>')
+    return _svg(_WIDTH, _ROW * len(labels), "".join(body), title=title)
+
+
+def histogram(
+    edges: Floats, shares: Floats, *, title: str, ends: tuple[str, str], real: Floats | None = None
+) -> Markup:
+    """Return the density of a numeric column over its bins, with the two bounds below.
+
+    Args:
+        edges: Bin boundaries.
+        shares: The share of each bin; heights are shares over widths.
+        title: What the chart shows, for screen readers.
+        ends: The lower and upper bound, in words.
+        real: Shares to compare with, drawn as a line.
+    """
+    height, foot = 96.0, 20.0
+    across = (edges - edges[0]) / (edges[-1] - edges[0]) * _WIDTH
+    widths = np.diff(across)
+    tall = shares / widths
+    other = None if real is None else real / widths
+    most = max(float(tall.max()), 0.0 if other is None else float(other.max()), 1e-12)
+    gap = 1.0 if widths.min() > 3 else 0.0
+    body = [
+        f'<rect x="{x:.1f}" y="{height * (1 - up / most):.1f}" width="{max(wide - gap, 0.3):.1f}" '
+        f'height="{height * up / most:.1f}" class="fill"/>'
+        for x, wide, up in zip(across, widths, tall, strict=False)
+        if up > 0
+    ]
+    if other is not None:
+        steps = [f"V{height * (1 - up / most):.1f}H{x:.1f}" for x, up in zip(across[1:], other, strict=True)]
+        body.append(f'<path d="M0 {height:g}{"".join(steps)}" class="real"/>')
+    body.append(f'<path d="M0 {height + 0.5:g}H{_WIDTH:g}" class="axis"/>')
+    body.append(f'<text x="0" y="{height + 16:g}" class="soft">{_text(ends[0])}</text>')
+    body.append(f'<text x="{_WIDTH:g}" y="{height + 16:g}" class="end soft">{_text(ends[1])}</text>')
+    return _svg(_WIDTH, height + foot, "".join(body), title=title)
+
+
+def heat_map(names: Sequence[str], values: Floats, *, title: str, most: float = 1.0, decimals: int = 2) -> Markup:
+    """Return the lower triangle of a symmetric matrix as shaded squares.
+
+    Args:
+        names: The columns.
+        values: Shape (columns, columns); only what lies below the diagonal is shown. NaN for a pair left out.
+        title: What the chart shows, for screen readers.
+        most: The value that gets the full shade.
+        decimals: How many are written, in the squares where they fit and in what the pointer shows.
+    """
+    count = len(names)
+    side = float(np.clip(640 / max(count, 1), 10, 46))
+    size = min(13.0, side - 0.5)
+    left = max(_length(name, size) for name in names) if count else 0.0
+    left = min(left, 170.0) + 10
+    # Names of columns start on the diagonal and run up to the right, into the empty half.
+    slant = min(max((_length(name, size) for name in names), default=0.0), 150.0) * 0.71 + side / 2
+    up = max(0.0, slant - side)
+    body = []
+    for row in range(1, count):
+        y = up + row * side
+        body.append(
+            f'<text x="{left - 6:.1f}" y="{y + side / 2 + size / 3:.1f}" class="end" style="font-size:{size:.1f}px">'
+            f"{_text(_fit(names[row], left - 10, size))}</text>"
+        )
+        for column in range(row):
+            value = float(values[row, column])
+            if np.isfinite(value):
+                body.append(_square(left + column * side, y, side, value, most, decimals, (names[row], names[column])))
+    for column in range(count - 1):
+        x, y = left + (column + 0.5) * side, up + (column + 1) * side - 5
+        body.append(
+            f'<text transform="translate({x:.1f} {y:.1f}) rotate(-45)" style="font-size:{size:.1f}px">'
+            f"{_text(_fit(names[column], 150.0, size))}</text>"
+        )
+    width = left + max((count - 1) * side, (count - 1.5) * side + slant)
+    return _svg(width, up + count * side, "".join(body), title=title)
+
+
+def pair_plot(axes: Sequence[Axis], panels: Mapping[tuple[int, int], Panel], *, title: str) -> Markup:
+    """Return a matrix of small panels: each column by itself on the diagonal, pairs below it.
+
+    Args:
+        axes: The columns.
+        panels: For (row, column) with row > column, what is shown there.
+        title: What the chart shows, for screen readers.
+    """
+    gap, foot = 8.0, 20.0
+    side = float(np.clip(820 / max(len(axes), 1), 70, 130))
+    left = min(max((_length(label, 11.0) for axis in axes[1:] for _, label in axis.down), default=0.0), 80.0) + 8
+    total = len(axes) * (side + gap) - gap
+    body = []
+    for place, axis in enumerate(axes):
+        x, y = left + place * (side + gap), place * (side + gap)
+        body.append(f'<text x="{x + 2:.1f}" y="{y + 13:.1f}" class="name">{_text(_fit(axis.name, side - 2))}</text>')
+        body.append(_upright(axis.heights, x, y, side))
+        if place > 0:
+            for at, label in axis.down:
+                down = min(max(y + at * side + 4, y + 9), y + side - 1)
+                shown = _text(_fit(label, left - 8, 11.0))
+                body.append(f'<text x="{left - 6:.1f}" y="{down:.1f}" class="end tick">{shown}</text>')
+        for at, label in _with_room(axis.across, side):
+            anchor = "mid" if 0 < at < 1 else "end" if at == 1 else ""
+            body.append(
+                f'<text x="{x + at * side:.1f}" y="{total + 14:.1f}" class="tick {anchor}">{_text(label)}</text>'
+            )
+    for (row, column), panel in panels.items():
+        x, y = left + column * (side + gap), row * (side + gap)
+        inner = _points(panel.points, x, y, side) if panel.points is not None else _shades(panel.shades, x, y, side)
+        body.append(
+            f"<g><title>{_text(axes[row].name)} (down), {_text(axes[column].name)} (across)</title>"
+            f'<rect x="{x:.1f}" y="{y:.1f}" width="{side:.1f}" height="{side:.1f}" class="frame"/>{inner}</g>'
+        )
+    return _svg(left + total, total + foot, "".join(body), title=title)
+
+
+def _square(x: float, y: float, side: float, value: float, most: float, decimals: int, pair: tuple[str, str]) -> str:
+    share = min(max(value / most, 0.0), 1.0) if most > 0 else 0.0
+    shown = f"{value:.{decimals}f}"
+    square = (
+        f'<rect x="{x + 1:.1f}" y="{y + 1:.1f}" width="{side - 2:.1f}" height="{side - 2:.1f}" rx="2" class="shade" '
+        f'fill-opacity="{0.06 + 0.94 * share:.2f}"><title>{_text(pair[0])}, {_text(pair[1])}: {shown}</title></rect>'
+    )
+    if side < 34:
+        return square
+    kind = "value over" if share > 0.5 else "value"
+    return square + f'<text x="{x + side / 2:.1f}" y="{y + side / 2 + 4:.1f}" class="{kind}">{shown}</text>'
+
+
+def _with_room(labels: Sequence[tuple[float, str]], side: float) -> list[tuple[float, str]]:
+    """Return the labels if each has room in its share of the edge, or else the first and the last, cut to fit."""
+    if all(_length(label, 11.0) <= side / len(labels) - 2 for _, label in labels):
+        return list(labels)
+    return [(0.0, _fit(labels[0][1], side / 2 - 2, 11.0)), (1.0, _fit(labels[-1][1], side / 2 - 2, 11.0))]
+
+
+def _upright(heights: Floats, x: float, y: float, side: float) -> str:
+    wide, most = side / len(heights), max(float(np.max(heights)), 1e-9)
+    steps = "".join(
+        f"M{x + number * wide:.1f} {y + side:.1f}v{-up:.1f}h{max(wide - 1, 0.5):.1f}v{up:.1f}z"
+        for number, up in enumerate((side - 20) * heights / most)
+        if up > 0.05
+    )
+    return f'<path d="{steps}" class="fill"/>'
+
+
+def _shades(shades: Floats | None, x: float, y: float, side: float) -> str:
+    if shades is None:
+        return ""
+    tall, wide = (side - 2) / shades.shape[0], (side - 2) / shades.shape[1]
+    gap = 1.0 if max(shades.shape) <= 6 else 0.0
+    steps = np.rint(np.clip(shades, 0, 1) * _SHADES).astype(int)
+    paths = []
+    for step in range(1, _SHADES + 1):  # one path for each shade, not one element for each cell
+        cells = "".join(
+            f"M{x + 1 + column * wide + gap / 2:.1f} {y + 1 + row * tall + gap / 2:.1f}"
+            f"h{wide - gap:.1f}v{tall - gap:.1f}h{gap - wide:.1f}z"
+            for row, column in np.argwhere(steps == step)
+        )
+        if cells:
+            paths.append(f'<path d="{cells}" class="shade" fill-opacity="{0.85 * step / _SHADES:.2f}"/>')
+    return "".join(paths)
+
+
+def _points(points: Floats, x: float, y: float, side: float) -> str:
+    inner = side - 8
+    dots = "".join(f"M{x + 4 + inner * across:.1f} {y + 4 + inner * (1 - up):.1f}h0" for across, up in points)
+    return f'<path d="{dots}" class="dots"/>'
+
+
+def _svg(width: float, height: float, body: str, *, title: str) -> Markup:
+    from markupsafe import Markup
+
+    return Markup(
+        f'<svg class="chart" role="img" aria-label="{_text(title)}" width="{width:.0f}" height="{height:.0f}" '
+        f'viewBox="0 0 {width:.1f} {height:.1f}">{body}</svg>'
+    )  # safe: every text in it went through _text
+
+
+def _text(text: str) -> str:
+    from markupsafe import escape
+
+    return str(escape("".join(char if char.isprintable() else "\ufffd" for char in text)))
+
+
+def _fit(text: str, pixels: float, size: float = 12.0) -> str:
+    """Return the text, or as much of its start and end as fits, with an ellipsis between them.
+
+    >>> _fit("smoke", 100), _fit("symptom number 12", 80)
+    ('smoke', 'sympto… 12')
+    """
+    if _length(text, size) <= pixels:
+        return text
+    kept = len(text)
+    while kept > 0:
+        kept -= 1
+        end = kept * 2 // 5
+        shown = text[: kept - end] + "…" + (text[-end:] if end else "")
+        if _length(shown, size) <= pixels:
+            return shown
+    return "…"
+
+
+def _length(text: str, size: float) -> float:
+    """Return about how long a text is drawn, in pixels, a little on the safe side."""
+    ems = sum(1.0 if east_asian_width(char) in "WF" else 0.61 for char in text if not combining(char))
+    return ems * size

@@ -1,0 +1,203 @@
+"""What synthetic data look like: each column by itself, how columns depend on each other, and pairs of them.
+
+Everything here is made from a synthetic table. Only the custodian's report passes real counts as well, to compare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from escudo.report._charts import Axis, Panel, bars, histogram, pair_plot, percent
+from escudo.table import Categorical, Numeric, Schema
+
+if TYPE_CHECKING:
+    import polars as pl
+    from markupsafe import Markup
+
+__all__ = ["MAP_CELLS", "MOST_CARDS", "MOST_MAPPED", "column_card", "merged", "pairs_of"]
+
+MOST_CARDS = 30
+MOST_MAPPED = 60
+MAP_CELLS = 24
+_MOST_PAIRED = 10
+_MOST_BARS = 8
+_MOST_BINS = 60
+_MOST_POINTS = 220
+_PANEL_CELLS = 12
+_FEW = 4
+_ENOUGH = 10
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+def column_card(column: Categorical | Numeric, counts: Integers, real: Integers | None = None) -> dict[str, Any]:
+    """Return a column's name, what its chart shows in words, and the chart.
+
+    Args:
+        column: Its public description.
+        counts: Synthetic rows in each of its cells.
+        real: Real rows in each of its cells, for the custodian's report.
+    """
+    shares = counts / max(counts.sum(), 1)
+    other = None if real is None else real / max(real.sum(), 1)
+    if isinstance(column, Numeric):
+        note, chart = _numbers(column, shares, other)
+    elif column.ordered and column.size > _MOST_BARS:
+        note = _most_often(column.labels, shares)
+        ends = (column.labels[0], column.labels[-1])
+        title = f"{column.name}: {note}"
+        chart = histogram(np.arange(column.size + 1.0), shares, title=title, ends=ends, real=other)
+    else:
+        note, chart = _levels(column, shares, other)
+    return {"name": column.name, "note": note, "chart": chart}
+
+
+def pairs_of(
+    schema: Schema, names: Sequence[str], frame: pl.DataFrame, codes: Integers, strength: Floats
+) -> tuple[list[str], Markup]:
+    """Return the pair plot of up to ten columns, those that depend most on others, and their names.
+
+    Args:
+        schema: The columns.
+        names: Which columns ``codes`` and ``strength`` are about.
+        frame: Synthetic rows.
+        codes: The same rows as cells.
+        strength: How much each pair depends on each other.
+    """
+    ranked = np.argsort(-strength.sum(axis=0), kind="stable")[:_MOST_PAIRED]
+    places = sorted(int(place) for place in ranked)
+    shown = [names[place] for place in places]
+    columns = [schema[name] for name in shown]
+    few = [merged(column, codes[:, place], most=_PANEL_CELLS) for column, place in zip(columns, places, strict=True)]
+    values = [_scaled(column, frame) for column in columns]
+    panels = {}
+    for across, down in combinations(range(len(shown)), 2):
+        x, y = values[across], values[down]
+        if x is not None and y is not None:
+            known = np.isfinite(x) & np.isfinite(y)
+            panels[down, across] = Panel(points=np.column_stack([x[known], y[known]]))
+        else:
+            flip = isinstance(columns[down], Numeric)
+            panels[down, across] = Panel(shades=_given_across(few[down], few[across], flip=flip))
+    axes = [_axis(column, *cells) for column, cells in zip(columns, few, strict=True)]
+    return shown, pair_plot(axes, panels, title=f"Pairs of {', '.join(shown)} in the synthetic data")
+
+
+def _levels(column: Categorical, shares: Floats, real: Floats | None) -> tuple[str, Markup]:
+    labels, heights, others = list(column.labels), shares, real
+    if column.size > _MOST_BARS:
+        first = np.argsort(-shares, kind="stable")[: _MOST_BARS - 1]
+        rest = f"{column.size - first.size} others"
+        labels = [*(labels[place] for place in first), rest]
+        heights = np.append(shares[first], 1 - shares[first].sum())
+        others = None if real is None else np.append(real[first], 1 - real[first].sum())
+    said = ", ".join(f"{label} {percent(share)}" for label, share in zip(labels, heights, strict=True))
+    compared = None if others is None else others.tolist()
+    chart = bars(labels, heights.clip(0).tolist(), title=f"{column.name}: {said}", real=compared)
+    return _most_often(column.labels, shares), chart
+
+
+def _most_often(labels: Sequence[str], shares: Floats) -> str:
+    top = int(np.argmax(shares))
+    return f"most often {labels[top]}, {percent(float(shares[top]))}"
+
+
+def _numbers(column: Numeric, shares: Floats, real: Floats | None) -> tuple[str, Markup]:
+    low, high = (_number(bound) for bound in column.bounds)
+    present = shares[: column.bins]
+    note = ""
+    if present.sum() > 0:
+        quarters = np.interp([0.25, 0.75], np.r_[0, np.cumsum(present) / present.sum()], column.boundaries)
+        low_quarter, high_quarter = (
+            _number(round(quarter)) if column.integer else _number(quarter, digits=3) for quarter in quarters
+        )
+        note = f"half lie between {low_quarter} and {high_quarter}"
+    if column.missing:
+        note += f"; missing {percent(float(shares[-1]))}" if note else f"missing {percent(float(shares[-1]))}"
+    step = -(-column.bins // _MOST_BINS)
+    starts = np.arange(0, column.bins, step)
+    edges = np.append(column.boundaries[starts], column.boundaries[-1])
+    heights = np.add.reduceat(present, starts)
+    other = None if real is None else np.add.reduceat(real[: column.bins], starts)
+    return note, histogram(edges, heights, title=f"{column.name}: {note}", ends=(low, high), real=other)
+
+
+def merged(column: Categorical | Numeric, codes: Integers, *, most: int) -> tuple[Integers, int]:
+    """Return the cells put together until there are at most so many, and their number; missing stays on its own.
+
+    Neighbours go together where there is an order, and rare levels where there is none.
+    """
+    if column.size <= most:
+        return codes, column.size
+    missing = column.missing_code
+    room = most - (missing is not None)
+    levels = column.size - (missing is not None)
+    if isinstance(column, Numeric) or column.ordered:
+        target = np.arange(levels) * room // levels
+    else:
+        rank = np.empty(levels, dtype=np.int64)
+        rank[np.argsort(-np.bincount(codes, minlength=column.size)[:levels], kind="stable")] = np.arange(levels)
+        target = np.minimum(rank, room - 1)
+    return (target if missing is None else np.append(target, room))[codes], most
+
+
+def _axis(column: Categorical | Numeric, cells: Integers, count: int) -> Axis:
+    heights = np.bincount(cells, minlength=count) / max(len(cells), 1)
+    if isinstance(column, Numeric):
+        low, high = (_short_number(bound) for bound in column.bounds)
+        return Axis(name=column.name, heights=heights, across=[(0.0, low), (1.0, high)], down=[(0.0, high), (1.0, low)])
+    named: list[tuple[float, str]] = []
+    if column.size <= _FEW:
+        named = [((place + 0.5) / column.size, label) for place, label in enumerate(column.labels)]
+    elif column.ordered:
+        named = [(0.0, column.labels[0]), (1.0, column.labels[-1])]
+    return Axis(name=column.name, heights=heights, across=named, down=named)
+
+
+def _given_across(down: tuple[Integers, int], across: tuple[Integers, int], *, flip: bool) -> Floats:
+    """Return the share of each cell down among rows of each cell across, and nothing where these are very few."""
+    (rows, tall), (columns, wide) = down, across
+    table = np.bincount(rows * wide + columns, minlength=tall * wide).reshape(tall, wide).astype(np.float64)
+    total = table.sum(axis=0, keepdims=True)
+    shares: Floats = np.where(total >= _ENOUGH, table / np.maximum(total, 1.0), 0.0)
+    if tall > _FEW:  # shares of many cells are all small
+        shares = shares / max(float(shares.max()), 1e-12)
+    return shares[::-1] if flip else shares
+
+
+def _scaled(column: Categorical | Numeric, frame: pl.DataFrame) -> Floats | None:
+    if not isinstance(column, Numeric):
+        return None
+    import polars as pl
+
+    low, high = column.bounds
+    values: Floats = frame[column.name].head(_MOST_POINTS).cast(pl.Float64).to_numpy()
+    return (values - low) / (high - low)
+
+
+def _number(value: float, digits: int = 6) -> str:
+    """Return a number for people, with so many digits.
+
+    >>> _number(95_934.2, digits=3), _number(0.25), _number(250_000.0)
+    ('95,900', '0.25', '250,000')
+    """
+    rounded = float(f"{value:.{digits}g}")
+    return f"{rounded:,.0f}" if 1000 <= abs(rounded) < 1e15 and rounded.is_integer() else f"{rounded:,.{digits}g}"
+
+
+def _short_number(value: float) -> str:
+    """Return a number in as little room as possible.
+
+    >>> _short_number(250_000), _short_number(1_200_000), _short_number(12.5)
+    ('250k', '1.2M', '12.5')
+    """
+    for unit, sign in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= unit:
+            return f"{value / unit:.3g}{sign}"
+    return f"{value:.3g}"

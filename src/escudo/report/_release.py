@@ -1,0 +1,263 @@
+"""The release folder: written as a whole, or not at all.
+
+Everything is written into a hidden folder beside the target, flushed to disk, and renamed. An error or Ctrl-C leaves
+the target as it was. A page that compares with the real table is no part of a release, so it never lies in the folder
+that is handed over but beside it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from escudo._validate import positive_integer
+from escudo.errors import InputError
+from escudo.report._custodian_page import custodian_page
+from escudo.report._page import is_report
+from escudo.report._record import FileEntry, is_record, release_record
+from escudo.report._release_page import release_page
+
+if TYPE_CHECKING:
+    from escudo.synthesis import Model
+    from escudo.table import PrivateTable
+
+__all__ = ["ReleaseFiles", "check_target", "write_release"]
+
+_SYNTHETIC, _CSV, _MODEL, _RECORD, _REPORT = (
+    "synthetic.parquet",
+    "synthetic.csv",
+    "model",
+    "release.json",
+    "report.html",
+)
+_NAMES = frozenset((_SYNTHETIC, _CSV, _MODEL, _RECORD, _REPORT))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseFiles:
+    """Where the parts of a release lie.
+
+    Attributes:
+        directory: The folder to hand over.
+        synthetic: The synthetic rows.
+        csv: The same rows as text, if asked for.
+        model: The folder of the model, to be sampled again.
+        record: The machine-readable record.
+        report: The page for people.
+        custodian: The comparison with the real table, beside the folder; None unless asked for. Not for release.
+    """
+
+    directory: Path
+    synthetic: Path
+    csv: Path | None
+    model: Path
+    record: Path
+    report: Path
+    custodian: Path | None
+
+
+def write_release(
+    model: Model,
+    directory: str | os.PathLike[str],
+    *,
+    rows: int,
+    dataset: str = "",
+    csv: bool = False,
+    seed: int | None = None,
+    table: PrivateTable | None = None,
+    overwrite: bool = False,
+) -> ReleaseFiles:
+    """Draw synthetic rows and write them, the model, the record and the report into one folder, all or nothing.
+
+    Args:
+        model: The fitted model. Everything in the folder follows from it, so nothing further is spent.
+        directory: The folder; made if it does not exist.
+        rows: How many synthetic rows to draw. It is printed: pass a public number.
+        dataset: What the table is called.
+        csv: Whether to write the rows as CSV as well.
+        seed: To draw the same rows again. The noise is drawn already and does not depend on it.
+        table: The private table. Given, a page that compares it with the synthetic rows *without noise* is written
+            beside the folder, as ``NAME-custodian.html``, readable by its owner only and marked on every page.
+        overwrite: Whether an earlier release in that folder may be replaced; nothing else ever is.
+
+    Raises:
+        InputError: If the folder holds something else, or cannot be written; the target is then as it was.
+
+    **Guarantee.** The folder's contents are post-processing of the model: ``model.guarantee`` holds for them. The
+    custodian's page has no guarantee at all.
+    """
+    from polars.exceptions import PolarsError
+
+    count = positive_integer("rows", rows)
+    if table is not None and table.schema != model.schema:
+        raise InputError("table has another schema than the model was fitted with; pass the table that was released.")
+    target, beside = check_target(directory, custodian=table is not None, overwrite=overwrite)
+    made = _now()
+    synthetic = model.sample(count, seed=seed)
+    try:
+        with _draft_of(target) as draft, _private_draft_of(beside) as page_draft:
+            synthetic.write_parquet(draft / _SYNTHETIC)
+            if csv:
+                synthetic.write_csv(draft / _CSV)
+            model.save(draft / _MODEL)
+            entries = [FileEntry.of(draft, path) for path in _files_in(draft)]
+            page = release_page(model, synthetic, dataset=dataset, made=made, entries=entries)
+            (draft / _REPORT).write_text(page, encoding="utf-8")
+            entries.append(FileEntry.of(draft, _REPORT))
+            record = release_record(model, rows=count, dataset=dataset, seed=seed, made=made, entries=entries)
+            text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+            (draft / _RECORD).write_text(text, encoding="utf-8")
+            if table is not None and page_draft is not None:
+                compared = custodian_page(table, synthetic, dataset=dataset, made=made)
+                page_draft.write_text(compared, encoding="utf-8")
+            _flush(draft)
+            _put(draft, target)
+            if page_draft is not None and beside is not None:
+                page_draft.replace(beside)
+    except (OSError, PolarsError) as error:
+        reason = getattr(error, "strerror", None) or "input/output error"
+        raise InputError(f"The release could not be written to '{target}': {reason}.") from None
+    return ReleaseFiles(
+        directory=target,
+        synthetic=target / _SYNTHETIC,
+        csv=target / _CSV if csv else None,
+        model=target / _MODEL,
+        record=target / _RECORD,
+        report=target / _REPORT,
+        custodian=beside,
+    )
+
+
+def check_target(
+    directory: str | os.PathLike[str], *, custodian: bool = False, overwrite: bool = False
+) -> tuple[Path, Path | None]:
+    """Check that a release can be written there, before anything is spent on it.
+
+    Args:
+        directory: The folder to hand over.
+        custodian: Whether a page for the custodian will be written beside it.
+        overwrite: Whether an earlier release may be replaced.
+
+    Returns:
+        The folder, and where the custodian's page will be; None without one.
+
+    Raises:
+        InputError: If something else is in the way, or the place cannot be written to.
+    """
+    target = Path(directory).resolve()
+    beside = target.with_name(f"{target.name}-custodian.html") if custodian else None
+    _check_target(target, overwrite=overwrite)
+    if beside is not None:
+        _check_beside(beside, overwrite=overwrite)
+    home = next(parent for parent in target.parents if parent.exists())
+    if not (home.is_dir() and os.access(home, os.W_OK | os.X_OK)):
+        raise InputError(f"'{target}' cannot be made: nothing can be written in '{home}'.")
+    return target, beside
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _check_target(target: Path, *, overwrite: bool) -> None:
+    """Refuse a target that holds anything but, with ``overwrite``, an earlier release."""
+    if not target.exists():
+        return
+    if not target.is_dir():
+        raise InputError(f"'{target}' is a file; name a folder for the release.")
+    try:
+        inside = sorted(entry.name for entry in target.iterdir())
+    except OSError as error:
+        raise InputError(f"'{target}' cannot be read: {error.strerror or 'input/output error'}.") from None
+    if not inside:
+        return
+    foreign = [name for name in inside if name not in _NAMES]
+    if foreign or not is_record(target / _RECORD):
+        what = f", such as '{foreign[0]}'" if foreign else ""
+        raise InputError(
+            f"'{target}' holds files that are no release of escudo{what}; name another folder. They were not touched."
+        )
+    if not overwrite:
+        raise InputError(f"'{target}' holds a release already; name another folder, or pass overwrite=True (--force).")
+
+
+def _check_beside(path: Path, *, overwrite: bool) -> None:
+    """Refuse to replace anything but, with ``overwrite``, an earlier page."""
+    try:
+        if path.exists() and not (overwrite and is_report(path)):
+            hint = "is no report of escudo" if overwrite else "exists already"
+            raise InputError(f"'{path}' {hint}; move it away, or name another folder.")
+    except OSError as error:
+        raise InputError(f"'{path}' cannot be read: {error.strerror or 'input/output error'}.") from None
+
+
+@contextmanager
+def _draft_of(target: Path) -> Iterator[Path]:
+    """Give an empty hidden folder beside the target; whatever is left of it at the end is removed."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+    draft.mkdir()
+    try:
+        yield draft
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+@contextmanager
+def _private_draft_of(beside: Path | None) -> Iterator[Path | None]:
+    """Give an empty hidden file that only its owner can read, or None; it is removed unless it was renamed."""
+    if beside is None:
+        yield None
+        return
+    draft = beside.with_name(f".{beside.name}.{secrets.token_hex(4)}.part")
+    draft.touch(mode=0o600, exist_ok=False)
+    try:
+        yield draft
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _put(draft: Path, target: Path) -> None:
+    """Rename the draft to the target, and an earlier release out of the way first."""
+    old = draft.with_name(f"{draft.name}.old")
+    try:
+        if target.exists():
+            target.rename(old)
+        draft.rename(target)
+    except BaseException:
+        if old.exists() and not target.exists():
+            old.rename(target)
+        raise
+    _sync(target.parent)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _files_in(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+def _flush(folder: Path) -> None:
+    """Have everything on disk before the name changes, so that a crash cannot leave names without contents.
+
+    Files are made as readable as the folder, whose mode follows the user's umask: they are meant to be handed over.
+    """
+    mode = folder.stat().st_mode
+    for path in (*folder.rglob("*"), folder):
+        path.chmod(mode & (0o777 if path.is_dir() else 0o666))
+        _sync(path)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

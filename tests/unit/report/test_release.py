@@ -1,0 +1,232 @@
+"""The release folder: whole or not at all, and nothing in it that was not paid for."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from escudo.causal import asia
+from escudo.errors import InputError
+from escudo.report import ReleaseFiles, _release, write_release
+from escudo.synthesis import CausalModel, synthesize
+from escudo.table import PrivateTable, Schema
+
+PARTS = {"synthetic.parquet", "model", "release.json", "report.html"}
+
+
+@pytest.fixture
+def table(model: CausalModel) -> PrivateTable:
+    return PrivateTable(model.sample(500, seed=3), model.schema)
+
+
+@pytest.fixture(autouse=True)
+def fixed_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_release, "_now", lambda: datetime(2026, 11, 5, 12, 30, 59, tzinfo=UTC))
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+class TestAWholeRelease:
+    def test_the_folder_holds_rows_model_record_and_report(self, model: CausalModel, tmp_path: Path) -> None:
+        files = write_release(model, tmp_path / "out", rows=300, dataset="clinic", seed=1)
+        assert {path.name for path in files.directory.iterdir()} == PARTS
+        assert pl.read_parquet(files.synthetic).equals(model.sample(300, seed=1))
+        assert files.csv is None
+        assert files.custodian is None
+        assert os.listdir(tmp_path) == ["out"]
+
+    def test_csv_on_request_holds_the_same_rows(self, model: CausalModel, tmp_path: Path) -> None:
+        files = write_release(model, tmp_path / "out", rows=40, csv=True)
+        assert files.csv is not None
+        assert pl.read_csv(files.csv).equals(pl.read_parquet(files.synthetic))
+
+    def test_every_file_has_its_fingerprint_in_the_record(self, model: CausalModel, tmp_path: Path) -> None:
+        files = write_release(model, tmp_path / "out", rows=40, csv=True)
+        listed = json.loads(files.record.read_text(encoding="utf-8"))["files"]
+        held = contents(files.directory)
+        assert [entry["path"] for entry in listed] == sorted(set(held) - {"release.json"})
+        for entry in listed:
+            assert hashlib.sha256(held[entry["path"]]).hexdigest() == entry["sha256"]
+            assert len(held[entry["path"]]) == entry["bytes"]
+
+    def test_the_report_shows_the_fingerprints_of_the_data(self, model: CausalModel, tmp_path: Path) -> None:
+        files = write_release(model, tmp_path / "out", rows=40)
+        digest = hashlib.sha256(files.synthetic.read_bytes()).hexdigest()
+        assert f"{digest}  synthetic.parquet" in files.report.read_text(encoding="utf-8")
+
+    def test_the_same_seed_gives_the_same_folder_byte_for_byte(self, model: CausalModel, tmp_path: Path) -> None:
+        one = write_release(model, tmp_path / "one", rows=60, seed=5)
+        two = write_release(model, tmp_path / "two", rows=60, seed=5)
+        assert contents(one.directory) == contents(two.directory)
+
+    def test_all_of_it_is_as_readable_as_the_folder(self, model: CausalModel, tmp_path: Path) -> None:
+        files = write_release(model, tmp_path / "out", rows=10)
+        mode = files.directory.stat().st_mode & 0o777
+        for path in files.directory.rglob("*"):
+            assert path.stat().st_mode & 0o777 == (mode if path.is_dir() else mode & 0o666)
+
+    def test_missing_parents_are_made_and_an_empty_folder_is_used(self, model: CausalModel, tmp_path: Path) -> None:
+        empty = tmp_path / "deep" / "empty"
+        empty.mkdir(parents=True)
+        write_release(model, empty, rows=10)
+        write_release(model, tmp_path / "other" / "new", rows=10)
+        assert {path.name for path in empty.iterdir()} == PARTS
+
+    def test_a_fitted_model_is_released_with_what_its_plan_promised(self, tmp_path: Path) -> None:
+        network = asia()
+        frame = network.sample_frame(2000, rng=np.random.default_rng(5))
+        schema = Schema.from_dict({name: list(levels) for name, levels in network.levels.items()})
+        fitted = synthesize(PrivateTable(frame, schema), network.graph, epsilon=1.0, delta=1e-6, seed=0, memory_cells=1)
+        files = write_release(fitted, tmp_path / "asia", rows=2000)
+        record = json.loads(files.record.read_text(encoding="utf-8"))
+        assert record["guarantee"]["epsilon"] <= 1.0
+        assert record["guarantee"]["for_release"] is False
+        assert len(record["evaluation"]["noise"]) == len(fitted.plan.leaves())
+        assert all(noise["rows"] is not None for noise in record["evaluation"]["noise"])
+        assert "Not for release" in files.report.read_text(encoding="utf-8")
+
+
+class TestAllOrNothing:
+    @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+    @pytest.mark.parametrize("step", ["release_page", "release_record", "_flush", "_put", "custodian_page"])
+    def test_a_stop_at_any_step_leaves_nothing(
+        self,
+        model: CausalModel,
+        table: PrivateTable,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        step: str,
+        error: type[BaseException],
+    ) -> None:
+        def stop(*args: object, **kwargs: object) -> None:
+            raise error
+
+        monkeypatch.setattr(_release, step, stop)
+        with pytest.raises(error):
+            write_release(model, tmp_path / "out", rows=10, table=table)
+        assert os.listdir(tmp_path) == []
+
+    def test_a_stop_while_replacing_keeps_the_earlier_release(
+        self, model: CausalModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        files = write_release(model, tmp_path / "out", rows=10, seed=1)
+        before = contents(files.directory)
+        rename = Path.rename
+
+        def stop_at_the_second(self: Path, target: Path) -> Path:
+            if target == files.directory and self.suffix == ".part":
+                raise KeyboardInterrupt
+            return rename(self, target)
+
+        monkeypatch.setattr(Path, "rename", stop_at_the_second)
+        with pytest.raises(KeyboardInterrupt):
+            write_release(model, tmp_path / "out", rows=20, overwrite=True)
+        assert contents(files.directory) == before
+        assert os.listdir(tmp_path) == ["out"]
+
+    def test_a_full_disk_is_an_input_error_and_leaves_nothing(
+        self, model: CausalModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def full(path: Path) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(_release, "_sync", full)
+        with pytest.raises(InputError, match="No space left on device"):
+            write_release(model, tmp_path / "out", rows=10)
+        assert os.listdir(tmp_path) == []
+
+
+class TestWhatIsReplaced:
+    def test_a_release_is_replaced_only_when_asked(self, model: CausalModel, tmp_path: Path) -> None:
+        write_release(model, tmp_path / "out", rows=10, csv=True)
+        with pytest.raises(InputError, match="holds a release already"):
+            write_release(model, tmp_path / "out", rows=20)
+        files = write_release(model, tmp_path / "out", rows=20, overwrite=True)
+        assert pl.read_parquet(files.synthetic).height == 20
+        assert {path.name for path in files.directory.iterdir()} == PARTS  # the old CSV went with the old rows
+        assert os.listdir(tmp_path) == ["out"]
+
+    @pytest.mark.parametrize("precious", ["thesis.txt", "release.json", "model"])
+    def test_a_folder_with_anything_else_is_never_touched(
+        self, model: CausalModel, tmp_path: Path, precious: str
+    ) -> None:
+        folder = tmp_path / "mine"
+        folder.mkdir()
+        (folder / precious).write_text("{}", encoding="utf-8")
+        with pytest.raises(InputError, match="no release of escudo"):
+            write_release(model, folder, rows=10, overwrite=True)
+        assert contents(folder) == {precious: b"{}"}
+
+    def test_a_note_added_to_a_release_protects_it(self, model: CausalModel, tmp_path: Path) -> None:
+        files = write_release(model, tmp_path / "out", rows=10)
+        (files.directory / "notes.txt").write_text("mine", encoding="utf-8")
+        with pytest.raises(InputError, match=r"notes\.txt"):
+            write_release(model, tmp_path / "out", rows=10, overwrite=True)
+
+    def test_a_file_is_no_folder(self, model: CausalModel, tmp_path: Path) -> None:
+        (tmp_path / "out").write_text("mine", encoding="utf-8")
+        with pytest.raises(InputError, match="is a file"):
+            write_release(model, tmp_path / "out", rows=10, overwrite=True)
+
+    @pytest.mark.parametrize("rows", [0, -1, 2.5, True])
+    def test_rows_must_be_a_whole_number_of_at_least_one(
+        self, model: CausalModel, tmp_path: Path, rows: object
+    ) -> None:
+        with pytest.raises(InputError, match="rows must be"):
+            write_release(model, tmp_path / "out", rows=rows)  # type: ignore[arg-type]
+        assert os.listdir(tmp_path) == []
+
+
+class TestTheCustodiansPage:
+    def release(self, model: CausalModel, table: PrivateTable, folder: Path) -> ReleaseFiles:
+        return write_release(model, folder / "out", rows=100, seed=1, table=table)
+
+    def test_it_lies_beside_the_folder_and_only_its_owner_can_read_it(
+        self, model: CausalModel, table: PrivateTable, tmp_path: Path
+    ) -> None:
+        files = self.release(model, table, tmp_path)
+        assert files.custodian == tmp_path / "out-custodian.html"
+        assert files.custodian.stat().st_mode & 0o777 == 0o600
+        assert sorted(os.listdir(tmp_path)) == ["out", "out-custodian.html"]
+
+    def test_the_folder_is_the_same_with_and_without_it(
+        self, model: CausalModel, table: PrivateTable, tmp_path: Path
+    ) -> None:
+        (tmp_path / "a").mkdir()
+        files = self.release(model, table, tmp_path / "a")
+        alone = write_release(model, tmp_path / "b" / "out", rows=100, seed=1)
+        assert contents(files.directory) == contents(alone.directory)
+        assert all(b"ustodian.html" not in data for data in contents(files.directory).values())
+
+    def test_one_that_is_there_is_replaced_only_when_asked_and_only_if_it_is_ours(
+        self, model: CausalModel, table: PrivateTable, tmp_path: Path
+    ) -> None:
+        beside = tmp_path / "out-custodian.html"
+        beside.write_text("mine", encoding="utf-8")
+        for overwrite, reason in ((False, "exists already"), (True, "no report of escudo")):
+            with pytest.raises(InputError, match=reason):
+                write_release(model, tmp_path / "out", rows=10, table=table, overwrite=overwrite)
+        assert beside.read_text(encoding="utf-8") == "mine"
+        beside.unlink()
+        self.release(model, table, tmp_path)
+        write_release(model, tmp_path / "out", rows=10, table=table, overwrite=True)
+        assert beside.stat().st_mode & 0o777 == 0o600
+
+    def test_a_table_with_another_schema_is_refused(
+        self, model: CausalModel, model_of: Callable[..., CausalModel], tmp_path: Path
+    ) -> None:
+        other = model_of({"a": ["x", "y"]}, [])
+        table = PrivateTable(other.sample(10, seed=1), other.schema)
+        with pytest.raises(InputError, match="another schema"):
+            write_release(model, tmp_path / "out", rows=10, table=table)
+        assert os.listdir(tmp_path) == []
