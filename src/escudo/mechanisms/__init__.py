@@ -3,7 +3,7 @@
 Each one checks its arguments, charges the account, draws noise, and returns a :class:`Release`: the value, what it
 promises (:class:`~escudo.privacy.Guarantee`) and the event that was charged.
 
-* numbers: :func:`laplace`, :func:`gaussian`, on scalars and whole arrays;
+* numbers: :func:`laplace`, :func:`gaussian`, on scalars and whole arrays; :func:`gaussian_event` beforehand, for plans;
 * a choice among public candidates: :func:`exponential`, :func:`permute_and_flip`;
 * quantiles: :func:`quantiles` of numbers, :func:`quantile_cells` of counts on a public grid;
 * which way it goes: :func:`gap_sign` of a difference, :func:`votes` of disjoint blocks, both giving a :class:`Verdict`;
@@ -18,7 +18,7 @@ and ``_grid.py`` for what rounding costs.
 
 from __future__ import annotations
 
-from escudo.mechanisms._additive import gaussian, laplace
+from escudo.mechanisms._additive import gaussian, gaussian_event, laplace
 from escudo.mechanisms._histogram import Threshold, stable_histogram, stable_threshold
 from escudo.mechanisms._iqr import LogIqr, read_log_iqr
 from escudo.mechanisms._learn import learn_schema
@@ -38,6 +38,7 @@ __all__ = [
     "exponential",
     "gap_sign",
     "gaussian",
+    "gaussian_event",
     "laplace",
     "learn_schema",
     "log_iqr",

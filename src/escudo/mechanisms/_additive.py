@@ -8,14 +8,14 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from escudo._validate import positive
+from escudo._validate import positive, positive_integer
 from escudo.errors import InputError
 from escudo.mechanisms._grid import Statistic, check_steps, default_grid, read_statistic, rounded_up
 from escudo.mechanisms._noise import NoiseSource, Seed
 from escudo.mechanisms._release import Release, released
 from escudo.privacy import Account, GaussianEvent, LaplaceEvent, Relation, Unit
 
-__all__ = ["Noisy", "gaussian", "laplace", "laplace_event"]
+__all__ = ["Noisy", "gaussian", "gaussian_event", "laplace", "laplace_event"]
 
 Noisy: TypeAlias = int | float | NDArray[np.int64] | NDArray[np.float64]
 """What comes back: of the type and shape of what went in."""
@@ -172,6 +172,80 @@ def gaussian(
     1.0
     """
     statistic = read_statistic("values", values)
+    event = _gaussian_event(
+        statistic,
+        l2_sensitivity=l2_sensitivity,
+        rho=rho,
+        scale=scale,
+        grid=grid,
+        changed_cells=changed_cells,
+        relation=relation,
+        unit=unit,
+    )
+
+    def draw(noise: NoiseSource) -> Noisy:
+        noisy = noise.add_gaussian(statistic.steps(event.grid), event.scale / event.grid)
+        return statistic.restored(noisy, event.grid)
+
+    return released(event, draw, account=account, seed=seed, purpose=purpose, max_rows_per_person=max_rows_per_person)
+
+
+def gaussian_event(
+    size: int,
+    *,
+    l2_sensitivity: float,
+    rho: float | None = None,
+    scale: float | None = None,
+    grid: float | None = None,
+    changed_cells: int | None = None,
+    integers: bool = False,
+    relation: Relation = "replace_one",
+    unit: Unit = "row",
+) -> GaussianEvent:
+    """Return the event of :func:`gaussian` on ``size`` numbers, before they are known: for plans.
+
+    Args:
+        size: How many numbers there will be.
+        l2_sensitivity: As in :func:`gaussian`, like all that follow.
+        rho: What the release may cost; give this or ``scale``.
+        scale: Standard deviation of the noise.
+        grid: Step of the public grid for real numbers.
+        changed_cells: For tables of counts.
+        integers: Whether the numbers will be integers by type.
+        relation: The neighbouring relation.
+        unit: The unit.
+
+    Raises:
+        InputError: If an argument is out of range.
+
+    >>> gaussian_event(3, l2_sensitivity=1.0, scale=4.0, integers=True)
+    GaussianEvent(relation='replace_one', unit='row', l2_sensitivity=1.0, scale=4.0, grid=1.0, changed_cells=None)
+    """
+    count = positive_integer("size", size)
+    return _gaussian_event(
+        Statistic(numbers=np.zeros(count, dtype=np.int64) if integers else np.zeros(count)),
+        l2_sensitivity=l2_sensitivity,
+        rho=rho,
+        scale=scale,
+        grid=grid,
+        changed_cells=changed_cells,
+        relation=relation,
+        unit=unit,
+    )
+
+
+def _gaussian_event(
+    statistic: Statistic,
+    *,
+    l2_sensitivity: float,
+    rho: float | None,
+    scale: float | None,
+    grid: float | None,
+    changed_cells: int | None,
+    relation: Relation,
+    unit: Unit,
+) -> GaussianEvent:
+    """Return the event of :func:`gaussian` on this statistic; of the values only type and shape are looked at."""
     delta = positive("l2_sensitivity", l2_sensitivity)
     goal = _one_of_two("rho", rho, "scale", scale)
     heading = goal if rho is None else delta / math.sqrt(2 * goal)
@@ -182,7 +256,7 @@ def gaussian(
     noise_scale = check_steps(
         "the noise scale", goal / step if rho is None else rounded_up(moved / math.sqrt(2 * goal))
     )
-    event = GaussianEvent(
+    return GaussianEvent(
         l2_sensitivity=moved * step,
         scale=noise_scale * step,
         grid=step,
@@ -190,11 +264,6 @@ def gaussian(
         relation=relation,
         unit=unit,
     )
-
-    def draw(noise: NoiseSource) -> Noisy:
-        return statistic.restored(noise.add_gaussian(statistic.steps(step), noise_scale), step)
-
-    return released(event, draw, account=account, seed=seed, purpose=purpose, max_rows_per_person=max_rows_per_person)
 
 
 def _one_of_two(first: str, a: float | None, second: str, b: float | None) -> float:

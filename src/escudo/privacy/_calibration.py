@@ -9,11 +9,12 @@ from escudo._validate import positive, probability
 from escudo.errors import InputError
 from escudo.privacy._accounting import RunningTotal
 from escudo.privacy._events import Event
+from escudo.privacy._pld import FEW_POINTS
 
 __all__ = ["calibrate"]
 
 _TOLERANCE = 2e-4  # a part of the noise: what stopping early may waste
-_EXACT_TRIALS = 6  # the slow accountants are asked at most this often
+_TRIALS = 12  # the slow accountants are asked at most this often
 _WIDEST = 2.0**60
 
 
@@ -47,8 +48,8 @@ def calibrate(build: Callable[[float], Event | Sequence[Event]], *, epsilon: flo
         high *= 2
         if high > _WIDEST:
             raise InputError(
-                f"No amount of noise meets epsilon = {epsilon:g} at delta = {delta:g} here; Gaussian noise needs a delta "
-                "above 0, such as 1e-6, and mechanisms with a delta of their own need a larger one."
+                f"No amount of noise meets epsilon = {epsilon:g} at delta = {delta:g} here; Gaussian noise needs a "
+                "delta above 0, such as 1e-6, and mechanisms with a delta of their own need a larger one."
             )
     low = high / 2
     while quick(low) <= budget and low > 1 / _WIDEST:
@@ -56,22 +57,30 @@ def calibrate(build: Callable[[float], Event | Sequence[Event]], *, epsilon: flo
     while high / low > 1 + _TOLERANCE / 4:
         middle = math.sqrt(low * high)
         low, high = (low, middle) if quick(middle) <= budget else (middle, high)
-    return _sharpened(lambda noise: RunningTotal.of(build(noise)).epsilon(at), high, budget)
+
+    def rough(noise: float) -> float:
+        return RunningTotal.of(build(noise)).bound(at, points=FEW_POINTS).value
+
+    noise = _sharpened(rough, high, budget)
+    # The search was a hair too bold, if at all; and the same events in another order may differ in their last digits.
+    while RunningTotal.of(build(noise)).epsilon(at) * (1 + 1e-9) > budget:
+        noise *= 1 + _TOLERANCE / 8
+    return noise
 
 
-def _sharpened(exact: Callable[[float], float], noise: float, budget: float) -> float:
-    """Lower a sufficient noise level as far as the exact accountant allows, by the secant rule in logarithms."""
-    best, cost = noise, exact(noise)
+def _sharpened(cost_of: Callable[[float], float], noise: float, budget: float) -> float:
+    """Lower a sufficient noise level as far as the slow accountants allow, by the secant rule in logarithms."""
+    best, cost = noise, cost_of(noise)
     too_low = 0.0
     slope = 1.0  # of log cost against log noise, at first: cost ∝ 1 / noise
-    for _ in range(_EXACT_TRIALS):
+    for _ in range(_TRIALS):
         if cost <= 0 or best / max(too_low, best * (cost / budget) ** (1 / slope)) < 1 + _TOLERANCE:
             break
         # Aim a hair above the estimate, so that rounding lands on the safe side.
         trial = max(best * (cost / budget) ** (1 / slope) * (1 + _TOLERANCE / 4), too_low * (1 + _TOLERANCE / 4))
         if trial >= best:
             break
-        found = exact(trial)
+        found = cost_of(trial)
         if found > cost:
             slope = max(math.log(found / cost) / math.log(best / trial), 0.25)
         if found <= budget:

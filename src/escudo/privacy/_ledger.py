@@ -20,9 +20,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from escudo._validate import did_you_mean, positive
+from escudo._validate import did_you_mean
 from escudo.errors import InputError, LedgerCorruptError, LedgerError
 from escudo.privacy._account import Receipt, now, one_line
+from escudo.privacy._event import check_positive
 from escudo.privacy._events import Event
 from escudo.privacy._guarantee import Guarantee
 from escudo.privacy._ledger_chain import Kind, LedgerRow, make_row
@@ -67,7 +68,7 @@ class Ledger:
     def __init__(self, url: str = "sqlite:///escudo-ledger.db", *, timeout: float = 30.0):
         from escudo.privacy._ledger_store import Store  # here, because SQLAlchemy is slow to import
 
-        self._store = Store(url, timeout=positive("timeout", timeout))
+        self._store = Store(url, timeout=check_positive("timeout", timeout))
         self._replay = Replay()
         self._seen = (self._replay.sequence, self._replay.head)  # never to be missing again
         self._lock = self._store.lock
@@ -105,7 +106,7 @@ class Ledger:
         """
         terms = Terms(
             dataset=_checked_name(dataset),
-            epsilon=positive("epsilon", epsilon),
+            epsilon=check_positive("epsilon", epsilon),
             delta=delta,
             relation=relation,  # type: ignore[arg-type] # Terms parses synonyms
             unit=unit,

@@ -16,11 +16,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from escudo._validate import did_you_mean, positive_integer, probability
+from escudo._validate import did_you_mean
 from escudo.errors import EscudoError, InputError, NotInPlanError
 from escudo.privacy._account import Account, Receipt
 from escudo.privacy._accounting import RunningTotal, guarantee_of
 from escudo.privacy._composition import leaves
+from escudo.privacy._event import check_count, check_delta
 from escudo.privacy._events import ComposedEvent, Event, RepeatedEvent
 from escudo.privacy._guarantee import Guarantee
 from escudo.privacy._plan_text import plan_html, plan_text
@@ -79,9 +80,8 @@ class Plan:
             raise InputError(f"children of plan {name!r} must be plans.")
         if event is not None and children:
             raise InputError(f"Plan {name!r} has an event and children; give the event to a child of its own.")
-        positive_integer("count", count)
-        if delta is not None:
-            probability("delta", delta)
+        count = check_count("count", count)
+        delta = None if delta is None else check_delta("delta", delta)
         if children:
             parts = tuple(child.event for child in children if child.event is not None)
             event = None if not parts else parts[0] if len(parts) == 1 else ComposedEvent(events=parts)

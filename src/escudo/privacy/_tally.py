@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import shlex
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
-from escudo._validate import positive, probability
 from escudo.errors import BudgetExceededError, InputError
 from escudo.privacy._accounting import RunningTotal, guarantee_of, within
-from escudo.privacy._event import MAX_EPSILON
+from escudo.privacy._event import check_delta, check_loss, check_positive
 from escudo.privacy._events import ComposedEvent, Event, PureEvent, RepeatedEvent
 from escudo.privacy._guarantee import Guarantee
 from escudo.privacy._relations import Relation, Unit, parse_relation, parse_unit
@@ -39,11 +39,14 @@ class Terms:
     max_rows_per_person: int | None = None
 
     def __post_init__(self) -> None:
-        epsilon = None if self.epsilon is None else positive("epsilon", self.epsilon, at_most=MAX_EPSILON)
-        object.__setattr__(self, "epsilon", epsilon)
-        object.__setattr__(self, "delta", probability("delta", self.delta))
+        if self.epsilon is not None:
+            check_positive("epsilon", self.epsilon)
+            object.__setattr__(self, "epsilon", check_loss("epsilon", self.epsilon))
+        object.__setattr__(self, "delta", check_delta("delta", self.delta))
         object.__setattr__(self, "relation", parse_relation(self.relation))
         object.__setattr__(self, "unit", parse_unit(self.unit, self.max_rows_per_person))
+        if self.max_rows_per_person is not None:
+            object.__setattr__(self, "max_rows_per_person", int(self.max_rows_per_person))
 
     def __str__(self) -> str:
         cap = "no cap" if self.epsilon is None else f"cap ε = {shown_down(self.epsilon)}"
@@ -92,31 +95,39 @@ class Terms:
 
 
 class Tally:
-    """The running total of one account."""
+    """The running total of one account.
+
+    Adding an event and asking the quick bound take the same time however many events came before: only sums are kept
+    up. The exact total, which also needs to know which events there were, is brought up to date when it is asked for.
+    """
 
     def __init__(self, terms: Terms):
         self.terms = terms
-        self._counted = RunningTotal(terms.relation, terms.unit)
+        self._sums = self._counted = RunningTotal(terms.relation, terms.unit)
         self._waiting: list[tuple[Event, int]] = []
 
     def add(self, event: Event) -> None:
         """Count an admitted event."""
+        self._sums = replace(self._sums.add(event), events={})
         self._waiting.append((event, 1))
 
     @property
     def _total(self) -> RunningTotal:
-        # Events are added in one go when a total is asked for: one by one, a long replay would take quadratic time.
         if self._waiting:
             self._counted, self._waiting = self._counted.add_all(self._waiting), []
         return self._counted
 
     def fits(self, event: Event) -> bool:
         """Return whether the cap allows one more admitted event."""
-        return self.terms.epsilon is None or _fits(self._total.add(event), self.terms.epsilon, self.terms.delta)
+        # The exact total is never above the quick bound: it is asked only when that says no.
+        return self._allowed(self._sums.add(event).quick_epsilon) or self._allowed(self._total.add(event).epsilon)
 
     def within_cap(self) -> bool:
         """Return whether what is counted stays within the cap."""
-        return self.terms.epsilon is None or _fits(self._total, self.terms.epsilon, self.terms.delta)
+        return self._allowed(self._sums.quick_epsilon) or self._allowed(self._total.epsilon)
+
+    def _allowed(self, epsilon_at: Callable[[float], float]) -> bool:
+        return self.terms.epsilon is None or within(epsilon_at(self.terms.delta), self.terms.epsilon)
 
     def require(self, event: Event) -> None:
         """Raise unless the cap allows one more admitted event.
@@ -231,8 +242,3 @@ def _shown(value: float | None, rounding: str) -> str:
     text = f"{number.quantize(Decimal(1).scaleb(-places), rounding=rounding):f}"
     whole, _, part = text.partition(".")
     return f"{whole}.{part.rstrip('0').ljust(2, '0')}"
-
-
-def _fits(total: RunningTotal, epsilon: float, delta: float) -> bool:
-    # The exact total costs more to compute and is never larger: it is asked only when the quick bound says no.
-    return within(total.quick_epsilon(delta), epsilon) or within(total.epsilon(delta), epsilon)

@@ -158,8 +158,8 @@ def test_time_grows_no_faster_than_the_text(opening: str, unit: str) -> None:
         return time.process_time() - start
 
     short = min(seconds(8_000) for _ in range(2))
-    # Quadratic work would take 100 times as long for 10 times the text; the constant absorbs the clock's grain.
-    assert seconds(80_000) < 40 * short + 0.1
+    # Quadratic work would take 100 times as long for 10 times the text; the constant absorbs a busy machine.
+    assert min(seconds(80_000) for _ in range(2)) < 40 * short + 1.0
 
 
 @pytest.mark.parametrize("format", list(formats.FORMATS))

@@ -221,7 +221,7 @@ def test_an_event_without_exact_curve_leaves_renyi_divergences_to_decide():
 def test_the_work_for_many_different_events_is_bounded_and_the_total_still_sound(monkeypatch):
     sizes = []
     compose = pld.compose
-    monkeypatch.setattr(pld, "compose", lambda parts, *, reach: sizes.append(len(parts)) or compose(parts, reach=reach))
+    monkeypatch.setattr(pld, "compose", lambda parts, **how: sizes.append(len(parts)) or compose(parts, **how))
     monkeypatch.setattr("escudo.privacy._totals._MOST_DISTINCT", 5)
     many = RunningTotal.of([PureEvent(epsilon=0.2 + i / 1000) for i in range(20)])
     few = RunningTotal.of([PureEvent(epsilon=0.219 - i / 1000) for i in range(5)])

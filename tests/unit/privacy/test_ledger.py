@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import sqlalchemy as sa
 
@@ -73,6 +74,13 @@ def test_the_receipt_is_the_recorded_row(ledger: Ledger) -> None:
     assert row.payload["purpose"] == receipt.purpose == "two lines?"
     assert row.payload["for_release"] is receipt.for_release is False
     assert len(ledger.spend("visits", PureEvent(epsilon=0.1), purpose="x" * 2000).purpose) == 500
+
+
+def test_numbers_of_any_library_are_recorded_as_plain_numbers(ledger: Ledger) -> None:
+    terms = {"epsilon": np.float32(0.5), "delta": np.float64(1e-6), "unit": "person", "max_rows_per_person": np.int8(3)}
+    account = ledger.open("visits", **terms)
+    assert ledger.open("visits", epsilon=0.5, delta=1e-6, unit="person", max_rows_per_person=3).terms == account.terms
+    assert again(ledger).account("visits").terms == account.terms
 
 
 def test_a_seeded_spend_counts_and_is_listed_as_not_for_release(ledger: Ledger) -> None:
@@ -200,6 +208,7 @@ def test_a_bad_dataset_name_is_refused_and_nothing_is_created(ledger: Ledger, pa
         {"epsilon": float("nan")},
         {"epsilon": float("inf")},
         {"epsilon": 1e9},
+        {"epsilon": 10**400},
         {"epsilon": "1"},
         {"epsilon": None},
         {"epsilon": True},

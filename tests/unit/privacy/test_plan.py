@@ -349,7 +349,9 @@ def test_a_plan_survives_being_written_and_read() -> None:
     assert Plan.from_json(tree.to_json()) == tree
 
 
-@pytest.mark.parametrize("broken", [{}, {"name": "x"}, {"name": "x", "event": 3, "children": [], "buys": "", "count": 1}])
+@pytest.mark.parametrize(
+    "broken", [{}, {"name": "x"}, {"name": "x", "event": 3, "children": [], "buys": "", "count": 1}]
+)
 def test_a_record_that_is_no_plan_is_refused(broken: dict[str, object]) -> None:
     with pytest.raises(InputError):
         Plan.from_json(broken)

@@ -1,0 +1,503 @@
+"""One suite for every store of the ledger: SQLite, and a real PostgreSQL server where one can be started."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import socket
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from escudo.errors import BudgetExceededError, InputError, LedgerCorruptError, LedgerError
+from escudo.privacy import GaussianEvent, Guarantee, Ledger, PureEvent, RepeatedEvent
+
+STORES = ["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)]
+
+
+def new_database(server: sa.URL, *settings: str) -> sa.URL:
+    name = f"ledger_{secrets.token_hex(6)}"
+    with sa.create_engine(server, isolation_level="AUTOCOMMIT", poolclass=sa.NullPool).connect() as connection:
+        connection.exec_driver_sql(f"CREATE DATABASE {name}")
+        for setting in settings:
+            connection.exec_driver_sql(f"ALTER DATABASE {name} SET {setting}")
+    return server.set(drivername="postgresql", database=name)
+
+
+@pytest.fixture(params=STORES)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A ledger that does not exist yet, on each store."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'ledger.db'}"
+    server: sa.URL = request.getfixturevalue("server")
+    schema = f"s_{secrets.token_hex(6)}"  # a schema is made and removed much faster than a database
+    with sa.create_engine(server, poolclass=sa.NullPool).begin() as connection:
+        connection.exec_driver_sql(f"CREATE SCHEMA {schema}")
+    own = server.set(drivername="postgresql", query={"options": f"-csearch_path={schema}"})
+    return own.render_as_string(hide_password=False)
+
+
+@pytest.fixture
+def ledger(url: str) -> Iterator[Ledger]:
+    with Ledger(url) as ledger:
+        yield ledger
+
+
+@pytest.fixture
+def tamper(url: str) -> Callable[..., None]:
+    """Write to the database by other means than escudo."""
+
+    def run(*statements: str) -> None:
+        raw = url.replace("postgresql://", "postgresql+psycopg://", 1)
+        engine = sa.create_engine(raw, poolclass=sa.NullPool)
+        with engine.begin() as connection:
+            for statement in statements:
+                connection.exec_driver_sql(statement)
+
+    return run
+
+
+def spend_some(ledger: Ledger, count: int = 4) -> None:
+    ledger.open("visits", epsilon=1.0, delta=1e-6)
+    for number in range(count):
+        ledger.spend("visits", PureEvent(epsilon=0.125), purpose=f"number {number}")
+
+
+# -- one process
+
+
+def test_a_spend_is_there_for_the_next_process(ledger: Ledger, url: str) -> None:
+    ledger.open("visits", epsilon=1.0)
+    receipt = ledger.spend("visits", PureEvent(epsilon=0.25), purpose="größer → ε", for_release=False)
+    with Ledger(url) as other:
+        row = other.history("visits")[-1]
+        assert (row.sequence, row.hash, row.event) == (receipt.sequence, receipt.hash, receipt.event)
+        assert row.payload["purpose"] == "größer → ε"
+        assert row.payload["for_release"] is False
+        assert other.total("visits").epsilon == 0.25
+        assert other.head == ledger.head == receipt.hash
+        assert other.verify().ok
+
+
+def test_two_ledgers_on_one_store_see_each_others_spends(ledger: Ledger, url: str) -> None:
+    ledger.open("visits", epsilon=1.0)
+    with Ledger(url) as other:
+        for spender, seen_by in ((ledger, other), (other, ledger)) * 2:
+            before = spender.total("visits").epsilon
+            spender.spend("visits", PureEvent(epsilon=0.25))
+            assert seen_by.total("visits").epsilon == before + 0.25
+        assert not other.fits("visits", PureEvent(epsilon=0.25))
+        with pytest.raises(BudgetExceededError):
+            ledger.spend("visits", PureEvent(epsilon=0.25))
+
+
+def test_over_the_cap_nothing_changes(ledger: Ledger) -> None:
+    spend_some(ledger, 7)
+    head = ledger.head
+    with pytest.raises(BudgetExceededError) as refused:
+        ledger.spend("visits", PureEvent(epsilon=0.5))
+    assert ledger.head == head
+    assert refused.value.requested == pytest.approx(0.5, abs=1e-5)
+    assert refused.value.cap == 1.0
+    assert refused.value.spent <= 0.875
+    assert refused.value.left >= 0.125
+    assert ledger.verify().rows == 8
+
+
+def test_what_remains_can_be_spent(ledger: Ledger) -> None:
+    ledger.open("visits", epsilon=1.0, delta=1e-6)
+    ledger.spend("visits", RepeatedEvent(event=GaussianEvent(l2_sensitivity=1.0, scale=60.0, grid=1.0), count=30))
+    remaining = ledger.remaining("visits")
+    assert 0 < remaining.epsilon < 0.8
+    ledger.spend("visits", remaining)
+    assert ledger.verify().ok
+    assert ledger.remaining("visits").epsilon < 0.05 * remaining.epsilon
+
+
+def test_a_failed_spend_stays_spent_and_is_marked_once(ledger: Ledger, url: str) -> None:
+    ledger.open("visits", epsilon=1.0)
+    receipt = ledger.spend("visits", PureEvent(epsilon=0.5))
+    ledger.fail(receipt, "TimeoutError")
+    ledger.fail(receipt, "again")
+    with Ledger(url) as other:
+        assert other.total("visits").epsilon == 0.5
+        assert [row.kind for row in other.history()] == ["open", "spend", "failed"]
+        assert other.history()[-1].payload == {"spend": receipt.sequence, "reason": "TimeoutError"}
+        assert other.info("visits").failed == 1
+        assert other.verify().ok
+
+
+def test_opening_again_is_the_same_account_or_refused(ledger: Ledger, url: str) -> None:
+    ledger.open("visits", epsilon=1.0, delta=1e-6)
+    with Ledger(url) as other:
+        assert other.open("visits", epsilon=1.0, delta=1e-6, relation="bounded").terms.epsilon == 1.0
+        with pytest.raises(InputError, match=r"cap ε = 1.00, δ = 1e-06, replace one row"):
+            other.open("visits", epsilon=2.0, delta=1e-6)
+        assert other.verify().rows == 1
+
+
+def test_a_reader_does_not_create_a_ledger(url: str) -> None:
+    ledger = Ledger(url)
+    for look in (lambda: ledger.head, ledger.verify, ledger.history, ledger.datasets, ledger.export):
+        with pytest.raises(LedgerError, match="no ledger at"):
+            look()
+    with pytest.raises(LedgerError, match="no ledger at"):
+        ledger.spend("visits", PureEvent(epsilon=1.0))
+    ledger.open("visits", epsilon=1.0)
+    assert ledger.verify().rows == 1
+    ledger.close()
+
+
+def test_the_password_is_shown_nowhere(ledger: Ledger) -> None:
+    shown = [repr(ledger), ledger.name]
+    with pytest.raises(LedgerError) as missing:
+        ledger.verify()
+    shown += [str(missing.value), repr(missing.value)]
+    account = ledger.open("visits", epsilon=1.0)
+    with pytest.raises(InputError) as unknown:
+        ledger.account("visit")
+    shown += [str(unknown.value), repr(account), ledger._repr_html_()]
+    assert not [text for text in shown if "pa:ss" in text or "pa%3Ass" in text or "w/rd" in text]
+
+
+# -- tampering
+
+
+TAMPERINGS = {
+    "edited payload": (["UPDATE escudo_ledger SET payload = replace(payload, '0.125', '0.001') WHERE sequence = 3"], 3),
+    "edited time": (["UPDATE escudo_ledger SET recorded_at = '2020-01-01' WHERE sequence = 2"], 2),
+    "moved to another dataset": (["UPDATE escudo_ledger SET dataset = 'other' WHERE sequence = 4"], 4),
+    "unknown kind": (["UPDATE escudo_ledger SET kind = 'gift' WHERE sequence = 4"], 4),
+    "removed": (["DELETE FROM escudo_ledger WHERE sequence = 3"], 3),
+    "removed and renumbered": (
+        [
+            "DELETE FROM escudo_ledger WHERE sequence = 3",
+            "UPDATE escudo_ledger SET sequence = 3 WHERE sequence = 4",
+            "UPDATE escudo_ledger SET sequence = 4 WHERE sequence = 5",
+            "UPDATE escudo_ledger_head SET rows = 4",
+        ],
+        3,
+    ),
+    "reordered": (
+        [
+            "UPDATE escudo_ledger SET sequence = 99 WHERE sequence = 3",
+            "UPDATE escudo_ledger SET sequence = 3 WHERE sequence = 4",
+            "UPDATE escudo_ledger SET sequence = 4 WHERE sequence = 99",
+        ],
+        3,
+    ),
+    "inserted": (
+        [
+            "INSERT INTO escudo_ledger SELECT 6, kind, dataset, payload, recorded_at, previous, hash "
+            "FROM escudo_ledger WHERE sequence = 5"
+        ],
+        6,
+    ),
+    "first removed": (["DELETE FROM escudo_ledger WHERE sequence = 1"], 1),
+    "tail cut": (["DELETE FROM escudo_ledger WHERE sequence > 3"], 4),
+    "emptied": (["DELETE FROM escudo_ledger"], 1),
+    "head moved back": (["UPDATE escudo_ledger_head SET rows = 3"], 4),
+    "head of another ledger": ([f"UPDATE escudo_ledger_head SET hash = '{'0' * 64}'"], 5),
+}
+
+
+@pytest.mark.parametrize("what", TAMPERINGS)
+def test_verify_finds_tampering_and_names_the_first_row(
+    ledger: Ledger, url: str, tamper: Callable[..., None], what: str
+) -> None:
+    spend_some(ledger)
+    assert ledger.verify().ok
+    statements, row = TAMPERINGS[what]
+    tamper(*statements)
+    for reader in (ledger, Ledger(url)):
+        found = reader.verify()
+        assert not found.ok
+        assert f"row {row} " in str(found.problem)
+        reader.close()
+    with Ledger(url) as fresh, pytest.raises(LedgerCorruptError, match=f"row {row} "):
+        fresh.spend("visits", PureEvent(epsilon=0.125))
+
+
+@pytest.mark.parametrize(
+    "statement", ["DELETE FROM escudo_ledger_head", "DROP TABLE escudo_ledger", "DROP TABLE escudo_ledger_head"]
+)
+def test_a_missing_head_or_table_is_found(
+    ledger: Ledger, url: str, tamper: Callable[..., None], statement: str
+) -> None:
+    spend_some(ledger)
+    ledger.close()
+    tamper(statement)
+    with Ledger(url) as fresh:
+        assert not fresh.verify().ok
+        with pytest.raises(LedgerCorruptError):
+            fresh.spend("visits", PureEvent(epsilon=0.125))
+        with pytest.raises(LedgerCorruptError):
+            fresh.open("visits", epsilon=1.0, delta=1e-6)
+
+
+def test_a_cut_end_with_a_fitting_head_is_found_by_a_kept_fingerprint(
+    ledger: Ledger, url: str, tamper: Callable[..., None]
+) -> None:
+    spend_some(ledger)
+    kept, earlier = ledger.head, ledger.history()[2].hash
+    tamper(
+        "DELETE FROM escudo_ledger WHERE sequence > 3",
+        "UPDATE escudo_ledger_head SET rows = 3, hash = (SELECT hash FROM escudo_ledger WHERE sequence = 3)",
+    )
+    with Ledger(url) as fresh:
+        assert fresh.verify().ok, "nothing inside the database can show this"
+        assert fresh.verify(expected_head=earlier).ok
+        assert "fingerprint that you expect" in str(fresh.verify(expected_head=kept).problem)
+    # The process that saw more knows better, and goes on knowing.
+    for _ in range(2):
+        with pytest.raises(LedgerCorruptError, match="row 4 was there before"):
+            ledger.spend("visits", PureEvent(epsilon=0.125))
+    assert not ledger.verify().ok
+
+
+def test_a_newer_format_is_refused_and_left_alone(ledger: Ledger, url: str, tamper: Callable[..., None]) -> None:
+    spend_some(ledger, 1)
+    ledger.close()
+    tamper("UPDATE escudo_ledger_head SET format = 2")
+    with Ledger(url) as fresh:
+        for use in (lambda: fresh.head, lambda: fresh.spend("visits", PureEvent(epsilon=0.1)), fresh.verify):
+            with pytest.raises(LedgerError, match="format 2") as refused:
+                use()
+            assert not isinstance(refused.value, LedgerCorruptError)
+
+
+# -- many at once
+
+
+def test_threads_racing_for_the_last_budget_never_pass_the_cap(ledger: Ledger) -> None:
+    ledger.open("visits", epsilon=1.0)
+    receipts, refusals, barrier = [], [], threading.Barrier(8)
+
+    def race() -> None:
+        barrier.wait()
+        for _ in range(4):
+            try:
+                receipts.append(ledger.spend("visits", PureEvent(epsilon=0.0625)))
+            except BudgetExceededError as error:
+                refusals.append(error)
+
+    threads = [threading.Thread(target=race) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(receipts), len(refusals)) == (16, 16)
+    assert {receipt.sequence for receipt in receipts} == {*range(2, 18)}
+    assert ledger.total("visits").epsilon == 1.0
+    assert ledger.verify().ok
+
+
+RACE = """
+import json, os, sys
+from escudo.errors import BudgetExceededError
+from escudo.privacy import Ledger, PureEvent
+
+url, processes, tries = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+ledger = Ledger(url)
+ledger.open("warm", epsilon=1.0)  # so that every child starts from a ledger in use
+children = []
+start_read, start_write = os.pipe()
+for _ in range(processes):
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(start_write)
+        os.read(start_read, 1)  # all start at once
+        # Opening is part of the race.
+        ledger.open("visits", epsilon=1.0)
+        done = []
+        for _ in range(tries):
+            try:
+                done.append(ledger.spend("visits", PureEvent(epsilon=0.0625)).hash)
+            except BudgetExceededError:
+                done.append(None)
+        os.write(write, json.dumps(done).encode())
+        os._exit(0)
+    os.close(write)
+    children.append((pid, read))
+os.close(start_write)
+results = []
+for pid, read in children:
+    results += json.loads(os.fdopen(read).read())
+    assert os.waitpid(pid, 0)[1] == 0
+print(json.dumps(results))
+"""
+
+
+def run_script(script: str, *arguments: object) -> str:
+    command = [sys.executable, "-W", "error", "-c", textwrap.dedent(script), *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_processes_racing_for_the_last_budget_lose_nothing_and_never_pass_the_cap(ledger: Ledger, url: str) -> None:
+    results = json.loads(run_script(RACE, url, 8, 4))
+    receipts = [digest for digest in results if digest is not None]
+    assert len(receipts) == 16
+    assert {row.hash for row in ledger.history("visits") if row.kind == "spend"} == set(receipts)
+    assert ledger.total("visits").epsilon == 1.0
+    assert ledger.verify().ok
+
+
+FORKS = """
+import os, sys, threading, warnings
+from escudo.privacy import Ledger, PureEvent
+
+warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of what is tested here
+ledger = Ledger(sys.argv[1])
+account = ledger.open("visits", epsilon=100.0)
+threads = [
+    threading.Thread(target=lambda: [account.spend(PureEvent(epsilon=0.01)) for _ in range(15)]) for _ in range(2)
+]
+for thread in threads:
+    thread.start()
+children = []
+for _ in range(6):
+    pid = os.fork()
+    if pid == 0:
+        account.spend(PureEvent(epsilon=0.01))
+        os._exit(0)
+    children.append(pid)
+for thread in threads:
+    thread.join()
+for pid in children:
+    assert os.waitpid(pid, 0)[1] == 0
+print(ledger.verify().rows)
+"""
+
+
+def test_a_ledger_in_use_by_threads_survives_a_fork(url: str) -> None:
+    assert int(run_script(FORKS, url)) == 1 + 30 + 6
+
+
+KILLS = """
+import os, random, signal, sys, time
+from escudo.privacy import Ledger, PureEvent
+
+url, kills = sys.argv[1], int(sys.argv[2])
+rng = random.Random(7)
+ledger = Ledger(url)
+ledger.open("visits", epsilon=1000.0)
+seen = []
+for number in range(kills):
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        while True:
+            receipt = ledger.spend("visits", PureEvent(epsilon=0.001))
+            os.write(write, (receipt.hash + "\\n").encode())
+    os.close(write)
+    with os.fdopen(read) as pipe:
+        if number % 3:  # else it is killed on its way to the first spend
+            seen.append(pipe.readline().strip())
+        time.sleep(rng.uniform(0.0, 0.04))
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        seen += pipe.read().split()
+    with Ledger(url) as fresh:
+        found = fresh.verify()
+        assert found.ok, found.problem
+        recorded = {row.hash for row in fresh.history()}
+        missing = set(seen) - recorded
+        assert not missing, f"{len(missing)} receipts are not in the ledger"
+print(len(seen))
+"""
+
+
+def test_a_killed_process_loses_no_receipt(ledger: Ledger, url: str) -> None:
+    seen = int(run_script(KILLS, url, 15))
+    assert seen >= 10
+    # A spend may be recorded without its receipt having been seen; never the other way round.
+    assert seen <= ledger.info("visits").spends <= seen + 15
+    assert ledger.verify().ok
+
+
+def test_a_locked_ledger_is_an_error_after_the_timeout(ledger: Ledger, url: str) -> None:
+    spend_some(ledger, 1)
+    raw = url.replace("postgresql://", "postgresql+psycopg://", 1)
+    engine = sa.create_engine(raw, poolclass=sa.NullPool)
+    with engine.connect() as holder, Ledger(url, timeout=0.2) as waiting:
+        if url.startswith("sqlite"):
+            holder.exec_driver_sql("BEGIN IMMEDIATE")
+        else:
+            holder.exec_driver_sql("SELECT * FROM escudo_ledger_head FOR UPDATE")
+        with pytest.raises(LedgerError, match=r"locked for 0.2 s.*Nothing was recorded"):
+            waiting.spend("visits", PureEvent(epsilon=0.125))
+        holder.rollback()
+        waiting.spend("visits", PureEvent(epsilon=0.125))
+    assert ledger.verify().rows == 3
+
+
+# -- what differs between the stores
+
+
+@pytest.mark.postgresql
+def test_postgresql_commits_reach_the_disk_even_where_the_server_says_otherwise(server: sa.URL) -> None:
+    lazy = new_database(server, "synchronous_commit = off").set(drivername="postgres")
+    with Ledger(lazy.render_as_string(hide_password=False)) as ledger:
+        ledger.open("visits", epsilon=1.0)
+        with ledger._store.reading() as session:
+            assert session._connection.exec_driver_sql("SHOW synchronous_commit").scalar() == "on"
+
+
+@pytest.mark.postgresql
+def test_postgresql_connection_errors_are_clear_and_hide_the_password(server: sa.URL) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        closed_port = free.getsockname()[1]
+    secret = "s3cret-" + "x" * 8
+    for wrong in (
+        server.set(password=secret),
+        server.set(password=secret, port=closed_port),
+        server.set(database="not_there"),
+        server.set(password=None, query={"password": secret}),
+        server.set(query={"no_such_option": secret}),
+    ):
+        ledger = Ledger(wrong.set(drivername="postgresql").render_as_string(hide_password=False), timeout=2)
+        with pytest.raises(LedgerError) as error:
+            ledger.open("visits", epsilon=1.0)
+        assert not isinstance(error.value, LedgerCorruptError)
+        for text in (str(error.value), repr(ledger)):
+            assert secret not in text
+            assert "pa:ss" not in text
+        assert error.value.__cause__ is None
+
+
+@pytest.mark.postgresql
+def test_a_postgresql_user_without_rights_is_told_so(server: sa.URL) -> None:
+    role, own = f"reader_{secrets.token_hex(4)}", new_database(server)
+    with Ledger(own.render_as_string(hide_password=False)) as ledger:
+        spend_some(ledger, 1)
+    with sa.create_engine(server.set(database=own.database), poolclass=sa.NullPool).begin() as connection:
+        connection.exec_driver_sql(f"CREATE ROLE {role} LOGIN PASSWORD 'r'")
+        connection.exec_driver_sql(f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role}")
+    theirs = own.set(username=role, password="r").render_as_string(hide_password=False)
+    with Ledger(theirs) as reader:
+        assert reader.verify().ok
+        assert isinstance(reader.total("visits"), Guarantee)
+        with pytest.raises(LedgerError, match="may not do that"):
+            reader.spend("visits", PureEvent(epsilon=0.125))
+
+
+@pytest.mark.postgresql
+def test_a_lost_postgresql_connection_is_replaced(server: sa.URL) -> None:
+    with Ledger(new_database(server).render_as_string(hide_password=False)) as ledger:
+        spend_some(ledger, 1)
+        with sa.create_engine(server, isolation_level="AUTOCOMMIT", poolclass=sa.NullPool).connect() as connection:
+            connection.exec_driver_sql(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname LIKE 'ledger_%%'"
+            )
+        ledger.spend("visits", PureEvent(epsilon=0.125))
+        assert ledger.verify().rows == 3
