@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from escudo.privacy import Ledger as Ledger
     from escudo.privacy import Plan as Plan
     from escudo.privacy import plan as plan
+    from escudo.synthesis import load as load
+    from escudo.synthesis import synthesize as synthesize
     from escudo.table import PrivateTable as PrivateTable
     from escudo.table import Schema as Schema
 
@@ -36,11 +38,13 @@ _HOME = {
     "SEM": "escudo.causal",
     "Schema": "escudo.table",
     "learn_schema": "escudo.mechanisms",
+    "load": "escudo.synthesis",
     "plan": "escudo.privacy",
+    "synthesize": "escudo.synthesis",
 }
-_PACKAGES = ("causal", "effects", "errors", "mechanisms", "privacy", "report", "table")
+_PACKAGES = ("causal", "effects", "errors", "mechanisms", "privacy", "report", "synthesis", "table")
 
-__all__ = sorted([*_HOME, *_PACKAGES])  # noqa: PLE0605 - one list, kept in one place
+__all__ = sorted([*_HOME, *_PACKAGES])
 
 
 def __getattr__(name: str) -> Any:

@@ -13,7 +13,10 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
-def test_the_example_runs_and_its_answers_hold(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_example_runs_and_its_answers_hold(
+    path: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     runpy.run_path(str(path), run_name="__main__")
     assert capsys.readouterr().out
 
@@ -22,6 +25,21 @@ def test_the_example_runs_and_its_answers_hold(path: Path, capsys: pytest.Captur
 def test_the_model_survives_being_written_and_read(path: Path) -> None:
     sem = SEM.read(path)
     assert SEM.parse(sem.to_text()) == sem
+
+
+def test_the_demo_runs_again_and_leaves_a_strangers_folder_alone(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for spent in ("1.00 of 3.00", "1.45 of 3.00"):
+        runpy.run_path(str(EXAMPLES / "demo.py"), run_name="__main__")
+        assert spent in capsys.readouterr().out
+    (tmp_path / "demo").rename(tmp_path / "kept")
+    (tmp_path / "demo").mkdir()
+    (tmp_path / "demo" / "notes.txt").write_text("mine")
+    with pytest.raises(SystemExit, match="was not made by this demo"):
+        runpy.run_path(str(EXAMPLES / "demo.py"), run_name="__main__")
+    assert [path.name for path in (tmp_path / "demo").iterdir()] == ["notes.txt"]
 
 
 def test_every_example_says_what_it_shows() -> None:

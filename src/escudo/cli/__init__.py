@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from escudo.cli import _effects, _graph, _ledger, _schema
+from escudo.cli import _effects, _graph, _ledger, _release, _schema
 from escudo.cli._console import report_bug, report_error
 from escudo.errors import EscudoError
 
@@ -25,6 +25,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 done, 2 bad input, 3 refused for safety, 4 refused for budget, 5 violation found, 1 our bug.",
 )
+app.command("release")(_release.release)
+app.command("sample")(_release.sample)
 app.add_typer(_schema.app, name="schema")
 app.add_typer(_graph.app, name="graph")
 app.add_typer(_ledger.app, name="ledger")

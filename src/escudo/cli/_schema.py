@@ -70,8 +70,9 @@ def learn(
     if (ledger is None) != (dataset is None):
         raise InputError("--ledger and --dataset belong together: which ledger, and which account in it.")
     _check_target(out, force=force)  # before anything is spent
-    frame = scan(data)
-    start = outline(frame) if schema is None else Schema.read(schema)
+    given = None if schema is None else Schema.read(schema)
+    frame = scan(data, given)
+    start = outline(frame) if given is None else given
     account = Ledger(ledger).account(dataset) if ledger is not None and dataset is not None else None
     release = learn_schema(frame, start, epsilon=epsilon, delta=delta, account=account)
     charged = f"Charged to {dataset!r}." if dataset else "No ledger was given: keep a record of this spend yourself."

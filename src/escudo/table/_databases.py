@@ -10,6 +10,7 @@ from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urls
 from escudo._validate import did_you_mean
 from escudo.errors import InputError
 from escudo.table._files import scan
+from escudo.table._schema import Schema
 
 __all__ = ["open_data"]
 
@@ -18,7 +19,7 @@ _OPENERS = {"duckdb": "DuckDB", "postgresql": "PostgreSQL", "postgres": "Postgre
 _READ_ONLY = "-c default_transaction_read_only=on"
 
 
-def open_data(text: str) -> Any:
+def open_data(text: str, schema: Schema | None = None) -> Any:
     """Open what a person names: a data file, or a table in a database, read-only.
 
     Args:
@@ -26,6 +27,7 @@ def open_data(text: str) -> Any:
             ``postgresql://user:password@host/database?table=visits``, with further settings of libpq in the query. A
             password that is left out comes from ``PGPASSWORD`` or the password file. ``&schema=clinic`` names the
             table's schema.
+        schema: How to read a file that states no types (see :func:`scan`).
 
     Returns:
         A frame that is not read yet and that :class:`PrivateTable` takes. The rows of a database stay in it: only
@@ -35,7 +37,7 @@ def open_data(text: str) -> Any:
         InputError: If it cannot be opened, or what reads it is not installed. No message holds a password.
     """
     if "://" not in text:
-        return scan(text)
+        return scan(text, schema)
     try:
         url = urlsplit(text)
         settings = dict(parse_qsl(url.query, keep_blank_values=True, strict_parsing=bool(url.query)))
@@ -45,12 +47,12 @@ def open_data(text: str) -> Any:
         raise InputError(
             f"data in {url.scheme!r} cannot be opened; use a file, or {_FORMS}.{did_you_mean(url.scheme, _OPENERS)}"
         )
-    name, schema = settings.pop("table", ""), settings.pop("schema", None)
+    name, home = settings.pop("table", ""), settings.pop("schema", None)
     if not name:
         raise InputError(f"the URL does not say which table of the database; write {_FORMS}.")
     if _OPENERS[url.scheme] == "DuckDB":
-        return _open_duckdb(url, name, schema, settings)
-    return _open_postgresql(url, name, schema, settings)
+        return _open_duckdb(url, name, home, settings)
+    return _open_postgresql(url, name, home, settings)
 
 
 def _open_duckdb(url: SplitResult, name: str, schema: str | None, settings: dict[str, str]) -> Any:

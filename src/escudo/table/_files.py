@@ -17,16 +17,24 @@ from escudo.errors import EscudoError, InputError
 if TYPE_CHECKING:
     import polars as pl
 
+    from escudo.table._schema import Schema
+
 __all__ = ["ENDINGS", "as_lazy", "hide_values", "scan"]
 
 ENDINGS = (".csv", ".tsv", ".parquet", ".arrow", ".feather", ".ndjson", ".jsonl")
 
 
-def scan(path: str | PathLike[str]) -> pl.LazyFrame:
+def scan(path: str | PathLike[str], schema: Schema | None = None) -> pl.LazyFrame:
     """Open a data file as a lazy polars frame, in the format that its ending names.
 
-    CSV, TSV, Parquet, Arrow/Feather and newline-delimited JSON. The types of a text file's columns come from the
-    whole file, so that a late row cannot fail to parse; an empty field is a missing value.
+    CSV, TSV, Parquet, Arrow/Feather and newline-delimited JSON; an empty field is a missing value.
+
+    Args:
+        path: The file.
+        schema: What is public about it. Given, the schema decides how a text file is read: what is no number in a
+            column of numbers is missing, and a line that is too long or too short is cut or filled up. Otherwise types
+            come from the whole file, so that a single private value decides whether a column is one of numbers: good
+            enough for the custodian's own eyes, not for a release.
 
     Raises:
         InputError: If the file is missing, of another format, or damaged; no value in it is shown.
@@ -55,19 +63,48 @@ def scan(path: str | PathLike[str]) -> pl.LazyFrame:
         elif ending in (".arrow", ".feather"):
             frame = pl.scan_ipc(name)
         else:
-            # Types that were only inferred would be inferred again for every question: state them.
-            frame = _scan_text(name, ending, _scan_text(name, ending, None).collect_schema())
+            frame = _scan_by(name, ending, schema) if schema is not None else _scan_inferred(name, ending)
         frame.collect_schema()
     return frame
 
 
-def _scan_text(name: str, ending: str, schema: pl.Schema | None) -> pl.LazyFrame:
+def _scan_by(name: str, ending: str, schema: Schema) -> pl.LazyFrame:
+    """Read every column as text, and those that the schema has as numbers or booleans then as numbers."""
     import polars as pl
 
     if ending in (".csv", ".tsv"):
         separator = "\t" if ending == ".tsv" else ","
-        return pl.scan_csv(name, separator=separator, schema=schema, infer_schema_length=None)
-    return pl.scan_ndjson(name, schema=schema, infer_schema_length=None)
+        frame = pl.scan_csv(
+            name, separator=separator, infer_schema=False, truncate_ragged_lines=True, encoding="utf8-lossy"
+        )
+    else:
+        # Which keys there are is up to each line; one that is in no line is missing everywhere.
+        names = [*schema.names, *(() if schema.person_id is None else (schema.person_id,))]
+        frame = pl.scan_ndjson(name, schema=dict.fromkeys(names, pl.String))
+    columns = frame.collect_schema().names()
+    numbers = []
+    for column in schema.fields:
+        if column.name not in columns or column.kind in ("string", "open"):
+            continue
+        value = pl.col(column.name).str.strip_chars()
+        if column.kind == "boolean":
+            value = value.str.to_lowercase().replace({"true": "1", "false": "0"})
+        numbers.append(value.cast(pl.Float64, strict=False))
+    return frame.with_columns(numbers)
+
+
+def _scan_inferred(name: str, ending: str) -> pl.LazyFrame:
+    """Read columns as the types that the whole file suggests."""
+    import polars as pl
+
+    def scanned(types: pl.Schema | None) -> pl.LazyFrame:
+        if ending in (".csv", ".tsv"):
+            separator = "\t" if ending == ".tsv" else ","
+            return pl.scan_csv(name, separator=separator, schema=types, infer_schema_length=None)
+        return pl.scan_ndjson(name, schema=types, infer_schema_length=None)
+
+    # Types that were only inferred would be inferred again for every question: state them.
+    return scanned(scanned(None).collect_schema())
 
 
 def as_lazy(data: Any) -> tuple[nw.LazyFrame[Any], str]:

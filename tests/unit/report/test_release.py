@@ -86,7 +86,7 @@ class TestAWholeRelease:
         network = asia()
         frame = network.sample_frame(2000, rng=np.random.default_rng(5))
         schema = Schema.from_dict({name: list(levels) for name, levels in network.levels.items()})
-        fitted = synthesize(PrivateTable(frame, schema), network.graph, epsilon=1.0, delta=1e-6, seed=0, memory_cells=1)
+        fitted = synthesize(PrivateTable(frame, schema), network.graph, epsilon=1.0, delta=1e-6, seed=0)
         files = write_release(fitted, tmp_path / "asia", rows=2000)
         record = json.loads(files.record.read_text(encoding="utf-8"))
         assert record["guarantee"]["epsilon"] <= 1.0

@@ -1,0 +1,328 @@
+"""``escudo release`` and ``escudo sample``: synthetic tables that follow a causal graph, and rows from their models."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from escudo.cli._console import JsonFlag, console, emit
+from escudo.cli._ledger import DEFAULT
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from escudo.privacy import Account, Plan
+    from escudo.report import ReleaseFiles
+    from escudo.synthesis import Model
+    from escudo.table import Schema
+
+__all__ = ["release", "sample"]
+
+_FALLBACK_ROWS = 10_000
+
+
+def release(
+    data: Annotated[
+        str,
+        typer.Argument(
+            metavar="DATA",
+            help="CSV, TSV, Parquet, Arrow or NDJSON file; or duckdb:///FILE?table=T, postgresql://USER@HOST/DB?table=T.",
+        ),
+    ],
+    schema: Annotated[Path, typer.Option("--schema", "-s", help="The table's public description (escudo schema).")],
+    epsilon: Annotated[float, typer.Option("--epsilon", "-e", help="The privacy budget to spend.")],
+    delta: Annotated[
+        float, typer.Option("--delta", "-d", help="Probability aside; well below one over the number of people.")
+    ] = 1e-6,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="DIR", help="A new folder for the release.")
+    ] = None,
+    graph: Annotated[
+        Path | None, typer.Option("--graph", "-g", help="The causal graph: DOT, GML, dagitty, BIF, CSV, edge list.")
+    ] = None,
+    generator: Annotated[str, typer.Option(help="marginals, moments, linear, one-way or independent.")] = "marginals",
+    relation: Annotated[str, typer.Option(help="replace_one or add_remove.")] = "replace_one",
+    rows: Annotated[
+        int | None, typer.Option(min=1, help="Synthetic rows to make; about as many as the table has if left out.")
+    ] = None,
+    public_rows: Annotated[int | None, typer.Option(help="The number of real rows, if it is public knowledge.")] = None,
+    ledger: Annotated[
+        str | None, typer.Option(metavar="URL", help="The ledger; else ESCUDO_LEDGER, else escudo-ledger.db here.")
+    ] = None,
+    dataset: Annotated[
+        str | None, typer.Option(help="The account to charge; without one, nothing is recorded.")
+    ] = None,
+    option: Annotated[
+        list[str] | None, typer.Option("--option", metavar="NAME=VALUE", help="What else the generator takes.")
+    ] = None,
+    csv: Annotated[bool, typer.Option("--csv", help="Write synthetic.csv as well.")] = False,
+    custodian: Annotated[
+        bool,
+        typer.Option("--custodian", help="Also compare with the real rows, on a page beside DIR: NOT FOR RELEASE."),
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an earlier release in DIR.")] = False,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Repeatable noise, for trying things out: NOT FOR RELEASE.")
+    ] = None,
+    plan: Annotated[bool, typer.Option("--plan", help="Show the budget tree and stop; nothing is spent.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Release a synthetic table that follows a causal graph, with its model, record and report.
+
+    Example: escudo release visits.csv --schema visits.toml --graph clinic.dot --epsilon 1 --out release
+    """
+    from escudo.causal import CausalGraph
+    from escudo.errors import InputError
+    from escudo.privacy import MemoryAccount, parse_relation
+    from escudo.report import check_target, write_release
+    from escudo.synthesis import fitting, prepare
+    from escudo.table import PrivateTable, Schema, open_data
+
+    start = time.perf_counter()
+    if ledger is not None and dataset is None:
+        raise InputError("a ledger holds one account per dataset; say which one with --dataset.")
+    if out is None and not plan:
+        raise InputError("--out says where the release goes: a new folder. Or add --plan to look first.")
+    if out is not None:
+        check_target(out, custodian=custodian, overwrite=force)
+    described = Schema.read(schema)
+    described.require_confirmed(source=str(schema), data=_without_secrets(data))
+    prepared = prepare(
+        described,
+        None if graph is None else CausalGraph.read(graph),
+        epsilon=epsilon,
+        delta=delta,
+        generator=generator,
+        relation=relation,
+        public_rows=public_rows,
+        **_options(option or []),
+    )
+    account: Account | str = ledger or os.environ.get("ESCUDO_LEDGER", DEFAULT)
+    if dataset is None:
+        account = MemoryAccount(
+            relation=parse_relation(relation), unit=described.unit, max_rows_per_person=described.max_rows_per_person
+        )
+    table = PrivateTable(open_data(data, described), described, account, dataset)
+    standing = _standing(table.account, prepared.plan)
+    if plan:
+        emit(
+            {"plan": prepared.plan.to_json(), "ledger": standing, "spent": False},
+            as_json=as_json,
+            human=lambda screen: _print_plan(screen, prepared.plan, standing, stop=True),
+        )
+        return
+    if not as_json:
+        _print_plan(console(), prepared.plan, standing, stop=False)
+    assert out is not None
+    try:
+        with fitting(prepared, table, seed=seed) as model:
+            made = rows or int(model.details.get("rows", _FALLBACK_ROWS))
+            files = write_release(
+                model,
+                out,
+                rows=made,
+                dataset=dataset or "",
+                csv=csv,
+                seed=seed,
+                table=table if custodian else None,
+                overwrite=force,
+            )
+    except KeyboardInterrupt:
+        console(stderr=True).print(
+            f"Interrupted: nothing was written to {out}. What was spent stays spent.", markup=False
+        )
+        raise typer.Exit(130) from None
+    seconds = time.perf_counter() - start
+    payload = {
+        "directory": str(out),
+        "rows": made,
+        "generator": model.generator,
+        "guarantee": model.guarantee.to_json(),
+        "for_release": model.guarantee.for_release,
+        "dataset": dataset,
+        "custodian": None if files.custodian is None else str(files.custodian),
+        "seconds": round(seconds, 2),
+    }
+    emit(
+        payload,
+        as_json=as_json,
+        human=lambda screen: _print_release(screen, out, model, files, rows=made, seconds=seconds),
+    )
+
+
+def sample(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The model folder of a release.")],
+    rows: Annotated[int, typer.Option("--rows", "-n", min=0, help="How many rows.")] = 10,
+    do: Annotated[
+        list[str] | None, typer.Option("--do", metavar="COLUMN=VALUE", help="Set a column by intervention.")
+    ] = None,
+    given: Annotated[
+        list[str] | None, typer.Option("--given", metavar="COLUMN=VALUE", help="Condition on a column's value.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="For repeatable rows.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write .parquet or .csv instead of printing.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Draw rows from a released model, also under an intervention; free, as often as wanted.
+
+    Example: escudo sample release/model --rows 5 --do smoke=yes
+    """
+    from escudo.errors import InputError
+    from escudo.synthesis import load
+
+    if out is not None and out.suffix not in (".csv", ".parquet"):
+        raise InputError(f"--out must end in .csv or .parquet; got {out.name!r}.")
+    if out is not None and out.exists():
+        raise InputError(f"'{out}' exists; choose another name.")
+    drawn = load(model).sample(rows, do=_settings("--do", do), given=_settings("--given", given), seed=seed)
+    if out is None:
+        emit({"rows": drawn.to_dicts()}, as_json=as_json, human=lambda screen: _print_rows(screen, drawn))
+        return
+    try:
+        with out.open("xb") as file:
+            if out.suffix == ".csv":
+                drawn.write_csv(file)
+            else:
+                drawn.write_parquet(file)
+    except OSError as error:
+        raise InputError(f"cannot write '{out}': {error.strerror or 'input/output error'}.") from None
+    emit(
+        {"rows": rows, "file": str(out)},
+        as_json=as_json,
+        human=lambda screen: screen.print(f"{rows:,} rows written to {out}", markup=False),
+    )
+
+
+def _settings(option: str, pairs: list[str] | None) -> dict[str, str | None]:
+    """Read COLUMN=VALUE pairs; an empty value means missing."""
+    from escudo.errors import InputError
+
+    found: dict[str, str | None] = {}
+    for pair in pairs or []:
+        name, separator, value = pair.partition("=")
+        if not separator or not name:
+            raise InputError(f"{option} takes NAME=VALUE, such as smoke=yes; got {pair!r}.")
+        if name in found:
+            raise InputError(f"{option} names {name!r} twice.")
+        found[name] = value or None
+    return found
+
+
+def _options(pairs: list[str]) -> dict[str, Any]:
+    """Read NAME=VALUE options of a generator: numbers, true and false as such, all else as text."""
+    return {name.replace("-", "_"): _read(value or "") for name, value in _settings("--option", pairs).items()}
+
+
+def _read(text: str) -> bool | int | float | str:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _without_secrets(data: str) -> str:
+    """Return what was typed for DATA; of a URL, which may hold a password, a placeholder only."""
+    return "DATA" if "://" in data else data
+
+
+def _standing(account: Account, plan: Plan) -> dict[str, Any] | None:
+    """Return where the account stands and where this plan would take it; None if nothing is recorded."""
+    from escudo.privacy import LedgerAccount, guarantee_of
+    from escudo.privacy._totals import within
+
+    if not isinstance(account, LedgerAccount) or plan.event is None:
+        return None
+    cap, delta = account.terms.epsilon, account.terms.delta
+    assert cap is not None, "an account in a ledger has a cap"
+    spent = account.total()
+    after = guarantee_of([spent.event, plan.event.under(account.relation)], delta=delta)
+    assert spent.epsilon is not None
+    assert after.epsilon is not None
+    return {
+        "dataset": account.dataset,
+        "cap": cap,
+        "delta": delta,
+        "spent": spent.epsilon,
+        "after": after.epsilon,
+        "left_after": max(0.0, cap - after.epsilon),
+        "fits": within(after.epsilon, cap),
+        "accountant": after.accountant,
+    }
+
+
+def _print_plan(screen: Console, plan: Plan, standing: dict[str, Any] | None, *, stop: bool) -> None:
+    from escudo.privacy._tally import shown_down, shown_up
+
+    screen.print(str(plan), markup=False)
+    if standing is None:
+        line = "none: what is spent is not recorded anywhere (see --dataset)"
+    else:
+        line = f"{standing['dataset']}: {shown_up(standing['spent'])} of {shown_down(standing['cap'])} spent; "
+        line += (
+            f"this would leave {shown_down(standing['left_after'])}"
+            if standing["fits"]
+            else f"this would make {shown_up(standing['after'])} and be refused"
+        )
+        line += f"   (accountant: {standing['accountant']})"
+    screen.print(f"Ledger   {line}", markup=False)
+    if stop:
+        screen.print("Nothing was spent. Leave out --plan to release.")
+
+
+def _print_release(screen: Console, out: Path, model: Model, files: ReleaseFiles, *, rows: int, seconds: float) -> None:
+    screen.print(f"Released to {out}/   ({seconds:.1f} s)", markup=False, style="bold")
+    made = f"{rows:,} rows"
+    screen.print(f"  synthetic.parquet   {made:<18} model/         sample it again, or under an intervention")
+    screen.print("  report.html         open this          release.json   the machine-readable record")
+    if files.csv is not None:
+        screen.print("  synthetic.csv       the same rows")
+    if files.custodian is not None:
+        screen.print(
+            f"Beside it, NOT FOR RELEASE: {files.custodian.name}, exact figures of the real table", markup=False
+        )
+    if not model.guarantee.for_release:
+        screen.print("NOT FOR RELEASE: the noise was seeded, so anyone can take it off again.", style="bold red")
+    screen.print(f"What it means: {model.guarantee}", markup=False)
+    screen.print(f"Try: escudo sample {_word(str(out / 'model'))} --rows 5 --do {_setting(model.schema)}", markup=False)
+
+
+def _setting(schema: Schema) -> str:
+    """Return an intervention to try: the first column at its last level, or at its upper bound."""
+    from escudo.table import Categorical
+
+    first = schema.fields[0]
+    value = first.levels[-1] if isinstance(first, Categorical) else f"{first.bounds[1]:g}"
+    return _word(f"{first.name}={value}")
+
+
+def _word(text: str) -> str:
+    from shlex import quote
+
+    return quote(text)
+
+
+def _print_rows(screen: Console, frame: Any) -> None:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for name, dtype in frame.schema.items():
+        table.add_column(Text(name), justify="right" if dtype.is_numeric() else "left")
+    for row in frame.iter_rows():
+        table.add_row(*(Text(_shown(value)) for value in row))
+    screen.print(table)
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return ""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,162 @@
+"""Model files: ``model.json`` and ``parameters.safetensors`` in one folder; no code, no rows, no pickle.
+
+Reading one cannot run anything: JSON holds plain values and safetensors plain arrays. It cannot exhaust memory either:
+both files are refused above a size limit before they are opened, and arrays take no more room than their file does.
+Every value is then checked as if a stranger had written it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from escudo.causal import CausalGraph
+from escudo.errors import EscudoError, InputError
+from escudo.privacy import Guarantee, Plan
+from escudo.synthesis._conditionals import Conditional, conditional_from_arrays
+from escudo.synthesis._linear_model import LinearConditional, LinearModel
+from escudo.synthesis._model import CausalModel
+from escudo.table import Schema
+
+__all__ = ["load", "save_model"]
+
+_FORMAT = "escudo model"
+_VERSION = 1
+_DESCRIPTION, _PARAMETERS = "model.json", "parameters.safetensors"
+_MAX_DESCRIPTION = 64 * 2**20
+_MAX_PARAMETERS = 2 * 2**30
+
+
+def save_model(model: CausalModel | LinearModel, directory: Path, *, overwrite: bool) -> None:
+    """Write a model into ``directory``, all of it or nothing.
+
+    Raises:
+        InputError: If the folder exists and ``overwrite`` is false, or cannot be written.
+    """
+    from safetensors.numpy import save_file
+
+    if directory.exists() and not overwrite:
+        raise InputError(f"{directory} exists; choose another folder, or pass overwrite=True.")
+    arrays: dict[str, np.ndarray[Any, Any]] = {}
+    laws = []
+    for number, name in enumerate(model.schema.names):
+        conditional = model.conditionals[name]
+        laws.append({"column": name, "kind": conditional.kind, "parents": list(conditional.parents)})
+        arrays |= {f"{number}/{key}": np.array(array) for key, array in conditional.arrays().items()}
+    description = {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "generator": model.generator,
+        "guarantee": model.guarantee.to_json(),
+        "plan": model.plan.to_json(),
+        "schema": model.schema.to_dict(),
+        "graph": {
+            "nodes": list(model.graph.nodes),
+            "edges": [list(edge) for edge in model.graph.edges],
+            "latents": sorted(model.graph.latents),
+        },
+        "laws": laws,
+        "details": dict(model.details),
+    }
+    try:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=".escudo-", dir=directory.parent))
+        try:
+            (draft / _DESCRIPTION).write_text(json.dumps(description, indent=1, allow_nan=False), encoding="utf-8")
+            save_file(arrays, draft / _PARAMETERS)
+            draft.chmod(0o755)
+            if directory.exists():
+                shutil.rmtree(directory)
+            os.replace(draft, directory)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+    except OSError as error:
+        reason = error.strerror or "input/output error"
+        raise InputError(f"The model could not be written to {directory}: {reason}.") from None
+
+
+def load(directory: str | os.PathLike[str]) -> CausalModel | LinearModel:
+    """Read a model that ``model.save`` wrote; safe on files from strangers.
+
+    Raises:
+        InputError: If a file is missing, too large, damaged, or of a newer version.
+    """
+    folder = Path(directory)
+    description = _read_description(folder / _DESCRIPTION)
+    arrays = _read_arrays(folder / _PARAMETERS)
+    try:
+        if description.get("format") != _FORMAT:
+            raise InputError("it does not say that it is an escudo model.")
+        if description.get("version") != _VERSION:
+            raise InputError(f"its version is not {_VERSION}; it needs a newer escudo.")
+        schema = Schema.from_dict(description["schema"])
+        graph = description["graph"]
+        cells: dict[str, Conditional] = {}
+        equations: dict[str, LinearConditional] = {}
+        for number, law in enumerate(description["laws"]):
+            prefix = f"{number}/"
+            own = {key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)}
+            if law["kind"] == LinearConditional.kind:
+                equations[law["column"]] = LinearConditional.from_arrays(tuple(law["parents"]), own)
+            else:
+                cells[law["column"]] = conditional_from_arrays(law["kind"], law["parents"], own)
+        common: dict[str, Any] = {
+            "schema": schema,
+            "graph": CausalGraph.from_edges(
+                [tuple(edge) for edge in graph["edges"]], nodes=graph["nodes"], latents=graph["latents"]
+            ),
+            "guarantee": Guarantee.from_json(description["guarantee"]),
+            "generator": str(description["generator"]),
+            "plan": Plan.from_json(description["plan"]),
+            "details": dict(description["details"]),
+        }
+        if equations:  # then every column must have one, which the model checks
+            return LinearModel(conditionals=equations, **common)
+        return CausalModel(conditionals=cells, **common)
+    except EscudoError as error:
+        raise InputError(f"{folder} is no usable model: {error}") from None
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
+        raise InputError(
+            f"{folder} is no usable model: {_DESCRIPTION} lacks something or has it in a wrong form."
+        ) from None
+
+
+def _read_description(path: Path) -> Mapping[str, Any]:
+    text = _bounded(path, _MAX_DESCRIPTION).decode("utf-8", errors="replace")
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        raise InputError(f"{path} is not readable as JSON; the model file is damaged.") from None
+    if not isinstance(value, dict):
+        raise InputError(f"{path} holds no JSON object; the model file is damaged.")
+    return value
+
+
+def _read_arrays(path: Path) -> dict[str, Any]:
+    from safetensors import SafetensorError
+    from safetensors.numpy import load as load_arrays
+
+    content = _bounded(path, _MAX_PARAMETERS)
+    try:
+        arrays = load_arrays(content)
+    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError):
+        raise InputError(f"{path} is not readable as safetensors; the model file is damaged.") from None
+    if any(array.dtype != np.float64 for array in arrays.values()):
+        raise InputError(f"{path} holds arrays of an unexpected type; the model file is damaged.")
+    return arrays
+
+
+def _bounded(path: Path, limit: int) -> bytes:
+    try:
+        if path.stat().st_size > limit:
+            raise InputError(f"{path} is larger than {limit // 2**20} MiB; it is no model of escudo.")
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or 'input/output error'}.") from None

@@ -1,0 +1,218 @@
+r"""Drawing rows from a causal model: ancestral, low in variance, under interventions and conditions.
+
+**One node.** Rows with equal parents form a group; in a group of m rows, in random order, row j takes the value at
+quantile (j + u) / m of p(x | parents), with one uniform u. Each row alone has exactly the law p(x | parents), and the
+counts of the group miss their expectation by less than one: synthetic tables show the model, not the dice.
+
+**do.** Nodes under intervention are constant; their conditionals are not used (truncated factorisation).
+
+**given.** Exact where the tables stay small: eliminate the other nodes one by one, keep each product before its sum,
+and walk back; each product restricted to what is known is the next conditional. Otherwise likelihood weighting: clamp
+the evidence, weigh rows by its probability, resample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from escudo.errors import InputError, ZeroProbabilityError
+from escudo.synthesis._conditionals import Codes, Conditional, Floats, TableConditional, dense_table
+
+__all__ = ["draw", "draw_given"]
+
+_MAX_EXACT_CELLS = 2**22
+_WEIGHTED_FACTOR = 20
+_CHUNK = 2**24  # probabilities held at once while drawing without groups
+
+
+def draw(
+    order: Sequence[str],
+    conditionals: Mapping[str, Conditional],
+    rows: int,
+    *,
+    fixed: Mapping[str, int],
+    rng: np.random.Generator,
+) -> dict[str, Codes]:
+    """Return the codes of ``rows`` rows, node by node along ``order``, with ``fixed`` nodes set by intervention."""
+    codes: dict[str, Codes] = {}
+    for node in order:
+        if node in fixed:
+            codes[node] = np.full(rows, fixed[node], dtype=np.int64)
+        else:
+            conditional = conditionals[node]
+            parents = [codes[parent] for parent in conditional.parents]
+            codes[node] = _draw_node(conditional, parents, rows, rng)
+    return codes
+
+
+def draw_given(
+    order: Sequence[str],
+    conditionals: Mapping[str, Conditional],
+    rows: int,
+    *,
+    fixed: Mapping[str, int],
+    evidence: Mapping[str, int],
+    rng: np.random.Generator,
+) -> dict[str, Codes]:
+    """Return rows from the law under ``fixed``, conditioned on ``evidence``.
+
+    Raises:
+        ZeroProbabilityError: If the evidence cannot happen under the model.
+    """
+    if not evidence:
+        return draw(order, conditionals, rows, fixed=fixed, rng=rng)
+    steps = _conditioned(order, conditionals, fixed=fixed, evidence=evidence)
+    if steps is not None:
+        known = {**fixed, **evidence}
+        return draw([*known, *steps], steps, rows, fixed=known, rng=rng)
+    return _weighted(order, conditionals, rows, fixed=fixed, evidence=evidence, rng=rng)
+
+
+def _draw_node(
+    conditional: Conditional, parents: Sequence[Codes], rows: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    if rows == 0:
+        return np.zeros(0, dtype=np.int64)
+    if not isinstance(conditional, TableConditional):
+        return _draw_rowwise(conditional, parents, rows, rng)
+    group = np.zeros(rows, dtype=np.int64)
+    for code, size in zip(parents, conditional.parent_sizes, strict=True):
+        group = group * size + code
+    shuffled = rng.permutation(rows)
+    order = shuffled[np.argsort(group[shuffled], kind="stable")]
+    ordered = group[order]
+    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+    counts = np.diff(np.r_[starts, rows])
+    position = np.arange(rows) - np.repeat(starts, counts)
+    quantile = (position + np.repeat(rng.random(starts.size), counts)) / np.repeat(counts, counts)
+    laws = conditional.table.reshape(-1, conditional.size)[ordered[starts]]
+    codes = np.empty(rows, dtype=np.int64)
+    codes[order] = _invert(laws, np.repeat(np.arange(starts.size), counts), quantile)
+    return codes
+
+
+def _draw_rowwise(
+    conditional: Conditional, parents: Sequence[Codes], rows: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    stacked = np.stack(parents, axis=1) if parents else np.zeros((rows, 0), dtype=np.int64)
+    quantile = rng.permutation((np.arange(rows) + rng.random(rows)) / rows)
+    codes = np.empty(rows, dtype=np.int64)
+    step = max(1, _CHUNK // conditional.size)
+    for start in range(0, rows, step):
+        part = slice(start, min(start + step, rows))
+        laws = conditional.probabilities(stacked[part])
+        laws = np.broadcast_to(laws, (part.stop - start, conditional.size))
+        codes[part] = (np.cumsum(laws[:, :-1], axis=1) <= quantile[part, None]).sum(axis=1)
+    return codes
+
+
+def _invert(laws: Floats, row: Codes, quantile: Floats) -> NDArray[np.int64]:
+    """Return the value at ``quantile`` of ``laws[row]``, never one of probability zero."""
+    cumulative = np.cumsum(laws, axis=1)
+    cumulative /= cumulative[:, -1:]
+    offset = np.arange(len(laws), dtype=np.float64)[:, None] * 2.0  # rows apart, so that one search serves all
+    flat = (cumulative + offset).ravel()
+    found = np.searchsorted(flat, quantile + 2.0 * row, side="right") - row * laws.shape[1]
+    last = laws.shape[1] - 1 - np.argmax(laws[:, ::-1] > 0, axis=1)
+    codes: NDArray[np.int64] = np.minimum(found, last[row]).astype(np.int64)
+    return codes
+
+
+def _conditioned(
+    order: Sequence[str],
+    conditionals: Mapping[str, Conditional],
+    *,
+    fixed: Mapping[str, int],
+    evidence: Mapping[str, int],
+) -> dict[str, TableConditional] | None:
+    """Return the conditioned law as tables in an order to draw along, or None where a table would be too large."""
+    known = {**fixed, **evidence}
+    sizes = {node: conditionals[node].size for node in order}
+    factors: list[tuple[tuple[str, ...], Floats]] = []
+    for node in order:
+        if node in fixed:
+            continue
+        conditional = conditionals[node]
+        names = (*conditional.parents, node)
+        if np.prod([sizes[name] for name in names], dtype=np.float64) > _MAX_EXACT_CELLS:
+            return None
+        table = dense_table(conditional)[tuple(known.get(name, slice(None)) for name in names)]
+        factors.append((tuple(name for name in names if name not in known), table))
+    waiting = [node for node in order if node not in known]
+    steps: list[tuple[str, TableConditional]] = []
+    while waiting:
+        node = min(waiting, key=lambda name: _scope_cells(name, factors, sizes))
+        touching = [factor for factor in factors if node in factor[0]]
+        factors = [factor for factor in factors if node not in factor[0]]
+        scope = tuple(dict.fromkeys(name for names, _ in touching for name in names if name != node))
+        if np.prod([sizes[name] for name in (*scope, node)], dtype=np.float64) > _MAX_EXACT_CELLS:
+            return None
+        joint = np.ones([sizes[name] for name in (*scope, node)])
+        for names, table in touching:
+            joint = joint * _aligned(table, names, (*scope, node))
+        message = joint.sum(axis=-1)
+        # A configuration that cannot happen given the evidence is never reached when walking back; any law will do.
+        safe = np.where(message[..., None] > 0, joint, 1.0)
+        steps.append((node, TableConditional(scope, safe / safe.sum(axis=-1, keepdims=True))))
+        peak = message.max()
+        if peak <= 0:
+            raise _impossible(evidence)
+        factors.append((scope, message / peak))
+        waiting.remove(node)
+    if any(table.min() <= 0 for names, table in factors if not names):
+        raise _impossible(evidence)
+    return dict(reversed(steps))
+
+
+def _scope_cells(node: str, factors: Sequence[tuple[tuple[str, ...], Floats]], sizes: Mapping[str, int]) -> float:
+    scope = {name for names, _ in factors if node in names for name in names}
+    return float(np.prod([sizes[name] for name in scope], dtype=np.float64))
+
+
+def _aligned(table: Floats, names: Sequence[str], axes: Sequence[str]) -> Floats:
+    """Return ``table`` with its axes in the order of ``axes``, of length 1 where it lacks one."""
+    order = sorted(range(len(names)), key=lambda axis: axes.index(names[axis]))
+    shape = [table.shape[names.index(name)] if name in names else 1 for name in axes]
+    return table.transpose(order).reshape(shape)
+
+
+def _weighted(
+    order: Sequence[str],
+    conditionals: Mapping[str, Conditional],
+    rows: int,
+    *,
+    fixed: Mapping[str, int],
+    evidence: Mapping[str, int],
+    rng: np.random.Generator,
+) -> dict[str, Codes]:
+    """Likelihood weighting with systematic resampling."""
+    pool = max(rows * _WEIGHTED_FACTOR, 10_000)
+    codes = draw(order, conditionals, pool, fixed={**fixed, **evidence}, rng=rng)
+    log_weight = np.zeros(pool)
+    for node, value in evidence.items():
+        conditional = conditionals[node]
+        parents = np.stack([codes[parent] for parent in conditional.parents], axis=1) if conditional.parents else None
+        laws = conditional.probabilities(np.zeros((1, 0), dtype=np.int64) if parents is None else parents)
+        with np.errstate(divide="ignore"):
+            log_weight += np.log(np.broadcast_to(laws[:, value], (pool,)))
+    if not np.isfinite(log_weight.max()):
+        raise _impossible(evidence)
+    weight = np.exp(log_weight - log_weight.max())
+    if weight.sum() ** 2 < rows / 10 * (weight**2).sum():
+        raise InputError(
+            f"The condition on {', '.join(sorted(evidence))} is too rare under this model to draw {rows:,} rows from "
+            "it; condition on fewer columns, or ask for fewer rows."
+        )
+    points = (np.arange(rows) + rng.random()) / max(rows, 1) * weight.sum()
+    chosen = rng.permutation(np.minimum(np.searchsorted(np.cumsum(weight), points, side="right"), pool - 1))
+    return {node: column[chosen] for node, column in codes.items()}
+
+
+def _impossible(evidence: Mapping[str, int]) -> ZeroProbabilityError:
+    return ZeroProbabilityError(
+        f"The condition on {', '.join(sorted(evidence))} has probability zero under this model, so nothing can be "
+        "drawn from it. An intervention (do=) on those columns is defined."
+    )

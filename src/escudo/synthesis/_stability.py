@@ -1,0 +1,274 @@
+r"""How far one point moves the parameters of a causal model, and of one that knows no causes: a measurement.
+
+*Causally Constrained Data Synthesis* compares two linear models of the same standardised columns. Each predicts every
+column :math:`x_i` by least squares: the causal one from its parents, :math:`\hat β = (P^T P)^{-1} P^T x`, the
+associational one from the features of another structure, :math:`\hat γ = (H^T H)^{-1} H^T x`. The true equation is
+:math:`x = P β + e`, with bounded, symmetric errors.
+
+**Lemma 1 and Theorem 1.** An adversary adds one point that obeys the true equation, with inputs as large as they like.
+Far out, such a point pulls the parameters of the parents to β, within what its own error allows; so they move by
+
+.. math:: |\hat β - β| = |(P^T P)^{-1} P^T e| \quad\text{and}\quad |\hat γ_P - β|
+
+beyond that. With infinite data the first is zero and the second is not. With finite data the first is the smaller one
+*if the parents are much less correlated with the errors than the features are*, :math:`P^T e \ll H^T e`. That is the
+finite-sample condition; it fails where the extra features hardly depend on the column.
+
+**Counter-examples.** A table with :math:`\sum x_2^2 \sum x_1 e = \sum x_1 x_2 \sum x_2 e` has :math:`\hat γ_1 = β`
+exactly while :math:`\hat β \ne β`; and a child that is determined by the column, :math:`x_2 = c x_3`, makes an
+associational model without error, which no point of the true model can move at all. (The paper puts both into one
+table. That works only for β = 0: with a determined child the least squares solution is :math:`\hat γ = (0, 1/c)`.)
+
+**Why no ε is ever made smaller by this.** The theorem speaks of points *that the true model could have made*.
+Differential privacy speaks of every point the schema allows: do(Dᵢ = d) against do(Dᵢ = d′) for all d, d′, whatever
+made them. A stable parameter protects the people who look like the model, and says nothing to the one who does not,
+who needs it most. Escudo's sensitivities are worst cases over all rows, proved in the docstring of each mechanism.
+
+**Reference.** *Causally Constrained Data Synthesis for Private Data Release*, Theorem 1, Lemma 1, Assumption 1 and the
+remark on counter-examples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from escudo._validate import did_you_mean, finite, positive, whole
+from escudo.causal import CausalGraph
+from escudo.errors import GraphError, InputError, SchemaError
+from escudo.synthesis._parameter_change import Equation, ParameterChange, Regression, change_of, correlation
+
+__all__ = ["NodeStability", "ParameterChange", "Stability", "stability"]
+
+Floats = NDArray[np.float64]
+
+_MUCH_LESS = 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeStability:
+    """One column in both models.
+
+    Attributes:
+        column: The column that is predicted.
+        parents: Its observed causes: what the causal model predicts it from.
+        features: What the associational model predicts it from.
+        causal: What one point does to the causal model.
+        associational: What one point does to the associational model.
+        parents_with_error: The largest correlation, in size, of a parent with the errors of the true equation.
+        features_with_error: The same for the features.
+    """
+
+    column: str
+    parents: tuple[str, ...]
+    features: tuple[str, ...]
+    causal: ParameterChange
+    associational: ParameterChange
+    parents_with_error: float
+    features_with_error: float
+
+    @property
+    def comparable(self) -> bool:
+        """Whether the two models differ here, and the causal one has parameters at all."""
+        return bool(self.parents) and set(self.parents) != set(self.features)
+
+    @property
+    def condition(self) -> bool:
+        """Whether the finite-sample condition holds: the parents' correlation is at most a quarter of the features'."""
+        return self.parents_with_error <= _MUCH_LESS * self.features_with_error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stability:
+    """What was measured; made from raw data, so for the custodian's eyes only.
+
+    Attributes:
+        nodes: Column by column.
+        rows: How many rows the models were fitted to.
+        reach: How far from the mean added points may lie, in standard deviations.
+        truth_known: Whether the true equations were given; otherwise they were estimated from other rows.
+    """
+
+    nodes: tuple[NodeStability, ...]
+    rows: int
+    reach: float
+    truth_known: bool
+
+    @property
+    def causal(self) -> ParameterChange:
+        """The largest change over all columns, in the causal model."""
+        return _largest([node.causal for node in self.nodes])
+
+    @property
+    def associational(self) -> ParameterChange:
+        """The largest change over all columns, in the associational model."""
+        return _largest([node.associational for node in self.nodes])
+
+    @property
+    def summary(self) -> str:
+        """The result in plain words."""
+        compared = [node for node in self.nodes if node.comparable]
+        held = sum(node.condition for node in compared)
+        causal, other = self.causal, self.associational
+        return (
+            f"One more point that obeys the true equations moves a parameter of the causal model by up to "
+            f"{causal.possible:.2g} and of the associational one by up to {other.possible:.2g}; any point at all, by "
+            f"up to {causal.anything:.2g} and {other.anything:.2g}. Leaving out one row moves them by up to "
+            f"{causal.removed:.2g} and {other.removed:.2g}. The paper's finite-sample condition holds for {held} of "
+            f"{len(compared)} columns whose predictors differ. Measured on {self.rows:,} raw rows, for the custodian "
+            "only: this is no guarantee, and no ε is made smaller by it."
+        )
+
+    def __str__(self) -> str:
+        return self.summary
+
+
+def stability(
+    graph: CausalGraph,
+    data: Any,  # Any: whatever frame narwhals reads, or a mapping of arrays
+    *,
+    against: CausalGraph | None = None,
+    truth: Mapping[tuple[str, str], float] | None = None,
+    reach: float = 10.0,
+    seed: int = 0,
+) -> Stability:
+    """Measure how far one point moves the parameters of a causal model, and of an associational one, on raw data.
+
+    **Reads raw data and protects nobody.** It is for the custodian, who holds the data anyway; its result is not to be
+    published, and no guarantee is computed from it (see the module for why).
+
+    Args:
+        graph: Which column causes which; a DAG. A latent is left out of the predictors, which is right where it is
+            independent of the other parents (the paper's Assumption 1).
+        data: A frame of numbers (polars, pandas, pyarrow, ...), or a mapping of names to arrays; nothing missing.
+        against: The associational model's structure, a DAG over the same columns; by default every column is predicted
+            from all that come after it in causal order: a model that fits the same joint law, and knows no causes.
+        truth: The true weight of each arrow (cause, effect), in the units of the data, where it is known: in
+            simulations. Without it the true equations are estimated from one half of the rows, and everything else is
+            measured on the other half; the residuals of one fit could not tell, as they are orthogonal to its parents
+            by construction.
+        reach: How far from the mean added points may lie, in standard deviations. The paper sets no bound.
+        seed: Of the split into halves and the search for added points.
+
+    Returns:
+        The measurement. ``possible`` and ``anything`` are the largest changes that a search has found, so lower bounds;
+        ``distance`` and ``removed`` are exact.
+
+    Raises:
+        GraphError: If a graph is no DAG over columns of the data.
+        InputError: If a column is constant or not made of finite numbers, there are too few rows, or predictors are
+            linear combinations of each other.
+
+    >>> rng = np.random.default_rng(0)
+    >>> cause = rng.uniform(-1, 1, 1000)
+    >>> effect = cause + rng.uniform(-1, 1, 1000)
+    >>> later = effect + rng.uniform(-0.3, 0.3, 1000)
+    >>> graph = CausalGraph.from_edges([("cause", "effect"), ("effect", "later")])
+    >>> measured = stability(graph, {"cause": cause, "effect": effect, "later": later})
+    >>> measured.causal.possible < measured.associational.possible
+    True
+    """
+    names = _columns(graph)
+    other = _saturated(names) if against is None else against
+    if set(_columns(other)) != set(names):
+        raise GraphError("against must be a graph over the same columns as graph.")
+    bound, rng = positive("reach", reach), np.random.default_rng(whole("seed", seed))
+    values = _matrix(data, names)
+    most = max(len({*_observed(graph, name), *_observed(other, name)}) for name in names)
+    if len(values) < 4 * (most + 1):
+        raise InputError(f"data has too few rows for columns with {most} predictors; {4 * (most + 1)} are needed.")
+    spread = values.std(axis=0)
+    if not spread.all():
+        constant = names[int(np.flatnonzero(spread == 0)[0])]
+        raise InputError(f"column {constant!r} is constant, so nothing depends on it; leave it out.")
+    standard = (values - values.mean(axis=0)) / spread
+    held_out, measured = standard, standard
+    if truth is None:
+        held_out, measured = np.array_split(standard[rng.permutation(len(standard))], 2)
+    nodes = []
+    for here, name in enumerate(names):
+        used = _observed(graph, name), _observed(other, name)
+        places = [[names.index(predictor) for predictor in several] for several in used]
+        if truth is None:
+            weights = Regression.fit(name, held_out[:, places[0]], held_out[:, here]).weights
+        else:
+            weights = _true_weights(truth, name, used[0]) * spread[places[0]] / spread[here]
+        equation = Equation(name=name, column=here, parents=tuple(places[0]), weights=weights)
+        causal, associational = (change_of(equation, measured, several, reach=bound, rng=rng) for several in places)
+        parents_with_error, features_with_error = (
+            correlation(measured[:, several], equation.errors(measured)) for several in places
+        )
+        nodes.append(
+            NodeStability(
+                column=name,
+                parents=used[0],
+                features=used[1],
+                causal=causal,
+                associational=associational,
+                parents_with_error=parents_with_error,
+                features_with_error=features_with_error,
+            )
+        )
+    return Stability(nodes=tuple(nodes), rows=len(measured), reach=bound, truth_known=truth is not None)
+
+
+def _largest(changes: Sequence[ParameterChange]) -> ParameterChange:
+    kinds = [kind.name for kind in fields(ParameterChange)]
+    return ParameterChange(**{kind: max(getattr(change, kind) for change in changes) for kind in kinds})
+
+
+def _columns(graph: CausalGraph) -> tuple[str, ...]:
+    if not graph.is_dag or graph.groups:
+        raise GraphError("A model has a direction for every arrow and no groups; give a DAG over single columns.")
+    return tuple(name for name in graph.topological_order() if name not in graph.latents)
+
+
+def _observed(graph: CausalGraph, name: str) -> tuple[str, ...]:
+    return tuple(parent for parent in graph.parents(name) if parent not in graph.latents)
+
+
+def _saturated(names: Sequence[str]) -> CausalGraph:
+    """Return the graph in which every column is an effect of all that come after it in causal order."""
+    arrows = [(later, earlier) for place, earlier in enumerate(names) for later in names[place + 1 :]]
+    return CausalGraph.from_edges(arrows, nodes=tuple(names))
+
+
+def _true_weights(truth: Mapping[tuple[str, str], float], name: str, parents: Sequence[str]) -> Floats:
+    for parent in parents:
+        if (parent, name) not in truth:
+            raise InputError(f"truth has no weight for the arrow {parent!r} → {name!r}.")
+    return np.array([finite(f"truth of {parent!r} → {name!r}", truth[parent, name]) for parent in parents])
+
+
+def _matrix(data: Any, names: Sequence[str]) -> Floats:
+    """Return the named columns as an array of shape (rows, columns)."""
+    import narwhals as nw
+
+    columns: Mapping[str, Any]
+    if isinstance(data, Mapping):
+        columns = data
+    else:
+        try:
+            frame = nw.from_native(data)
+        except TypeError:
+            raise InputError(f"data must be a frame or a mapping of arrays; got {type(data).__name__}.") from None
+        eager = frame.collect() if isinstance(frame, nw.LazyFrame) else frame
+        columns = {name: eager[name].to_numpy() for name in names if name in eager.columns}
+    found = []
+    for name in names:
+        if name not in columns:
+            raise SchemaError(f"data has no column {name!r}, which the graph names.{did_you_mean(name, columns)}")
+        try:
+            numbers = np.asarray(columns[name], dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InputError(f"column {name!r} is not made of numbers.") from None
+        if numbers.ndim != 1 or not np.isfinite(numbers).all():
+            raise InputError(f"column {name!r} must be one-dimensional, without missing or infinite values.")
+        found.append(numbers)
+    if len({len(numbers) for numbers in found}) != 1:
+        raise InputError("the columns of data are not equally long.")
+    return np.column_stack(found)

@@ -1,0 +1,103 @@
+"""Which arrows a generator follows: those the graph states, and the pairs it leaves open.
+
+A graph over all columns states every arrow, and that there is no other. What it leaves open is stated by leaving it
+out: columns it does not name, and the inside of groups of columns, whose arrows say only that *something* in one group
+acts on something in the other. Open pairs may be joined by a tree that is selected privately.
+
+Only public things are read here: the schema and the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from escudo._validate import did_you_mean
+from escudo.causal import CausalGraph
+from escudo.errors import GraphError
+from escudo.synthesis._identification import without_latents
+from escudo.table import Schema
+
+__all__ = ["Structure", "structure_of"]
+
+Arrow = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Structure:
+    """The public part of a fitted graph.
+
+    Attributes:
+        parents: For each column the parents that are stated, in schema order.
+        open_arrows: Pairs (cause, effect) that may be joined; all of them together have no cycle.
+        graph: The graph as given, for what it says of latents; None where there was none.
+    """
+
+    parents: Mapping[str, tuple[str, ...]]
+    open_arrows: tuple[Arrow, ...]
+    graph: CausalGraph | None
+
+    @property
+    def arrows(self) -> tuple[Arrow, ...]:
+        """The stated arrows."""
+        return tuple((parent, child) for child, parents in self.parents.items() for parent in parents)
+
+    @property
+    def open_effects(self) -> tuple[str, ...]:
+        """The columns that may get a cause nobody stated."""
+        return tuple(dict.fromkeys(effect for _, effect in self.open_arrows))
+
+    def with_tree(self, chosen: Iterable[Arrow]) -> dict[str, tuple[str, ...]]:
+        """Return each column's parents once the chosen open arrows are added."""
+        names = list(self.parents)
+        added: dict[str, set[str]] = {name: set(parents) for name, parents in self.parents.items()}
+        for cause, effect in chosen:
+            added[effect].add(cause)
+        return {name: tuple(sorted(parents, key=names.index)) for name, parents in added.items()}
+
+    def fitted_graph(self, parents: Mapping[str, tuple[str, ...]]) -> CausalGraph:
+        """Return the graph that is followed, together with the latents that were stated."""
+        arrows = [(parent, child) for child, several in parents.items() for parent in several]
+        if self.graph is None or not self.graph.latents:
+            return CausalGraph.from_edges(arrows, nodes=tuple(self.parents))
+        hidden = [edge for edge in self.graph.edges if edge[0] in self.graph.latents]
+        return CausalGraph.from_edges([*arrows, *hidden], nodes=tuple(self.parents), latents=self.graph.latents)
+
+
+def structure_of(schema: Schema, graph: CausalGraph | None) -> Structure:
+    """Read off a graph what it states about a schema's columns, and what it leaves open.
+
+    Undirected edges get the directions of some graph of the same equivalence class. Latents are taken out, and what
+    they leave behind among the columns is stated instead (see ``_identification``).
+
+    Raises:
+        GraphError: If the graph names a column that the schema does not have.
+    """
+    names = schema.names
+    if graph is None:
+        return Structure(parents=dict.fromkeys(names, ()), open_arrows=_forward_pairs(names, names), graph=None)
+    for column in graph.columns:
+        if column not in schema.columns:
+            raise GraphError(
+                f"The graph names {column!r}, which is no column of the schema.{did_you_mean(column, names)} "
+                "Add it to the schema, take it out of the graph, or mark it as latent."
+            )
+    directed = graph if graph.is_dag else graph.extension()
+    full = directed.expand("ordered") if directed.groups else directed
+    grouped = {column for columns in directed.groups.values() if len(columns) > 1 for column in columns}
+    arrows = without_latents(full)
+    stated = [(a, b) for a, b in arrows if not (a in grouped or b in grouped)]
+    unnamed = [name for name in names if name not in full.nodes]
+    order = [*(name for name in full.topological_order() if name in schema.columns), *unnamed]
+    open_arrows = {arrow for arrow in arrows if arrow not in stated}
+    open_arrows.update(_forward_pairs(order, unnamed))
+    forbidden = set(full.forbidden)
+    parents = {name: tuple(other for other in names if (other, name) in set(stated)) for name in names}
+    ranked = sorted(open_arrows - forbidden, key=lambda arrow: (order.index(arrow[1]), order.index(arrow[0])))
+    return Structure(parents=parents, open_arrows=tuple(ranked), graph=graph)
+
+
+def _forward_pairs(order: Iterable[str], effects: Iterable[str]) -> tuple[Arrow, ...]:
+    """Return all pairs (earlier, later) whose later one is among ``effects``."""
+    listed, wanted = list(order), set(effects)
+    return tuple((cause, effect) for place, effect in enumerate(listed) if effect in wanted for cause in listed[:place])

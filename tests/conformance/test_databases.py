@@ -1,0 +1,228 @@
+"""A table in a database, named by its URL, is counted there, exactly as the same rows in a file are."""
+
+from __future__ import annotations
+
+import math
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import sqlalchemy as sa
+
+from escudo.errors import InputError, SchemaError
+from escudo.table import PrivateTable, Schema, open_data
+
+duckdb = pytest.importorskip("duckdb")
+
+DATABASES = ["duckdb", pytest.param("postgresql", marks=pytest.mark.postgresql)]
+NUMBERS = [-0.3, 0.7, *(math.nextafter(k / 10 - 0.3, side) for k in range(11) for side in (-9, 9)), math.inf, math.nan]
+SCHEMA = Schema.from_dict(
+    {
+        "smoke": ["no", "yes", "Ωμέγα"],
+        "parity": {"type": "categorical", "levels": [0, 1, 2], "missing": True},
+        "ill": [False, True],
+        "fever": {"type": "numeric", "lower": -0.3, "upper": 0.7, "bins": 10, "missing": True},
+    }
+)
+TABLES = [("smoke",), ("fever", "smoke"), ("parity", "ill"), ("fever", "parity", "ill", "smoke")]
+BY_PERSON = Schema(SCHEMA.fields, person_id="patient", max_rows_per_person=2)
+
+
+def patients() -> pl.DataFrame:
+    rng = np.random.default_rng(5)
+
+    def drawn(values: list[Any]) -> list[Any]:
+        return [values[i] for i in rng.integers(0, len(values), 500)]
+
+    return pl.DataFrame(
+        {
+            "smoke": drawn(["no", "yes", "NO", "yes ", "Ωμέγα", None]),
+            "parity": drawn([0, 1, 2, 3, -4, None]),
+            "ill": drawn([True, False, None]),
+            "fever": drawn([*NUMBERS, None]),
+            "patient": drawn([*range(150), None]),
+        },
+        schema={"smoke": pl.String, "parity": pl.Int32, "ill": pl.Boolean, "fever": pl.Float64, "patient": pl.Int64},
+    )
+
+
+def duckdb_url(file: Path, **settings: str) -> str:
+    return f"duckdb:///{file}?" + "&".join(f"{name}={value}" for name, value in settings.items())
+
+
+@pytest.fixture(params=DATABASES)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A table of patients with an awkward name, in each database."""
+    frame = patients()
+    columns = "smoke {}, parity {}, ill {}, fever {}, patient {}".format(
+        "text", "integer", "boolean", "double precision", "bigint"
+    )
+    if request.param == "duckdb":
+        with duckdb.connect(str(tmp_path / "clinic.db")) as connection:
+            connection.execute('CREATE SCHEMA "clinic 7"')
+            connection.execute(f'CREATE TABLE "clinic 7"."pätient ""rows""" ({columns})')
+            connection.executemany(
+                'INSERT INTO "clinic 7"."pätient ""rows""" VALUES (?, ?, ?, ?, ?)', [list(row) for row in frame.rows()]
+            )
+        yield duckdb_url(tmp_path / "clinic.db", table="p%C3%A4tient%20%22rows%22", schema="clinic%207")
+        return
+    pytest.importorskip("ibis")
+    server: sa.URL = request.getfixturevalue("server")
+    schema = f"clinic {secrets.token_hex(4)}"
+    engine = sa.create_engine(server, poolclass=sa.NullPool)
+    with engine.begin() as connection:
+        connection.exec_driver_sql(f'CREATE SCHEMA "{schema}"')
+        connection.exec_driver_sql(f'CREATE TABLE "{schema}"."pätient ""rows""" ({columns})')
+        connection.exec_driver_sql(
+            f'INSERT INTO "{schema}"."pätient ""rows""" VALUES (%s, %s, %s, %s, %s)', list(frame.rows())
+        )
+    settings = {"table": 'pätient "rows"', "schema": schema}
+    yield server.set(drivername="postgresql", query=settings).render_as_string(hide_password=False)
+    with engine.begin() as connection:
+        connection.exec_driver_sql(f'DROP SCHEMA "{schema}" CASCADE')
+
+
+@pytest.mark.parametrize("schema", [SCHEMA, BY_PERSON], ids=["row", "person"])
+def test_counts_in_the_database_are_those_of_the_same_rows_in_memory(url: str, schema: Schema) -> None:
+    counted = PrivateTable(open_data(url), schema).counts(TABLES)
+    for found, wanted in zip(counted, PrivateTable(patients(), schema).counts(TABLES), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_batches_from_the_database_hold_the_same_rows(url: str) -> None:
+    found = np.concatenate(list(PrivateTable(open_data(url), SCHEMA).batches(64)))
+    wanted = np.concatenate(list(PrivateTable(patients(), SCHEMA).batches(64)))
+    np.testing.assert_array_equal(found[np.lexsort(found.T)], wanted[np.lexsort(wanted.T)])
+
+
+def test_a_table_that_is_not_there_is_named_with_the_nearest_one(url: str) -> None:
+    with pytest.raises(InputError, match=r"has no table 'pätient \"row\"' .*Did you mean 'pätient \"rows\"'"):
+        open_data(url.replace("rows%22", "row%22"))
+
+
+@pytest.fixture
+def odd_url(server: sa.URL) -> str:
+    """Text of kinds that compare without case or blanks, or by a list of labels."""
+    pytest.importorskip("ibis")
+    name = f"odd_{secrets.token_hex(4)}"
+    texts = f"padded char(5), loose citext, nocase text COLLATE {name}_nocase, mood {name}_mood"
+    with sa.create_engine(server, poolclass=sa.NullPool).begin() as connection:
+        connection.exec_driver_sql("CREATE EXTENSION IF NOT EXISTS citext")
+        connection.exec_driver_sql(
+            f"CREATE COLLATION {name}_nocase (provider = icu, locale = 'und-u-ks-level2', deterministic = false)"
+        )
+        connection.exec_driver_sql(f"CREATE TYPE {name}_mood AS ENUM ('no', 'yes', 'YES')")
+        connection.exec_driver_sql(f"CREATE TABLE {name} ({texts}, price numeric(9, 2), day date)")
+        rows = [("yes", "yes", "yes", "yes", 1.5, None)] * 3 + [("YES", "YES", "YES", "YES", 9, None)] * 2
+        connection.exec_driver_sql(f"INSERT INTO {name} VALUES (%s, %s, %s, %s, %s, %s)", rows)
+    return server.set(drivername="postgresql", query={"table": name}).render_as_string(hide_password=False)
+
+
+@pytest.mark.postgresql
+@pytest.mark.parametrize("column", ["padded", "loose", "nocase", "mood"])
+def test_text_is_compared_by_its_exact_characters_whatever_the_column_says(odd_url: str, column: str) -> None:
+    schema = Schema.from_dict({column: {"type": "categorical", "levels": ["no", "yes"], "missing": True}})
+    assert PrivateTable(open_data(odd_url), schema).counts(column).tolist() == [0, 3, 2]
+
+
+@pytest.mark.postgresql
+def test_decimals_are_numbers_and_dates_are_refused(odd_url: str) -> None:
+    priced = Schema.from_dict({"price": {"type": "numeric", "lower": 0, "upper": 10, "bins": 10}})
+    assert PrivateTable(open_data(odd_url), priced).counts("price").tolist() == [0, 3, 0, 0, 0, 0, 0, 0, 0, 2]
+    with pytest.raises(SchemaError, match="'day'"):
+        PrivateTable(open_data(odd_url), Schema.from_dict({"day": ["monday"]}))
+
+
+@pytest.mark.postgresql
+def test_the_database_is_opened_for_reading_only(odd_url: str) -> None:
+    frame = open_data(odd_url)
+    with pytest.raises(Exception, match="read-only"):
+        frame.get_backend().con.execute("CREATE TABLE mark (x integer)")
+
+
+@pytest.mark.postgresql
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"password": "wr:ng@secret%"},
+        {"database": "absent"},
+        {"host": "127.0.0.1", "port": 1},
+        {"username": "nobody-here"},
+        {"query": {"table": "t", "sslmode": "secret?"}},
+        {"query": {"table": "t", "schema": "absent"}},
+        {"query": {"table": "absent", "password": "wr:ng@secret%"}},
+    ],
+    ids=lambda change: "-".join(change),
+)
+def test_a_password_is_in_no_message_and_in_no_cause(server: sa.URL, change: dict[str, Any]) -> None:
+    pytest.importorskip("ibis")
+    target = server.set(drivername="postgresql", query={"table": "t"}).set(**change)
+    with pytest.raises(InputError) as caught:
+        open_data(target.render_as_string(hide_password=False))
+    error: BaseException | None = caught.value
+    assert "127.0.0.1" in str(error)
+    while error is not None:
+        assert "secret" not in f"{error} {error.args}"
+        assert "w/rd" not in str(error)
+        error = error.__context__
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("mysql://host/db?table=t", "'mysql' cannot be opened"),
+        ("postgress://u:secret@host/db?table=t", "Did you mean 'postgres'"),
+        ("duckdb:///clinic.db", "does not say which table"),
+        ("duckdb:///clinic.db?table=", "does not say which table"),
+        ("duckdb:///clinic.db?table", "cannot be read"),
+        ("duckdb:///absent.db?table=t", "no such file"),
+        ("duckdb://absent.db?table=t", "three slashes"),
+        ("duckdb:///absent.db?table=t&secret=1", "not understood"),
+        ("postgresql://u:secret@[host/db?table=t", "cannot be read"),
+        ("postgresql://u:secret@host/db", "does not say which table"),
+    ],
+)
+def test_an_unusable_url_is_an_error_that_shows_how_to_write_one(
+    url: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=expected) as caught:
+        open_data(url)
+    assert "u:secret" not in str(caught.value)
+
+
+def test_a_file_that_is_no_duckdb_database_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "clinic.db").write_text("just a text, and a private one" * 1000)
+    with pytest.raises(InputError, match="cannot be opened as a DuckDB database") as caught:
+        open_data(duckdb_url(tmp_path / "clinic.db", table="t"))
+    assert "private" not in str(caught.value)
+
+
+def test_a_plain_path_is_scanned(tmp_path: Path) -> None:
+    patients().write_parquet(tmp_path / "patients.parquet")
+    counted = PrivateTable(open_data(str(tmp_path / "patients.parquet")), SCHEMA).counts("smoke")
+    np.testing.assert_array_equal(counted, PrivateTable(patients(), SCHEMA).counts("smoke"))
+
+
+@pytest.mark.parametrize(
+    ("missing", "url", "command"),
+    [
+        ("duckdb", "duckdb:///x.db?table=t", "escudo[duckdb]"),
+        ("ibis", "postgresql://host/db?table=t", "escudo[database]"),
+        ("psycopg", "postgresql://host/db?table=t", "escudo[database]"),
+    ],
+)
+def test_a_missing_library_is_named_with_the_command_that_installs_it(missing: str, url: str, command: str) -> None:
+    code = f"import sys; sys.modules[{missing!r}] = None\nfrom escudo.table import open_data\nopen_data({url!r})"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.returncode == 1
+    assert (
+        f"InputError: a {'DuckDB' if missing == 'duckdb' else 'PostgreSQL'} database needs: pip install" in run.stderr
+    )
+    assert command in run.stderr

@@ -1,0 +1,406 @@
+"""``escudo release`` and ``escudo sample``: what people see, what is written, and what is left after a failure."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+import escudo.report
+from escudo.causal import asia
+from escudo.cli import app
+from escudo.errors import BudgetExceededError, EscudoError, GraphError, InputError, LedgerError, RefusedError
+from escudo.privacy import Ledger
+from escudo.synthesis import load
+from escudo.table import Schema
+
+ROWS = 3000
+RELEASE = ["release", "visits.parquet", "--schema", "visits.toml", "--graph", "clinic.dot", "--epsilon", "1"]
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The three files of a simulated clinic."""
+    folder, clinic = tmp_path_factory.mktemp("clinic"), asia()
+    clinic.sample_frame(ROWS, rng=np.random.default_rng(0)).write_parquet(folder / "visits.parquet")
+    Schema.from_dict({name: list(levels) for name, levels in clinic.levels.items()}).write(folder / "visits.toml")
+    clinic.graph.write(folder / "clinic.dot")
+    return folder
+
+
+@pytest.fixture
+def folder(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in os.listdir(made):
+        (tmp_path / name).write_bytes((made / name).read_bytes())
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ESCUDO_LEDGER", raising=False)
+    monkeypatch.setenv("COLUMNS", "200")
+    return tmp_path
+
+
+def run(*arguments: str) -> Result:
+    result = CliRunner().invoke(app, list(arguments))
+    assert result.exception is None, (result.output, result.exception)
+    return result
+
+
+def refusal(*arguments: str) -> EscudoError:
+    result = CliRunner().invoke(app, list(arguments))
+    assert isinstance(result.exception, EscudoError), (result.output, result.exception)
+    return result.exception
+
+
+def in_terminal(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "escudo", *arguments], capture_output=True, text=True, cwd=cwd)
+
+
+@pytest.fixture
+def ledger(folder: Path) -> Ledger:
+    book = Ledger(f"sqlite:///{folder / 'escudo-ledger.db'}")
+    book.open("visits-2026", epsilon=1.5, delta=1e-6)
+    book.close()
+    return book
+
+
+# -- a release
+
+
+def test_a_release_prints_the_plan_first_and_then_what_was_made_and_what_it_means(folder: Path) -> None:
+    shown = run(*RELEASE, "--out", "out").stdout
+    assert re.match(r"marginals +ε = 1\.00, δ = 1e-06, replace one row \(PLD\)\n├─ family tables", shown)
+    parts = [
+        "dysp | bronc, either",
+        "Ledger   none",
+        "Released to out/",
+        "3,000 rows",
+        "report.html",
+        "What it means: ",
+    ]
+    places = [shown.index(part) for part in [*parts, "e^1.0", "Try: escudo sample out/model --rows 5 --do asia=no"]]
+    assert places == sorted(places)
+    assert sorted(os.listdir("out")) == ["model", "release.json", "report.html", "synthetic.parquet"]
+
+
+def test_the_released_rows_are_values_of_the_schema_and_as_many_as_the_table_has(folder: Path) -> None:
+    run(*RELEASE, "--out", "out", "--csv")
+    made = pl.read_parquet("out/synthetic.parquet")
+    assert made.height == ROWS
+    assert made.columns == list(asia().nodes)
+    assert set(made["smoke"].unique()) == {"yes", "no"}
+    assert pl.read_csv("out/synthetic.csv").equals(made)
+    assert load("out/model").guarantee.for_release
+
+
+def test_json_is_one_object_with_the_guarantee(folder: Path) -> None:
+    said = json.loads(run(*RELEASE, "--out", "out", "--rows", "50", "--json").stdout)
+    assert (said["directory"], said["rows"], said["for_release"], said["dataset"]) == ("out", 50, True, None)
+    assert said["guarantee"]["epsilon"] <= 1.0
+    assert said["guarantee"]["relation"] == "replace_one"
+    assert pl.read_parquet("out/synthetic.parquet").height == 50
+
+
+def test_a_seeded_release_says_everywhere_that_it_is_not_for_release(folder: Path) -> None:
+    for out in ("a", "b"):
+        shown = run(*RELEASE, "--out", out, "--seed", "5", "--rows", "20").stdout
+        assert "NOT FOR RELEASE: the noise was seeded" in shown
+    assert Path("a/synthetic.parquet").read_bytes() == Path("b/synthetic.parquet").read_bytes()
+    record = json.loads(Path("a/release.json").read_text())
+    assert record["guarantee"]["for_release"] is False
+    assert "not for release" in Path("a/report.html").read_text().lower()
+
+
+def test_the_custodians_page_lies_beside_the_release_and_says_so(folder: Path) -> None:
+    shown = run(*RELEASE, "--out", "out", "--custodian").stdout
+    assert "NOT FOR RELEASE: out-custodian.html" in shown
+    assert Path("out-custodian.html").exists()
+    assert not any("custodian" in name for name in os.listdir("out"))
+
+
+@pytest.mark.parametrize("generator", ["moments", "one-way", "independent"])
+def test_other_generators_go_by_name(folder: Path, generator: str) -> None:
+    said = json.loads(run(*RELEASE, "--out", "out", "--generator", generator, "--rows", "10", "--json").stdout)
+    assert said["generator"] == generator
+
+
+def test_options_reach_the_generator(folder: Path) -> None:
+    first = run(*RELEASE, "--generator", "moments", "--option", "clip=2.5", "--plan", "--json").stdout
+    other = run(*RELEASE, "--generator", "moments", "--option", "clip=1.5", "--plan", "--json").stdout
+    assert json.loads(first)["plan"] != json.loads(other)["plan"]
+    assert "no option 'clp'" in str(refusal(*RELEASE, "--generator", "moments", "--option", "clp=2", "--plan"))
+    assert "takes NAME=VALUE" in str(refusal(*RELEASE, "--option", "clip", "--plan"))
+    assert "twice" in str(refusal(*RELEASE, "--option", "clip=1", "--option", "clip=2", "--plan"))
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "arrow", "ndjson"])
+def test_every_kind_of_file_is_read(folder: Path, ending: str) -> None:
+    frame = pl.read_parquet("visits.parquet")
+    write: dict[str, Callable[[str], Any]] = {
+        "csv": frame.write_csv,
+        "tsv": lambda name: frame.write_csv(name, separator="\t"),
+        "arrow": frame.write_ipc,
+        "ndjson": frame.write_ndjson,
+    }
+    write[ending](f"visits.{ending}")
+    run("release", f"visits.{ending}", *RELEASE[2:], "--out", "from-file", "--seed", "1")
+    run(*RELEASE, "--out", "from-parquet", "--seed", "1")
+    assert pl.read_parquet("from-file/synthetic.parquet").equals(pl.read_parquet("from-parquet/synthetic.parquet"))
+
+
+def test_a_table_in_a_database_is_named_by_its_url(folder: Path) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    with duckdb.connect("clinic.db") as connection:
+        connection.execute("CREATE TABLE visits AS SELECT * FROM 'visits.parquet'")
+    run("release", "duckdb:///clinic.db?table=visits", *RELEASE[2:], "--out", "from-database", "--seed", "1")
+    run(*RELEASE, "--out", "from-parquet", "--seed", "1")
+    one, other = (pl.read_parquet(f"from-{place}/synthetic.parquet") for place in ("database", "parquet"))
+    assert one.equals(other)
+
+
+# -- planning and the ledger
+
+
+def test_a_plan_stops_before_anything_is_read_spent_or_written(folder: Path, ledger: Ledger) -> None:
+    shown = run(*RELEASE, "--dataset", "visits-2026", "--plan").stdout
+    assert "Ledger   visits-2026: 0.00 of 1.50 spent; this would leave 0.50   (accountant: PLD)" in shown
+    assert shown.endswith("Nothing was spent. Leave out --plan to release.\n")
+    assert [row.kind for row in ledger.history()] == ["open"]
+    others = [name for name in os.listdir() if not name.startswith("escudo-ledger.db")]
+    assert sorted(others) == ["clinic.dot", "visits.parquet", "visits.toml"]
+
+
+def test_a_plan_as_json_says_whether_it_fits(folder: Path, ledger: Ledger) -> None:
+    said = json.loads(run(*RELEASE, "--dataset", "visits-2026", "--plan", "--json").stdout)
+    assert said["spent"] is False
+    assert said["plan"]["name"] == "marginals"
+    assert said["ledger"]["fits"] is True
+    assert said["ledger"]["left_after"] == pytest.approx(0.5, abs=0.01)
+
+
+def test_the_ledger_is_charged_once_and_then_refuses(folder: Path, ledger: Ledger) -> None:
+    charged = [*RELEASE, "--ledger", f"sqlite:///{folder / 'escudo-ledger.db'}", "--dataset", "visits-2026"]
+    run(*charged, "--out", "first", "--rows", "20")
+    assert [row.kind for row in ledger.history()] == ["open", "spend"]
+    larger = [*charged[:-5], "1.4", *charged[-4:]]
+    assert "and be refused" in run(*larger, "--plan").stdout
+    refused = refusal(*larger, "--out", "second")
+    assert isinstance(refused, BudgetExceededError)
+    assert "the budget of dataset 'visits-2026' does not allow it" in str(refused)
+    assert [row.kind for row in ledger.history()] == ["open", "spend"]
+    assert not Path("second").exists()
+
+
+def test_the_ledger_is_found_as_the_other_commands_find_it(
+    folder: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "visits-2026: 0.00 of" in run(*RELEASE, "--dataset", "visits-2026", "--plan").stdout
+    Path("escudo-ledger.db").rename("moved.db")
+    assert isinstance(refusal(*RELEASE, "--dataset", "visits-2026", "--plan"), LedgerError)
+    monkeypatch.setenv("ESCUDO_LEDGER", "sqlite:///moved.db")
+    assert "visits-2026: 0.00 of" in run(*RELEASE, "--dataset", "visits-2026", "--plan").stdout
+    assert "Ledger   none" in run(*RELEASE, "--plan").stdout
+
+
+# -- refusals
+
+
+def test_an_unconfirmed_schema_is_refused_with_both_ways_out(folder: Path, ledger: Ledger) -> None:
+    text = Path("visits.toml").read_text()
+    Path("draft.toml").write_text(text.replace("[columns.smoke]", "[columns.smoke]\nconfirmed = false"))
+    assert "confirmed = false" in Path("draft.toml").read_text()
+    refused = refusal(*RELEASE[:3], "draft.toml", *RELEASE[4:], "--dataset", "visits-2026", "--out", "out")
+    assert isinstance(refused, RefusedError)
+    for part in (
+        "'smoke' (levels)",
+        "in draft.toml",
+        "escudo schema confirm draft.toml",
+        "schema learn visits.parquet",
+    ):
+        assert part in str(refused)
+    assert "Nothing was spent." in str(refused)
+    assert [row.kind for row in ledger.history()] == ["open"]
+
+
+def test_a_graph_with_a_cycle_names_it(folder: Path) -> None:
+    Path("clinic.dot").write_text("digraph { smoke -> lung; lung -> xray; xray -> smoke }")
+    refused = refusal(*RELEASE, "--out", "out")
+    assert isinstance(refused, GraphError)
+    assert "cycle" in str(refused)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ([], "--out says where the release goes"),
+        (["--out", "taken"], "holds files that are no release"),
+        (["--out", "visits.toml"], "is a file"),
+        (["--out", "visits.toml/deeper"], "cannot be made"),
+        (["--out", "x", "--ledger", "sqlite:///l.db"], "say which one with --dataset"),
+        (["--out", "x", "--delta", "0"], "Gaussian noise needs a delta"),
+        (["--out", "x", "--generator", "marginal"], "Did you mean 'marginals'"),
+        (["--out", "x", "--relation", "twins"], "relation"),
+        (["--out", "x", "--generator", "linear"], "smoke|asia"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_anything_is_spent(
+    folder: Path, arguments: list[str], expected: str
+) -> None:
+    Path("taken").mkdir()
+    Path("taken/notes.txt").write_text("mine")
+    before = sorted(os.listdir())
+    refused = refusal(*RELEASE, *arguments)
+    assert isinstance(refused, InputError)
+    assert re.search(expected, str(refused))
+    assert sorted(os.listdir()) == before
+    assert Path("taken/notes.txt").read_text() == "mine"
+
+
+def test_an_earlier_release_is_replaced_only_by_force(folder: Path) -> None:
+    run(*RELEASE, "--out", "out", "--seed", "1", "--rows", "10")
+    assert "--force" in str(refusal(*RELEASE, "--out", "out", "--seed", "2", "--rows", "20"))
+    assert pl.read_parquet("out/synthetic.parquet").height == 10
+    run(*RELEASE, "--out", "out", "--seed", "2", "--rows", "20", "--force")
+    assert pl.read_parquet("out/synthetic.parquet").height == 20
+
+
+def test_exit_codes_and_one_clear_paragraph(folder: Path, ledger: Ledger) -> None:
+    wrong = in_terminal(*RELEASE, cwd=folder)
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert wrong.stderr.startswith("Error: --out says where")
+    over = in_terminal(*RELEASE[:-1], "9", "--dataset", "visits-2026", "--out", "out", "--json", cwd=folder)
+    assert (over.returncode, over.stdout) == (4, "")
+    assert json.loads(over.stderr)["error"] == "BudgetExceededError"
+
+
+# -- failures half-way
+
+
+def test_a_failure_while_writing_marks_the_spend_and_leaves_nothing(
+    folder: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> str:
+        raise RuntimeError("private words")
+
+    monkeypatch.setattr(escudo.report._release, "release_page", broken)
+    result = CliRunner().invoke(app, [*RELEASE, "--dataset", "visits-2026", "--out", "out"])
+    assert isinstance(result.exception, RuntimeError)
+    assert [row.kind for row in ledger.history()] == ["open", "spend", "failed"]
+    assert "private words" not in json.dumps(ledger.export())
+    assert not Path("out").exists()
+    assert not list(folder.glob(".*"))
+
+
+INTERRUPTED = """
+import signal, sys, time
+from escudo.synthesis import {module}
+def slow(*_, **__):
+    print("fitting", flush=True)
+    time.sleep(60)
+{module}.{name} = slow
+from escudo.cli import main
+sys.argv = ["escudo", *sys.argv[1:]]
+main()
+"""
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL], ids=["ctrl-c", "kill"])
+def test_a_release_stopped_half_way_is_in_the_ledger_and_nowhere_else(
+    folder: Path, ledger: Ledger, sent: signal.Signals
+) -> None:
+    program = INTERRUPTED.format(module="_marginals", name="estimate")
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, *RELEASE, "--dataset", "visits-2026", "--out", "out"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+    )
+    assert process.stdout is not None
+    while "fitting" not in process.stdout.readline():
+        assert process.poll() is None
+    time.sleep(0.1)
+    process.send_signal(sent)
+    _, said = process.communicate(timeout=30)
+    kinds = [row.kind for row in ledger.history()]
+    if sent == signal.SIGINT:
+        assert process.returncode == 130
+        assert "nothing was written to out. What was spent stays spent." in said
+        assert kinds == ["open", "spend", "failed"]
+    else:
+        assert kinds == ["open", "spend"]
+    assert ledger.total("visits-2026").epsilon_at(1e-6) > 0.99
+    assert not (folder / "out").exists()
+
+
+# -- sampling
+
+
+@pytest.fixture
+def model(folder: Path) -> str:
+    run(*RELEASE, "--out", "out", "--seed", "1", "--rows", "10")
+    return "out/model"
+
+
+def test_rows_are_printed_as_a_table_under_an_intervention(model: str) -> None:
+    shown = run("sample", model, "--rows", "4", "--do", "smoke=yes", "--do", "asia=no", "--seed", "1").stdout
+    lines = shown.splitlines()
+    assert lines[0].split() == list(asia().nodes)
+    assert len(lines) == 6
+    assert all(line.split()[0] == "no" and line.split()[2] == "yes" for line in lines[2:])
+
+
+def test_rows_come_as_json_and_the_same_for_the_same_seed(model: str) -> None:
+    one, same, other = (
+        json.loads(run("sample", model, "-n", "40", "--given", "dysp=yes", "--seed", seed, "--json").stdout)["rows"]
+        for seed in ("1", "1", "2")
+    )
+    assert one == same != other
+    assert {row["dysp"] for row in one} == {"yes"}
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_rows_are_written_to_a_new_file(model: str, ending: str) -> None:
+    assert run("sample", model, "-n", "30", "--out", f"rows.{ending}").stdout == f"30 rows written to rows.{ending}\n"
+    read = pl.read_csv if ending == "csv" else pl.read_parquet
+    assert read(f"rows.{ending}").height == 30
+    assert "exists" in str(refusal("sample", model, "--out", f"rows.{ending}"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--do", "smoke"], "takes NAME=VALUE"),
+        (["--do", "=yes"], "takes NAME=VALUE"),
+        (["--do", "smoke=yes", "--do", "smoke=no"], "twice"),
+        (["--do", "smok=yes"], "Did you mean 'smoke'"),
+        (["--do", "smoke=maybe"], "no level 'maybe'"),
+        (["--do", "smoke="], "no missing value"),
+        (["--do", "smoke=yes", "--given", "smoke=yes"], "both"),
+        (["--out", "rows.xlsx"], r"must end in \.csv or \.parquet"),
+        (["--out", "absent/rows.csv"], "cannot write"),
+    ],
+)
+def test_a_question_without_an_answer_is_an_error(model: str, arguments: list[str], expected: str) -> None:
+    assert re.search(expected, str(refusal("sample", model, *arguments)))
+
+
+def test_a_folder_that_is_no_model_is_an_error(folder: Path) -> None:
+    assert "cannot be read" in str(refusal("sample", "absent"))
+
+
+def test_help_names_the_main_job_first() -> None:
+    shown = run("--help").stdout
+    assert shown.index("release") < shown.index("sample") < shown.index("schema") < shown.index("ledger")
+    assert "--plan" in run("release", "--help").stdout

@@ -1,0 +1,65 @@
+"""The clinic that several tests share: the Asia network, its schema, its true model, and its laws by brute force."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from escudo.causal import Network, asia
+from escudo.privacy import Guarantee, Plan, PureEvent
+from escudo.synthesis import CausalModel, TableConditional
+from escudo.table import Schema
+
+Law = Callable[..., NDArray[np.float64]]
+
+
+@pytest.fixture(scope="session")
+def clinic() -> Network:
+    return asia()
+
+
+@pytest.fixture(scope="session")
+def clinic_schema(clinic: Network) -> Schema:
+    return Schema.from_dict({name: list(levels) for name, levels in clinic.levels.items()})
+
+
+@pytest.fixture(scope="session")
+def clinic_model(clinic: Network, clinic_schema: Schema) -> CausalModel:
+    """The true network as a model, as if it had been fitted without noise."""
+    return CausalModel(
+        schema=clinic_schema,
+        graph=clinic.graph,
+        conditionals={name: TableConditional(clinic.parents[name], clinic.table(name)) for name in clinic.nodes},
+        guarantee=Guarantee(epsilon=1.0),
+        generator="marginals",
+        plan=Plan("marginals", PureEvent(epsilon=1.0)),
+    )
+
+
+@pytest.fixture(scope="session")
+def true_law(clinic: Network) -> Law:
+    """P(columns | do, given) of the true network, by adding up all 256 patients."""
+
+    def law(
+        columns: list[str], do: Mapping[str, str] | None = None, given: Mapping[str, str] | None = None
+    ) -> NDArray[np.float64]:
+        do, given = do or {}, given or {}
+        table = np.zeros([2] * len(columns))
+        for codes in itertools.product(*(range(len(clinic.levels[name])) for name in clinic.nodes)):
+            row = dict(zip(clinic.nodes, codes, strict=True))
+            fixed = {**do, **given}
+            if any(clinic.levels[name][row[name]] != level for name, level in fixed.items()):
+                continue
+            weight = 1.0
+            for name in clinic.nodes:
+                if name not in do:
+                    weight *= clinic.table(name)[(*(row[parent] for parent in clinic.parents[name]), row[name])]
+            table[tuple(row[name] for name in columns)] += weight
+        total: NDArray[np.float64] = table / table.sum()
+        return total
+
+    return law

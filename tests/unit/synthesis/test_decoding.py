@@ -1,0 +1,60 @@
+"""Cells become values the schema allows, spread inside bins as the histogram suggests."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+
+from escudo.synthesis._decoding import decode
+from escudo.table import Schema
+
+
+def numbers(spec: dict[str, object], codes: np.ndarray) -> pl.Series:
+    schema = Schema.from_dict({"x": {"type": "numeric", **spec}})
+    return decode(schema, {"x": codes}, rng=np.random.default_rng(0))["x"]
+
+
+def test_levels_keep_their_type_and_the_missing_cell_becomes_null() -> None:
+    schema = Schema.from_dict(
+        {"s": {"type": "categorical", "levels": ["no", "yes"], "missing": True}, "i": [3, 5], "b": {"type": "boolean"}}
+    )
+    frame = decode(
+        schema,
+        {"s": np.array([0, 1, 2]), "i": np.array([1, 0, 1]), "b": np.array([1, 0, 1])},
+        rng=np.random.default_rng(0),
+    )
+    assert frame["s"].to_list() == ["no", "yes", None]
+    assert frame["i"].to_list() == [5, 3, 5]
+    assert frame["b"].dtype == pl.Boolean
+
+
+@pytest.mark.parametrize("spec", [{"lower": 0, "upper": 10, "bins": 4}, {"edges": [-1.5, 0.0, 0.25, 9.0]}])
+def test_every_number_encodes_back_to_its_own_bin(spec: dict[str, object]) -> None:
+    schema = Schema.from_dict({"x": {"type": "numeric", **spec}})
+    codes = np.random.default_rng(1).integers(0, schema["x"].size, 5000)
+    values = numbers(spec, codes)
+    assert (schema["x"].encode(values.to_numpy()) == codes).all()
+
+
+def test_whole_numbers_stay_whole_and_inside_their_bins() -> None:
+    codes = np.repeat(np.arange(22), 200)
+    values = numbers({"lower": 0, "upper": 110, "bins": 22, "integer": True}, codes)
+    assert values.dtype == pl.Int64
+    assert (values.to_numpy() // 5 == codes)[codes < 21].all()
+    assert set(values.to_numpy()[codes == 21]) <= set(range(105, 111))
+
+
+def test_density_inside_a_bin_follows_the_slope_of_the_histogram() -> None:
+    codes = np.repeat([0, 1, 2], [1000, 3000, 5000])
+    middle = numbers({"lower": 0, "upper": 3, "bins": 3}, codes).to_numpy()[codes == 1]
+    # slope (5000 - 1000) / (4 * 3000) = 1/3 puts the mean of the bin at 1.5 + 1/18
+    assert abs(middle.mean() - (1.5 + 1 / 18)) < 5 * middle.std() / np.sqrt(middle.size)
+
+
+def test_missing_numbers_are_null() -> None:
+    assert numbers({"lower": 0, "upper": 1, "bins": 2, "missing": True}, np.array([0, 2])).null_count() == 1
+
+
+def test_no_rows_keep_their_columns() -> None:
+    assert numbers({"lower": 0, "upper": 1, "bins": 2}, np.zeros(0, dtype=np.int64)).len() == 0

@@ -1,0 +1,142 @@
+"""Drawing rows follows the model's law, under do and given, with less noise than independent draws."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from escudo.errors import InputError, ZeroProbabilityError
+from escudo.synthesis import _sampling
+from escudo.synthesis._conditionals import (
+    LogitConditional,
+    MaxConditional,
+    NoisyOrConditional,
+    TableConditional,
+    conditional_from_arrays,
+    dense_table,
+)
+
+SMOKE = TableConditional((), np.array([0.5, 0.5]))
+LUNG = TableConditional(("smoke",), np.array([[0.99, 0.01], [0.9, 0.1]]))
+COUGH = TableConditional(("smoke", "lung"), np.array([[[0.9, 0.1], [0.3, 0.7]], [[0.7, 0.3], [0.2, 0.8]]]))
+CLINIC = {"smoke": SMOKE, "lung": LUNG, "cough": COUGH}
+ORDER = ("smoke", "lung", "cough")
+
+
+def joint(codes: dict[str, np.ndarray]) -> np.ndarray:
+    table = np.zeros((2, 2, 2))
+    np.add.at(table, tuple(codes[name] for name in ORDER), 1)
+    return table / table.sum()
+
+
+def truth() -> np.ndarray:
+    return SMOKE.table[:, None, None] * LUNG.table[:, :, None] * COUGH.table
+
+
+def test_counts_miss_their_expectation_by_less_than_one_per_family_cell() -> None:
+    rows = 10_000
+    codes = _sampling.draw(ORDER, CLINIC, rows, fixed={}, rng=np.random.default_rng(0))
+    assert abs(int((codes["smoke"] == 1).sum()) - rows / 2) < 1
+    for smoke in (0, 1):
+        of_group = codes["smoke"] == smoke
+        expected = of_group.sum() * LUNG.table[smoke, 1]
+        assert abs(int((codes["lung"][of_group] == 1).sum()) - expected) < 1
+
+
+def test_each_single_row_has_the_models_law() -> None:
+    draws = np.array([_draw_three(seed) for seed in range(4000)])
+    share = draws[:, 0].mean(axis=0)
+    # 5 standard errors of a share of 4000 independent one-row draws
+    assert np.abs(share - truth().sum(axis=(0, 1))).max() < 5 * np.sqrt(0.25 / 4000)
+
+
+def _draw_three(seed: int) -> np.ndarray:
+    codes = _sampling.draw(ORDER, CLINIC, 3, fixed={}, rng=np.random.default_rng(seed))
+    return np.eye(2)[codes["cough"]]
+
+
+def test_an_intervention_cuts_the_arrows_into_its_node() -> None:
+    codes = _sampling.draw(ORDER, CLINIC, 40_000, fixed={"lung": 1}, rng=np.random.default_rng(1))
+    expected = np.zeros((2, 2, 2))
+    expected[:, 1, :] = SMOKE.table[:, None] * COUGH.table[:, 1, :]
+    assert np.abs(joint(codes) - expected).sum() < 1e-3
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_condition_is_met_and_leaves_the_conditional_law(exact: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not exact:
+        monkeypatch.setattr(_sampling, "_MAX_EXACT_CELLS", 1)
+    codes = _sampling.draw_given(ORDER, CLINIC, 20_000, fixed={}, evidence={"cough": 1}, rng=np.random.default_rng(2))
+    expected = truth()
+    expected[:, :, 0] = 0
+    expected /= expected.sum()
+    assert np.abs(joint(codes) - expected).sum() < (2e-3 if exact else 2e-2)
+
+
+def test_do_and_given_together_condition_in_the_intervened_model() -> None:
+    codes = _sampling.draw_given(
+        ORDER, CLINIC, 20_000, fixed={"lung": 1}, evidence={"cough": 1}, rng=np.random.default_rng(3)
+    )
+    expected = SMOKE.table * COUGH.table[:, 1, 1]
+    assert abs((codes["smoke"] == 1).mean() - expected[1] / expected.sum()) < 1e-3
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_an_impossible_condition_says_so_and_recommends_do(exact: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not exact:
+        monkeypatch.setattr(_sampling, "_MAX_EXACT_CELLS", 1)
+    never = {"a": TableConditional((), np.array([1.0, 0.0])), "b": TableConditional(("a",), np.eye(2))}
+    with pytest.raises(ZeroProbabilityError, match="do="):
+        _sampling.draw_given(("a", "b"), never, 10, fixed={}, evidence={"b": 1}, rng=np.random.default_rng(0))
+
+
+def test_values_of_probability_zero_are_never_drawn() -> None:
+    law = {"a": TableConditional((), np.array([0.0, 0.3, 0.0, 0.7, 0.0]))}
+    codes = _sampling.draw(("a",), law, 10_001, fixed={}, rng=np.random.default_rng(0))
+    assert set(codes["a"].tolist()) == {1, 3}
+
+
+def test_no_rows_are_no_rows() -> None:
+    assert _sampling.draw(ORDER, CLINIC, 0, fixed={}, rng=np.random.default_rng(0))["cough"].shape == (0,)
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        LogitConditional(("a", "b"), np.array([0.0, 1.0, -1.0]), (np.ones((2, 3)), np.array([[0, 0, 0], [2, 0, 1.0]]))),
+        MaxConditional(("a", "b"), 0.05, (np.array([0.0, 0.4]), np.array([0.0, 0.7]))),
+        NoisyOrConditional(("a", "b"), 0.05, (np.array([0.0, 0.4]), np.array([0.0, 0.7]))),
+        TableConditional(("a",), np.array([[0.2, 0.8], [1.0, 0.0]])),
+    ],
+    ids=lambda law: law.kind,
+)
+def test_every_form_is_a_law_and_survives_being_taken_apart(law: object) -> None:
+    table = dense_table(law)
+    assert np.allclose(table.sum(axis=-1), 1.0)
+    assert (table >= 0).all()
+    again = conditional_from_arrays(law.kind, law.parents, law.arrays())
+    assert np.allclose(dense_table(again), table)
+
+
+def test_max_and_noisy_or_mean_what_they_say() -> None:
+    strengths = (np.array([0.0, 0.4]), np.array([0.0, 0.7]))
+    assert np.isclose(dense_table(MaxConditional(("a", "b"), 0.05, strengths))[1, 1, 1], 0.7)
+    assert np.isclose(dense_table(NoisyOrConditional(("a", "b"), 0.05, strengths))[1, 1, 1], 1 - 0.95 * 0.6 * 0.3)
+    assert np.isclose(dense_table(MaxConditional(("a", "b"), 0.05, strengths))[0, 0, 1], 0.05)
+
+
+@pytest.mark.parametrize(
+    ("kind", "arrays"),
+    [("table", {}), ("logit", {"intercept": np.zeros(2)}), ("neural", {}), ("max", {"leak": np.zeros(0)})],
+)
+def test_damaged_or_unknown_arrays_are_refused(kind: str, arrays: dict[str, np.ndarray]) -> None:
+    with pytest.raises(InputError):
+        conditional_from_arrays(kind, ("a",), arrays)
+
+
+@pytest.mark.parametrize(
+    "table", [np.array([0.5, 0.6]), np.array([1.5, -0.5]), np.array([np.nan, 1.0]), np.array([[0.5, 0.5]])]
+)
+def test_a_table_that_is_no_law_is_refused(table: np.ndarray) -> None:
+    with pytest.raises(InputError):
+        TableConditional((), table)

@@ -1,0 +1,223 @@
+"""Nothing private leaks: under the same noise, tables that differ in one person differ in noise-bearing values only.
+
+Everything that a release writes and prints is compared: files and their names, keys and their order, columns and their
+types, warnings, messages, exit codes, ledger rows. Numbers that carry noise are masked; nothing else is.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+from escudo.cli import app
+from escudo.privacy import Ledger
+from escudo.table import Schema
+
+ROWS = 60
+SCHEMA = Schema.from_dict(
+    {
+        "smoke": ["no", "yes"],
+        "age": {"type": "numeric", "lower": 0, "upper": 100, "bins": 5, "missing": True},
+        "stage": {"type": "ordinal", "levels": [1, 2, 3]},
+        "lung": {"type": "boolean", "missing": True},
+    }
+)
+GRAPH = "digraph { smoke -> lung; age -> stage; stage -> lung }"
+NUMBER = re.compile(r"[-+−]?\d[\d,]*(\.\d+)?(e[-+]?\d+)?|\.\d+")
+DIGEST = re.compile(r"\b[0-9a-f]{64}\b")
+MARK = re.compile(r"<(path|rect|circle|line)\b[^>]*/>|(?<=class=\"value) over(?=\")")
+BASE: dict[str, Any] = {"smoke": "no", "age": 40.0, "stage": 1, "lung": False}
+
+ODD_PEOPLE: dict[str, dict[str, Any]] = {
+    "another cell": {"smoke": "yes", "age": 77.0, "stage": 3, "lung": True},
+    "missing": {"smoke": None, "age": None, "stage": None, "lung": None},
+    "outside the schema": {"smoke": "a secret habit", "age": 1e12, "stage": 99, "lung": True},
+    "not a number": {"smoke": "", "age": math.nan, "stage": -(2**31), "lung": None},
+    "infinite": {"smoke": "NO", "age": -math.inf, "stage": 2, "lung": False},
+}
+
+
+def people(last: dict[str, Any]) -> pl.DataFrame:
+    """Return everybody, the last one as given; nobody else is in stage 3."""
+    rng = np.random.default_rng(0)
+    rest = {
+        "smoke": rng.choice(["no", "yes"], ROWS - 1).tolist(),
+        "age": (rng.random(ROWS - 1) * 100).tolist(),
+        "stage": rng.integers(1, 3, ROWS - 1).tolist(),
+        "lung": rng.choice([True, False], ROWS - 1).tolist(),
+    }
+    types = {"smoke": pl.String, "age": pl.Float64, "stage": pl.Int64, "lung": pl.Boolean}
+    return pl.DataFrame({name: [*values, last[name]] for name, values in rest.items()}, schema=types)
+
+
+class Outcome:
+    """Everything one run left behind."""
+
+    def __init__(self, folder: Path, *arguments: str):
+        before = os.getcwd()
+        os.chdir(folder)
+        try:
+            with warnings.catch_warnings(record=True) as warned:
+                warnings.simplefilter("always")
+                result = CliRunner().invoke(app, list(arguments))
+        finally:
+            os.chdir(before)
+        self.folder = folder
+        self.exit = (result.exit_code, type(result.exception).__name__, str(result.exception or ""))
+        self.said = re.sub(r"\(\d+\.\d s\)", "(… s)", result.output)
+        self.warned = [(warning.category, str(warning.message)) for warning in warned]
+        self.files = sorted(
+            path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.name.startswith("people.")
+        )
+
+
+def release(folder: Path, frame: pl.DataFrame, ending: str, *options: str) -> Outcome:
+    folder.mkdir()
+    write: dict[str, Callable[[Path], Any]] = {
+        "parquet": frame.write_parquet,
+        "csv": frame.write_csv,
+        "ndjson": frame.write_ndjson,
+    }
+    write[ending](folder / f"people.{ending}")
+    SCHEMA.write(folder / "schema.toml")
+    (folder / "graph.dot").write_text(GRAPH)
+    with Ledger(f"sqlite:///{folder / 'ledger.db'}") as book:
+        book.open("people", epsilon=2.0, delta=1e-6)
+    wanted = ["release", f"people.{ending}", "-s", "schema.toml", "-g", "graph.dot", "-e", "1", "-o", "out"]
+    return Outcome(
+        folder, *wanted, "--ledger", "sqlite:///ledger.db", "--dataset", "people", "--seed", "7", "--csv", *options
+    )
+
+
+def masked(text: str) -> str:
+    """Return a text with one sign for each number and digest, and without the marks of charts, which draw numbers."""
+    return NUMBER.sub("#", DIGEST.sub("#", MARK.sub("", text)))
+
+
+def outline(value: Any, path: tuple[str, ...] = ()) -> Any:
+    """Return a JSON value with its noise-bearing leaves masked: digests, sizes, the time, numbers of the evaluation."""
+    if path and path[-1] in ("made", "sha256", "bytes", "size"):
+        return type(value).__name__
+    if isinstance(value, dict):
+        return [(key, outline(inner, (*path, key))) for key, inner in value.items()]
+    if isinstance(value, list):
+        return [outline(inner, path) for inner in value]
+    if "evaluation" in path and isinstance(value, int | float):
+        return "#"
+    return value
+
+
+def header(path: Path) -> Any:
+    """Return what a safetensors file says about its arrays, without the arrays."""
+    content = path.read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    return json.loads(content[8 : 8 + length])
+
+
+def ledger_rows(folder: Path) -> list[tuple[str, Any]]:
+    with Ledger(f"sqlite:///{folder / 'ledger.db'}") as book:
+        return [(row.kind, row.payload) for row in book.history()]
+
+
+def assert_alike(one: Outcome, other: Outcome, *, noisy_rows: bool = False) -> None:
+    assert one.exit == other.exit
+    assert one.exit[0] == 0, one.exit
+    show = masked if noisy_rows else str
+    assert show(one.said) == show(other.said)
+    assert one.warned == other.warned == []
+    assert one.files == other.files
+    assert ledger_rows(one.folder) == ledger_rows(other.folder)
+    first, second = one.folder / "out", other.folder / "out"
+    records = [json.loads((out / "release.json").read_text()) for out in (first, second)]
+    models = [json.loads((out / "model" / "model.json").read_text()) for out in (first, second)]
+    for document in models if noisy_rows else ():
+        assert isinstance(document["details"].pop("rows"), int)
+    assert outline(records[0]) == outline(records[1])
+    assert models[0] == models[1]
+    assert header(first / "model" / "parameters.safetensors") == header(second / "model" / "parameters.safetensors")
+    frames = [pl.read_parquet(out / "synthetic.parquet") for out in (first, second)]
+    assert frames[0].schema == frames[1].schema
+    assert frames[0].height == frames[1].height
+    assert (first / "synthetic.csv").read_text().splitlines()[0] == ",".join(SCHEMA.names)
+    assert masked((first / "report.html").read_text()) == masked((second / "report.html").read_text())
+
+
+@pytest.fixture(scope="module")
+def usual(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
+    home = tmp_path_factory.mktemp("usual")
+    return {ending: release(home / ending, people(BASE), ending) for ending in ("parquet", "csv", "ndjson")}
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv", "ndjson"])
+@pytest.mark.parametrize("who", ODD_PEOPLE)
+def test_replacing_one_person_changes_noise_bearing_values_only(
+    usual: dict[str, Outcome], tmp_path: Path, who: str, ending: str
+) -> None:
+    assert_alike(usual[ending], release(tmp_path / "changed", people(ODD_PEOPLE[who]), ending))
+
+
+def test_a_person_who_reads_the_same_by_the_schema_changes_nothing_at_all(tmp_path: Path) -> None:
+    """Values outside the schema fall into its cells: the same cells give the same bytes under the same noise."""
+    inside = {"smoke": "no", "age": 100.0, "stage": 1, "lung": None}
+    outside = {"smoke": "a secret habit", "age": 3e9, "stage": 99, "lung": None}
+    one = release(tmp_path / "inside", people(inside), "parquet")
+    other = release(tmp_path / "outside", people(outside), "parquet")
+    assert_alike(one, other)
+    for name in ("synthetic.parquet", "synthetic.csv", "model/model.json", "model/parameters.safetensors"):
+        assert (one.folder / "out" / name).read_bytes() == (other.folder / "out" / name).read_bytes()
+    assert one.said == other.said
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_adding_one_person_changes_noise_bearing_values_only(tmp_path: Path, ending: str) -> None:
+    everybody = people(ODD_PEOPLE["outside the schema"])
+    options = ["--relation", "add_remove", "--rows", "50"]
+    one = release(tmp_path / "with", everybody, ending, *options)
+    other = release(tmp_path / "without", everybody[:-1], ending, *options)
+    assert_alike(one, other, noisy_rows=True)
+
+
+@pytest.mark.parametrize("generator", ["moments", "one-way", "independent"])
+def test_other_generators_leak_no_more(tmp_path: Path, generator: str) -> None:
+    one = release(tmp_path / "one", people(BASE), "parquet", "--generator", generator)
+    other = release(tmp_path / "other", people(ODD_PEOPLE["outside the schema"]), "parquet", "--generator", generator)
+    assert (one.exit, one.warned, one.files) == (other.exit, other.warned, other.files)
+    assert one.exit[0] == 0
+    assert masked(one.said) == masked(other.said)
+    assert ledger_rows(one.folder) == ledger_rows(other.folder)
+
+
+def test_a_failure_says_the_same_for_everybody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What goes wrong half-way is reported without a word of the data."""
+
+    def broken(*tables: Any, **_: Any) -> None:
+        raise RuntimeError(f"values: {tables}")
+
+    monkeypatch.setattr("escudo.table._table.count_tables", broken)
+    one = release(tmp_path / "one", people(BASE), "parquet")
+    other = release(tmp_path / "other", people(ODD_PEOPLE["another cell"]), "parquet")
+    assert one.exit == other.exit
+    assert one.exit[0] != 0
+    assert "values:" not in str(one.exit)
+    assert (one.said, one.files) == (other.said, other.files)
+    assert ledger_rows(one.folder) == ledger_rows(other.folder)
+    assert [kind for kind, _ in ledger_rows(one.folder)] == ["open", "spend", "failed"]
+
+
+def test_the_check_itself_sees_a_leak(usual: dict[str, Outcome], tmp_path: Path) -> None:
+    other = release(tmp_path / "other", people(BASE), "parquet")
+    report = other.folder / "out" / "report.html"
+    report.write_text(report.read_text().replace("</body>", "a secret habit</body>"))
+    with pytest.raises(AssertionError):
+        assert_alike(usual["parquet"], other)

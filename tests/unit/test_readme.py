@@ -1,0 +1,35 @@
+"""What the README promises is run."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_quickstart_runs_and_prints_its_guarantee() -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert re.search(r"at most a factor e\^(1\.0|0\.99)", run.stdout)
+    assert run.stdout.count("yes") >= 5
+
+
+def test_every_command_in_the_readme_exists() -> None:
+    from typer.main import get_command
+
+    from escudo.cli import app
+
+    commands = get_command(app).commands
+    for words in re.findall(r"`escudo ([a-z]+)", README):
+        assert words in commands, words
+
+
+def test_the_makefile_has_the_two_commands() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in ("demo", "test"):
+        assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE)
