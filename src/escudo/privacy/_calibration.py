@@ -9,7 +9,6 @@ from escudo._validate import positive, probability
 from escudo.errors import InputError
 from escudo.privacy._accounting import RunningTotal
 from escudo.privacy._events import Event
-from escudo.privacy._pld import FEW_POINTS
 
 __all__ = ["calibrate"]
 
@@ -59,7 +58,7 @@ def calibrate(build: Callable[[float], Event | Sequence[Event]], *, epsilon: flo
         low, high = (low, middle) if quick(middle) <= budget else (middle, high)
 
     def rough(noise: float) -> float:
-        return RunningTotal.of(build(noise)).bound(at, points=FEW_POINTS).value
+        return RunningTotal.of(build(noise)).bound(at, coarse=True).value
 
     noise = _sharpened(rough, high, budget)
     # The search was a hair too bold, if at all; and the same events in another order may differ in their last digits.

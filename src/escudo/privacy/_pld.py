@@ -21,12 +21,14 @@ import numpy as np
 from escudo.privacy._conversions import FloatArray
 from escudo.privacy._curves import HockeyStick
 
-__all__ = ["FEW_POINTS", "POINTS", "LossDistribution", "compose"]
+__all__ = ["LossDistribution", "compose"]
 
-POINTS = 2**17
+_POINTS = 2**15
 """Points per unit of the total's range: errors of the chords shrink with its square, costs grow with it."""
-FEW_POINTS = 2**12
-"""Enough for one part in 10⁵, at a twentieth of the cost: to search with."""
+_FEW_POINTS = 2**12
+"""Enough for one part in 10⁵, at a tenth of the cost: to search with."""
+_MANY = 256
+"""Above so many convolutions, whose errors add up, four times as many points are taken, or eight times to search."""
 _LARGEST = 2**19
 """Most points on either side of 0 for one event; dp-accounting keeps them in a dictionary while it builds one."""
 _FFT_ERROR = 1e-13
@@ -55,19 +57,22 @@ class LossDistribution:
         return min(1.0, float(self._distribution.get_delta_for_epsilon(epsilon)) * (1 + 1e-9) + self._reserve)
 
 
-def compose(parts: Iterable[tuple[HockeyStick, int]], *, reach: float, points: int = POINTS) -> LossDistribution | None:
+def compose(parts: Iterable[tuple[HockeyStick, int]], *, reach: float, coarse: bool = False) -> LossDistribution | None:
     """Return the composed loss distribution of curves, each taken so many times.
 
     Args:
         parts: Exact curves with their counts.
         reach: A loss that the total exceeds with negligible probability; it sets the resolution.
-        points: Points per unit of that range: fewer are faster, and the bound a little larger.
+        coarse: Whether to take fewer points: faster, and the bound a little larger.
 
     Returns:
         The distribution, or None where the counts are beyond what this accountant computes well.
     """
     counted = list(parts)
     convolutions = sum(count for _, count in counted)
+    points = _FEW_POINTS if coarse else _POINTS
+    if convolutions > _MANY:
+        points *= 8 if coarse else 4
     # A power of two, so that totals of about the same size share their parts' distributions.
     interval = 2.0 ** math.ceil(math.log2(reach)) / points
     if convolutions > MAX_COUNT or any(curve.top / interval > _LARGEST for curve, _ in counted):

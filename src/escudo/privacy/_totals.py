@@ -120,12 +120,12 @@ class RunningTotal:
         """Return the best known ε such that everything so far is (ε, δ)-DP; infinity where none is known."""
         return self.bound(delta).value
 
-    def bound(self, delta: float, *, points: int = _pld.POINTS) -> Bound:
+    def bound(self, delta: float, *, coarse: bool = False) -> Bound:
         """Return ``epsilon`` together with the accountant that proved it.
 
         Args:
             delta: Probability aside.
-            points: Resolution of loss distributions; with fewer points the bound is still true, and a little larger.
+            coarse: Whether to spare the time for the last digits; the bound is still true, and a little larger.
         """
         quick = self._quick(probability("delta", delta))
         left = self._left_of(delta)
@@ -135,7 +135,7 @@ class RunningTotal:
         if alone is not None:
             exact = smallest_epsilon(lambda e: float(alone.deltas(np.array([e]))[0]), left, quick.value)
             return Bound(exact, "closed form")
-        losses, added = self._losses(points)
+        losses, added = self._losses(coarse=coarse)
         return quick if losses is None else min(quick, Bound(losses.epsilon(left) + added, "PLD"))
 
     def delta(self, epsilon: float) -> float:
@@ -174,7 +174,7 @@ class RunningTotal:
         curve = leaf_curve(next(iter(self.events)))
         return curve.exact if curve.times == 1 else None
 
-    def _losses(self, points: int = _pld.POINTS) -> tuple[_pld.LossDistribution | None, float]:
+    def _losses(self, *, coarse: bool = False) -> tuple[_pld.LossDistribution | None, float]:
         """Return the composed loss distribution, if there is one to be had, and the pure loss to add to it.
 
         All μ-GDP events together are one, of the μ whose square is the sum of theirs. Events without an exact curve,
@@ -194,4 +194,4 @@ class RunningTotal:
             else:
                 return None, 0.0
         reach = self._sum.bound(_NEGLIGIBLE).value
-        return (_pld.compose(parts, reach=reach, points=points) if parts and reach > 0 else None), from_atto(added)
+        return (_pld.compose(parts, reach=reach, coarse=coarse) if parts and reach > 0 else None), from_atto(added)

@@ -6,7 +6,7 @@ were bought under. Everything done with it afterwards is post-processing and cos
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from escudo._progress import tracking
 from escudo._validate import did_you_mean, whole
 from escudo.causal import CausalGraph
 from escudo.errors import InputError, SchemaError
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     import polars as pl
 
 __all__ = ["CausalModel"]
+
+_BLOCK = 2**19
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -94,10 +97,12 @@ class CausalModel:
             NotIdentifiableError: If a latent acts on an intervened column and on what it affects.
             ZeroProbabilityError: If ``given`` cannot happen under the model.
         """
+        import polars as pl
+
         from escudo.synthesis._decoding import decode
 
         rng = np.random.default_rng(seed)
-        return decode(self.schema, self._draw(rows, do, given, rng), rng=rng)
+        return pl.concat([decode(self.schema, drawn, rng=rng) for drawn in self._draw(rows, do, given, rng)])
 
     def codes(
         self,
@@ -109,7 +114,7 @@ class CausalModel:
     ) -> NDArray[np.int64]:
         """Draw rows as schema cells, of shape (rows, columns)."""
         drawn = self._draw(rows, do, given, np.random.default_rng(seed))
-        return np.stack([drawn[name] for name in self.schema.names], axis=1)
+        return np.concatenate([np.stack([part[name] for name in self.schema.names], axis=1) for part in drawn])
 
     def _draw(
         self,
@@ -117,12 +122,18 @@ class CausalModel:
         do: Mapping[str, object] | None,
         given: Mapping[str, object] | None,
         rng: np.random.Generator,
-    ) -> dict[str, NDArray[np.int64]]:
+    ) -> Iterator[dict[str, NDArray[np.int64]]]:
+        """Yield the rows as cells, in blocks that fit the processor's cache; no rows are one empty block."""
         from escudo.synthesis._sampling import draw_given
 
         fixed, evidence = self._asked(do, given)
         count = whole("rows", rows)
-        return draw_given(self.order, self.conditionals, count, fixed=fixed, evidence=evidence, rng=rng)
+        blocks = range(0, max(count, 1), _BLOCK)
+        with tracking("Sampling", total=len(blocks)) as advance:
+            for start in blocks:
+                size = min(_BLOCK, count - start)
+                yield draw_given(self.order, self.conditionals, size, fixed=fixed, evidence=evidence, rng=rng)
+                advance(1)
 
     def probability(
         self,

@@ -78,10 +78,12 @@ class Found:
 
     def observations(self) -> Iterable[tuple[str, Floats, Floats]]:
         """Return what the family says about each kind of parameter: kind, values, variances."""
-        for kind, theta, variance in zip(self.kinds, self.theta, self.variance, strict=True):
-            yield kind, theta - self.level if kind.endswith("arrow") else theta, variance
-        if arrows := [kind for kind in self.kinds if kind.endswith("arrow")]:
-            yield arrows[0].replace("arrow", "family"), self.level, self.level_variance
+        arrows = [row for row, kind in enumerate(self.kinds) if kind.endswith("arrow")]
+        for row, kind in enumerate(self.kinds):
+            yield kind, self.theta[row] - self.level if row in arrows else self.theta[row], self.variance[row]
+        if arrows:
+            kind = self.kinds[arrows[0]].replace("arrow", "family")
+            yield kind, self.theta[arrows].mean(axis=0), self.level_variance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
