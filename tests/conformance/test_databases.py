@@ -173,6 +173,23 @@ def test_a_password_is_in_no_message_and_in_no_cause(server: sa.URL, change: dic
         error = error.__context__
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Ibis about DuckDB
+def test_an_ibis_table_is_counted_where_text_can_be_compared_exactly_and_refused_elsewhere() -> None:
+    ibis = pytest.importorskip("ibis")
+    frame = patients()
+    duck = ibis.duckdb.connect()
+    duck.con.register("arrow", frame.to_arrow())
+    duck.con.execute("CREATE TABLE patients AS SELECT * FROM arrow")
+    for schema in (SCHEMA, BY_PERSON):
+        counted = PrivateTable(duck.table("patients"), schema).counts(TABLES)
+        for found, wanted in zip(counted, PrivateTable(frame, schema).counts(TABLES), strict=True):
+            np.testing.assert_array_equal(found, wanted)
+    other = PrivateTable(ibis.polars.connect({"patients": frame}).table("patients"), SCHEMA)
+    with pytest.raises(SchemaError, match="'smoke' is text in polars"):
+        other.counts("smoke")
+    duck.disconnect()
+
+
 @pytest.mark.parametrize(
     ("url", "expected"),
     [

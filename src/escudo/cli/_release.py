@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["release", "sample"]
 
-_FALLBACK_ROWS = 10_000
-
 
 def release(
     data: Annotated[
@@ -120,7 +118,7 @@ def release(
     assert out is not None
     try:
         with fitting(prepared, table, seed=seed) as model:
-            made = rows or int(model.details.get("rows", _FALLBACK_ROWS))
+            made = rows or int(model.details["rows"])
             files = write_release(
                 model,
                 out,

@@ -11,7 +11,7 @@ What one table says of a column so corrects the others. Dykstra's algorithm find
 set of columns after the other (the mean of the tables' sums, weighted by their precision, is spread evenly over the
 cells that add up to it), cut off what is negative, and give back next time what was cut. Where the tables form a tree
 this is the objective of Private-PGM, and so its answer, without a junction tree to hold in memory; where they form
-loops it asks for agreement of tables in pairs only, which hardly changes the laws (``benchmarks/release.py``).
+loops it asks for agreement of tables in pairs only, which hardly changes the laws (``benchmarks/estimation.py``).
 
 **Total.** It is fixed beforehand, at what is public or at the tables' precision-weighted mean: cutting off negative
 counts would otherwise raise it, and everything rare with it.

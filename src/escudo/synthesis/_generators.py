@@ -58,7 +58,7 @@ class Model(Protocol):
 
     @property
     def details(self) -> Mapping[str, Any]:
-        """Public facts about the fit, for the report."""
+        """Public facts about the fit; ``rows`` is how many the table has, exactly where that is public, else noisy."""
         ...
 
     @property

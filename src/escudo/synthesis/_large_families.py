@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from escudo.mechanisms import Seed, gaussian_event
+from escudo.mechanisms import Seed
 from escudo.privacy import Account, GaussianEvent, Plan
 from escudo.synthesis._conditionals import MAX_TABLE_CELLS, Conditional
 from escudo.synthesis._moment_fit import FittedMoments, fit_moments
@@ -76,14 +76,7 @@ class LargeFamilies:
 
     def event(self, table: GaussianEvent) -> GaussianEvent:
         """Return the event of the sums with noise as in the release of one contingency table."""
-        return gaussian_event(
-            self.layout.size,
-            l2_sensitivity=table.l2_sensitivity * UNIT,
-            scale=table.scale * UNIT,
-            integers=True,
-            relation=table.relation,
-            unit=table.unit,
-        )
+        return replace(table, l2_sensitivity=table.l2_sensitivity * UNIT, scale=table.scale * UNIT, changed_cells=None)
 
     def plan(self, event: GaussianEvent, structure: Structure) -> Plan:
         """Return the part of the budget tree: one release, and which families it serves."""

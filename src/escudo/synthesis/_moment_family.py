@@ -124,12 +124,17 @@ class Family:
             spread = np.where(shared > 0, 0.0, spread)
         weights = self.rows[:, None] * self.design
 
+        begin = np.zeros((shape[0] + 1, shape[1]))
+        if start is not None and start.theta.shape == shape and not self.tied:
+            begin[:-1] = (start.theta - shared * start.level - mean) / spread
+            begin[-1] = (start.level - level_mean) / level_spread
+
         def parameters(unit: Floats) -> tuple[Floats, Floats]:
             level = level_mean + level_spread * unit[-1]
             return mean + spread * unit[:-1] + shared * level, level
 
         def objective(flat: Floats) -> tuple[float, Floats]:
-            unit = flat.reshape(-1, shape[1])
+            unit = flat.reshape(begin.shape)
             formed = make(parameters(unit)[0], self.design)
             missed = self.target - weights.T @ formed.probabilities
             pull = missed / self.variance
@@ -137,11 +142,7 @@ class Family:
             slopes = unit + np.concatenate([spread * slope, level_spread * (shared * slope).sum(axis=0, keepdims=True)])
             return 0.5 * float((missed * pull).sum() + (unit**2).sum()), slopes.ravel()
 
-        begin = np.zeros((shape[0] + 1, shape[1]))
-        if start is not None and start.theta.shape == shape and not self.tied:
-            begin[:-1] = (start.theta - shared * start.level - mean) / spread
-            begin[-1] = (start.level - level_mean) / level_spread
-        theta, level = parameters(minimise(objective, begin.ravel()).reshape(-1, shape[1]))
+        theta, level = parameters(minimise(objective, begin.ravel()).reshape(begin.shape))
         told = make(theta, self.design).own_slopes(weights) ** 2 / self.variance
         return Found(
             kinds=self.kinds,

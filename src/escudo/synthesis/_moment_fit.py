@@ -187,11 +187,18 @@ def _corrected(moments: NoisyMoments, before: _State | None) -> tuple[Floats, Fl
 
 
 def _most_surprising(moments: NoisyMoments, state: _State, candidates: Iterable[Arrow]) -> set[Arrow]:
-    """Return, for each effect that has one, the candidate whose moments are furthest from what the model implies."""
+    """Return, for each effect that has one, the candidate whose moments are furthest from what the model implies.
+
+    What the model implies for two levels together is first put right for what it gets wrong in each of them: rows with
+    a level can be clipped more than simulated just because an arrow elsewhere is missing.
+    """
     layout = moments.layout
-    share = np.clip(state.clipped / moments.rows, 0.0, 1.0)
+    right = (moments.values + moments.scale) / (state.clipped + moments.scale)
+    implied = state.clipped.copy()
+    implied[layout.size - layout.ends.shape[1] :] *= np.clip(right[layout.ends], 0.5, 2.0).prod(axis=0)
+    share = np.clip(implied / moments.rows, 0.0, 1.0)
     sampling = share * (1.0 - share) * moments.rows * (1.0 + moments.rows / state.simulated) + 1.0
-    surprise = np.abs(moments.values - state.clipped) / np.sqrt(moments.scale**2 + sampling)
+    surprise = np.abs(moments.values - implied) / np.sqrt(moments.scale**2 + sampling)
     best: dict[str, tuple[float, Arrow]] = {}
     for arrow in candidates:
         most = float(surprise[layout.starts[arrow] :][: layout.lengths[arrow]].max(initial=0.0))

@@ -57,7 +57,7 @@ class Form(Protocol):
 class _Logit:
     def __init__(self, theta: Floats, design: Floats):
         logits = design @ theta
-        top = np.maximum(logits.max(axis=1, keepdims=True), 0.0)
+        top = logits.max(axis=1, keepdims=True, initial=0.0)
         odds = np.exp(logits - top)
         self.probabilities: Floats = odds / (odds.sum(axis=1, keepdims=True) + np.exp(-top))
         self._design = design

@@ -106,6 +106,19 @@ class MomentLayout:
         sparse = csr_array((squares, (ends[:, 0], ends[:, 1])), shape=(len(place), len(place)))
         return sparse if len(pairs) < _FEW * len(place) ** 2 else sparse.toarray()
 
+    @cached_property
+    def ends(self) -> Integers:
+        """For each entry of a pair the entries of its two levels by themselves, shape (2, entries of pairs)."""
+
+        def levels(name: str) -> Integers:
+            return self.starts[name] + np.arange(self.lengths[name])
+
+        pairs = [block for block in self.lengths if not isinstance(block, str)]
+        causes = [np.repeat(levels(cause), self.lengths[effect]) for cause, effect in pairs]
+        effects = [np.tile(levels(effect), self.lengths[cause]) for cause, effect in pairs]
+        nothing = np.zeros(0, dtype=np.int64)
+        return np.stack([np.concatenate([nothing, *causes]), np.concatenate([nothing, *effects])])
+
     def family(self, child: str, parents: Sequence[str]) -> Integers:
         """Return where the entries of a family are: a row for the child alone, then one per level of each parent.
 

@@ -208,8 +208,12 @@ class Moments:
         candidates = dict.fromkeys(structure.open_arrows)
         if self.repair:
             candidates |= dict.fromkeys(_ordered_pairs(structure))
-        kept = [a for a in candidates if self.most_added and a[0] not in structure.parents[a[1]]]
         sizes = {name: schema[name].size for name in schema.names}
+        kept = [
+            (cause, effect)
+            for cause, effect in candidates
+            if self.most_added and cause not in structure.parents[effect] and min(sizes[cause], sizes[effect]) > 1
+        ]
         return prepare_moments(
             self.name,
             schema,
@@ -283,7 +287,7 @@ def prepare_moments(
     """Find the noise with which a layout can be released under (ε, δ).
 
     Raises:
-        InputError: If there is nothing to sum, or too much, or ``clip`` is below 1.
+        InputError: If there is nothing to sum, or too much, ``clip`` is below 1, or ``delta`` is 0.
     """
     if layout.size == 0:
         raise InputError("Every column of the schema has a single level, so there is nothing to learn or to release.")
@@ -292,6 +296,8 @@ def prepare_moments(
             f"There would be {layout.size:,} sums, more than {_MAX_ENTRIES:,}. State more of the graph, leave out "
             "repair, or use fewer levels or bins."
         )
+    if delta == 0:
+        raise InputError("delta must be above 0: Gaussian noise needs a delta, such as 1e-6.")
     if clip is not None and positive("clip", clip) < 1:
         raise InputError(f"clip must be at least 1, the length of a row with one level; got {clip!r}.")
     moved = count_sensitivity(1, relation=relation, unit=schema.unit, max_rows_per_person=schema.max_rows_per_person)

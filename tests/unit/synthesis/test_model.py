@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from escudo.causal import CausalGraph
 from escudo.errors import GraphError, InputError, NotIdentifiableError, SchemaError, ZeroProbabilityError
 from escudo.privacy import Guarantee, Plan, PureEvent
-from escudo.synthesis import CausalModel, TableConditional, _sampling
+from escudo.synthesis import CausalModel, TableConditional, _model, _sampling
 from escudo.table import Schema
 
 Law = Callable[..., NDArray[np.float64]]
@@ -107,6 +107,16 @@ def test_conditions_too_large_for_tables_are_met_by_weighting(
 def test_the_same_seed_draws_the_same_rows_and_none_draws_others(clinic_model: CausalModel) -> None:
     assert clinic_model.sample(50, seed=5).equals(clinic_model.sample(50, seed=5))
     assert not clinic_model.sample(500).equals(clinic_model.sample(500))
+
+
+def test_many_rows_are_drawn_in_blocks_with_the_same_law(
+    clinic_model: CausalModel, true_law: Law, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_model, "_BLOCK", 900)
+    drawn = clinic_model.sample(10_000, seed=3, do={"smoke": "yes"})
+    assert drawn.height == 10_000
+    assert distance(shares(drawn, ["lung", "dysp"]), true_law(["lung", "dysp"], do={"smoke": "yes"})) < 0.01
+    assert clinic_model.codes(1801, seed=3).shape == (1801, 8)
 
 
 def test_codes_are_the_cells_of_the_same_rows(clinic_model: CausalModel) -> None:
