@@ -11,7 +11,7 @@ WORKERS ?= 2
 help:
 	@echo "make demo    see the private core at work on simulated patients"
 	@echo "make test    lint, types, layers, all tests"
-	@echo "make bench   the committed benchmarks, about 20 minutes"
+	@echo "make bench   the committed benchmarks, half an hour"
 
 demo: $(VENV)/.run-ready
 	@$(BIN)/python examples/demo.py
@@ -36,6 +36,8 @@ bench: $(VENV)/.dev-ready
 	$(BIN)/python benchmarks/counts.py
 	$(BIN)/python benchmarks/inference.py
 	$(BIN)/python benchmarks/effects.py
+	$(BIN)/python benchmarks/release.py
+	$(BIN)/python benchmarks/wide.py --quick
 
 $(VENV)/.made:
 	@$(PYTHON) -c 'import sys; sys.exit("escudo needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12 " if sys.version_info < (3, 11) else 0)'
