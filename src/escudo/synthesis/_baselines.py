@@ -21,6 +21,8 @@ from escudo.table import Schema
 
 __all__ = ["Independent", "OneWay"]
 
+_CLIP_QUANTILE = 0.95  # higher than for moments: a model of independent columns cannot undo what clipping does
+
 
 class Independent:
     """Each column by itself.
@@ -53,6 +55,7 @@ class Independent:
             parents=dict.fromkeys(schema.names, ()),
             forms=forms_of(schema, "logit"),
             clip=self.clip,
+            clip_quantile=_CLIP_QUANTILE,
             epsilon=epsilon,
             delta=delta,
             relation=relation,
@@ -94,6 +97,7 @@ class OneWay:
             parents=structure.parents,
             forms=forms_of(schema, self.form),
             clip=self.clip,
+            clip_quantile=_CLIP_QUANTILE,
             tied=True,
             epsilon=epsilon,
             delta=delta,

@@ -2,17 +2,19 @@ r"""One family: the parameters of a child's law given what its moments are, on s
 
 The parameters θ maximise the posterior
 
-.. math:: -\sum_s \frac{(m_s - μ_s(θ))^2}{2 v_s} + \log \mathrm{prior}(θ),
+.. math:: -\tfrac12 (m - μ(θ))^T S^{-1} (m - μ(θ)) + \log \mathrm{prior}(θ),
 
-where m are the released moments, μ(θ) what the law implies, and v the variance of noise and sampling together. The
-prior is normal and has two storeys: arrows between columns of two levels are spread around a level of their own family,
-and the levels of families around that of the table. How far is learnt from all of them (:func:`learnt`). So an arrow
-drowned by noise is drawn to the other arrows into its column, and these to what arrows are like in this table.
+where m are the released moments, μ(θ) what the law implies, and S the covariance of m: the known noise, and how counts
+scatter by chance given the parents. Without noise and prior this is maximum likelihood for a logit, to first order.
+
+The prior is normal and has two storeys: arrows between columns of two levels are spread around a level of their own
+family, and the levels of families around that of the table. How far is learnt from all of them (:func:`learnt`). So an
+arrow drowned by noise is drawn to the other arrows into its column, and these to what arrows are like in this table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -44,6 +46,7 @@ FIRST_PRIORS: Priors = {
 
 _CENTRED = ("arrow", "levels")  # kinds that are 0 on average: arrows around their family, levels without a common sign
 _KNOWN = 5.0  # how many parameters the first prior counts as
+_MOST_JOINT = 400  # moments whose covariance is written out; more are taken as uncorrelated
 
 
 def kinds_of(form: str, size: int, parent_sizes: Sequence[int]) -> tuple[str, ...]:
@@ -94,7 +97,7 @@ class Family:
         form: The form of its law.
         kinds: The kind of each row of parameters.
         target: The moments, in rows, shaped like the parameters.
-        variance: Their variance; infinite where a moment was not measured.
+        noise: The variance of the noise in each; infinite where a moment was not measured.
         design: The configurations of the parents, a 0/1 row for each, an intercept first.
         rows: How many rows of the table have each configuration, by simulation.
         tied: Whether all arrows sit at the family's level.
@@ -103,54 +106,111 @@ class Family:
     form: str
     kinds: tuple[str, ...]
     target: Floats
-    variance: Floats
+    noise: Floats
     design: Floats
     rows: Floats
     tied: bool = False
 
     def fitted(self, priors: Priors, start: Found | None = None) -> Found:
-        """Return the most likely parameters, by L-BFGS in units of the priors' spreads.
+        """Return the most likely parameters.
 
         Args:
             priors: What each kind of parameter is like.
             start: Where to begin; the priors' means if it is None, or for another set of parents. A new arrow must not
                 begin below an old leak: under ``max`` it would never show.
         """
-        make, shape = FORMS[self.form], self.target.shape
-        shared = np.array([[kind.endswith("arrow")] for kind in self.kinds], dtype=np.float64)
-        mean, spread = (np.array([[priors[kind][which]] for kind in self.kinds]) for which in (0, 1))
-        level_mean, level_spread = priors.get(f"{self.form} family", (0.0, 1.0))
-        if self.tied:
-            spread = np.where(shared > 0, 0.0, spread)
-        weights = self.rows[:, None] * self.design
-
-        begin = np.zeros((shape[0] + 1, shape[1]))
-        if start is not None and start.theta.shape == shape and not self.tied:
-            begin[:-1] = (start.theta - shared * start.level - mean) / spread
-            begin[-1] = (start.level - level_mean) / level_spread
-
-        def parameters(unit: Floats) -> tuple[Floats, Floats]:
-            level = level_mean + level_spread * unit[-1]
-            return mean + spread * unit[:-1] + shared * level, level
-
-        def objective(flat: Floats) -> tuple[float, Floats]:
-            unit = flat.reshape(begin.shape)
-            formed = make(parameters(unit)[0], self.design)
-            missed = self.target - weights.T @ formed.probabilities
-            pull = missed / self.variance
-            slope = -formed.pulled(weights @ pull)
-            slopes = unit + np.concatenate([spread * slope, level_spread * (shared * slope).sum(axis=0, keepdims=True)])
-            return 0.5 * float((missed * pull).sum() + (unit**2).sum()), slopes.ravel()
-
-        theta, level = parameters(minimise(objective, begin.ravel()).reshape(begin.shape))
-        told = make(theta, self.design).own_slopes(weights) ** 2 / self.variance
+        prior = _Prior(self, priors)
+        share = np.clip(self.target / self.rows.sum(), 0.0, 1.0)
+        rough = self.noise + self.rows.sum() * share * (1.0 - share) + 1.0
+        if start is None or start.theta.shape != self.target.shape:
+            unit = self._most_likely(prior, np.zeros(prior.shape), lambda missed: missed / rough)
+        else:
+            unit = prior.unit_of(start)
+        if self.target.size <= _MOST_JOINT:
+            precision = self._precision(prior.theta(unit))
+            unit = self._most_likely(prior, unit, lambda missed: (precision @ missed.ravel()).reshape(missed.shape))
+        elif start is not None:
+            unit = self._most_likely(prior, unit, lambda missed: missed / rough)
+        theta = prior.theta(unit)
+        told = FORMS[self.form](theta, self.design).own_slopes(self.rows[:, None] * self.design) ** 2 / rough
         return Found(
             kinds=self.kinds,
             theta=theta,
-            variance=1.0 / (told + np.maximum(spread, 1e-3) ** -2.0),
-            level=level,
-            level_variance=1.0 / ((shared * told).sum(axis=0) + level_spread**-2.0),
+            variance=1.0 / (told + np.maximum(prior.spread, 1e-3) ** -2.0),
+            level=prior.level(unit),
+            level_variance=1.0 / ((prior.shared * told).sum(axis=0) + prior.level_spread**-2.0),
         )
+
+    def _most_likely(self, prior: _Prior, start: Floats, weighed: Callable[[Floats], Floats]) -> Floats:
+        """Return the parameters, in units of the prior, given what weighs residuals by their covariance."""
+        make, weights = FORMS[self.form], self.rows[:, None] * self.design
+
+        def objective(flat: Floats) -> tuple[float, Floats]:
+            unit = flat.reshape(prior.shape)
+            formed = make(prior.theta(unit), self.design)
+            missed = self.target - weights.T @ formed.probabilities
+            pull = weighed(missed)
+            slope = unit - prior.pulled(formed.pulled(weights @ pull))
+            return 0.5 * float((missed * pull).sum() + (unit**2).sum()), slope.ravel()
+
+        return minimise(objective, start.ravel()).reshape(prior.shape)
+
+    def _precision(self, theta: Floats) -> Floats:
+        """Return the inverse covariance of the moments, flattened, at these parameters; 0 for those not measured."""
+        law = FORMS[self.form](theta, self.design).probabilities
+        size, width = self.target.shape
+        covariance = np.zeros((size, width, size, width))
+        for x in range(width):
+            for y in range(x, width):
+                scatter = self.rows * law[:, x] * (float(x == y) - law[:, y])
+                covariance[:, x, :, y] = covariance[:, y, :, x] = (self.design * scatter[:, None]).T @ self.design
+        joint = covariance.reshape(size * width, size * width)
+        measured = np.flatnonzero(np.isfinite(self.noise.ravel()))
+        joint[measured, measured] += self.noise.ravel()[measured] + 1.0
+        precision = np.zeros_like(joint)
+        block = np.ix_(measured, measured)
+        precision[block] = np.linalg.inv(joint[block])
+        return precision
+
+
+class _Prior:
+    """The priors of a family's parameters, in units in which each is standard normal; the family's level comes last.
+
+    Attributes:
+        shape: The shape of the units.
+        spread: The standard deviation of each row of parameters.
+        shared: 1 for rows that are spread around the family's level.
+        level_spread: The standard deviation of that level.
+    """
+
+    def __init__(self, family: Family, priors: Priors):
+        self.shape = family.target.shape[0] + 1, family.target.shape[1]
+        self.shared = np.array([[kind.endswith("arrow")] for kind in family.kinds], dtype=np.float64)
+        self._mean, spread = (np.array([[priors[kind][which]] for kind in family.kinds]) for which in (0, 1))
+        self.spread = np.where(self.shared > 0, 0.0, spread) if family.tied else spread
+        self._level_mean, self.level_spread = priors.get(f"{family.form} family", (0.0, 1.0))
+
+    def level(self, unit: Floats) -> Floats:
+        """Return the level of the family's arrows."""
+        level: Floats = self._level_mean + self.level_spread * unit[-1]
+        return level
+
+    def theta(self, unit: Floats) -> Floats:
+        """Return the parameters."""
+        theta: Floats = self._mean + self.spread * unit[:-1] + self.shared * self.level(unit)
+        return theta
+
+    def pulled(self, slope: Floats) -> Floats:
+        """Return the slope by the units of what has this slope by the parameters."""
+        return np.concatenate(
+            [self.spread * slope, self.level_spread * (self.shared * slope).sum(axis=0, keepdims=True)]
+        )
+
+    def unit_of(self, found: Found) -> Floats:
+        """Return the units of parameters found under other priors."""
+        spread = np.where(self.spread > 0, self.spread, np.inf)
+        rows = (found.theta - self.shared * found.level - self._mean) / spread
+        return np.concatenate([rows, (found.level[None, :] - self._level_mean) / self.level_spread])
 
 
 def learnt(found: Iterable[Found]) -> Priors:

@@ -127,7 +127,7 @@ def _pass(task: _Task, parents: Parents, before: _State | None) -> _State:
     """Fit every column once along the causal order, with priors and corrections from the pass before."""
     moments = task.moments
     sizes = {name: law.size for name, law in task.known.items()} | dict(moments.layout.sizes)
-    values, variance = _corrected(moments, before)
+    values, noise = _corrected(moments, before)
     priors = FIRST_PRIORS if before is None else learnt(before.found.values())
     rng = np.random.default_rng(_SEED)
     rows = int(np.clip(moments.rows, _SIMULATED, _MAX_SIMULATED))
@@ -147,7 +147,7 @@ def _pass(task: _Task, parents: Parents, before: _State | None) -> _State:
                 form=form,
                 kinds=kinds_of(form, sizes[name], parent_sizes),
                 target=np.where(entries >= 0, values[entries], 0.0),
-                variance=np.where(entries >= 0, variance[entries], np.inf),
+                noise=np.where(entries >= 0, noise[entries] ** 2, np.inf),
                 design=simulated.design,
                 rows=simulated.shares * moments.rows,
                 tied=task.tied,
@@ -175,15 +175,12 @@ def _state(
 
 
 def _corrected(moments: NoisyMoments, before: _State | None) -> tuple[Floats, Floats]:
-    """Return the moments with clipping undone, and their variance by noise and sampling."""
+    """Return the moments with clipping undone, and the standard deviation of their noise."""
     if before is None:
-        values, noise, count = moments.values, moments.scale, moments.values
-    else:
-        steady = _STEADY * moments.rows / before.simulated
-        undo = (before.expected + steady) / (before.clipped + steady)
-        values, noise, count = moments.values * undo, moments.scale * undo, before.expected
-    share = np.clip(count / moments.rows, 0.0, 1.0)
-    return values, noise**2 + moments.rows * share * (1.0 - share) + 1.0
+        return moments.values, moments.scale
+    steady = _STEADY * moments.rows / before.simulated
+    undo = (before.expected + steady) / (before.clipped + steady)
+    return moments.values * undo, moments.scale * undo
 
 
 def _most_surprising(moments: NoisyMoments, state: _State, candidates: Iterable[Arrow]) -> set[Arrow]:

@@ -8,7 +8,7 @@ arrows, not with the number of ways in which parents can be combined.
 **Clip bound.** Public if ``clip`` is given. Otherwise ``_CLIP_SHARE`` of the budget goes to the ``_CLIP_QUANTILE`` of
 the rows' lengths, by the exponential mechanism on a public grid. The bound sits low because the fit undoes clipping: on
 the 222 columns of ``benchmarks/wide.py`` the 80 % point gives a tenth less error than the 98.5 % point at ε = 1 and at
-ε = 3, and as little without noise.
+ε = 3, and as little without noise. It sits no lower because undoing needs a true model.
 
 **Number of rows.** Public if ``public_rows`` is given. Under ``replace_one`` with rows as the unit it is public too:
 all neighbours of a table have as many rows as the table itself, so its number of rows says nothing that the guarantee
@@ -78,6 +78,7 @@ class PreparedMoments:
         forms: The form of each column's law.
         sums: The release of the sums.
         clip: What the clip bound costs; or the bound itself, squared and in the layout's units, where it is public.
+        clip_quantile: The share of rows that a bound that is paid for leaves as they are.
         count: What the number of rows costs; None where it is public.
         most_added: How many candidates a column may get as parents.
         tied: Whether a column's arrows are all equal, for want of measurements.
@@ -93,6 +94,7 @@ class PreparedMoments:
     forms: Mapping[str, str]
     sums: GaussianEvent
     clip: ExponentialEvent | int
+    clip_quantile: float
     count: GaussianEvent | None
     most_added: int
     tied: bool
@@ -104,7 +106,9 @@ class PreparedMoments:
         """The budget tree."""
         children = []
         if isinstance(self.clip, ExponentialEvent):
-            children.append(Plan("clip bound", self.clip, buys=f"a length that {_CLIP_QUANTILE:.0%} of rows keep to"))
+            children.append(
+                Plan("clip bound", self.clip, buys=f"a length that {self.clip_quantile:.0%} of rows keep to")
+            )
         if self.count is not None:
             children.append(Plan("number of rows", self.count))
         children.append(Plan("sums", self.sums, buys=self._contents()))
@@ -145,7 +149,7 @@ class PreparedMoments:
         return NoisyMoments.from_release(self.layout, values, self.sums.scale, square=square, rows=rows)
 
     def _released_clip(self, table: PrivateTable, *, account: Account, seed: Seed) -> int:
-        """Return a squared length from the public grid that about ``_CLIP_QUANTILE`` of the rows keep to."""
+        """Return a squared length from the public grid that about ``clip_quantile`` of the rows keep to."""
         assert isinstance(self.clip, ExponentialEvent)
         grid = _clip_grid(self.layout.largest_square)
         counts = np.zeros(len(grid), dtype=np.int64)
@@ -154,7 +158,7 @@ class PreparedMoments:
             counts += np.bincount(cells, minlength=len(grid))
         chosen = quantile_cells(
             counts,
-            _CLIP_QUANTILE,
+            self.clip_quantile,
             epsilon=self.clip.epsilon,
             relation=self.clip.relation,
             unit=self.clip.unit,
@@ -281,6 +285,7 @@ def prepare_moments(
     delta: float,
     relation: Relation,
     public_rows: int | None,
+    clip_quantile: float = _CLIP_QUANTILE,
     most_added: int = 0,
     tied: bool = False,
 ) -> PreparedMoments:
@@ -335,6 +340,7 @@ def prepare_moments(
         forms=forms,
         sums=sums(level),
         clip=bound(level) if clip is None else min(math.floor(4 * clip**2), layout.largest_square),
+        clip_quantile=clip_quantile,
         count=count(level) if counting else None,
         most_added=most_added,
         tied=tied,

@@ -134,13 +134,13 @@ def test_one_drowned_arrow_is_drawn_to_its_family() -> None:
     strength = np.array([-5.0, 0.5, 0.5, 0.5])[:, None]
     rows = np.full(8, 1000.0)
     target = (rows[:, None] * design).T @ FORMS["max"](strength, design).probabilities
-    variance = np.full((4, 1), 50.0)
-    variance[3] = np.inf  # the third arrow was not measured
+    noise = np.full((4, 1), 50.0)
+    noise[3] = np.inf  # the third arrow was not measured
     family = Family(
         form="max",
         kinds=kinds_of("max", 2, (2, 2, 2)),
         target=target,
-        variance=variance,
+        noise=noise,
         design=design,
         rows=rows,
     )
@@ -159,7 +159,7 @@ def test_priors_are_learnt_from_many_and_hardly_from_few() -> None:
             form="noisy-or",
             kinds=kinds_of("noisy-or", 2, (2,)),
             target=(rows[:, None] * design).T @ FORMS["noisy-or"](theta, design).probabilities,
-            variance=np.ones((2, 1)),
+            noise=np.ones((2, 1)),
             design=design,
             rows=rows,
         )
