@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from escudo.synthesis import synthesize as synthesize
     from escudo.table import PrivateTable as PrivateTable
     from escudo.table import Schema as Schema
+    from escudo.utility import evaluate as evaluate
 
 _HOME = {
     "BudgetExceededError": "escudo.errors",
@@ -37,12 +38,13 @@ _HOME = {
     "PrivateTable": "escudo.table",
     "SEM": "escudo.causal",
     "Schema": "escudo.table",
+    "evaluate": "escudo.utility",
     "learn_schema": "escudo.mechanisms",
     "load": "escudo.synthesis",
     "plan": "escudo.privacy",
     "synthesize": "escudo.synthesis",
 }
-_PACKAGES = ("causal", "effects", "errors", "mechanisms", "privacy", "report", "synthesis", "table")
+_PACKAGES = ("causal", "effects", "errors", "mechanisms", "privacy", "report", "synthesis", "table", "utility")
 
 __all__ = sorted([*_HOME, *_PACKAGES])
 

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from escudo.cli import _effects, _graph, _ledger, _release, _schema
+from escudo.cli import _effects, _evaluate, _graph, _ledger, _release, _schema
 from escudo.cli._console import report_bug, report_error
 from escudo.errors import EscudoError
 
@@ -27,6 +27,7 @@ app = typer.Typer(
 )
 app.command("release")(_release.release)
 app.command("sample")(_release.sample)
+app.command("evaluate")(_evaluate.evaluate)
 app.add_typer(_schema.app, name="schema")
 app.add_typer(_graph.app, name="graph")
 app.add_typer(_ledger.app, name="ledger")

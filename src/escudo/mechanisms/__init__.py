@@ -3,7 +3,8 @@
 Each one checks its arguments, charges the account, draws noise, and returns a :class:`Release`: the value, what it
 promises (:class:`~escudo.privacy.Guarantee`) and the event that was charged.
 
-* numbers: :func:`laplace`, :func:`gaussian`, on scalars and whole arrays; :func:`gaussian_event` beforehand, for plans;
+* numbers: :func:`laplace`, :func:`gaussian`, on scalars and whole arrays; :func:`laplace_event`,
+  :func:`gaussian_event` beforehand, for plans;
 * a choice among public candidates: :func:`exponential`, :func:`permute_and_flip`;
 * quantiles: :func:`quantiles` of numbers, :func:`quantile_cells` of counts on a public grid;
 * which way it goes: :func:`gap_sign` of a difference, :func:`votes` of disjoint blocks, both giving a :class:`Verdict`;
@@ -18,16 +19,31 @@ and ``_grid.py`` for what rounding costs.
 
 from __future__ import annotations
 
-from escudo.mechanisms._additive import gaussian, gaussian_event, laplace
-from escudo.mechanisms._histogram import Threshold, stable_histogram, stable_threshold
-from escudo.mechanisms._iqr import LogIqr, read_log_iqr
-from escudo.mechanisms._learn import learn_schema
-from escudo.mechanisms._noise import Seed
-from escudo.mechanisms._quantiles import quantile_cells, quantiles
-from escudo.mechanisms._release import Release
-from escudo.mechanisms._selection import exponential, permute_and_flip
-from escudo.mechanisms._signs import Verdict, gap_sign, votes
-from escudo.mechanisms._stability import log_iqr, propose_test_release
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from escudo.mechanisms._additive import gaussian as gaussian
+    from escudo.mechanisms._additive import gaussian_event as gaussian_event
+    from escudo.mechanisms._additive import laplace as laplace
+    from escudo.mechanisms._additive import laplace_event as laplace_event
+    from escudo.mechanisms._histogram import Threshold as Threshold
+    from escudo.mechanisms._histogram import stable_histogram as stable_histogram
+    from escudo.mechanisms._histogram import stable_threshold as stable_threshold
+    from escudo.mechanisms._iqr import LogIqr as LogIqr
+    from escudo.mechanisms._iqr import read_log_iqr as read_log_iqr
+    from escudo.mechanisms._learn import learn_schema as learn_schema
+    from escudo.mechanisms._noise import Seed as Seed
+    from escudo.mechanisms._quantiles import quantile_cells as quantile_cells
+    from escudo.mechanisms._quantiles import quantiles as quantiles
+    from escudo.mechanisms._release import Release as Release
+    from escudo.mechanisms._selection import exponential as exponential
+    from escudo.mechanisms._selection import permute_and_flip as permute_and_flip
+    from escudo.mechanisms._signs import Verdict as Verdict
+    from escudo.mechanisms._signs import gap_sign as gap_sign
+    from escudo.mechanisms._signs import votes as votes
+    from escudo.mechanisms._stability import log_iqr as log_iqr
+    from escudo.mechanisms._stability import propose_test_release as propose_test_release
 
 __all__ = [
     "LogIqr",
@@ -40,6 +56,7 @@ __all__ = [
     "gaussian",
     "gaussian_event",
     "laplace",
+    "laplace_event",
     "learn_schema",
     "log_iqr",
     "permute_and_flip",
@@ -51,3 +68,40 @@ __all__ = [
     "stable_threshold",
     "votes",
 ]
+
+# Loaded on first use, so that a part that needs little can be used where little is installed.
+_HOME = {
+    "gaussian": "_additive",
+    "gaussian_event": "_additive",
+    "laplace": "_additive",
+    "laplace_event": "_additive",
+    "Threshold": "_histogram",
+    "stable_histogram": "_histogram",
+    "stable_threshold": "_histogram",
+    "LogIqr": "_iqr",
+    "read_log_iqr": "_iqr",
+    "learn_schema": "_learn",
+    "Seed": "_noise",
+    "quantile_cells": "_quantiles",
+    "quantiles": "_quantiles",
+    "Release": "_release",
+    "exponential": "_selection",
+    "permute_and_flip": "_selection",
+    "Verdict": "_signs",
+    "gap_sign": "_signs",
+    "votes": "_signs",
+    "log_iqr": "_stability",
+    "propose_test_release": "_stability",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        value = getattr(import_module(f"escudo.mechanisms.{_HOME[name]}"), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'escudo.mechanisms' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -77,7 +77,7 @@ def laplace(
     (dtype('int64'), True, False)
     """
     statistic = read_statistic("values", values)
-    event = laplace_event(
+    event = _laplace_event(
         statistic, sensitivity=sensitivity, epsilon=epsilon, scale=scale, grid=grid, relation=relation, unit=unit
     )
 
@@ -89,14 +89,55 @@ def laplace(
 
 
 def laplace_event(
-    statistic: Statistic,
+    size: int,
     *,
     sensitivity: float,
     epsilon: float | None = None,
     scale: float | None = None,
     grid: float | None = None,
+    integers: bool = False,
     relation: Relation = "replace_one",
     unit: Unit = "row",
+) -> LaplaceEvent:
+    """Return the event of :func:`laplace` on ``size`` numbers, before they are known: for plans.
+
+    Args:
+        size: How many numbers there will be.
+        sensitivity: As in :func:`laplace`, like all that follow.
+        epsilon: What the release may cost; give this or ``scale``.
+        scale: Scale of the noise.
+        grid: Step of the public grid for real numbers.
+        integers: Whether the numbers will be integers by type.
+        relation: The neighbouring relation.
+        unit: The unit.
+
+    Raises:
+        InputError: If an argument is out of range.
+
+    >>> laplace_event(3, sensitivity=2.0, scale=4.0, integers=True)
+    LaplaceEvent(relation='replace_one', unit='row', l1_sensitivity=2.0, scale=4.0, grid=1.0, dimensions=3)
+    """
+    count = positive_integer("size", size)
+    return _laplace_event(
+        Statistic(numbers=np.zeros(count, dtype=np.int64) if integers else np.zeros(count)),
+        sensitivity=sensitivity,
+        epsilon=epsilon,
+        scale=scale,
+        grid=grid,
+        relation=relation,
+        unit=unit,
+    )
+
+
+def _laplace_event(
+    statistic: Statistic,
+    *,
+    sensitivity: float,
+    epsilon: float | None,
+    scale: float | None,
+    grid: float | None,
+    relation: Relation,
+    unit: Unit,
 ) -> LaplaceEvent:
     """Return the event of :func:`laplace` on this statistic; of the values only type and shape are looked at."""
     delta = positive("sensitivity", sensitivity)

@@ -25,7 +25,6 @@ from escudo.mechanisms._columns import (
     unbounded,
     wide,
 )
-from escudo.mechanisms._grid import read_statistic
 from escudo.mechanisms._histogram import stable_histogram, stable_threshold
 from escudo.mechanisms._noise import Integers, Seed, one_stream
 from escudo.mechanisms._quantiles import quantile_cells, quantile_event
@@ -150,11 +149,11 @@ class _Task:
         return levelled(column, list(shown.value))
 
     def _plan_bounds(self, column: Numeric) -> Plan:
-        counts = np.zeros(wide(column).bins, dtype=np.int64)  # an event depends on their shape and type only
         histogram = laplace_event(
-            read_statistic("counts", counts),
+            wide(column).bins,
             sensitivity=self.moved_rows,
             epsilon=self.share / 2,
+            integers=True,
             relation=self.relation,
             unit=self.schema.unit,
         )

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from escudo.report._charts import heat_map, percent
-from escudo.report._contingency import sampling_error, synthetic_table, total_variation
 from escudo.report._look import MOST_CARDS, MOST_MAPPED, column_card
 from escudo.report._page import render
+from escudo.utility import sampling_error, synthetic_table, total_variation
 
 if TYPE_CHECKING:
     import polars as pl

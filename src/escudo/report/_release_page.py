@@ -29,7 +29,6 @@ from escudo.privacy import (
 )
 from escudo.privacy._plan_text import cost_text
 from escudo.report._charts import heat_map, percent
-from escudo.report._contingency import cells, dependence, synthetic_table
 from escudo.report._limits import limits_of, picks_arrows
 from escudo.report._look import MAP_CELLS, MOST_CARDS, MOST_MAPPED, column_card, merged, pairs_of
 from escudo.report._page import render
@@ -43,6 +42,7 @@ from escudo.report._promise import (
 )
 from escudo.report._record import LIBRARIES, FileEntry, added_arrows, noise_of
 from escudo.table import Numeric
+from escudo.utility import cells, dependence, synthetic_table
 
 if TYPE_CHECKING:
     import polars as pl

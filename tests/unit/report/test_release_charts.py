@@ -9,7 +9,9 @@ import polars as pl
 import pytest
 
 from escudo.report._charts import Axis, Panel, bars, heat_map, histogram, pair_plot
-from escudo.report._contingency import (
+from escudo.report._look import column_card, merged, pairs_of
+from escudo.table import Categorical, Numeric, Schema
+from escudo.utility import (
     cells,
     cramers_v,
     dependence,
@@ -18,8 +20,6 @@ from escudo.report._contingency import (
     synthetic_table,
     total_variation,
 )
-from escudo.report._look import column_card, merged, pairs_of
-from escudo.table import Categorical, Numeric, Schema
 
 NASTY = '<b>"x"</b>\x00'
 

@@ -1,0 +1,49 @@
+"""How useful synthetic rows are: what can be learnt from them, and how far they are from the real ones.
+
+* :func:`evaluate` runs the whole comparison and returns an :class:`Evaluation`, for the custodian's eyes only;
+* :func:`fidelity` compares tables of one, two and three columns, moments and correlations (:class:`Fidelity`);
+* :func:`causal_fidelity` compares interventions and treatment effects with a reference model (:class:`CausalFidelity`);
+* :func:`evaluate_privately` pays for a few such figures, so that they may be published (:class:`PrivateEvaluation`);
+* :func:`total_variation` and its neighbours: what contingency tables say.
+
+Everything but :func:`evaluate_privately` reads the real rows exactly: its figures are private.
+"""
+
+from escudo.utility._causal import CausalFidelity, causal_fidelity
+from escudo.utility._contingency import (
+    cells,
+    cramers_v,
+    dependence,
+    independence_gap,
+    sampling_error,
+    synthetic_table,
+    total_variation,
+)
+from escudo.utility._evaluation import Change, Evaluation, evaluate
+from escudo.utility._fidelity import Fidelity, fidelity
+from escudo.utility._learners import LEARNERS
+from escudo.utility._prediction import Prediction
+from escudo.utility._private import PrivateEvaluation, evaluate_privately
+from escudo.utility._rows import Rows
+
+__all__ = [
+    "LEARNERS",
+    "CausalFidelity",
+    "Change",
+    "Evaluation",
+    "Fidelity",
+    "Prediction",
+    "PrivateEvaluation",
+    "Rows",
+    "causal_fidelity",
+    "cells",
+    "cramers_v",
+    "dependence",
+    "evaluate",
+    "evaluate_privately",
+    "fidelity",
+    "independence_gap",
+    "sampling_error",
+    "synthetic_table",
+    "total_variation",
+]

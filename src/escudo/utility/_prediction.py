@@ -1,0 +1,167 @@
+"""Learning one column from all others on synthetic rows, and testing what was learnt on real ones."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from escudo._progress import tracking
+from escudo.table import Numeric
+from escudo.utility._learners import Kind, auc, balanced_accuracy, explained, learner_of, scores_of
+from escudo.utility._rows import Rows
+
+__all__ = ["Prediction", "kind_of", "predictions"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """How well one learner, trained on one table, predicts one column of held-out real rows.
+
+    Attributes:
+        target: The column.
+        kind: ``"class"``, or ``"number"`` for a numeric column.
+        learner: A name of ``LEARNERS``.
+        trained_on: The real training rows, or synthetic ones.
+        run: Which synthetic table, from 0; real rows are run 0.
+        accuracy: The share of right answers; for numbers, the share of variance explained (R²).
+        balanced: The same, averaged over classes; None for numbers.
+        auc: How often a row of a class scores above one of another, mean over classes; None for numbers.
+        baseline: The accuracy of always answering the commonest class of the real training rows; 0 for numbers.
+    """
+
+    target: str
+    kind: Kind
+    learner: str
+    trained_on: Literal["real", "synthetic"]
+    run: int
+    accuracy: float
+    balanced: float | None
+    auc: float | None
+    baseline: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Task:
+    """One learner, one target, one table to learn from."""
+
+    target: str
+    learner: str
+    trained_on: Literal["real", "synthetic"]
+    run: int
+    seed: int
+
+
+def kind_of(rows: Rows, target: str) -> Kind:
+    """Return whether a column is predicted as a class or as a number."""
+    return "number" if isinstance(rows.schema[target], Numeric) else "class"
+
+
+def predictions(
+    real: Rows,
+    synthetic: Sequence[Rows],
+    tested: Rows,
+    *,
+    targets: Sequence[str],
+    learners: Sequence[str],
+    seed: int,
+    jobs: int | None,
+) -> list[Prediction]:
+    """Train every learner for every target on the real rows and on each synthetic table; test all on the same rows."""
+    from joblib import Parallel, delayed
+
+    tables: dict[tuple[Literal["real", "synthetic"], int], Rows] = {("real", 0): real}
+    tables |= {("synthetic", run): rows for run, rows in enumerate(synthetic)}
+    tasks = [
+        _Task(target=target, learner=learner, trained_on=origin, run=run, seed=seed + place)
+        for place, target in enumerate(targets)
+        for learner in learners
+        for origin, run in tables
+    ]
+    found: list[Prediction] = []
+    with tracking("Learning", total=len(tasks)) as advance:
+        work = Parallel(n_jobs=jobs, return_as="generator")(
+            delayed(_predicted)(task, tables[task.trained_on, task.run], real, tested) for task in tasks
+        )
+        for prediction in _each(work):
+            found.append(prediction)
+            advance(1)
+    return found
+
+
+def _each(work: Any) -> Iterator[Prediction]:
+    yield from work
+
+
+def _predicted(task: _Task, trained: Rows, real: Rows, tested: Rows) -> Prediction:
+    kind = kind_of(tested, task.target)
+    place = tested.schema.names.index(task.target)
+    answer = _numbers if kind == "number" else _classes
+    accuracy, balanced, ranked, baseline = answer(task, place, trained, real, tested)
+    return Prediction(
+        target=task.target,
+        kind=kind,
+        learner=task.learner,
+        trained_on=task.trained_on,
+        run=task.run,
+        accuracy=accuracy,
+        balanced=balanced,
+        auc=ranked,
+        baseline=baseline,
+    )
+
+
+def _classes(
+    task: _Task, place: int, trained: Rows, real: Rows, tested: Rows
+) -> tuple[float, float | None, float | None, float]:
+    known, truth = trained.codes[:, place], tested.codes[:, place]
+    common = np.bincount(real.codes[:, place]).argmax()
+    baseline = float((truth == common).mean())
+    levels = np.unique(known)
+    if levels.size == 1:  # nothing to learn: the one answer there is, and no order among rows
+        answers = np.full(truth.shape, levels[0])
+        return float((answers == truth).mean()), balanced_accuracy(truth, answers), 0.5, baseline
+    learner = _trained(learner_of(task.learner, "class", task.seed), trained.inputs(without=task.target), known)
+    inputs = tested.inputs(without=task.target)
+    answers, scores = learner.predict(inputs), scores_of(learner, inputs)
+    column = {int(level): index for index, level in enumerate(learner.classes_)}
+    ranked = [
+        auc(truth == level, scores[:, column[int(level)]]) if int(level) in column else 0.5
+        for level in np.unique(truth)
+    ]
+    usable = [value for value in ranked if not math.isnan(value)]
+    return (
+        float((answers == truth).mean()),
+        balanced_accuracy(truth, answers),
+        float(np.mean(usable)) if usable else None,
+        baseline,
+    )
+
+
+def _numbers(
+    task: _Task, place: int, trained: Rows, real: Rows, tested: Rows
+) -> tuple[float, float | None, float | None, float]:
+    trained = trained.take(~np.isnan(trained.numbers[:, place]))
+    tested = tested.take(~np.isnan(tested.numbers[:, place]))
+    known, truth = trained.numbers[:, place], tested.numbers[:, place]
+    if truth.size == 0 or known.size == 0:
+        return 0.0, None, None, 0.0
+    inputs = trained.inputs(without=task.target)
+    if np.ptp(known) == 0.0 or inputs.shape[1] == 0:
+        return explained(truth, np.full(truth.shape, known.mean())), None, None, 0.0
+    learner = _trained(learner_of(task.learner, "number", task.seed), inputs, known)
+    return explained(truth, learner.predict(tested.inputs(without=task.target))), None, None, 0.0
+
+
+def _trained(learner: Any, inputs: Any, known: Any) -> Any:
+    from sklearn.exceptions import ConvergenceWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # an unfinished fit is still the learner's answer
+        if hasattr(learner, "n_neighbors"):
+            learner.set_params(n_neighbors=min(learner.n_neighbors, len(known)))
+        return learner.fit(inputs, known)
