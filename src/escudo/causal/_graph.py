@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from escudo._validate import one_of
-from escudo.causal import _convert, _equivalence, _separation, formats
+from escudo.causal import _convert, _equivalence, _perturb, _separation, formats
 from escudo.causal._check import (
     Edge,
     checked_edges,
@@ -262,6 +262,28 @@ these arrows.
             edges=tuple(edge for edge in self.edges if edge[1] not in cut),
             knowledge=replace(self.knowledge, required=required),
         )
+
+    def perturb(self, *, add: int = 0, remove: int = 0, reverse: int = 0, seed: int = 0) -> CausalGraph:
+        """Return the graph with errors: so many arrows added, removed and turned round at random, without a cycle.
+
+        For experiments on what a wrong graph costs. What was required or forbidden, and tiers, are dropped.
+
+        Args:
+            add: Arrows between observed nodes that had no edge.
+            remove: Arrows taken away.
+            reverse: Arrows turned round, out of those that stay.
+            seed: Which ones.
+
+        Raises:
+            GraphError: There are not so many arrows or pairs of nodes that this can be done to.
+
+        Example:
+            >>> graph = CausalGraph.from_edges([("a", "b"), ("b", "c")])
+            >>> graph.perturb(remove=1, add=1, seed=1).shd(graph)
+            2
+        """
+        edges = _perturb.perturbed_edges(self, add=add, remove=remove, reverse=reverse, seed=seed)
+        return replace(self, edges=edges, knowledge=Knowledge())
 
     def expand(self, within: Literal["undirected", "ordered", "independent"] = "undirected") -> CausalGraph:
         """Return the graph over columns that a condensed graph stands for.

@@ -41,6 +41,7 @@ from escudo.privacy._events import (
     ParallelEvent,
     PureEvent,
     RepeatedEvent,
+    SampledGaussianEvent,
     ZCDPEvent,
 )
 from escudo.privacy._guarantee import Guarantee
@@ -73,6 +74,7 @@ __all__ = [
     "Relation",
     "RepeatedEvent",
     "RunningTotal",
+    "SampledGaussianEvent",
     "Unit",
     "Verification",
     "ZCDPEvent",

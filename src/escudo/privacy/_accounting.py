@@ -9,7 +9,15 @@ import math
 from collections.abc import Sequence
 
 from escudo.errors import InputError
-from escudo.privacy._events import ComposedEvent, Event, GaussianEvent, LaplaceEvent, ParallelEvent, RepeatedEvent
+from escudo.privacy._events import (
+    ComposedEvent,
+    Event,
+    GaussianEvent,
+    LaplaceEvent,
+    ParallelEvent,
+    RepeatedEvent,
+    SampledGaussianEvent,
+)
 from escudo.privacy._guarantee import Guarantee
 from escudo.privacy._relations import parse_relation
 from escudo.privacy._totals import RunningTotal, within
@@ -75,6 +83,8 @@ def _on_grids(event: Event) -> bool:
     match event:
         case LaplaceEvent() | GaussianEvent():
             return event.grid > 0
+        case SampledGaussianEvent():
+            return False  # its noise is drawn in floating point
         case RepeatedEvent():
             return _on_grids(event.event)
         case ComposedEvent() | ParallelEvent():

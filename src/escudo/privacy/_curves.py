@@ -33,6 +33,7 @@ from escudo.privacy._events import (
     GDPEvent,
     LaplaceEvent,
     PureEvent,
+    SampledGaussianEvent,
     ZCDPEvent,
 )
 
@@ -56,11 +57,13 @@ class HockeyStick:
         deltas: δ(ε) for an array of ε ≥ 0, never below the truth.
         top: A loss that is exceeded with negligible probability or never.
         knots: The only losses that occur, if they are few; else None.
+        orders: Where the two orders of a pair differ: δ(ε) of each, for any real ε.
     """
 
     deltas: Callable[[FloatArray], FloatArray]
     top: float
     knots: tuple[float, ...] | None = None
+    orders: tuple[Callable[[FloatArray], FloatArray], Callable[[FloatArray], FloatArray]] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -249,6 +252,17 @@ def _discrete_gaussian(sigma: float) -> HockeyStick:
     return HockeyStick(deltas=deltas, top=(1 + 2 * cut) / (2 * sigma**2))
 
 
+def _sampled_gaussian(event: SampledGaussianEvent) -> PrivacyCurve:
+    """Gaussian noise on a Poisson sample: the pair of ``_sampled_gaussian``, or plain noise if all rows are drawn."""
+    pair = event.pair
+    if event.sampling_probability == 0:
+        return _free()
+    if event.sampling_probability == 1:
+        return _gdp_curve(pair.gaussian_mu)
+    exact = HockeyStick(deltas=pair.deltas, top=pair.top, orders=None if pair.both else (pair.forward, pair.backward))
+    return PrivacyCurve(pure=math.inf, mu=math.inf, renyi=_up(pair.renyi(ORDERS)), exact=exact)
+
+
 def _zcdp(event: ZCDPEvent) -> PrivacyCurve:
     return _zcdp_curve(event.rho)
 
@@ -279,6 +293,7 @@ def gaussian_hockey_stick(mu: float) -> HockeyStick:
 _CURVES: Mapping[str, Callable[[Any], PrivacyCurve]] = {
     LaplaceEvent.kind: _laplace,
     GaussianEvent.kind: _gaussian,
+    SampledGaussianEvent.kind: _sampled_gaussian,
     ExponentialEvent.kind: _exponential,
     PureEvent.kind: _pure,
     ApproximateEvent.kind: _approximate,

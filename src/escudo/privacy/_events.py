@@ -30,6 +30,7 @@ from escudo.privacy._event import (
     put,
 )
 from escudo.privacy._relations import Relation, Unit, parse_relation
+from escudo.privacy._sampled_gaussian import SampledGaussianEvent
 
 __all__ = [
     "ApproximateEvent",
@@ -42,6 +43,7 @@ __all__ = [
     "ParallelEvent",
     "PureEvent",
     "RepeatedEvent",
+    "SampledGaussianEvent",
     "ZCDPEvent",
 ]
 
@@ -365,6 +367,8 @@ class ParallelEvent(Event):
         put(self, events=_tuple_of_events(self.events), by=one_of("by", self.by, get_args(Parts)))
         if not self.events:
             raise InputError("events of a parallel event must name at least one part.")
+        if any(_samples(part) for part in self.events):
+            raise InputError("The lemmas for parallel events do not cover sampled_gaussian events; compose them.")
         _take_from_parts(self, self.events, may_be_add_remove=self.by == "value")
         Event.__post_init__(self)
 
@@ -387,6 +391,13 @@ def _bounded_ratio(name: str, sensitivity: float, scale: float) -> None:
             f"{name} / scale must be at most {MAX_EPSILON:g}; {sensitivity:g} / {scale:g} is more, and noise that "
             "small would protect nobody."
         )
+
+
+def _samples(event: Event) -> bool:
+    if isinstance(event, RepeatedEvent):
+        return _samples(event.event)
+    parts = event.events if isinstance(event, ComposedEvent | ParallelEvent) else ()
+    return isinstance(event, SampledGaussianEvent) or any(_samples(part) for part in parts)
 
 
 def _tuple_of_events(events: object) -> tuple[Event, ...]:
@@ -422,6 +433,7 @@ KINDS.update(
         for kind in (
             LaplaceEvent,
             GaussianEvent,
+            SampledGaussianEvent,
             ExponentialEvent,
             PureEvent,
             ApproximateEvent,

@@ -102,9 +102,13 @@ def _discretised(curve: HockeyStick, interval: float) -> Any:
     if curve.knots is None:
         reach = math.ceil(curve.top / interval)
         points = np.arange(-reach, reach + 1, dtype=np.float64)
-        masses = pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(
-            interval, -reach, reach, _both_signs(curve, points * interval)
+        one_order = [_both_signs(curve, points * interval)]
+        orders = one_order if curve.orders is None else [order(points * interval) for order in curve.orders]
+        masses, *back = (
+            pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(interval, -reach, reach, deltas) for deltas in orders
         )
+        if back:
+            return privacy_loss_distribution.PrivacyLossDistribution(masses.to_dense_pmf(), back[0].to_dense_pmf())
     else:
         rounded = {step(knot / interval) for knot in curve.knots for step in (math.floor, math.ceil)}
         points = np.array(sorted(rounded), dtype=np.float64)

@@ -3,22 +3,39 @@
 * :func:`synthesize` fits one to a private table and returns a :class:`CausalModel`: ``sample``, ``sample(do=...)``;
 * :func:`prepare` does everything that needs no data, for the plan; :func:`fit` and :func:`fitting` do the rest;
 * :func:`load` reads a model that ``model.save`` wrote;
-* ``GENERATORS``: ``marginals`` (noisy family tables), ``linear`` (equations from a noisy second-moment matrix);
+* ``GENERATORS``: ``marginals`` (noisy family tables), ``moments`` (one noisy vector of levels and pairs), ``linear``
+  (equations from a noisy second-moment matrix), ``autoregressive`` and ``vae`` (networks trained by DP-SGD);
 * :func:`stability` measures, on raw data and for the custodian only, how far one point moves a model's parameters.
 """
 
-from escudo.synthesis._conditionals import (
-    Conditional,
-    LogitConditional,
-    MaxConditional,
-    NoisyOrConditional,
-    TableConditional,
-)
-from escudo.synthesis._files import load
-from escudo.synthesis._generators import GENERATORS, Generator, Model, Prepared, fit, fitting, prepare, synthesize
-from escudo.synthesis._linear_model import LinearConditional, LinearModel
-from escudo.synthesis._model import CausalModel
-from escudo.synthesis._stability import NodeStability, ParameterChange, Stability, stability
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from escudo.synthesis._conditionals import Conditional as Conditional
+    from escudo.synthesis._conditionals import LogitConditional as LogitConditional
+    from escudo.synthesis._conditionals import MaxConditional as MaxConditional
+    from escudo.synthesis._conditionals import NoisyOrConditional as NoisyOrConditional
+    from escudo.synthesis._conditionals import TableConditional as TableConditional
+    from escudo.synthesis._files import load as load
+    from escudo.synthesis._generators import GENERATORS as GENERATORS
+    from escudo.synthesis._generators import Generator as Generator
+    from escudo.synthesis._generators import Model as Model
+    from escudo.synthesis._generators import Prepared as Prepared
+    from escudo.synthesis._generators import fit as fit
+    from escudo.synthesis._generators import fitting as fitting
+    from escudo.synthesis._generators import prepare as prepare
+    from escudo.synthesis._generators import synthesize as synthesize
+    from escudo.synthesis._linear_model import LinearConditional as LinearConditional
+    from escudo.synthesis._linear_model import LinearModel as LinearModel
+    from escudo.synthesis._model import CausalModel as CausalModel
+    from escudo.synthesis._stability import NodeStability as NodeStability
+    from escudo.synthesis._stability import ParameterChange as ParameterChange
+    from escudo.synthesis._stability import Stability as Stability
+    from escudo.synthesis._stability import stability as stability
+    from escudo.synthesis.neural import NeuralModel as NeuralModel
 
 __all__ = [
     "GENERATORS",
@@ -30,6 +47,7 @@ __all__ = [
     "LogitConditional",
     "MaxConditional",
     "Model",
+    "NeuralModel",
     "NodeStability",
     "NoisyOrConditional",
     "ParameterChange",
@@ -43,3 +61,41 @@ __all__ = [
     "stability",
     "synthesize",
 ]
+
+# Loaded on first use, so that a part that needs little can be used where little is installed.
+_HOME = {
+    "Conditional": "_conditionals",
+    "LogitConditional": "_conditionals",
+    "MaxConditional": "_conditionals",
+    "NoisyOrConditional": "_conditionals",
+    "TableConditional": "_conditionals",
+    "load": "_files",
+    "GENERATORS": "_generators",
+    "Generator": "_generators",
+    "Model": "_generators",
+    "Prepared": "_generators",
+    "fit": "_generators",
+    "fitting": "_generators",
+    "prepare": "_generators",
+    "synthesize": "_generators",
+    "LinearConditional": "_linear_model",
+    "LinearModel": "_linear_model",
+    "CausalModel": "_model",
+    "NodeStability": "_stability",
+    "ParameterChange": "_stability",
+    "Stability": "_stability",
+    "stability": "_stability",
+    "NeuralModel": "neural",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        value = getattr(import_module(f"escudo.synthesis.{_HOME[name]}"), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'escudo.synthesis' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

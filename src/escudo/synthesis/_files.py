@@ -13,7 +13,7 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,7 +25,10 @@ from escudo.synthesis._linear_model import LinearConditional, LinearModel
 from escudo.synthesis._model import CausalModel
 from escudo.table import Schema
 
-__all__ = ["load", "save_model"]
+if TYPE_CHECKING:
+    from escudo.synthesis.neural import NeuralModel
+
+__all__ = ["described", "load", "save_model", "write_folder"]
 
 _FORMAT = "escudo model"
 _VERSION = 1
@@ -40,17 +43,25 @@ def save_model(model: CausalModel | LinearModel, directory: Path, *, overwrite: 
     Raises:
         InputError: If the folder exists and ``overwrite`` is false, or cannot be written.
     """
-    from safetensors.numpy import save_file
-
-    if directory.exists() and not overwrite:
-        raise InputError(f"{directory} exists; choose another folder, or pass overwrite=True.")
     arrays: dict[str, np.ndarray[Any, Any]] = {}
-    laws = []
-    for number, name in enumerate(model.schema.names):
-        conditional = model.conditionals[name]
-        laws.append({"column": name, "kind": conditional.kind, "parents": list(conditional.parents)})
-        arrays |= {f"{number}/{key}": np.array(array) for key, array in conditional.arrays().items()}
-    description = {
+
+    def listed(laws: Mapping[str, Conditional | LinearConditional], prefix: str) -> list[dict[str, Any]]:
+        told = []
+        for number, (name, law) in enumerate(laws.items()):
+            told.append({"column": name, "kind": law.kind, "parents": list(law.parents)})
+            arrays.update({f"{prefix}{number}/{key}": np.array(array) for key, array in law.arrays().items()})
+        return told
+
+    own = {
+        "laws": listed({name: model.conditionals[name] for name in model.schema.names}, ""),
+        "observed": listed(model.observed, "observed/") if isinstance(model, CausalModel) else [],
+    }
+    write_folder(directory, described(model) | own, arrays, overwrite=overwrite)
+
+
+def described(model: CausalModel | LinearModel | NeuralModel) -> dict[str, Any]:
+    """Return what every model's description holds."""
+    return {
         "format": _FORMAT,
         "version": _VERSION,
         "generator": model.generator,
@@ -62,15 +73,29 @@ def save_model(model: CausalModel | LinearModel, directory: Path, *, overwrite: 
             "edges": [list(edge) for edge in model.graph.edges],
             "latents": sorted(model.graph.latents),
         },
-        "laws": laws,
         "details": dict(model.details),
     }
+
+
+def write_folder(
+    directory: Path, description: Mapping[str, Any], arrays: Mapping[str, np.ndarray[Any, Any]], *, overwrite: bool
+) -> None:
+    """Write a model's two files into ``directory``, both or none.
+
+    Raises:
+        InputError: If the folder exists and ``overwrite`` is false, or cannot be written.
+    """
+    from safetensors.numpy import save_file
+
+    if directory.exists() and not overwrite:
+        raise InputError(f"{directory} exists; choose another folder, or pass overwrite=True.")
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=".escudo-", dir=directory.parent))
         try:
             (draft / _DESCRIPTION).write_text(json.dumps(description, indent=1, allow_nan=False), encoding="utf-8")
-            save_file(arrays, draft / _PARAMETERS)
+            # The file holds arrays row by row, whatever their order in memory.
+            save_file({key: np.ascontiguousarray(array) for key, array in arrays.items()}, draft / _PARAMETERS)
             draft.chmod(0o755)
             if directory.exists():
                 shutil.rmtree(directory)
@@ -82,7 +107,7 @@ def save_model(model: CausalModel | LinearModel, directory: Path, *, overwrite: 
         raise InputError(f"The model could not be written to {directory}: {reason}.") from None
 
 
-def load(directory: str | os.PathLike[str]) -> CausalModel | LinearModel:
+def load(directory: str | os.PathLike[str]) -> CausalModel | LinearModel | NeuralModel:
     """Read a model that ``model.save`` wrote; safe on files from strangers.
 
     Raises:
@@ -98,15 +123,6 @@ def load(directory: str | os.PathLike[str]) -> CausalModel | LinearModel:
             raise InputError(f"its version is not {_VERSION}; it needs a newer escudo.")
         schema = Schema.from_dict(description["schema"])
         graph = description["graph"]
-        cells: dict[str, Conditional] = {}
-        equations: dict[str, LinearConditional] = {}
-        for number, law in enumerate(description["laws"]):
-            prefix = f"{number}/"
-            own = {key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)}
-            if law["kind"] == LinearConditional.kind:
-                equations[law["column"]] = LinearConditional.from_arrays(tuple(law["parents"]), own)
-            else:
-                cells[law["column"]] = conditional_from_arrays(law["kind"], law["parents"], own)
         common: dict[str, Any] = {
             "schema": schema,
             "graph": CausalGraph.from_edges(
@@ -117,15 +133,35 @@ def load(directory: str | os.PathLike[str]) -> CausalModel | LinearModel:
             "plan": Plan.from_json(description["plan"]),
             "details": dict(description["details"]),
         }
+        if "network" in description:
+            from escudo.synthesis.neural._files import read_model
+
+            return read_model(description["network"], arrays, common)
+        cells: dict[str, Conditional] = {}
+        equations: dict[str, LinearConditional] = {}
+        for number, law in enumerate(description["laws"]):
+            own = _own(arrays, f"{number}/")
+            if law["kind"] == LinearConditional.kind:
+                equations[law["column"]] = LinearConditional.from_arrays(tuple(law["parents"]), own)
+            else:
+                cells[law["column"]] = conditional_from_arrays(law["kind"], law["parents"], own)
         if equations:  # then every column must have one, which the model checks
             return LinearModel(conditionals=equations, **common)
-        return CausalModel(conditionals=cells, **common)
+        seen = {
+            law["column"]: conditional_from_arrays(law["kind"], law["parents"], _own(arrays, f"observed/{number}/"))
+            for number, law in enumerate(description.get("observed", []))
+        }
+        return CausalModel(conditionals=cells, observed=seen, **common)
     except EscudoError as error:
         raise InputError(f"{folder} is no usable model: {error}") from None
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
         raise InputError(
             f"{folder} is no usable model: {_DESCRIPTION} lacks something or has it in a wrong form."
         ) from None
+
+
+def _own(arrays: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    return {key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)}
 
 
 def _read_description(path: Path) -> Mapping[str, Any]:

@@ -16,10 +16,12 @@ from escudo.causal import CausalGraph
 from escudo.errors import InputError
 from escudo.mechanisms import Seed
 from escudo.privacy import Account, Guarantee, Plan, Relation, charging, parse_relation, plannable
+from escudo.synthesis._automatic import Chosen, choose
 from escudo.synthesis._baselines import Independent, OneWay
 from escudo.synthesis._linear import Linear
 from escudo.synthesis._marginals import Marginals
 from escudo.synthesis._moments import Moments
+from escudo.synthesis.neural import Autoregressive, Vae
 from escudo.table import PrivateTable, Schema
 
 if TYPE_CHECKING:
@@ -120,7 +122,7 @@ class Generator(Protocol):
 
 
 GENERATORS: dict[str, Callable[..., Generator]] = {
-    make.name: make for make in (Marginals, Moments, Linear, OneWay, Independent)
+    make.name: make for make in (Marginals, Moments, Linear, OneWay, Independent, Autoregressive, Vae)
 }
 """Every generator by name; its options are the arguments of the class."""
 
@@ -143,6 +145,10 @@ def prepare(
         RefusedError: If the schema is not confirmed.
     """
     schema.require_confirmed()
+    if generator == "auto":
+        name, why = choose(schema, graph, epsilon=positive("epsilon", epsilon), public_rows=public_rows)
+        terms: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "relation": relation, "public_rows": public_rows}
+        return Chosen(prepare(schema, graph, generator=name, **terms, **options), why)
     make = GENERATORS[one_of("generator", generator, GENERATORS)]
     known = inspect.signature(make).parameters
     if unknown := sorted(set(options) - set(known)):
@@ -219,7 +225,7 @@ def synthesize(
         graph: Which column causes which: full, partial (columns left out are open) or None.
         epsilon: What the release may cost.
         delta: At this probability aside, such as 1e-6; well below one over the number of people.
-        generator: ``"marginals"``, or another name of ``GENERATORS``.
+        generator: ``"marginals"``, another name of ``GENERATORS``, or ``"auto"``: by a public rule, stated in the plan.
         relation: Neighbouring relation; ``"replace_one"`` (do(Dᵢ = d) against do(Dᵢ = d′)) or ``"add_remove"``.
         public_rows: The number of rows, if it is public knowledge; it helps large families.
         seed: Repeatable noise for tests and demonstrations; marks everything not for release.

@@ -1,0 +1,319 @@
+r"""DP-SGD as a mechanism: check, charge, draw; with checkpoints that cost nothing and are used up when resumed.
+
+**Guarantee.** Each step releases the clipped sum of a Poisson sample with Gaussian noise
+(:class:`~escudo.privacy.SampledGaussianEvent`), and everything else is a function of these releases: T steps are T
+such events, adaptively composed. The relation may be ``add_remove`` or ``replace_one``. The event is stated for the
+rows that are *there*: the chance q is fixed, and the number of rows is used only to know how many samples to draw.
+Rows of one person are drawn and clipped one by one, and the event counts all of them.
+
+Noise is float32 and comes from JAX's counter-based generator, each step with a fresh 64-bit key from the operating
+system; samples come from a numpy generator with 128 bits of state, seeded the same way. Neither is a cryptographic
+generator, and float32 noise is open to attacks on floating point (Mironov 2012): the guarantee says ``float_safe =
+False``. Progress shows steps, never a loss.
+
+**Checkpoints.** Between steps the state is a function of released sums, so a file of it tells no more than the training
+itself will. A checkpoint is deleted before the next step is drawn from it: a training that went on twice from the same
+place would have released those steps twice, and paid once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from escudo._progress import tracking
+from escudo._validate import positive, probability, whole
+from escudo.errors import InputError
+from escudo.mechanisms._noise import Seed, SeededNoise, noise_source
+from escudo.mechanisms._release import Release
+from escudo.privacy import Account, Relation, RepeatedEvent, SampledGaussianEvent, Unit, guarantee_of
+
+if TYPE_CHECKING:
+    from escudo.mechanisms.dpsgd._core import Recipe, State
+    from escudo.mechanisms.dpsgd._layers import Layout, LossFn
+
+__all__ = ["Training", "resume", "train"]
+
+Floats = NDArray[np.float32]
+Rows = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """The public numbers of a private training.
+
+    Attributes:
+        steps: How many noisy gradients are released.
+        sampling_probability: The chance of each row in each step.
+        noise_multiplier: Standard deviation of the noise, over ``clip_norm``.
+        clip_norm: The largest l2 norm of a row's gradient.
+        learning_rate: Adam's.
+        decline: The share of the learning rate that is gone at the end.
+        betas: Adam's memories.
+        averaging: The memory of the parameters' average; 0 releases the last parameters.
+    """
+
+    steps: int
+    sampling_probability: float
+    noise_multiplier: float
+    clip_norm: float
+    learning_rate: float = 1e-3
+    decline: float = 0.0
+    betas: tuple[float, float] = (0.9, 0.999)
+    averaging: float = 0.99
+
+    def __post_init__(self) -> None:
+        whole("steps", self.steps, minimum=1)
+        probability("sampling_probability", self.sampling_probability, allow_zero=False, allow_one=True)
+        for name in ("noise_multiplier", "clip_norm", "learning_rate"):
+            positive(name, getattr(self, name))
+        probability("decline", self.decline, allow_one=True)
+        probability("averaging", self.averaging)
+        for beta in self.betas:
+            probability("betas", beta)
+
+    def event(self, relation: Relation, unit: Unit = "row", max_rows_per_person: int | None = None) -> RepeatedEvent:
+        """Return what the training costs."""
+        step = SampledGaussianEvent(
+            noise_multiplier=self.noise_multiplier,
+            sampling_probability=self.sampling_probability,
+            rows=max_rows_per_person or 1,
+            relation=relation,
+            unit=unit,
+        )
+        return RepeatedEvent(event=step, count=self.steps)
+
+    @property
+    def recipe(self) -> Recipe:
+        """What is compiled in."""
+        from escudo.mechanisms.dpsgd._core import Recipe
+
+        return Recipe(betas=self.betas)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Run:
+    """A training under way."""
+
+    loss_fn: LossFn
+    layout: Layout
+    training: Training
+    rows: Rows
+    expected_rows: float
+    checkpoint: Path | None
+    rng: np.random.Generator
+    secure: bool
+    promise: str = field(default="")
+
+    def go(self, state: State) -> Floats:
+        """Run the steps that are left, and return the parameters."""
+        import jax
+        import jax.numpy as jnp
+
+        from escudo.mechanisms.dpsgd._core import Knobs, result, run
+        from escudo.mechanisms.dpsgd._sampling import capacity_for, slots_of
+
+        plan, recipe = self.training, self.training.recipe
+        left = plan.steps - int(state.step)
+        knobs = Knobs(
+            clip_norm=jnp.float32(plan.clip_norm),
+            noise=jnp.float32(plan.clip_norm * plan.noise_multiplier),
+            expected=jnp.float32(max(self.expected_rows * plan.sampling_probability, 1.0)),
+            rate=jnp.float32(plan.learning_rate),
+            steps=jnp.float32(plan.steps),
+            decline=jnp.float32(plan.decline),
+            averaging=jnp.float32(plan.averaging),
+        )
+        segments = slots_of(
+            self.rng,
+            rows=len(self.rows),
+            probability=plan.sampling_probability,
+            steps=left,
+            capacity=capacity_for(len(self.rows), plan.sampling_probability),
+        )
+        with tracking("Training", total=left) as advance:
+            for segment in segments if left else ():
+                if self.secure:
+                    fresh = np.frombuffer(secrets.token_bytes(segment.key.nbytes), np.uint32)
+                    segment = segment._replace(key=fresh.reshape(segment.key.shape))
+                batches = segment._replace(rows=self.rows[segment.rows])
+                state = run(self.loss_fn, self.layout, recipe, None, knobs, state, batches)
+                jax.block_until_ready(state)
+                advance(int(segment.last.sum()))
+                if self.checkpoint is not None and segment.last[-1]:
+                    _write(self.checkpoint, state, self._fingerprint)
+        if self.checkpoint is not None:
+            self.checkpoint.unlink(missing_ok=True)
+        return np.asarray(result(knobs, state))
+
+    @property
+    def _fingerprint(self) -> str:
+        facts = [asdict(self.training), list(self.layout.shapes), self.expected_rows, self.promise]
+        return hashlib.sha256(json.dumps(facts, default=list).encode()).hexdigest()
+
+
+def train(
+    loss_fn: LossFn,
+    layout: Layout,
+    start: Floats,
+    rows: Rows,
+    training: Training,
+    *,
+    expected_rows: float,
+    delta: float,
+    relation: Relation = "replace_one",
+    unit: Unit = "row",
+    max_rows_per_person: int | None = None,
+    account: Account | None = None,
+    seed: Seed = None,
+    purpose: str = "DP-SGD",
+    checkpoint: str | os.PathLike[str] | None = None,
+) -> Release[Floats]:
+    """Train a network by DP-SGD and release its parameters.
+
+    Args:
+        loss_fn: The network: a tape, a batch of rows and a key give one loss per row. Hashable.
+        layout: Where its arrays lie in the vector of parameters.
+        start: The parameters to start from: public, or themselves released.
+        rows: The private rows, an array whose first axis runs over them.
+        training: The public numbers.
+        expected_rows: The number of rows that gradients are divided by: public or noisy.
+        delta: The δ at which the guarantee is stated.
+        relation: Neighbouring relation.
+        unit: Whose data differs.
+        max_rows_per_person: With ``unit="person"``: the most rows of one person.
+        account: What to charge, before anything is drawn; None leaves charging to the caller.
+        seed: None for a release; a seed makes it repeatable and not for release.
+        purpose: Why, for the account.
+        checkpoint: A file to keep the state in between steps, for :func:`resume`; gone when the training is done.
+
+    Returns:
+        The parameters, averaged over the last steps.
+
+    Raises:
+        InputError: If the arguments do not go together; nothing was spent.
+        BudgetExceededError: If the account refuses; nothing was spent or drawn.
+    """
+    from escudo.mechanisms.dpsgd._core import first_state
+
+    if np.shape(start) != (layout.size,) or not np.isfinite(start).all():
+        raise InputError(f"start must be a vector of {layout.size} finite parameters.")
+    event = training.event(relation, unit, max_rows_per_person)
+    noise = noise_source(seed)
+    promise = guarantee_of(event, delta=delta, max_rows_per_person=max_rows_per_person, for_release=noise.for_release)
+    run = _started(loss_fn, layout, rows, training, expected_rows, checkpoint, noise, event)
+    receipt = None if account is None else account.spend(event, purpose=purpose, for_release=noise.for_release)
+    try:
+        value = run.go(first_state(start))
+    except BaseException as error:
+        if account is not None and receipt is not None:
+            account.fail(receipt, type(error).__name__)
+        raise
+    return Release(value=value, guarantee=promise, event=event)
+
+
+def resume(
+    checkpoint: str | os.PathLike[str],
+    loss_fn: LossFn,
+    layout: Layout,
+    rows: Rows,
+    training: Training,
+    *,
+    expected_rows: float,
+    delta: float,
+    relation: Relation = "replace_one",
+    unit: Unit = "row",
+    max_rows_per_person: int | None = None,
+    seed: Seed = None,
+) -> Release[Floats]:
+    """Finish a training that :func:`train` began and charged for; nothing is charged again.
+
+    The file is deleted before the first step is drawn, so that no step is ever released twice.
+
+    Args:
+        checkpoint: The file that the training left.
+        loss_fn: As for :func:`train`, and so for all that follow.
+        layout: Where the network's arrays lie.
+        rows: The same private rows.
+        training: The same public numbers.
+        expected_rows: The same number of rows.
+        delta: The δ at which the guarantee is stated.
+        relation: Neighbouring relation.
+        unit: Whose data differs.
+        max_rows_per_person: With ``unit="person"``: the most rows of one person.
+        seed: None for a release.
+
+    Raises:
+        InputError: If there is no such file, or it belongs to another training.
+    """
+    event = training.event(relation, unit, max_rows_per_person)
+    noise = noise_source(seed)
+    run = _started(loss_fn, layout, rows, training, expected_rows, checkpoint, noise, event)
+    state = _read(Path(checkpoint), run._fingerprint, layout.size)
+    Path(checkpoint).unlink()
+    promise = guarantee_of(event, delta=delta, max_rows_per_person=max_rows_per_person, for_release=noise.for_release)
+    return Release(value=run.go(state), guarantee=promise, event=event)
+
+
+def _started(
+    loss_fn: LossFn,
+    layout: Layout,
+    rows: Rows,
+    training: Training,
+    expected_rows: float,
+    checkpoint: str | os.PathLike[str] | None,
+    noise: Any,
+    event: RepeatedEvent,
+) -> _Run:
+    seeded = isinstance(noise, SeededNoise)
+    # One draw, so that a caller's generator moves on by the same amount whatever is trained.
+    entropy = int(noise.generator.integers(0, 2**63)) if seeded else secrets.randbits(256)
+    return _Run(
+        loss_fn=loss_fn,
+        layout=layout,
+        training=training,
+        rows=np.asarray(rows),
+        expected_rows=positive("expected_rows", expected_rows),
+        checkpoint=None if checkpoint is None else Path(checkpoint),
+        rng=np.random.default_rng(entropy),
+        secure=not seeded,
+        promise=json.dumps(event.to_json()),
+    )
+
+
+def _write(path: Path, state: State, fingerprint: str) -> None:
+    from safetensors.numpy import save
+
+    arrays = {name: np.asarray(getattr(state, name)) for name in ("parameters", "first", "second", "average")}
+    content = save(arrays | {"step": np.asarray(state.step).reshape(1)}, metadata={"training": fingerprint})
+    draft = path.with_name(f".{path.name}.draft")
+    draft.write_bytes(content)
+    os.replace(draft, path)
+
+
+def _read(path: Path, fingerprint: str, size: int) -> State:
+    import jax.numpy as jnp
+    from safetensors import SafetensorError, safe_open
+
+    from escudo.mechanisms.dpsgd._core import State
+
+    try:
+        with safe_open(path, framework="numpy") as file:
+            if (file.metadata() or {}).get("training") != fingerprint:
+                raise InputError(f"{path} is the checkpoint of another training.")
+            arrays = {name: file.get_tensor(name) for name in ("parameters", "first", "second", "average", "step")}
+    except (OSError, SafetensorError):
+        raise InputError(f"{path} is no readable checkpoint.") from None
+    found = [jnp.asarray(arrays[name]) for name in ("parameters", "first", "second", "average")]
+    if any(array.shape != (size,) for array in found):
+        raise InputError(f"{path} is the checkpoint of another network.")
+    parameters, first, second, average = found
+    return State(parameters, first, second, average, jnp.int32(arrays["step"][0]), jnp.zeros(size, jnp.float32))

@@ -1,0 +1,381 @@
+r"""Generators ``vae`` and ``autoregressive``: networks that follow the graph, trained by DP-SGD.
+
+``vae`` is the causal variational autoencoder p(z) ∏ p(xᵢ | paᵢ, z); without a graph it is the plain one, and with a
+condensed graph it is the model of the paper. ``autoregressive`` is ∏ p(xᵢ | paᵢ), without a latent.
+
+**Budget.** A share goes to the model that the training starts from (``_start``), the rest to the steps of DP-SGD. How
+large the share is, and how many steps there are, is a public rule of rows, columns and ε (``_rules``); nothing else is
+chosen by looking at data: no learning rate, no early stop, no normalisation.
+
+**Guarantee.** The events of the start, and T :class:`~escudo.privacy.SampledGaussianEvent` for T steps. The noise of
+the steps is drawn in floating point, so the guarantee is marked as not float-safe.
+
+**Reference.** *Causally Constrained Data Synthesis for Private Data Release*, sections 3 and 4, Appendix C.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from escudo._validate import one_of, positive, probability, whole
+from escudo.causal import CausalGraph
+from escudo.errors import InputError
+from escudo.mechanisms import Seed
+from escudo.mechanisms.dpsgd import Training, train
+from escudo.privacy import (
+    Account,
+    Event,
+    Guarantee,
+    Plan,
+    Relation,
+    RepeatedEvent,
+    SampledGaussianEvent,
+    calibrate,
+    gdp_to_epsilon,
+)
+from escudo.synthesis._baselines import Independent
+from escudo.synthesis._moments import Form, Moments, PreparedMoments
+from escudo.synthesis.neural._model import NeuralModel
+from escudo.synthesis.neural._network import Network
+from escudo.synthesis.neural._rules import rule_for
+from escudo.synthesis.neural._start import placed, pretrained
+from escudo.synthesis.neural._units import columns_of, units_of
+from escudo.table import PrivateTable, Schema
+
+__all__ = ["Autoregressive", "PreparedNeural", "Vae"]
+
+Start = Literal["moments", "levels"]
+_STARTS: tuple[Start, ...] = ("moments", "levels")
+_BATCH = 65_536
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedNeural:
+    """What will be measured and how loudly: public, and fixed before a row is read.
+
+    Attributes:
+        generator: The generator's name.
+        schema: The columns.
+        graph: The graph over columns that the network follows.
+        network: The network.
+        start: The model that the training starts from.
+        training: The training.
+        pretraining: Steps on simulated rows, which are free.
+        relation: The neighbouring relation.
+        delta: The δ at which the plan is stated.
+    """
+
+    generator: str
+    schema: Schema
+    graph: CausalGraph
+    network: Network
+    start: PreparedMoments
+    training: Training
+    pretraining: int
+    relation: Relation
+    delta: float
+
+    @property
+    def plan(self) -> Plan:
+        """The budget tree."""
+        rounds, size = self.training, sum(math.prod(shape) for _, _, shape in self.network.shapes)
+        sampled = (
+            f"{rounds.sampling_probability:.3g} of the rows each" if rounds.sampling_probability < 1 else "all rows"
+        )
+        step = _step(self.schema, self.relation, rounds.sampling_probability, rounds.noise_multiplier)
+        children = [child for child in self.start.plan.children if child.name != "sampling"]
+        if self.pretraining:
+            children.append(Plan("training on rows simulated from that"))
+        children += [
+            Plan("training", step, count=rounds.steps, buys=f"noisy gradients of {size:,} parameters, {sampled}"),
+            Plan("sampling"),
+        ]
+        return Plan(self.generator, children=children, delta=self.delta)
+
+    def fit(self, table: PrivateTable, *, account: Account, seed: Seed, guarantee: Guarantee) -> NeuralModel:
+        """Fit the start, then train; charges ``account`` for what the plan shows, before noise is drawn."""
+        from escudo.mechanisms.dpsgd._sampling import capacity_for  # loads jax
+
+        first = self.start.fit(table, account=account, seed=seed, guarantee=guarantee)
+        codes = np.concatenate(list(table.batches(_BATCH)))
+        capacity = capacity_for(len(codes), self.training.sampling_probability)
+        parameters = pretrained(self.network, placed(self.network, first), first, self.pretraining, capacity)
+        rows = int(first.details["rows"])
+        released = train(
+            self.network,
+            self.network.layout,
+            parameters,
+            codes,
+            self.training,
+            expected_rows=rows,
+            delta=self.delta,
+            relation=self.relation,
+            unit=self.schema.unit,
+            max_rows_per_person=self.schema.max_rows_per_person,
+            account=account,
+            seed=seed,
+            purpose="training by DP-SGD",
+        )
+        arrays = self.network.layout.unflatten(released.value.astype(np.float64))
+        return NeuralModel(
+            schema=self.schema,
+            graph=self.graph,
+            network=self.network,
+            parameters=arrays,
+            guarantee=guarantee,
+            generator=self.generator,
+            plan=self.plan,
+            details={
+                "rows": rows,
+                "parameters": self.network.layout.size,
+                "start": self.start.generator,
+                "steps": self.training.steps,
+                "sampling_probability": self.training.sampling_probability,
+                "noise_multiplier": self.training.noise_multiplier,
+                "l2_clip_norm": self.training.clip_norm,
+                "learning_rate": self.training.learning_rate,
+                "stated_arrows": [list(arrow) for arrow in self.graph.edges],
+            },
+        )
+
+
+class _Neural:
+    """What both generators take; see :class:`Vae`."""
+
+    name = ""
+
+    def __init__(
+        self,
+        *,
+        latent: int,
+        hidden: tuple[int, ...],
+        direct: bool,
+        encoder: tuple[int, ...],
+        decoder: tuple[int, ...],
+        start: Start,
+        start_share: float | None,
+        form: Form,
+        pretraining: int | None,
+        steps: int | None,
+        batch: int | None,
+        clip_norm: float | None,
+        learning_rate: float | None,
+    ):
+        def widths(name: str, numbers: tuple[int, ...]) -> tuple[int, ...]:
+            return tuple(whole(name, number, minimum=1) for number in numbers)
+
+        self.latent = whole("latent", latent)
+        self.hidden, self.encoder, self.decoder = (
+            widths(*each) for each in (("hidden", hidden), ("encoder", encoder), ("decoder", decoder))
+        )
+        self.direct = bool(direct)
+        self.start = one_of("start", start, _STARTS)
+        self.start_share = None if start_share is None else probability("start_share", start_share, allow_zero=False)
+        self.form = form
+        self.pretraining = None if pretraining is None else whole("pretraining", pretraining)
+        self.steps = None if steps is None else whole("steps", steps, minimum=1)
+        self.batch = None if batch is None else whole("batch", batch, minimum=1)
+        self.clip_norm = None if clip_norm is None else positive("clip_norm", clip_norm)
+        self.learning_rate = None if learning_rate is None else positive("learning_rate", learning_rate)
+
+    def prepare(
+        self,
+        schema: Schema,
+        graph: CausalGraph | None,
+        *,
+        epsilon: float,
+        delta: float,
+        relation: Relation = "replace_one",
+        public_rows: int | None = None,
+    ) -> PreparedNeural:
+        """Choose the network, the start and the training from public facts alone.
+
+        Raises:
+            InputError: If ``delta`` is 0, or ``batch`` is given where the number of rows is not public.
+        """
+        if delta == 0:
+            raise InputError("delta must be above 0: Gaussian noise needs a delta, such as 1e-6.")
+        if self.batch is not None and public_rows is None:
+            raise InputError("batch is a number of rows out of public_rows; give that too.")
+        units, followed = units_of(schema, graph, latent=self.latent > 0)
+        network = Network(
+            columns=columns_of(schema),
+            units=units,
+            direct=self.direct,
+            hidden=self.hidden,
+            latent=self.latent,
+            encoder=self.encoder if self.latent else (),
+            decoder=self.decoder if self.latent else (),
+        )
+        rule = rule_for(rows=public_rows, columns=len(schema.names), epsilon=epsilon, latent=self.latent > 0)
+        share = rule.start_share if self.start_share is None else self.start_share
+        first = Moments(form=self.form) if self.start == "moments" else Independent()
+        start = first.prepare(
+            schema,
+            graph,
+            epsilon=_epsilon_of_share(share, epsilon, delta),
+            delta=delta,
+            relation=relation,
+            public_rows=public_rows,
+        )
+        steps = rule.steps if self.steps is None else self.steps
+        sampled = rule.sampling_probability
+        if self.batch is not None and public_rows is not None:
+            sampled = min(1.0, self.batch / public_rows)
+        taken = start.plan.event
+        assert taken is not None
+
+        def events(noise: float) -> list[Event]:
+            return [taken, RepeatedEvent(event=_step(schema, relation, sampled, noise), count=steps)]
+
+        exact = network.is_logit and all(form == "logit" for form in start.forms.values())
+        rule = replace(rule, pretraining=0) if exact else rule
+        return PreparedNeural(
+            generator=self.name,
+            schema=schema,
+            graph=followed,
+            network=network,
+            start=start,
+            training=Training(
+                steps=steps,
+                sampling_probability=sampled,
+                noise_multiplier=calibrate(events, epsilon=epsilon, delta=delta),
+                clip_norm=rule.clip_norm if self.clip_norm is None else self.clip_norm,
+                learning_rate=rule.learning_rate if self.learning_rate is None else self.learning_rate,
+                decline=0.8,  # the last steps are small, so that their noise is
+                averaging=rule.averaging,
+            ),
+            pretraining=rule.pretraining if self.pretraining is None else self.pretraining,
+            relation=relation,
+            delta=delta,
+        )
+
+
+class Vae(_Neural):
+    """A variational autoencoder that follows the graph: p(z) ∏ p(xᵢ | paᵢ, z), or the plain one without a graph.
+
+    Args:
+        latent: The length of z.
+        hidden: Widths of the hidden layers from a unit's parents; none for a direct layer only.
+        direct: Whether parents also act by themselves, through one matrix.
+        encoder: Widths of the hidden layers of q(z | x).
+        decoder: Widths of the hidden layers from z on.
+        start: What the training starts from: ``"moments"`` (arrows and levels) or ``"levels"``.
+        start_share: Of the budget, in squared noise, for the start; by a public rule if None.
+        form: How parents act together in the start, as for ``moments``.
+        pretraining: Steps on rows simulated from the start, free; by a public rule if None.
+        steps: Steps of DP-SGD; by a public rule if None.
+        batch: Expected size of a sample; by a public rule if None.
+        clip_norm: The largest l2 norm of a row's gradient; by a public rule if None.
+        learning_rate: Adam's; by a public rule if None.
+    """
+
+    name = "vae"
+
+    def __init__(
+        self,
+        *,
+        latent: int = 10,
+        hidden: tuple[int, ...] = (),
+        direct: bool = True,
+        encoder: tuple[int, ...] = (128, 64),
+        decoder: tuple[int, ...] = (64, 128),
+        start: Start = "moments",
+        start_share: float | None = None,
+        form: Form = "logit",
+        pretraining: int | None = None,
+        steps: int | None = None,
+        batch: int | None = None,
+        clip_norm: float | None = None,
+        learning_rate: float | None = None,
+    ):
+        if whole("latent", latent) == 0:
+            raise InputError("latent must be at least 1; without a latent use generator='autoregressive'.")
+        super().__init__(
+            latent=latent,
+            hidden=hidden,
+            direct=direct,
+            encoder=encoder,
+            decoder=decoder,
+            start=start,
+            start_share=start_share,
+            form=form,
+            pretraining=pretraining,
+            steps=steps,
+            batch=batch,
+            clip_norm=clip_norm,
+            learning_rate=learning_rate,
+        )
+
+
+class Autoregressive(_Neural):
+    """One network for each column given its parents, ∏ p(xᵢ | paᵢ), all of them in masked layers, without a latent.
+
+    Args:
+        hidden: Widths of the hidden layers from a column's parents; none for a direct layer only, which is best where
+            budgets are small.
+        start: What the training starts from: ``"moments"`` (arrows and levels) or ``"levels"``.
+        start_share: Of the budget, in squared noise, for the start; by a public rule if None.
+        form: How parents act together in the start, as for ``moments``.
+        pretraining: Steps on rows simulated from the start, free; by a public rule if None.
+        steps: Steps of DP-SGD; by a public rule if None.
+        batch: Expected size of a sample; by a public rule if None.
+        clip_norm: The largest l2 norm of a row's gradient; by a public rule if None.
+        learning_rate: Adam's; by a public rule if None.
+    """
+
+    name = "autoregressive"
+
+    def __init__(
+        self,
+        *,
+        hidden: tuple[int, ...] = (),
+        start: Start = "moments",
+        start_share: float | None = None,
+        form: Form = "logit",
+        pretraining: int | None = None,
+        steps: int | None = None,
+        batch: int | None = None,
+        clip_norm: float | None = None,
+        learning_rate: float | None = None,
+    ):
+        super().__init__(
+            latent=0,
+            hidden=hidden,
+            direct=True,
+            encoder=(),
+            decoder=(),
+            start=start,
+            start_share=start_share,
+            form=form,
+            pretraining=pretraining,
+            steps=steps,
+            batch=batch,
+            clip_norm=clip_norm,
+            learning_rate=learning_rate,
+        )
+
+
+def _step(schema: Schema, relation: Relation, sampled: float, noise: float) -> SampledGaussianEvent:
+    return SampledGaussianEvent(
+        noise_multiplier=noise,
+        sampling_probability=sampled,
+        rows=schema.max_rows_per_person or 1,
+        relation=relation,
+        unit=schema.unit,
+    )
+
+
+def _epsilon_of_share(share: float, epsilon: float, delta: float) -> float:
+    """Return the ε of Gaussian noise that takes this share of the squared μ that (ε, δ) allows."""
+    low, high = 0.0, 1.0
+    while gdp_to_epsilon(high, delta) < epsilon:
+        low, high = high, 2 * high
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (middle, high) if gdp_to_epsilon(middle, delta) < epsilon else (low, middle)
+    return gdp_to_epsilon(math.sqrt(share) * high, delta)

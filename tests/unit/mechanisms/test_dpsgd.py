@@ -1,0 +1,364 @@
+"""DP-SGD as a mechanism: the loop against plain numpy, charging, seeds, checkpoints, and an audit of its step."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.stats import beta, norm
+
+from escudo.errors import BudgetExceededError, InputError
+from escudo.mechanisms.dpsgd import Layout, Training, audited_step, resume, train
+from escudo.mechanisms.dpsgd import _mechanism as module
+from escudo.mechanisms.dpsgd._core import Knobs, Recipe, Slots, first_state, result, row_losses, run
+from escudo.mechanisms.dpsgd._sampling import capacity_for, device_slots, slots_of
+from escudo.privacy import MemoryAccount, RunningTotal, SampledGaussianEvent
+
+WIDTH = 3
+LAYOUT = Layout((("out", "w", (WIDTH, 1)), ("out", "b", (1,))))
+
+
+def regression(tape, rows, key):
+    """The squared error of a linear prediction of each row's last entry."""
+    return ((tape.dense("out", rows[:, :WIDTH]) - rows[:, WIDTH:]) ** 2).sum(axis=-1)
+
+
+def table(rows: int = 40, seed: int = 0) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(rows, WIDTH))
+    return np.column_stack([x, x @ [1.0, -2.0, 0.5] + 0.3]).astype(np.float32)
+
+
+def knobs(**changes: float) -> Knobs:
+    usual = {
+        "clip_norm": 1.0,
+        "noise": 0.0,
+        "expected": 40.0,
+        "rate": 0.05,
+        "steps": 25.0,
+        "decline": 0.0,
+        "averaging": 0.9,
+    }
+    return Knobs(**{name: jnp.float32(value) for name, value in {**usual, **changes}.items()})
+
+
+def whole_table_slots(rows: int, steps: int, capacity: int) -> Slots:
+    parts = list(slots_of(np.random.default_rng(1), rows=rows, probability=1.0, steps=steps, capacity=capacity))
+    return Slots(*(np.concatenate(several) for several in zip(*parts, strict=True)))
+
+
+def by_hand(rows: np.ndarray, steps: int, *, clip: float, rate: float, averaging: float) -> np.ndarray:
+    """The same training, in numpy and float64."""
+    w, first, second, average = (np.zeros(WIDTH + 1) for _ in range(4))
+    x = np.column_stack([rows[:, :WIDTH], np.ones(len(rows))]).astype(np.float64)
+    for t in range(1, steps + 1):
+        each = 2 * (x @ w - rows[:, WIDTH])[:, None] * x
+        each /= np.maximum(1, np.linalg.norm(each, axis=1) / (clip * (1 - 2.0**-14)))[:, None]
+        g = each.sum(axis=0) / len(rows)
+        first, second = 0.9 * first + 0.1 * g, 0.999 * second + 0.001 * g**2
+        w = w - rate * first / (1 - 0.9**t) / (np.sqrt(second / (1 - 0.999**t)) + 1e-8)
+        average = averaging * average + (1 - averaging) * w
+    return average / (1 - averaging**steps)
+
+
+def test_without_noise_and_sampling_the_loop_is_adam_on_clipped_gradients():
+    rows, recipe = table(), Recipe()
+    state = run(regression, LAYOUT, recipe, rows, knobs(), first_state(np.zeros(4)), whole_table_slots(40, 25, 40))
+    np.testing.assert_allclose(result(knobs(), state), by_hand(rows, 25, clip=1.0, rate=0.05, averaging=0.9), atol=2e-5)
+    assert int(state.step) == 25
+
+
+@pytest.mark.parametrize("capacity", [8, 16, 64])
+def test_a_step_over_several_slots_is_the_step_over_one(capacity):
+    rows, recipe = table(), Recipe()
+    states = [
+        run(regression, LAYOUT, recipe, rows, knobs(), first_state(np.zeros(4)), whole_table_slots(40, 5, size))
+        for size in (40, capacity)
+    ]
+    np.testing.assert_allclose(states[0].parameters, states[1].parameters, atol=1e-6)
+    assert float(jnp.abs(states[1].total).max()) == 0.0
+
+
+def test_rows_in_the_slots_and_rows_by_number_are_the_same_training():
+    rows, recipe, slots = table(), Recipe(), whole_table_slots(40, 5, 16)
+    by_number = run(regression, LAYOUT, recipe, rows, knobs(), first_state(np.zeros(4)), slots)
+    themselves = slots._replace(rows=rows[slots.rows])
+    inside = run(regression, LAYOUT, recipe, None, knobs(), first_state(np.zeros(4)), themselves)
+    np.testing.assert_array_equal(by_number.parameters, inside.parameters)
+
+
+def test_many_copies_at_once_are_the_copies_one_by_one():
+    rows, recipe = table(200), Recipe(split=False)
+    keys = jax.random.split(jax.random.key(0), 3)
+
+    def slots(key):
+        return device_slots(key, rows=200, probability=0.1, steps=6, capacity=capacity_for(200, 0.1))
+
+    def one(key, noise):
+        start = first_state(np.zeros(4), split=False)
+        return run(regression, LAYOUT, recipe, rows, knobs(noise=1.0)._replace(noise=noise), start, slots(key))
+
+    one, noises = jax.jit(one), jnp.array([0.0, 1.0, 2.0])
+    together = jax.jit(jax.vmap(one))(keys, noises)
+    for place in range(3):
+        alone = one(keys[place], noises[place])
+        np.testing.assert_allclose(together.parameters[place], alone.parameters, atol=1e-5)
+
+
+def test_samples_drawn_on_the_device_have_about_the_chance_they_state():
+    slots = device_slots(jax.random.key(3), rows=50, probability=0.2, steps=20_000, capacity=50)
+    counts = np.asarray(slots.count)
+    assert counts.mean() == pytest.approx(10, abs=5 * np.sqrt(8 / 20_000))
+    assert counts.var() == pytest.approx(8, rel=0.06)
+    rows = np.concatenate([row[:count] for row, count in zip(np.asarray(slots.rows), counts, strict=True)])
+    assert np.abs(np.bincount(rows, minlength=50) / 20_000 - 0.2).max() < 5 * np.sqrt(0.16 / 20_000)
+
+
+# -- the mechanism
+
+TRAINING = Training(
+    steps=30, sampling_probability=0.5, noise_multiplier=2.0, clip_norm=1.0, learning_rate=0.05, averaging=0.5
+)
+TERMS = {"expected_rows": 40, "delta": 1e-6, "relation": "add_remove"}
+
+
+def trained(**options):
+    return train(regression, LAYOUT, np.zeros(4, np.float32), table(), TRAINING, **{**TERMS, "seed": 1, **options})
+
+
+def test_the_release_says_what_it_cost_and_that_floats_are_not_safe():
+    account = MemoryAccount(relation="add_remove")
+    made = trained(account=account, seed=None)
+    assert account.receipts[0].event == made.event == TRAINING.event("add_remove")
+    assert made.guarantee.epsilon == pytest.approx(RunningTotal.of(made.event).epsilon(1e-6))
+    assert not made.guarantee.float_safe
+    assert made.guarantee.for_release
+    assert made.value.shape == (4,)
+
+
+def test_a_seed_repeats_the_training_and_marks_it_and_no_seed_does_not():
+    one, same, other = trained(), trained(), trained(seed=2)
+    np.testing.assert_array_equal(one.value, same.value)
+    assert not np.array_equal(one.value, other.value)
+    assert not one.guarantee.for_release
+    assert not np.array_equal(trained(seed=None).value, trained(seed=None).value)
+
+
+def test_a_refused_charge_draws_nothing(monkeypatch):
+    monkeypatch.setattr(module._Run, "go", lambda *_: pytest.fail("something was drawn"))
+    with pytest.raises(BudgetExceededError):
+        trained(account=MemoryAccount(epsilon=0.1, delta=1e-6, relation="add_remove"))
+
+
+def test_a_failure_after_the_charge_stays_spent_and_is_marked(monkeypatch):
+    def fails(*_):
+        raise RuntimeError("row 7 is odd")
+
+    monkeypatch.setattr(module._Run, "go", fails)
+    account = MemoryAccount(relation="add_remove")
+    with pytest.raises(RuntimeError):
+        trained(account=account)
+    assert list(account.failed.values()) == ["RuntimeError"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"steps": 0},
+        {"sampling_probability": 0.0},
+        {"sampling_probability": 1.5},
+        {"noise_multiplier": 0.0},
+        {"clip_norm": -1.0},
+        {"learning_rate": float("nan")},
+        {"averaging": 1.0},
+        {"betas": (0.9, 1.0)},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_numbers_out_of_range_are_refused(change):
+    fields = {"steps": 1, "sampling_probability": 0.5, "noise_multiplier": 1.0, "clip_norm": 1.0, **change}
+    with pytest.raises(InputError, match=next(iter(change))):
+        Training(**fields)
+
+
+def test_a_start_of_the_wrong_size_is_refused_before_anything_is_spent():
+    account = MemoryAccount(relation="add_remove")
+    with pytest.raises(InputError, match="4 finite parameters"):
+        train(regression, LAYOUT, np.zeros(3), table(), TRAINING, account=account, **TERMS)
+    assert account.receipts == ()
+
+
+def test_persons_with_several_rows_are_accounted_for_with_all_of_them():
+    event = TRAINING.event("add_remove", "person", 4)
+    assert event.event.rows == 4
+    assert RunningTotal.of(event).epsilon(1e-6) > 2 * RunningTotal.of(TRAINING.event("add_remove")).epsilon(1e-6)
+
+
+# -- checkpoints
+
+
+class Stopped(Exception):
+    pass
+
+
+@pytest.fixture
+def stopped(tmp_path, monkeypatch):
+    """A checkpoint of a training that stopped after its first segment, and the account that paid for it."""
+    path, account = tmp_path / "training.ckpt", MemoryAccount(relation="add_remove")
+    write = module._write
+
+    def write_and_stop(*arguments):
+        write(*arguments)
+        raise Stopped
+
+    long = Training(**{**{name: getattr(TRAINING, name) for name in TRAINING.__slots__}, "steps": 600})
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_write", write_and_stop)
+        with pytest.raises(Stopped):
+            train(regression, LAYOUT, np.zeros(4, np.float32), table(), long, account=account, checkpoint=path, **TERMS)
+    return path, account, long
+
+
+def test_a_stopped_training_goes_on_without_paying_twice_and_only_once(stopped):
+    path, account, long = stopped
+    spent = account.total(1e-6).epsilon
+    made = resume(path, regression, LAYOUT, table(), long, **TERMS)
+    assert made.event == account.receipts[0].event
+    assert len(account.receipts) == 1
+    assert account.total(1e-6).epsilon == spent
+    assert np.isfinite(made.value).all()
+    with pytest.raises(InputError, match="no readable checkpoint"):
+        resume(path, regression, LAYOUT, table(), long, **TERMS)
+
+
+def test_a_checkpoint_holds_what_was_released_and_nothing_of_a_step_under_way(stopped):
+    from safetensors.numpy import load_file
+
+    arrays = load_file(stopped[0])
+    assert set(arrays) == {"parameters", "first", "second", "average", "step"}
+    assert 0 < int(arrays["step"][0]) < 600
+
+
+def test_the_checkpoint_of_another_training_is_refused_and_kept(stopped):
+    path, _, long = stopped
+    with pytest.raises(InputError, match="another training"):
+        resume(path, regression, LAYOUT, table(), TRAINING, **TERMS)
+    assert path.exists()
+    damaged = path.with_name("damaged")
+    damaged.write_bytes(path.read_bytes()[:50])
+    with pytest.raises(InputError, match="no readable checkpoint"):
+        resume(damaged, regression, LAYOUT, table(), long, **TERMS)
+
+
+def test_a_finished_training_leaves_no_checkpoint(tmp_path):
+    trained(checkpoint=tmp_path / "done.ckpt")
+    assert list(tmp_path.iterdir()) == []
+
+
+# -- audits
+
+ERROR = 1e-3  # that a bound below is wrong by chance, for each
+RUNS = 200_000
+DELTA = 1e-3
+
+
+def measured(step, first: np.ndarray, second: np.ndarray, delta: float) -> float:
+    """A lower bound on ε from outputs on two tables: half of them choose a threshold, the other half count."""
+    rng = np.random.default_rng(1)
+    direction = (first.sum(axis=0) - second.sum(axis=0)) / np.linalg.norm(first.sum(axis=0) - second.sum(axis=0))
+    there, back = (step.batch(rows, RUNS, rng) @ direction for rows in (first, second))
+
+    def bound(a: np.ndarray, b: np.ndarray, cut: float) -> float:
+        hits, misses = int((a > cut).sum()), int((b > cut).sum())
+        low = beta.ppf(ERROR, hits, len(a) - hits + 1) if hits else 0.0
+        high = beta.ppf(1 - ERROR, misses + 1, len(b) - misses)
+        return float(np.log(max(low - delta, 1e-300) / high))
+
+    half = RUNS // 2
+    cuts = np.quantile(there[:half], np.linspace(0.5, 0.999, 40))
+    best = max(cuts, key=lambda cut: bound(there[:half], back[:half], cut))
+    return bound(there[half:], back[half:], best)
+
+
+SMALL = np.full((3, 2), 0.1, np.float32)
+WORST = np.array([[3.0, 4.0]], np.float32)  # of length 5: clipping makes it 1
+
+
+@pytest.mark.parametrize(("noise", "q"), [(1.0, 1.0), (1.5, 0.5), (0.7, 0.2)])
+def test_the_audited_step_costs_at_most_what_it_claims_and_at_least_half(noise, q):
+    claim = RunningTotal.of(
+        SampledGaussianEvent(noise_multiplier=noise, sampling_probability=q, relation="add_remove")
+    ).epsilon(DELTA)
+    step = audited_step(noise_multiplier=noise, sampling_probability=q)
+    found = measured(step, np.concatenate([SMALL, WORST]), SMALL, DELTA)
+    assert claim / 2 <= found <= claim
+
+
+@pytest.mark.parametrize("broken", ["clip_norm", "probability", "noise"])
+def test_the_audit_catches_a_step_that_clips_samples_or_noises_wrongly(broken):
+    claim = RunningTotal.of(
+        SampledGaussianEvent(noise_multiplier=1.5, sampling_probability=0.2, relation="add_remove")
+    ).epsilon(DELTA)
+    step = audited_step(noise_multiplier=1.5, sampling_probability=0.2)
+    setattr(step, broken, {"clip_norm": np.inf, "probability": 1.0, "noise": 0.5}[broken])
+    assert measured(step, np.concatenate([SMALL, WORST]), SMALL, DELTA) > claim
+
+
+def test_replacing_a_row_by_its_opposite_is_the_worst_that_the_claim_allows():
+    event = SampledGaussianEvent(noise_multiplier=2.0, sampling_probability=0.5)
+    claim = RunningTotal.of(event).epsilon(DELTA)
+    step = audited_step(noise_multiplier=2.0, sampling_probability=0.5)
+    found = measured(step, np.concatenate([SMALL, WORST]), np.concatenate([SMALL, -WORST]), DELTA)
+    assert claim / 2 <= found <= claim
+
+
+def test_the_noise_has_the_size_and_shape_that_was_claimed():
+    step = audited_step(noise_multiplier=1.5, clip_norm=2.0)
+    noise = step.batch(np.zeros((1, 2), np.float32), RUNS, np.random.default_rng(0)).ravel() / 3.0
+    assert noise.std() == pytest.approx(1.0, abs=5 / np.sqrt(4 * RUNS))
+    for cut in (-2.0, 0.0, 1.0, 3.0):
+        share = norm.cdf(cut)
+        assert (noise < cut).mean() == pytest.approx(share, abs=5 * np.sqrt(share * (1 - share) / (2 * RUNS)))
+
+
+def test_canaries_in_a_training_can_be_scored_and_one_run_stays_below_the_claim():
+    from escudo.auditing._one_run import one_run
+
+    rng = np.random.default_rng(7)
+    canaries = rng.normal(size=(400, WIDTH + 1)).astype(np.float32) * 3
+    included = rng.random(400) < 0.5
+    rows = np.concatenate([table(), canaries[included]])
+    training = Training(steps=40, sampling_probability=0.5, noise_multiplier=4.0, clip_norm=1.0, learning_rate=0.05)
+    made = train(
+        regression,
+        LAYOUT,
+        np.zeros(4, np.float32),
+        rows,
+        training,
+        expected_rows=240,
+        delta=1e-5,
+        relation="add_remove",
+        seed=3,
+    )
+    scores = -np.asarray(row_losses(regression, LAYOUT, made.value, canaries, jax.random.key(0)))
+    found = one_run(scores, included, delta=1e-5, claim=made.guarantee)
+    assert not found.violated
+    assert found.epsilon_lower <= made.guarantee.epsilon
+
+
+# -- where it runs
+
+
+def test_the_core_needs_nothing_but_jax_and_numpy():
+    program = (
+        "import sys, json\n"
+        "from escudo.mechanisms.dpsgd import _core, _layers, _sampling\n"
+        "print(json.dumps(sorted({name.split('.')[0] for name in sys.modules})))"
+    )
+    loaded = json.loads(subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout)
+    assert not {"polars", "opendp", "scipy", "narwhals", "networkx", "sqlalchemy", "dp_accounting"} & set(loaded)

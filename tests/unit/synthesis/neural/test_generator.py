@@ -1,0 +1,246 @@
+"""The neural generators: they learn what there is, follow do and given, and read and write their models."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from escudo.causal import CausalGraph
+from escudo.errors import InputError, SchemaError
+from escudo.privacy import RepeatedEvent
+from escudo.synthesis import load, prepare, synthesize
+from escudo.synthesis._linear_model import LinearModel
+from escudo.synthesis.neural import NeuralModel
+from escudo.synthesis.neural._rules import rule_for
+from escudo.synthesis.neural._start import placed, pretrained
+from escudo.table import PrivateTable
+
+BUDGET = {"epsilon": 8.0, "delta": 1e-5, "seed": 1}
+SMALL = {"latent": 2, "encoder": (8,), "decoder": (8,), "pretraining": 50, "steps": 10}
+
+
+def dependence(rows: pl.DataFrame, a: str, b: str) -> float:
+    """The correlation of two columns, levels by their number."""
+    kept = rows.select(a, b).drop_nulls()
+    numbers = [
+        kept[name].cast(pl.String).rank("dense").to_numpy() if kept[name].dtype == pl.String else kept[name].to_numpy()
+        for name in (a, b)
+    ]
+    return float(np.corrcoef(*numbers)[0, 1])
+
+
+@pytest.fixture(scope="module")
+def autoregressive(frame, schema, graph) -> NeuralModel:
+    return synthesize(PrivateTable(frame, schema), graph, generator="autoregressive", **BUDGET)
+
+
+@pytest.fixture(scope="module")
+def vae(frame, schema, graph) -> NeuralModel:
+    return synthesize(PrivateTable(frame, schema), graph, generator="vae", **BUDGET, **SMALL)
+
+
+def test_the_rows_have_the_dependences_of_the_table(autoregressive, frame):
+    made = autoregressive.sample(4000, seed=0)
+    for a, b in (("age", "grade"), ("job", "age")):
+        assert dependence(made, a, b) == pytest.approx(dependence(frame, a, b), abs=0.2)
+    shares = made["job"].value_counts(normalize=True).sort("job")["proportion"].to_numpy()
+    real = frame["job"].value_counts(normalize=True).sort("job")["proportion"].to_numpy()
+    assert np.abs(shares - real).max() < 0.06
+
+
+@pytest.mark.parametrize("name", ["autoregressive", "vae"])
+def test_missing_values_are_part_of_the_model(request, name, frame):
+    made = request.getfixturevalue(name).sample(3000, seed=0)
+    assert made["age"].null_count() / 3000 == pytest.approx(frame["age"].null_count() / frame.height, abs=0.05)
+    assert made["grade"].null_count() == 0
+
+
+@pytest.mark.parametrize("name", ["autoregressive", "vae"])
+def test_only_values_of_the_schema_are_drawn(request, name):
+    model = request.getfixturevalue(name)
+    for question in ({}, {"do": {"age": 95.0}}, {"given": {"job": "field"}}, {"do": {"age": None}}):
+        made = model.sample(500, seed=1, **question)
+        assert set(made["sex"].unique()) <= {"f", "m"}
+        assert made["age"].drop_nulls().is_between(0, 100).all()
+        assert made["grade"].is_between(1, 5).all()
+
+
+def test_do_changes_effects_and_leaves_causes_as_they_are(autoregressive):
+    seen, old = autoregressive.sample(3000, seed=2), autoregressive.sample(3000, seed=2, do={"age": 95.0})
+    assert old["age"].is_between(90, 100).all()
+    assert old["grade"].mean() > seen["grade"].mean() + 0.3
+    share, before = ((rows["sex"] == "m").mean() for rows in (old, seen))
+    assert share == pytest.approx(before, abs=0.03)
+
+
+def test_given_changes_causes_too(autoregressive):
+    seen, old = autoregressive.sample(2000, seed=2), autoregressive.sample(2000, seed=2, given={"age": 95.0})
+    assert old["age"].is_between(90, 100).all()
+    share, before = ((rows["job"] == "other").mean() for rows in (old, seen))
+    assert share > before + 0.1
+
+
+def test_given_agrees_with_keeping_the_rows_that_meet_the_condition(vae):
+    many = vae.sample(40_000, seed=3).filter(pl.col("job") == "office")
+    asked = vae.sample(4000, seed=4, given={"job": "office"})
+    assert asked["grade"].mean() == pytest.approx(many["grade"].mean(), abs=0.1)
+    assert (asked["sex"] == "m").mean() == pytest.approx((many["sex"] == "m").mean(), abs=0.05)
+
+
+def test_unknown_values_are_refused_by_name(autoregressive):
+    with pytest.raises(SchemaError, match="job"):
+        autoregressive.sample(5, do={"job": "chef"})
+    with pytest.raises(SchemaError, match="height"):
+        autoregressive.sample(5, given={"height": 1})
+    assert autoregressive.sample(0).height == 0
+
+
+# -- graphs
+
+
+def test_a_condensed_graph_and_no_graph_are_followed(frame, schema):
+    condensed = CausalGraph.from_edges([("who", "what")], groups={"who": ("sex", "age"), "what": ("job", "grade")})
+    model = synthesize(
+        PrivateTable(frame, schema), condensed, generator="vae", hidden=(6,), direct=False, **BUDGET, **SMALL
+    )
+    assert ("age", "job") in model.graph.edges
+    assert "hidden 0" in model.parameters
+    assert "direct" not in model.parameters
+    assert model.order.index("age") < model.order.index("job")
+    plain = synthesize(PrivateTable(frame, schema), None, generator="vae", **BUDGET, **SMALL)
+    assert plain.graph.edges == ()
+    assert "direct" not in plain.parameters
+
+
+# -- budgets
+
+
+def test_the_plan_shows_the_start_the_training_and_what_is_free(schema, graph):
+    made = prepare(schema, graph, generator="vae", epsilon=1.0, delta=1e-6, public_rows=1500)
+    text = str(made.plan)
+    assert "noisy gradients" in text
+    assert "sums" in text
+    assert made.plan.guarantee().epsilon <= 1.0
+    steps = [leaf for leaf in made.plan.leaves() if leaf.name == "training"]
+    assert isinstance(steps[0].event, RepeatedEvent)
+    assert steps[0].event.count == made.training.steps
+
+
+def test_a_larger_share_for_the_start_leaves_more_noise_for_the_training(schema, graph):
+    noises = [
+        prepare(
+            schema, graph, generator="autoregressive", epsilon=1.0, delta=1e-6, start_share=share
+        ).training.noise_multiplier
+        for share in (0.2, 0.5, 0.8)
+    ]
+    assert noises[0] < noises[1] < noises[2]
+
+
+def test_the_rule_is_public_and_samples_where_tables_are_large():
+    assert rule_for(rows=5000, columns=20, epsilon=1.0).sampling_probability == 1.0
+    large = rule_for(rows=10**6, columns=20, epsilon=1.0)
+    assert large.sampling_probability < 0.01
+    assert large.steps > rule_for(rows=5000, columns=20, epsilon=1.0).steps
+    assert (
+        rule_for(rows=5000, columns=20, epsilon=1.0, latent=True).learning_rate
+        < rule_for(rows=5000, columns=20, epsilon=1.0).learning_rate
+    )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"latent": 0},
+        {"start": "zero"},
+        {"start_share": 1.5},
+        {"steps": 0},
+        {"clip_norm": -1},
+        {"hidden": (0,)},
+        {"batch": 10},
+    ],
+    ids=lambda options: next(iter(options)),
+)
+def test_options_out_of_range_are_refused(schema, graph, options):
+    with pytest.raises(InputError, match=next(iter(options))):
+        prepare(schema, graph, generator="vae", epsilon=1.0, delta=1e-6, **options)
+    with pytest.raises(InputError, match="delta"):
+        prepare(schema, graph, generator="vae", epsilon=1.0, delta=0.0)
+
+
+# -- the start
+
+
+def test_a_start_at_the_moments_draws_what_the_moments_draw(frame, schema, graph):
+    model = synthesize(PrivateTable(frame, schema), graph, generator="moments", **BUDGET)
+    prepared = prepare(schema, graph, generator="autoregressive", epsilon=8.0, delta=1e-5)
+    network = prepared.network
+    flat = pretrained(network, placed(network, model), model, prepared.pretraining, 640)
+    arrays = network.layout.unflatten(flat.astype(np.float64))
+    neural = NeuralModel(
+        schema=schema,
+        graph=prepared.graph,
+        network=network,
+        parameters=arrays,
+        guarantee=model.guarantee,
+        generator="autoregressive",
+        plan=model.plan,
+    )
+    ours, theirs = neural.codes(20_000, seed=1), model.codes(20_000, seed=1)
+    for place, name in enumerate(schema.names):
+        shares = [np.bincount(codes[:, place], minlength=schema[name].size) / 20_000 for codes in (ours, theirs)]
+        assert np.abs(shares[0] - shares[1]).sum() / 2 < 0.08
+
+
+# -- files
+
+
+def test_a_model_is_read_back_from_plain_numbers_only(vae, tmp_path: Path):
+    vae.save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    assert isinstance(again, NeuralModel)
+    assert not isinstance(again, LinearModel)
+    assert again.network == vae.network
+    assert again.sample(50, seed=3).equals(vae.sample(50, seed=3))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"units": [[[0], []]]},
+        {"units": [[[9], []], [[1], []], [[2], []], [[3], []]]},
+        {"units": [[[0], [1]], [[1], [0]], [[2], []], [[3], []]]},
+        {"latent": -1},
+        {"latent": "ten"},
+        {"encoder": [10**9]},
+        {"hidden": [3]},
+        {"decoder": None},
+    ],
+    ids=["columns missing", "no such column", "a cycle", "negative", "text", "huge", "arrays missing", "nothing"],
+)
+def test_a_damaged_description_is_refused(vae, tmp_path: Path, damage):
+    vae.save(tmp_path / "model")
+    path = tmp_path / "model" / "model.json"
+    description = json.loads(path.read_text())
+    description["network"] |= damage
+    path.write_text(json.dumps(description))
+    with pytest.raises(InputError, match="no usable model"):
+        load(tmp_path / "model")
+
+
+def test_numbers_that_are_not_finite_are_refused(vae):
+    broken = {layer: dict(arrays) for layer, arrays in vae.parameters.items()}
+    broken["base"]["b"] = np.full_like(broken["base"]["b"], np.nan)
+    with pytest.raises(InputError, match="base"):
+        NeuralModel(
+            schema=vae.schema,
+            graph=vae.graph,
+            network=vae.network,
+            parameters=broken,
+            guarantee=vae.guarantee,
+            generator="vae",
+            plan=vae.plan,
+        )
