@@ -1,0 +1,59 @@
+"""Auditing: measure the causal effect of one record on a mechanism's output.
+
+Three rungs, one kind of answer (:class:`~escudo.effects.Effect`):
+
+* by experiment: :func:`audit` assigns do(Dᵢ = d) or do(Dᵢ = d′) at random, observes and bounds; an :class:`Audit` with
+  its verdict, :class:`History`, :class:`Outputs` and :class:`Power`;
+* by replay: :func:`replay` runs both with the same noise and compares what goes into it; a :class:`Replay` of
+  :class:`Step`;
+* exactly: :func:`exact`, for finite mechanisms and structural equation models.
+
+What is audited: anything that :func:`adapt` takes, a :class:`Mechanism`; services by :class:`HttpTarget`, with
+:class:`Uncounted` for answers that must not count. Inputs: :func:`pairs_of` a schema, :func:`query_pairs`. Claims: any
+:class:`~escudo.privacy.Guarantee`, and :func:`renyi_claim`. Broken mechanisms to practise on: ``museum``.
+
+How it works: ``_wealth`` (why the error rate holds), ``_stakes`` (how it bets), ``_views``, ``_scores``, ``_columns``
+(what it looks at), ``_experiment``, ``_rounds`` (which pair is next), ``_outputs``, ``_log``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from escudo.auditing._audit import audit
+from escudo.auditing._claims import renyi_claim
+from escudo.auditing._exact import exact
+from escudo.auditing._pairs import pairs_of, query_pairs
+from escudo.auditing._replay import Replay, Step, replay
+from escudo.auditing._result import Audit, History, Outputs, Power
+from escudo.auditing._targets import Mechanism, Uncounted, adapt
+
+if TYPE_CHECKING:
+    from escudo.auditing._http import HttpTarget as HttpTarget
+
+__all__ = [
+    "Audit",
+    "History",
+    "HttpTarget",
+    "Mechanism",
+    "Outputs",
+    "Power",
+    "Replay",
+    "Step",
+    "Uncounted",
+    "adapt",
+    "audit",
+    "exact",
+    "pairs_of",
+    "query_pairs",
+    "renyi_claim",
+    "replay",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "HttpTarget":
+        from escudo.auditing._http import HttpTarget
+
+        return HttpTarget
+    raise AttributeError(f"module 'escudo.auditing' has no attribute {name!r}")

@@ -1,0 +1,182 @@
+"""The runs of one input pair: what was seen, how it is cut into cells, and the stage that is being bet on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from escudo.auditing._outputs import Encoded
+from escudo.auditing._scores import Labels
+from escudo.auditing._views import Use, choose_views, promise
+from escudo.auditing._wealth import Book, Stage, View
+
+__all__ = ["Experiment"]
+
+Floats = NDArray[np.float64]
+
+_FIRST = 20  # runs before the first bet
+_KEPT_NUMBERS = 20_000_000  # of outputs, for learning: 160 MB
+_KEPT_ROWS = 1_500_000
+_RECOUNT = 1.35  # stakes follow the counts again after so much growth,
+_RECOUNTED_FROM = 300  # from so many runs on
+
+
+class Experiment:
+    """The state of one pair.
+
+    Args:
+        index: Its place among the pairs.
+        pair: The two datasets.
+        label: Its name.
+        references: Noiseless answers, where known.
+        delta: The δ of the claim.
+        book: Where stages are entered.
+        seed: For learning.
+        last_bits: Whether the last bits of floats are looked at.
+    """
+
+    def __init__(
+        self,
+        index: int,
+        pair: tuple[Any, Any],
+        label: str,
+        *,
+        references: Sequence[Floats],
+        delta: float,
+        book: Book,
+        seed: int,
+        last_bits: bool,
+    ) -> None:
+        self.index, self.pair, self.label = index, pair, label
+        self.runs = 0
+        self.ahead = 0.0
+        self.uses: list[Use] = []
+        self.before: list[Floats] = []
+        self.stage: Stage | None = None
+        self.tested: list[tuple[Stage, list[Use]]] = []
+        self._references, self._delta, self._book, self._last_bits = references, delta, book, last_bits
+        self._rng = np.random.default_rng([seed, 17, index])
+        self._kept: list[tuple[Encoded, Labels]] = []
+        self._kept_rows = 0
+        self._refit, self._recount, self._last_fit = _FIRST, _FIRST, 0
+
+    @property
+    def until_change(self) -> int:
+        """How many more runs until cells or stakes change."""
+        return max(1, min(self._refit, self._recount) - self.runs)
+
+    def cells(self, outputs: Encoded) -> list[NDArray[np.intp]]:
+        """Return the cell of each output in each view of the open stage."""
+        if self.stage is None:
+            return []
+        known: dict[int, NDArray[np.intp]] = {}
+        for use in self.uses:
+            if id(use.partition) not in known:
+                known[id(use.partition)] = use.partition(outputs)
+        return [known[id(use.partition)] for use in self.uses]
+
+    def add(self, outputs: Encoded, labels: Labels, cells: Sequence[NDArray[np.intp]]) -> None:
+        """Count runs that were made, in the cells of the open stage."""
+        self.runs += labels.size
+        if self.stage is not None:
+            for view, where in zip(self.stage.views, cells, strict=True):
+                view.counts[...] += np.bincount(where * 2 + labels, minlength=view.counts.size).reshape(-1, 2)
+        width = outputs.values.shape[1]
+        room = min(_KEPT_ROWS, _KEPT_NUMBERS // width) - self._kept_rows
+        if room > 0:
+            kept = slice(0, min(room, labels.size))
+            self._kept.append((Encoded(outputs.values[kept], outputs.codes[kept]), labels[kept]))
+            self._kept_rows += min(room, labels.size)
+
+    def advance(self, structures: Sequence[str], *, ahead: float, final: bool = False) -> None:
+        """Open the next stage if it is time: new cells, or new stakes on the same cells."""
+        self.ahead = ahead
+        if self.runs < min(self._refit, self._recount):
+            return
+        self.close()
+        grown = self._kept_rows >= 1.5 * self._last_fit
+        if self.runs >= self._refit and grown:
+            self._learn(structures)
+            fresh = True
+        else:
+            fresh = False
+        while self._refit <= self.runs:
+            self._refit *= 2
+        self._recount = int(self.runs * _RECOUNT) if self.runs >= _RECOUNTED_FROM else self._refit
+        self._open(fresh=fresh)
+
+    def close(self) -> None:
+        """Settle the open stage; its counts join those before."""
+        if self.stage is None:
+            return
+        self._book.close(self.stage)
+        self.before = [b + view.counts for b, view in zip(self.before, self.stage.views, strict=True)]
+        self.tested.append((self.stage, self.uses))
+        self.stage = None
+
+    def promise(self) -> float:
+        """Return the bound that this pair is likely to give."""
+        if not self.uses:
+            return -np.inf
+        return max(
+            promise(counts, use.order, delta=self._delta, ahead=self.ahead)
+            for use, counts in zip(self.uses, self.counts, strict=True)
+        )
+
+    @property
+    def kept_rows(self) -> int:
+        """How many outputs are kept."""
+        return self._kept_rows
+
+    @property
+    def width(self) -> int:
+        """How many numbers an output has; 1 before any was seen."""
+        return self._kept[-1][0].values.shape[1] if self._kept else 1
+
+    @property
+    def counts(self) -> list[Floats]:
+        """Runs per cell in each view, the open stage included."""
+        if self.stage is None:
+            return self.before
+        return [b + view.counts for b, view in zip(self.before, self.stage.views, strict=True)]
+
+    def sample(self) -> tuple[Encoded, Labels]:
+        """Return the outputs kept for learning, in order, with their labels."""
+        width = max(outputs.values.shape[1] for outputs, _ in self._kept)
+        values = [
+            np.pad(o.values, ((0, 0), (0, width - o.values.shape[1])), constant_values=np.nan)
+            if o.values.shape[1] < width
+            else o.values
+            for o, _ in self._kept
+        ]
+        merged = Encoded(np.concatenate(values), np.concatenate([o.codes for o, _ in self._kept]))
+        labels = np.concatenate([labels for _, labels in self._kept])
+        self._kept = [(merged, labels)]
+        return merged, labels
+
+    def _learn(self, structures: Sequence[str]) -> None:
+        outputs, labels = self.sample()
+        chosen = choose_views(
+            outputs,
+            labels,
+            references=self._references,
+            structures=structures,
+            delta=self._delta,
+            ahead=self.ahead,
+            rng=self._rng,
+            last_bits=self._last_bits,
+        )
+        self.uses = [use for use, _ in chosen]
+        self.before = [counts for _, counts in chosen]
+        self._last_fit = self._kept_rows
+
+    def _open(self, *, fresh: bool) -> None:
+        views = tuple(
+            View(counts, use.order, np.zeros(counts.shape, dtype=np.int64))
+            for use, counts in zip(self.uses, self.before, strict=True)
+        )
+        self.stage = Stage(self.index, views, fresh, self.runs + self.ahead)
+        self._book.open(self.stage)

@@ -1,0 +1,279 @@
+"""A service behind HTTP as a mechanism: one POST for each run, and nothing that could bias the experiment.
+
+What makes a service different from a function, and what is done about it:
+
+* It drifts, so each run's dataset is drawn at random; the audit does that, one call at a time.
+* It refuses, fails and times out: those are outputs, as is the time an answer took.
+* It is asked again only when it asks for that itself (429, or 503 with ``Retry-After``) or when no answer came at all;
+  never because of what an answer says.
+* It may answer from a cache, or seed its noise by the question. Repeats are then no independent runs: the first
+  dataset is asked several times before anything counts, and long runs of equal answers are watched for later. Once
+  found, an answer that was seen before, under either dataset, does not count. That is a rule fixed before each answer,
+  so that it cannot mislead; it only costs power.
+* Every call costs privacy: n calls of an ε-private service are nε-private at best.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from email.message import Message
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from escudo._validate import positive, whole
+from escudo.auditing._targets import Uncounted
+from escudo.errors import InputError
+
+__all__ = ["HttpTarget"]
+
+_PROBES = 12
+_SURPRISE = 1e-3
+"""A run of equal answers less likely than this, given how often that answer comes otherwise, is a cache."""
+_LONGEST_WAIT = 300.0
+
+
+@dataclass(slots=True, kw_only=True)
+class _Reply:
+    status: int
+    body: Any
+    seconds: float
+    attempts: int
+    cached: bool
+
+    @property
+    def key(self) -> str:
+        return json.dumps([self.status, self.body], sort_keys=True)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Answers:
+    """What was answered to one question so far."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    last: str = ""
+    run: int = 0
+
+    def add(self, key: str) -> None:
+        self.run = self.run + 1 if key == self.last else 1
+        self.last = key
+        self.counts[key] += 1
+
+    @property
+    def surprising(self) -> bool:
+        """Whether the latest run of equal answers is too long to be chance."""
+        total = self.counts.total()
+        chance = (self.counts[self.last] - self.run + 1) / (total - self.run + 2)
+        return self.run > 2 and total * chance ** (self.run - 1) < _SURPRISE
+
+
+class HttpTarget:
+    """A service that takes a dataset by POST and answers with a noisy result.
+
+    The body sent is ``{"dataset": ...}`` as JSON. Each output is a dictionary: ``value`` (JSON or text),
+    ``status`` (0 if none came), ``seconds`` and ``attempts``. Requests go to the stated address and nowhere else:
+    redirects are outputs, and proxies are not asked.
+
+    Attributes:
+        calls: Requests made so far, probes and repeats included: each may have cost the service's ε.
+        uncounted: Answers that were not counted because they had been seen before.
+        sticky: Whether answers were found to repeat themselves.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        encode: Callable[[Any], Any] | None = None,
+        timeout: float = 30.0,
+        retries: int = 3,
+        calls_per_second: float | None = None,
+        probes: int = _PROBES,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """Take the service at ``url``.
+
+        Args:
+            url: Where to POST; http or https.
+            headers: Sent with every request, such as a key.
+            encode: From a dataset to the JSON that is sent; by default ``{"dataset": dataset}``.
+            timeout: Seconds to wait for an answer.
+            retries: How often to ask again when no answer came or the service asks for it.
+            calls_per_second: The most requests a second; by default as fast as the service answers.
+            probes: How often the first dataset is asked before anything counts.
+            sleep: Waits; for tests.
+
+        Raises:
+            InputError: If the address is not http or https.
+        """
+        if not url.startswith(("http://", "https://")):
+            raise InputError(f"a service's address must start with http:// or https://; got {url!r}.")
+        self.url = url
+        self.calls = 0
+        self.uncounted = 0
+        self.sticky = False
+        self._headers = {"Content-Type": "application/json", "Cache-Control": "no-store", **(headers or {})}
+        self._encode = encode or (lambda dataset: {"dataset": dataset})
+        self._timeout = positive("timeout", timeout)
+        self._retries = whole("retries", retries)
+        rate = None if calls_per_second is None else positive("calls_per_second", calls_per_second)
+        self._pause = 0.0 if rate is None else 1 / rate
+        self._probes = whole("probes", probes)
+        self._sleep = sleep
+        self._asked: dict[str, _Answers] = {}
+        self._seen: set[str] = set()
+        self._next = 0.0
+
+    def __call__(self, dataset: Any, rng: np.random.Generator) -> dict[str, Any]:
+        """Return one output of the service on ``dataset``.
+
+        Raises:
+            Uncounted: If answers repeat themselves and this one was seen before.
+        """
+        question = json.dumps(self._encode(dataset), sort_keys=True, default=_plain)
+        if not self._asked and self._probes:
+            self._probe(question)
+        reply = self._ask(question)
+        # whether to count is decided by what was known before this answer, and by the set of earlier answers
+        skip = reply.cached or (self.sticky and reply.key in self._seen)
+        self._note(question, reply)
+        if skip:
+            self.uncounted += 1
+            raise Uncounted("the service repeats an earlier answer.")
+        return {
+            "attempts": reply.attempts,
+            "seconds": reply.seconds,
+            "status": reply.status,
+            "value": reply.body,
+        }
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the audit must know about the service, one sentence each."""
+        said = [
+            f"{self.calls:,} calls were made: if one call is ε-private, all of them together are only "
+            f"{self.calls:,}·ε-private."
+        ]
+        if self.sticky:
+            said.append(
+                "The service gives the same answer to the same question again: a cache, noise drawn once for each "
+                f"question, or no noise at all. {self.uncounted:,} repeated answers were not counted. To audit it "
+                "all the same, give many input pairs."
+            )
+        elif self.uncounted:
+            said.append(f"{self.uncounted:,} answers came from a cache, by their own account, and were not counted.")
+        return tuple(said)
+
+    def _probe(self, question: str) -> None:
+        """Ask one question several times, and see whether the answer is always the same."""
+        replies = [self._ask(question) for _ in range(self._probes)]
+        for reply in replies:
+            self._note(question, reply)
+        self.sticky = self.sticky or len({reply.key for reply in replies}) == 1
+
+    def _note(self, question: str, reply: _Reply) -> None:
+        self._seen.add(reply.key)
+        answers = self._asked.setdefault(question, _Answers())
+        answers.add(reply.key)
+        if reply.status == 200 and answers.surprising:
+            self.sticky = True
+
+    def _ask(self, question: str) -> _Reply:
+        """Send a question until there is an answer, or no more attempts; decides without looking at the body."""
+        for attempt in range(1, self._retries + 2):
+            self._wait_turn()
+            self.calls += 1
+            start = time.perf_counter()
+            status, headers, data = self._send(question.encode())
+            seconds = time.perf_counter() - start
+            wait = _asked_to_wait(status, headers, attempt)
+            if wait is None or attempt > self._retries:
+                break
+            self._sleep(wait)
+        cached = _names_a_cache(headers)
+        return _Reply(status=status, body=_parsed(data), seconds=seconds, attempts=attempt, cached=cached)
+
+    def _wait_turn(self) -> None:
+        now = time.monotonic()
+        if self._pause and now < self._next:
+            self._sleep(self._next - now)
+        self._next = max(now, self._next) + self._pause
+
+    def _send(self, body: bytes) -> tuple[int, Message, bytes]:
+        """Return status, headers and body of one request; status 0 when no answer came."""
+        import http.client
+        import urllib.error
+        import urllib.request
+
+        request = urllib.request.Request(self.url, data=body, headers=self._headers, method="POST")
+        try:
+            with _opener().open(request, timeout=self._timeout) as answer:
+                return answer.status, answer.headers, answer.read()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.headers, error.read()
+        except (OSError, http.client.HTTPException):  # refused, reset, timed out, cut short
+            return 0, Message(), b""
+
+
+@cache
+def _opener() -> Any:
+    """Return an opener that goes to the stated address only: no proxy from the environment, no redirect."""
+    import urllib.request
+
+    class Stay(urllib.request.HTTPRedirectHandler):
+        def redirect_request(self, *_: Any) -> None:
+            return None
+
+    return urllib.request.build_opener(urllib.request.ProxyHandler({}), Stay)
+
+
+def _asked_to_wait(status: int, headers: Message, attempt: int) -> float | None:
+    """Return how long to wait before asking again, or None if this is the answer."""
+    stated = headers.get("Retry-After")
+    if status == 429 or (status == 503 and stated is not None):
+        return min(_seconds(stated, otherwise=2.0 ** (attempt - 1)), _LONGEST_WAIT)
+    return 0.2 * 2.0 ** (attempt - 1) if status == 0 else None
+
+
+def _seconds(stated: str | None, *, otherwise: float) -> float:
+    """Return a Retry-After header in seconds: a number or a date."""
+    if stated is None:
+        return otherwise
+    try:
+        return max(float(stated), 0.0)
+    except ValueError:
+        pass
+    from datetime import UTC, datetime
+    from email.utils import parsedate_to_datetime
+
+    try:
+        return max((parsedate_to_datetime(stated) - datetime.now(UTC)).total_seconds(), 0.0)
+    except (TypeError, ValueError):
+        return otherwise
+
+
+def _names_a_cache(headers: Message) -> bool:
+    hit = "hit" in (headers.get("X-Cache") or "").lower() or "hit" in (headers.get("CF-Cache-Status") or "").lower()
+    return hit or (headers.get("Age") or "0").strip() not in ("", "0")
+
+
+def _parsed(data: bytes) -> Any:
+    text = data.decode("utf-8", errors="replace")
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _plain(value: Any) -> Any:
+    """Return numpy values as JSON can hold them."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    raise InputError("a dataset sent to a service must be plain JSON: numbers, text, lists and dictionaries.")

@@ -1,0 +1,103 @@
+"""A museum of broken mechanisms: each as published or reported, with its claim, the truth and the bug in a sentence.
+
+Every piece stands beside a correct twin, and an audit must catch the one and leave the other alone:
+
+* :func:`exhibits`, :func:`exhibit`: the :class:`Exhibit` list, each with inputs that tell piece and twin apart;
+* :func:`visit`: audits pieces and twins, and gives one :class:`Finding` each;
+* ``_sparse_vector``, ``_selection``, ``_counts``, ``_floats``, ``_training``: the pieces, by what they do.
+
+No piece protects anybody: its noise comes from the generator it is handed.
+"""
+
+from __future__ import annotations
+
+from escudo.auditing.museum._counts import (
+    BoundedSum,
+    CategoriesFromData,
+    CategoriesFromSchema,
+    GeometricBinaryLog,
+    GeometricNaturalLog,
+    Histogram,
+    HistogramInverted,
+    HistogramSharedNoise,
+    SumNanIgnored,
+    SumNanLeak,
+    SumWithoutBounds,
+)
+from escudo.auditing.museum._exhibits import exhibit, exhibits
+from escudo.auditing.museum._floats import GridLaplace, NaiveLaplace, SnappingLaplace
+from escudo.auditing.museum._piece import Exhibit, Piece
+from escudo.auditing.museum._selection import (
+    NoisyMaxExponential,
+    NoisyMaxLaplace,
+    NoisyMaxValueExponential,
+    NoisyMaxValueLaplace,
+)
+from escudo.auditing.museum._sparse_vector import (
+    NumericSparseVector,
+    SparseVector1,
+    SparseVector2,
+    SparseVector3,
+    SparseVector4,
+    SparseVector5,
+    SparseVector6,
+)
+from escudo.auditing.museum._training import (
+    DPSGD,
+    DPSGDBatchClipping,
+    DPSGDFixedBatches,
+    DPSGDForgottenSteps,
+    DPSGDLayerClipping,
+    DPSGDMeanNoise,
+    DPSGDPoisson,
+    DPSGDReplaceOne,
+    DPSGDReplaceOneUndercounted,
+    DPSGDSizeLeak,
+    DPSGDWrongRate,
+)
+from escudo.auditing.museum._visit import Finding, visit
+
+__all__ = [
+    "DPSGD",
+    "BoundedSum",
+    "CategoriesFromData",
+    "CategoriesFromSchema",
+    "DPSGDBatchClipping",
+    "DPSGDFixedBatches",
+    "DPSGDForgottenSteps",
+    "DPSGDLayerClipping",
+    "DPSGDMeanNoise",
+    "DPSGDPoisson",
+    "DPSGDReplaceOne",
+    "DPSGDReplaceOneUndercounted",
+    "DPSGDSizeLeak",
+    "DPSGDWrongRate",
+    "Exhibit",
+    "Finding",
+    "GeometricBinaryLog",
+    "GeometricNaturalLog",
+    "GridLaplace",
+    "Histogram",
+    "HistogramInverted",
+    "HistogramSharedNoise",
+    "NaiveLaplace",
+    "NoisyMaxExponential",
+    "NoisyMaxLaplace",
+    "NoisyMaxValueExponential",
+    "NoisyMaxValueLaplace",
+    "NumericSparseVector",
+    "Piece",
+    "SnappingLaplace",
+    "SparseVector1",
+    "SparseVector2",
+    "SparseVector3",
+    "SparseVector4",
+    "SparseVector5",
+    "SparseVector6",
+    "SumNanIgnored",
+    "SumNanLeak",
+    "SumWithoutBounds",
+    "exhibit",
+    "exhibits",
+    "visit",
+]

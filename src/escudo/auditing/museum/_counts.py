@@ -1,0 +1,260 @@
+"""Counts, histograms and sums: small faults in scale, sharing, domain and missing values.
+
+Histograms and counts take their cells or the count itself as input; sums take records.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from escudo.auditing.museum._piece import Piece, answers_of, snapped
+from escudo.errors import InputError
+from escudo.privacy import Guarantee
+
+__all__ = [
+    "BoundedSum",
+    "CategoriesFromData",
+    "CategoriesFromSchema",
+    "GeometricBinaryLog",
+    "GeometricNaturalLog",
+    "Histogram",
+    "HistogramInverted",
+    "HistogramSharedNoise",
+    "SumNanIgnored",
+    "SumNanLeak",
+    "SumWithoutBounds",
+]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Histogram(Piece):
+    """Laplace noise of scale 1/ε on every cell. Correct when one record is added or removed.
+
+    Attributes:
+        epsilon: The claim.
+    """
+
+    source = "Dwork, McSherry, Nissim, Smith, TCC 2006"
+    epsilon: float = 1.0
+
+    @property
+    def claim(self) -> Guarantee:
+        return Guarantee(epsilon=self.epsilon, relation="add_remove")
+
+    @property
+    def true_epsilon(self) -> float:
+        """ε: one cell moves by 1."""
+        return self.epsilon
+
+    def batch(self, dataset: Any, count: int, rng: np.random.Generator) -> Floats:
+        cells = answers_of(dataset)
+        return snapped(cells + rng.laplace(scale=1 / self.epsilon, size=(count, cells.size)))
+
+
+class HistogramInverted(Histogram):
+    """Laplace noise of scale ε."""
+
+    bug = "The scale of the noise is ε where it should be 1/ε."
+    source = "Ding, Wang, Wang, Zhang, Kifer, CCS 2018, histogram with the wrong scale"
+
+    @property
+    def true_epsilon(self) -> float:
+        """1/ε: one cell moves by 1, and the noise has scale ε."""
+        return 1 / self.epsilon
+
+    def batch(self, dataset: Any, count: int, rng: np.random.Generator) -> Floats:
+        cells = answers_of(dataset)
+        return snapped(cells + rng.laplace(scale=self.epsilon, size=(count, cells.size)))
+
+
+class HistogramSharedNoise(Histogram):
+    """One draw of noise for all cells."""
+
+    bug = "One draw of noise is added to all cells, so that differences between cells are exact."
+    source = "the shape of jax#3646, where one random key served several parts of a gradient"
+
+    @property
+    def true_epsilon(self) -> float:
+        """Infinite: the difference of two cells has no noise."""
+        return math.inf
+
+    def batch(self, dataset: Any, count: int, rng: np.random.Generator) -> Floats:
+        return snapped(answers_of(dataset) + rng.laplace(scale=1 / self.epsilon, size=(count, 1)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeometricBinaryLog(Piece):
+    r"""A geometric mechanism on {0, …, n} that computes in whole numbers. Correct.
+
+    With k = ⌈log₂(2/ε)⌉ its two-sided noise has ratio 1 + 2^-k, which is at most e^ε.
+
+    Attributes:
+        epsilon: The claim.
+        largest: n, the largest count.
+    """
+
+    source = "Balcer and Vadhan, arXiv 1709.05396, algorithm 4.8 (GeoSample)"
+    epsilon: float = 0.1
+    largest: int = 5
+
+    @property
+    def steps(self) -> int:
+        """k, where 2^-k rounds ε/2 down."""
+        return math.ceil(math.log2(2 / self.epsilon))
+
+    @property
+    def claim(self) -> Guarantee:
+        return Guarantee(epsilon=self.epsilon, relation="add_remove")
+
+    @property
+    def true_epsilon(self) -> float:
+        """ln(1 + 2^-k): the ratio of neighbouring probabilities, attained at both ends."""
+        return math.log1p(2.0**-self.steps)
+
+    def law(self, count: int) -> Floats:
+        """Return the probabilities of 0, …, n for a true count."""
+        ratio = 1 / (1 + 2.0**-self.steps)
+        places = np.arange(self.largest + 1)
+        law = (1 - ratio) / (1 + ratio) * ratio ** np.abs(places - count)
+        law[0] = ratio**count / (1 + ratio)  # all that lies below 0 as well
+        law[-1] = ratio ** (self.largest - count) / (1 + ratio)
+        return law
+
+    def batch(self, dataset: Any, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        uniform = rng.random(count)
+        edges = np.cumsum(self.law(int(answers_of(dataset)[0])))[:-1]
+        return np.searchsorted(edges, uniform, side="right").astype(np.int64)
+
+
+class GeometricNaturalLog(GeometricBinaryLog):
+    """The same with k = ⌈ln(2/ε)⌉."""
+
+    bug = "A natural logarithm stands where the proof needs one of base 2, so that the noise is too small."
+    source = "DP-Sniper's reading of Balcer and Vadhan, arXiv 1709.05396, algorithm 4.8"
+
+    @property
+    def steps(self) -> int:
+        return math.ceil(math.log(2 / self.epsilon))
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoundedSum(Piece):
+    """A sum of records clamped to [lower, upper] with Laplace noise; refuses without bounds. Correct.
+
+    Attributes:
+        epsilon: The claim.
+        lower: The least value of a record; None if nobody said.
+        upper: The largest value of a record; None if nobody said.
+    """
+
+    source = "Dwork, McSherry, Nissim, Smith, TCC 2006"
+    epsilon: float = 1.0
+    lower: float | None = 0.0
+    upper: float | None = 1.0
+
+    @property
+    def claim(self) -> Guarantee:
+        return Guarantee(epsilon=self.epsilon)
+
+    @property
+    def true_epsilon(self) -> float:
+        """ε: one record moves the sum by upper - lower; 0 where it refuses, whatever the records say."""
+        return self.epsilon if self.lower is not None and self.upper is not None else 0.0
+
+    def batch(self, dataset: Any, count: int, rng: np.random.Generator) -> Floats:
+        if self.lower is None or self.upper is None:
+            raise InputError("a sum needs the bounds of its column; state them in the schema.")
+        values = np.clip(answers_of(dataset), self.lower, self.upper)
+        return snapped(values.sum() + rng.laplace(scale=(self.upper - self.lower) / self.epsilon, size=count))
+
+
+class SumWithoutBounds(BoundedSum):
+    """Takes missing bounds to mean sensitivity zero."""
+
+    bug = "A column without bounds gets sensitivity None, and then no noise at all."
+    source = "smartnoise-sdk#317"
+
+    @property
+    def true_epsilon(self) -> float:
+        """Infinite: the exact sum comes out."""
+        return math.inf
+
+    def batch(self, dataset: Any, count: int, rng: np.random.Generator) -> Floats:
+        if self.lower is None or self.upper is None:
+            return np.full(count, answers_of(dataset).sum())
+        return super().batch(dataset, count, rng)
+
+
+class SumNanIgnored(BoundedSum):
+    """A missing value counts as the lower bound. Correct."""
+
+    def batch(self, dataset: Any, count: int, rng: np.random.Generator) -> Floats:
+        assert self.lower is not None
+        return super().batch(np.nan_to_num(answers_of(dataset), nan=self.lower), count, rng)
+
+
+class SumNanLeak(BoundedSum):
+    """A missing value passes through the clamp, and through the noise."""
+
+    bug = "Clamping a NaN gives a NaN, so that one missing value makes the whole answer NaN."
+    source = "the shape of smartnoise-sdk#572 and #574, where NaN and infinities passed the bounds"
+
+    @property
+    def true_epsilon(self) -> float:
+        """Infinite: the answer is NaN exactly when a record is."""
+        return math.inf
+
+
+@dataclass(frozen=True, kw_only=True)
+class CategoriesFromSchema(Piece):
+    """A noisy count for every category of a public list. Correct.
+
+    Attributes:
+        epsilon: The claim.
+        categories: The public list.
+    """
+
+    source = "Dwork, McSherry, Nissim, Smith, TCC 2006"
+    epsilon: float = 1.0
+    categories: tuple[str, ...] = ("flu", "cold", "measles")
+
+    @property
+    def claim(self) -> Guarantee:
+        return Guarantee(epsilon=self.epsilon, relation="add_remove")
+
+    @property
+    def true_epsilon(self) -> float:
+        """ε: one count moves by 1."""
+        return self.epsilon
+
+    def shown(self, dataset: Any) -> tuple[str, ...]:
+        """Return the categories that the table of counts lists."""
+        return self.categories
+
+    def batch(self, dataset: Any, count: int, rng: np.random.Generator) -> list[dict[str, float]]:
+        seen, shown = Counter(dataset), self.shown(dataset)
+        noise = snapped(rng.laplace(scale=1 / self.epsilon, size=(count, len(shown))))
+        return [{name: seen[name] + float(extra) for name, extra in zip(shown, row, strict=True)} for row in noise]
+
+
+class CategoriesFromData(CategoriesFromSchema):
+    """Lists the categories that occur."""
+
+    bug = "The list of categories is read from the data, so that a rare one shows that its only record is there."
+    source = "dpmm#24; Stadler, Oprisanu, Troncoso, USENIX Security 2022"
+
+    @property
+    def true_epsilon(self) -> float:
+        """Infinite: a category is listed exactly when a record has it."""
+        return math.inf
+
+    def shown(self, dataset: Any) -> tuple[str, ...]:
+        return tuple(sorted(set(dataset)))

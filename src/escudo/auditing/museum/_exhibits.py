@@ -1,0 +1,193 @@
+"""What the museum shows: every broken piece beside its twin, with inputs that tell them apart."""
+
+from __future__ import annotations
+
+from escudo._validate import did_you_mean
+from escudo.auditing.museum import _counts as counts
+from escudo.auditing.museum import _floats as floats
+from escudo.auditing.museum import _selection as selection
+from escudo.auditing.museum import _sparse_vector as sparse
+from escudo.auditing.museum import _training as training
+from escudo.auditing.museum._piece import Exhibit, Pair
+from escudo.errors import InputError
+
+__all__ = ["exhibit", "exhibits"]
+
+_HUGE = 1e6
+"""A residual whose gradient is clipped whatever the weights are."""
+
+
+def _queries(below: int, above: int, *, low: float = 0.0, high: float = 0.0) -> Pair:
+    """Return answers that invite "below" first and "above" after, and the neighbour that makes both less likely."""
+    first = (low,) * below + (high + 1.0,) * above
+    second = (low + 1.0,) * below + (high,) * above
+    return first, second
+
+
+def _training(*others: tuple[float, ...], canary: tuple[float, ...]) -> Pair:
+    return others, (*others, canary)
+
+
+_CALM = (0.0, 0.0)
+_JOINED = _training(_CALM, canary=(1.0, -_HUGE))
+_TURNED = _training((1.0, _HUGE), canary=(1.0, -3 * _HUGE))
+_REPLACED = ((_CALM, (1.0, _HUGE)), (_CALM, (1.0, -_HUGE)))
+_LAYERS = _training((0.0,) * 5, canary=(1.0,) * 4 + (-_HUGE,))
+_SEVEN = tuple(_CALM for _ in range(7))
+
+
+def exhibits() -> tuple[Exhibit, ...]:
+    """Return all exhibits, in the order of the catalogue.
+
+    >>> [one.name for one in exhibits()][:3]
+    ['svt-3', 'svt-4', 'svt-5']
+    """
+    return (
+        Exhibit(
+            name="svt-3",
+            mechanism=sparse.SparseVector3(),
+            twin=sparse.NumericSparseVector(),
+            pairs=(((-1.0,) * 60, (0.0,) * 60),),
+            runs=200_000,
+        ),
+        Exhibit(
+            name="svt-4",
+            mechanism=sparse.SparseVector4(cutoff=4),
+            twin=sparse.SparseVector1(cutoff=4),
+            pairs=(_queries(4, 4),),
+        ),
+        Exhibit(
+            name="svt-5",
+            mechanism=sparse.SparseVector5(),
+            twin=sparse.SparseVector1(),
+            pairs=(_queries(1, 1),),
+        ),
+        Exhibit(
+            name="svt-6",
+            mechanism=sparse.SparseVector6(),
+            twin=sparse.SparseVector2(),
+            pairs=(_queries(5, 5),),
+        ),
+        Exhibit(
+            name="noisy-max-value",
+            mechanism=selection.NoisyMaxValueLaplace(),
+            twin=selection.NoisyMaxLaplace(),
+            pairs=(((0.0,) * 5, (1.0,) * 5), ((1.0, 0.0, 0.0, 0.0, 0.0), (0.0, 1.0, 1.0, 1.0, 1.0))),
+        ),
+        Exhibit(
+            name="noisy-max-exponential-value",
+            mechanism=selection.NoisyMaxValueExponential(),
+            twin=selection.NoisyMaxExponential(),
+            pairs=(((0.0,) * 5, (1.0,) * 5), ((1.0, 0.0, 0.0, 0.0, 0.0), (0.0, 1.0, 1.0, 1.0, 1.0))),
+        ),
+        Exhibit(
+            name="inverted-scale",
+            mechanism=counts.HistogramInverted(epsilon=0.1),
+            twin=counts.Histogram(epsilon=0.1),
+            pairs=(((0, 0, 0), (1, 0, 0)),),
+        ),
+        Exhibit(
+            name="shared-noise",
+            mechanism=counts.HistogramSharedNoise(),
+            twin=counts.Histogram(),
+            pairs=(((4, 4, 4), (5, 4, 4)),),
+        ),
+        Exhibit(
+            name="float-laplace",
+            mechanism=floats.NaiveLaplace(),
+            twin=floats.GridLaplace(),
+            pairs=((0.0, 1.0),),
+        ),
+        Exhibit(
+            name="geometric-log-base",
+            mechanism=counts.GeometricNaturalLog(),
+            twin=counts.GeometricBinaryLog(),
+            pairs=((2, 3),),
+            runs=3_000_000,
+        ),
+        Exhibit(
+            name="missing-bounds",
+            mechanism=counts.SumWithoutBounds(lower=None, upper=None),
+            twin=counts.BoundedSum(),
+            pairs=(((0.5, 0.25), (0.5, 0.75)),),
+        ),
+        Exhibit(
+            name="nan",
+            mechanism=counts.SumNanLeak(),
+            twin=counts.SumNanIgnored(),
+            pairs=(((0.5, 0.25), (0.5, float("nan"))),),
+        ),
+        Exhibit(
+            name="categories",
+            mechanism=counts.CategoriesFromData(),
+            twin=counts.CategoriesFromSchema(),
+            pairs=((("flu", "cold", "flu"), ("flu", "cold", "flu", "measles")),),
+            runs=20_000,
+        ),
+        *_trainings(),
+    )
+
+
+def _trainings() -> tuple[Exhibit, ...]:
+    return (
+        Exhibit(
+            name="dpsgd-size",
+            mechanism=training.DPSGDSizeLeak(steps=1),
+            twin=training.DPSGD(steps=1),
+            pairs=(_training((1.0, -_HUGE), canary=(1.0, _HUGE)),),
+        ),
+        Exhibit(
+            name="dpsgd-sample-rate",
+            mechanism=training.DPSGDWrongRate(noise_multiplier=1.0, sample_rate=0.5),
+            twin=training.DPSGDPoisson(noise_multiplier=1.0, sample_rate=0.5),
+            pairs=(_JOINED,),
+        ),
+        Exhibit(
+            name="dpsgd-mean-noise",
+            mechanism=training.DPSGDMeanNoise(),
+            twin=training.DPSGD(),
+            pairs=(_JOINED,),
+        ),
+        Exhibit(
+            name="dpsgd-replace-one",
+            mechanism=training.DPSGDReplaceOneUndercounted(),
+            twin=training.DPSGDReplaceOne(),
+            pairs=(_REPLACED,),
+        ),
+        Exhibit(
+            name="dpsgd-batch-clipping",
+            mechanism=training.DPSGDBatchClipping(),
+            twin=training.DPSGD(),
+            pairs=(_TURNED,),
+        ),
+        Exhibit(
+            name="dpsgd-layer-clipping",
+            mechanism=training.DPSGDLayerClipping(),
+            twin=training.DPSGD(),
+            pairs=(_LAYERS,),
+        ),
+        Exhibit(
+            name="dpsgd-fixed-batches",
+            mechanism=training.DPSGDFixedBatches(steps=16),
+            twin=training.DPSGDPoisson(steps=16),
+            pairs=(_training(*_SEVEN, canary=(1.0, -_HUGE)),),
+        ),
+        Exhibit(
+            name="dpsgd-forgotten-steps",
+            mechanism=training.DPSGDForgottenSteps(),
+            twin=training.DPSGD(),
+            pairs=(_JOINED,),
+        ),
+    )
+
+
+def exhibit(name: str) -> Exhibit:
+    """Return the exhibit of that name.
+
+    Raises:
+        InputError: If there is none.
+    """
+    known = {one.name: one for one in exhibits()}
+    if name not in known:
+        raise InputError(f"the museum has no {name!r}; it shows {', '.join(known)}.{did_you_mean(name, known)}")
+    return known[name]

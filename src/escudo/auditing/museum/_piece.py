@@ -1,0 +1,110 @@
+"""What every piece of the museum is: a mechanism with its claim, the truth about it, and where it comes from."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from escudo.privacy import Guarantee
+
+__all__ = ["SHOWN_DELTA", "Exhibit", "Pair", "Piece"]
+
+Pair = tuple[Any, Any]
+"""Two neighbouring inputs of a piece: its answers, or its records."""
+
+SHOWN_DELTA = 1e-5
+"""The δ at which the true ε of a piece with a Gaussian claim is stated."""
+
+
+_GRID = 1024.0
+
+
+class Piece(ABC):
+    """A mechanism that can be run many times at once, and says what it claims and what is true of it.
+
+    Its noise comes from the generator it is given: it protects nobody, and is here to be audited.
+    """
+
+    bug: ClassVar[str] = ""
+    """What is wrong, in one sentence; empty for a correct mechanism."""
+    source: ClassVar[str] = ""
+    """Where it was published or reported."""
+
+    @property
+    @abstractmethod
+    def claim(self) -> Guarantee:
+        """What the mechanism is said to guarantee."""
+
+    @property
+    @abstractmethod
+    def true_epsilon(self) -> float:
+        """The largest effect of one data point over all neighbouring inputs, at :attr:`delta`."""
+
+    @property
+    def delta(self) -> float:
+        """The δ at which :attr:`true_epsilon` is stated: that of the claim, or 1e-5 for a Gaussian claim."""
+        return self.claim.delta if self.claim.epsilon is not None else SHOWN_DELTA
+
+    @abstractmethod
+    def batch(self, dataset: Any, count: int, rng: np.random.Generator) -> Any:
+        """Return ``count`` independent outputs on ``dataset``, one for each entry of the first axis."""
+
+    def __call__(self, dataset: Any, rng: np.random.Generator) -> Any:
+        """Return one output on ``dataset``."""
+        return self.batch(dataset, 1, rng)[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exhibit:
+    """A broken piece beside its correct twin, with neighbouring inputs that tell them apart.
+
+    Attributes:
+        name: A short name, such as ``"svt-4"``.
+        mechanism: The broken piece.
+        twin: The same thing done right.
+        pairs: Neighbouring inputs for both.
+        runs: How many runs are enough to see the fault; the twin gets as many.
+    """
+
+    name: str
+    mechanism: Piece
+    twin: Piece
+    pairs: tuple[Pair, ...]
+    runs: int = 30_000
+
+    @property
+    def claim(self) -> Guarantee:
+        """What the broken piece is said to guarantee."""
+        return self.mechanism.claim
+
+    @property
+    def true_epsilon(self) -> float:
+        """The true ε of the broken piece, at its :attr:`Piece.delta`."""
+        return self.mechanism.true_epsilon
+
+    @property
+    def bug(self) -> str:
+        """What is wrong, in one sentence."""
+        return self.mechanism.bug
+
+    @property
+    def source(self) -> str:
+        """Where the fault was published or reported."""
+        return self.mechanism.source
+
+
+def snapped(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return numbers rounded to a grid of 2^-10, which hides how floating point reached them.
+
+    Every piece does this but the one whose fault it is not to: else an audit would find that fault in all of them.
+    """
+    return np.asarray(np.rint(values * _GRID) / _GRID)
+
+
+def answers_of(dataset: Any) -> NDArray[np.float64]:
+    """Return a dataset of numbers as a vector."""
+    return np.atleast_1d(np.asarray(dataset, dtype=np.float64))

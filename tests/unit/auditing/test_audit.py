@@ -1,0 +1,350 @@
+"""audit(): what it takes, what it answers, and that it can be repeated and resumed."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import polars as pl
+import pytest
+
+from escudo.auditing import Uncounted, adapt, audit
+from escudo.errors import InputError
+from escudo.mechanisms import laplace
+from escudo.privacy import Guarantee
+from escudo.table import Schema
+
+CLAIM = Guarantee(epsilon=1.0)
+
+
+class Geometric:
+    """Integer noise of scale ``scale`` on a number: ε = 1/scale."""
+
+    def __init__(self, scale):
+        self.stop = 1 - math.exp(-1 / scale)
+
+    def __call__(self, dataset, rng):
+        return int(self.batch(dataset, 1, rng)[0])
+
+    def batch(self, dataset, count, rng):
+        return dataset + rng.geometric(self.stop, count) - rng.geometric(self.stop, count)
+
+
+def quiet(mechanism, **options):
+    given = {"claim": CLAIM, "pairs": [(0, 1)], "seed": 3, "max_runs": 2000, "progress": False} | options
+    return audit(mechanism, **given)
+
+
+class TestFindings:
+    def test_too_little_noise_is_found_and_the_audit_stops_early(self):
+        found = quiet(Geometric(0.4))
+        assert found.violated
+        assert found.stopped == "violated"
+        assert found.runs < 2000
+        assert 1 < found.epsilon_lower < 2.5
+        assert found.verdict.startswith("VIOLATED: the claim ε ≤ 1.00 is rejected; ε ≥ 1.")
+
+    def test_enough_noise_is_not_accused_and_the_power_is_stated(self):
+        found = quiet(Geometric(1.0), max_runs=5000)
+        assert not found.violated
+        assert 0.5 < found.epsilon_lower <= 1
+        assert "No violation found; ε ≥ 0." in found.verdict
+        assert "would have been seen with probability 0.9" in found.verdict or "probability 1.00" in found.verdict
+        assert "private" not in found.verdict
+
+    def test_all_runs_go_into_the_bound_when_asked(self):
+        found = quiet(Geometric(0.4), stop_early=False, max_runs=4000)
+        assert found.runs == 4000
+        assert found.epsilon_lower > 1.8
+        assert found.stopped == "runs"
+
+    def test_the_effect_is_measured_and_has_the_witness(self):
+        found = quiet(Geometric(0.4))
+        assert found.effect.known == "measured"
+        assert found.effect.epsilon == found.epsilon_lower
+        assert found.effect.confidence == 0.95
+        first, second = found.witness.probabilities
+        assert first > math.e * second
+        assert {found.witness.x1["data"], found.witness.x2["data"]} == {"0", "1"}
+
+    def test_clopper_pearson_stands_beside_it(self):
+        found = quiet(Geometric(0.4), stop_early=False, max_runs=4000)
+        assert 1 < found.clopper_pearson < 2.5
+
+    def test_the_history_never_falls_and_ends_at_the_bound(self):
+        found = quiet(Geometric(0.5), stop_early=False)
+        assert (np.diff(found.history.epsilon_lower) >= 0).all()
+        assert (np.diff(found.history.runs) > 0).all()
+        assert found.history.epsilon_lower[-1] == found.epsilon_lower
+
+    def test_the_outputs_of_both_datasets_are_counted(self):
+        found = quiet(Geometric(1.0))
+        assert found.outputs.first.sum() + found.outputs.second.sum() == found.runs
+
+    def test_an_impossible_output_gives_a_large_bound(self):
+        leak = adapt(lambda dataset, rng: dataset * (rng.random() < 0.1))
+        found = quiet(leak, stop_early=False, max_runs=5000)
+        assert found.epsilon_lower > 3
+
+    def test_the_second_pair_is_found_among_harmless_ones(self):
+        pairs = [(0, 0), (0, 5, "the bad one"), (1, 1), (2, 2)]
+        found = quiet(Geometric(2.0), pairs=pairs, max_runs=3000)
+        assert found.violated
+        assert "the bad one" in found.notes[0]
+
+    def test_everything_goes_into_json(self):
+        document = json.dumps(quiet(Geometric(0.4)).to_json(), allow_nan=False)
+        assert "VIOLATED" in document
+
+    def test_a_card_is_shown_in_notebooks(self):
+        assert "Audit of" in quiet(Geometric(0.4))._repr_html_()
+
+
+class TestClaims:
+    @pytest.mark.parametrize(
+        ("claim", "words"),
+        [
+            (Guarantee(mu=0.3), "μ ≥ 0."),
+            (Guarantee(rho=0.05), "ρ ≥ 0."),
+            (Guarantee(epsilon=0.3, delta=0.01), "at δ = 0.01"),
+            (Guarantee(curve=((0.2, 0.05), (0.5, 0.001))), "the claimed privacy curve"),
+        ],
+        ids=["GDP", "zCDP", "approximate", "curve"],
+    )
+    def test_a_false_claim_in_any_notion_is_rejected(self, claim, words):
+        def shifted(dataset, rng):
+            return dataset + rng.normal()
+
+        found = quiet(shifted, claim=claim, last_bits=False)
+        assert found.violated
+        assert words in found.verdict
+
+    def test_a_lower_bound_comes_in_the_notion_of_the_claim(self):
+        normal = adapt(lambda dataset, rng: dataset + rng.normal())
+        found = quiet(normal, claim=Guarantee(mu=1.2), max_runs=4000, last_bits=False)
+        assert not found.violated
+        assert 0.7 < found.lower <= 1
+
+
+class TestOutputs:
+    @pytest.mark.parametrize(
+        ("mechanism", "event"),
+        [
+            (lambda d, rng: "yes" if rng.random() < 0.2 + 0.6 * d else "no", "'"),
+            (lambda d, rng: None if d and rng.random() < 0.3 else 1.5, "None"),
+            (lambda d, rng: [True] * (1 + d * (rng.random() < 0.5)), "["),
+            (lambda d, rng: {"a": 1} if d or rng.random() < 0.5 else {"b": 2}, "{"),
+            (lambda d, rng: {1, 2} if d or rng.random() < 0.5 else {2, 3}, "("),
+        ],
+        ids=["category", "none", "list", "dictionary", "set"],
+    )
+    def test_outputs_of_any_kind_can_be_audited(self, mechanism, event):
+        found = quiet(mechanism, claim=Guarantee(epsilon=0.3))
+        assert found.violated
+        assert found.outputs.kind == "category"
+
+    def test_an_error_is_an_output(self):
+        def fails(dataset, rng):
+            if dataset and rng.random() < 0.5:
+                raise ZeroDivisionError("private value 17")
+            return 0
+
+        found = quiet(fails)
+        assert found.violated
+        assert "error: ZeroDivisionError" in found.outputs.labels
+        assert "17" not in json.dumps(found.to_json())
+
+    def test_a_mechanism_that_always_fails_is_pointed_out(self):
+        found = quiet(lambda dataset, rng: 1 / 0, max_runs=100)
+        assert any(note.startswith("Every run raised an error (error: ZeroDivisionError)") for note in found.notes)
+
+    def test_a_table_can_be_an_output(self):
+        def sample(dataset, rng):
+            return pl.DataFrame({"x": rng.normal(size=5) + 3 * dataset, "y": ["a"] * 5})
+
+        assert quiet(sample, max_runs=600).violated
+
+    def test_features_choose_what_is_looked_at(self):
+        found = quiet(
+            lambda d, rng: {"noise": rng.random(300), "count": d + rng.integers(2)}, features=lambda o: o["count"]
+        )
+        assert found.violated
+
+    def test_long_outputs_are_summarised_and_that_is_said(self):
+        found = quiet(lambda d, rng: rng.normal(size=400) + d, claim=Guarantee(epsilon=0.1), max_runs=300)
+        assert any("summarised" in note for note in found.notes)
+
+    def test_vectors_are_seen_as_a_whole(self):
+        class Sum:
+            def __call__(self, dataset, rng):
+                return self.batch(dataset, 1, rng)[0]
+
+            def batch(self, dataset, count, rng):  # each entry is weak, together they are not
+                return np.round(rng.normal(0.25 * dataset, size=(count, 12)), 3)
+
+        found = quiet(Sum(), claim=Guarantee(epsilon=1.0), max_runs=20_000)
+        assert found.violated
+
+    def test_shared_noise_is_seen_in_differences(self):
+        def shared(dataset, rng):
+            noise = rng.laplace(scale=20)
+            return [noise, noise + dataset]
+
+        assert quiet(shared, claim=Guarantee(epsilon=1.0), max_runs=600).epsilon_lower > 0.9
+
+    def test_noise_in_floating_point_is_seen_in_the_last_bits(self):
+        def naive(dataset, rng):
+            return dataset + rng.laplace(scale=4.0)
+
+        seen = quiet(naive, claim=Guarantee(epsilon=0.3), max_runs=4000)
+        assert seen.violated
+        assert "last bit" in str(seen.witness) or "learnt" in str(seen.witness)
+        assert not quiet(naive, claim=Guarantee(epsilon=0.3), max_runs=4000, last_bits=False).violated
+
+
+class TestRunning:
+    def test_a_seed_repeats_an_audit(self):
+        first, second = (quiet(Geometric(0.7), max_runs=600).to_json() for _ in range(2))
+        first.pop("seconds"), second.pop("seconds")
+        assert first == second
+
+    def test_without_a_seed_one_is_drawn_and_recorded(self):
+        found = quiet(Geometric(0.4), seed=None)
+        again = quiet(Geometric(0.4), seed=found.seed)
+        assert (found.runs, found.epsilon_lower) == (again.runs, again.epsilon_lower)
+
+    def test_progress_tells_runs_bound_and_what_is_left(self):
+        seen = []
+        quiet(Geometric(0.45), on_progress=lambda *told: seen.append(told))
+        assert [told[0] for told in seen] == sorted(told[0] for told in seen)
+        assert seen[-1][1] > 1
+        assert any(told[2] is not None and told[2] > 0 for told in seen)
+
+    def test_time_can_be_limited(self):
+        found = quiet(Geometric(1.0), max_runs=10**9, max_seconds=0.2)
+        assert found.stopped == "time"
+        assert found.runs < 10**9
+
+    def test_answers_that_do_not_count_are_left_out(self):
+        class Cached:
+            calls = 0
+
+            def __call__(self, dataset, rng):
+                self.calls += 1
+                if self.calls % 2:
+                    raise Uncounted
+                return int(dataset + rng.geometric(0.5))
+
+        found = quiet(Cached(), max_runs=200, claim=Guarantee(epsilon=3.0))
+        assert found.runs == 200
+        assert "did not count" in " ".join(found.notes)
+
+    def test_pairs_come_from_a_schema(self):
+        schema = Schema.from_dict({"age": {"type": "numeric", "lower": 0, "upper": 100}})
+
+        def oldest(frame, rng):  # forgets that missing ages drop out
+            return laplace(len(frame.drop_nans()), sensitivity=1, epsilon=2.0, seed=rng).value
+
+        found = audit(oldest, claim=Guarantee(epsilon=0.5), schema=schema, seed=1, max_runs=3000, progress=False)
+        assert any("missing" in label for label in found.pairs)
+        assert found.violated
+
+    @pytest.mark.parametrize(
+        ("options", "words"),
+        [
+            ({"pairs": None}, "exactly one of the two"),
+            ({"pairs": []}, "pairs is empty"),
+            ({"pairs": [(1,)]}, "number 1 is not"),
+            ({"confidence": 1.0}, "confidence"),
+            ({"max_runs": 0}, "max_runs"),
+            ({"max_seconds": -1}, "max_seconds"),
+            ({"seed": -1}, "seed"),
+            ({"target": "http://127.0.0.1:9"}, "not both"),
+        ],
+        ids=lambda value: value if isinstance(value, str) else "-".join(value),
+    )
+    def test_bad_arguments_are_refused(self, options, words):
+        with pytest.raises(InputError, match=words):
+            quiet(Geometric(1.0), **options)
+
+    def test_a_mechanism_must_be_callable(self):
+        with pytest.raises(InputError, match="callable"):
+            quiet(17)
+
+
+class TestLog:
+    def test_an_audit_goes_on_where_a_crash_left_it(self, tmp_path):
+        whole = quiet(Geometric(0.9), max_runs=700, log=tmp_path / "whole.jsonl")
+        path = tmp_path / "cut.jsonl"
+        text = (tmp_path / "whole.jsonl").read_bytes()
+        path.write_bytes(text[: int(len(text) * 0.6)])
+        resumed = quiet(Geometric(0.9), max_runs=700, log=path, seed=99)
+        assert resumed.seed == whole.seed
+        assert (resumed.runs, resumed.epsilon_lower) == (whole.runs, whole.epsilon_lower)
+        assert path.read_bytes() == text
+
+    def test_a_finished_log_answers_without_running_anything(self, tmp_path):
+        path = tmp_path / "log.jsonl"
+        whole = quiet(Geometric(0.9), max_runs=300, log=path)
+
+        def never(dataset, rng):
+            raise AssertionError
+
+        again = quiet(never, max_runs=300, log=path)
+        assert again.epsilon_lower == whole.epsilon_lower
+        assert again.notes == whole.notes
+
+    def test_assignments_are_written_before_the_mechanism_is_called(self, tmp_path):
+        path = tmp_path / "log.jsonl"
+
+        class Crash(BaseException):
+            pass
+
+        calls = []
+
+        def crashes(dataset, rng):
+            calls.append(dataset)
+            if len(calls) > 30:
+                raise Crash
+            return dataset
+
+        with pytest.raises(Crash):
+            quiet(crashes, log=path)
+        last = json.loads(path.read_text().splitlines()[-1])
+        assert "assigned" in last
+        # The same assignments are made good after the crash.
+        resumed = quiet(lambda d, rng: d, log=path)
+        assert resumed.violated
+
+    def test_uncounted_answers_survive_in_the_log(self, tmp_path):
+        calls = []
+
+        def odd(dataset, rng):
+            calls.append(dataset)
+            if len(calls) % 3 == 0:
+                raise Uncounted
+            return dataset + int(rng.integers(3))
+
+        path = tmp_path / "log.jsonl"
+        first = quiet(odd, max_runs=100, log=path)
+        second = quiet(odd, max_runs=100, log=path)
+        assert first.epsilon_lower == second.epsilon_lower
+
+    def test_the_log_of_another_experiment_is_refused(self, tmp_path):
+        path = tmp_path / "log.jsonl"
+        quiet(Geometric(1.0), max_runs=60, log=path)
+        with pytest.raises(InputError, match="another experiment: its claim differs"):
+            quiet(Geometric(1.0), claim=Guarantee(epsilon=2.0), log=path)
+
+    @pytest.mark.parametrize("content", [b"hello\n", b'{"a": 1}\n', b"half a li"], ids=["text", "json", "cut"])
+    def test_a_file_that_is_no_log_is_refused_and_kept(self, tmp_path, content):
+        path = tmp_path / "notes.txt"
+        path.write_bytes(content)
+        with pytest.raises(InputError, match="no trial log"):
+            quiet(Geometric(1.0), log=path)
+        assert path.read_bytes() == content
+
+    def test_a_folder_that_is_not_there_is_an_error_in_words(self, tmp_path):
+        with pytest.raises(InputError, match="cannot be used"):
+            quiet(Geometric(1.0), log=tmp_path / "no" / "log.jsonl")

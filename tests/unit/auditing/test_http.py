@@ -1,0 +1,256 @@
+"""Services behind HTTP, on this machine only: what counts as an output, what is asked again, and what never counts."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import numpy as np
+import pytest
+
+from escudo.auditing import Uncounted, audit
+from escudo.auditing._http import HttpTarget
+from escudo.errors import InputError
+from escudo.privacy import Guarantee
+
+Answer = tuple[int, Any, dict[str, str]]
+RNG = np.random.default_rng(0)
+
+
+class Service:
+    """A service on the loopback interface whose answers a test decides."""
+
+    def __init__(self) -> None:
+        self.reply: Callable[[Any], Answer] = lambda dataset: (200, 0, {})
+        self.requests: list[Any] = []
+        self.headers: list[dict[str, str]] = []
+        service = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                service.requests.append(body)
+                service.headers.append(dict(self.headers))
+                status, answer, headers = service.reply(body["dataset"])
+                data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+                self.send_response(status)
+                for name, value in headers.items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def do_GET(self) -> None:  # where a redirect would lead
+                service.requests.append("GET")
+                self.send_error(404)
+
+            def log_message(self, *_: Any) -> None:
+                return None
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/"
+        self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01})
+        self.thread.start()
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.thread.join()
+        self.server.server_close()
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    running = Service()
+    yield running
+    running.close()
+
+
+def fresh(draw: Callable[[Any], float]) -> Callable[[Any], Answer]:
+    return lambda dataset: (200, draw(dataset), {})
+
+
+class TestOutputs:
+    def test_an_output_is_the_answer_with_its_status_and_its_time(self, service: Service) -> None:
+        service.reply = fresh(lambda dataset: sum(dataset) + 0.5)
+        output = HttpTarget(service.url, probes=0)([1, 2], RNG)
+        assert (output["value"], output["status"], output["attempts"]) == (3.5, 200, 1)
+        assert 0 < output["seconds"] < 30
+        assert service.requests == [{"dataset": [1, 2]}]
+
+    @pytest.mark.parametrize(("status", "body"), [(400, "bad"), (404, ""), (500, {"error": "x"}), (503, "busy")])
+    def test_errors_are_outputs_and_are_not_asked_again(self, service: Service, status: int, body: Any) -> None:
+        service.reply = lambda dataset: (status, body, {})
+        output = HttpTarget(service.url, probes=0)([1], RNG)
+        assert (output["status"], output["value"]) == (status, body)
+        assert len(service.requests) == 1
+
+    def test_text_that_is_no_json_is_an_output_as_it_is(self, service: Service) -> None:
+        service.reply = lambda dataset: (200, b"about 3", {})
+        assert HttpTarget(service.url, probes=0)([1], RNG)["value"] == "about 3"
+
+    def test_a_redirect_is_an_output_and_is_not_followed(self, service: Service) -> None:
+        service.reply = lambda dataset: (302, "", {"Location": service.url + "elsewhere"})
+        assert HttpTarget(service.url, probes=0)([1], RNG)["status"] == 302
+        assert service.requests == [{"dataset": [1]}]
+
+    def test_no_answer_at_all_is_an_output_after_some_attempts(self, service: Service) -> None:
+        url = service.url
+        service.server.socket.close()  # nobody listens any more
+        waits: list[float] = []
+        output = HttpTarget(url, probes=0, retries=2, sleep=waits.append, timeout=0.5)([1], RNG)
+        assert (output["status"], output["attempts"]) == (0, 3)
+        assert waits == [0.2, 0.4]
+
+    def test_numpy_datasets_and_own_encodings_are_sent(self, service: Service) -> None:
+        HttpTarget(service.url, probes=0)(np.array([1.0, 2.0]), RNG)
+        HttpTarget(service.url, probes=0, encode=lambda rows: {"dataset": len(rows), "q": 1})("abc", RNG)
+        assert service.requests == [{"dataset": [1.0, 2.0]}, {"dataset": 3, "q": 1}]
+
+    def test_headers_are_sent_and_caches_are_asked_to_stay_out(self, service: Service) -> None:
+        HttpTarget(service.url, probes=0, headers={"Authorization": "Bearer k"})([1], RNG)
+        assert service.headers[0]["Authorization"] == "Bearer k"
+        assert service.headers[0]["Cache-Control"] == "no-store"
+
+    def test_a_dataset_that_json_cannot_hold_is_refused(self, service: Service) -> None:
+        with pytest.raises(InputError, match="plain JSON"):
+            HttpTarget(service.url, probes=0)([object()], RNG)
+
+    def test_only_http_addresses_are_taken(self) -> None:
+        with pytest.raises(InputError, match="http://"):
+            HttpTarget("file:///etc/passwd")
+
+
+class TestRateLimits:
+    @pytest.mark.parametrize(
+        ("status", "header", "wait"),
+        [(429, {"Retry-After": "7"}, 7.0), (429, {}, 1.0), (503, {"Retry-After": "3"}, 3.0)],
+        ids=["429-with-time", "429-without", "503-with-time"],
+    )
+    def test_the_service_is_given_the_time_it_asks_for(
+        self, service: Service, status: int, header: dict[str, str], wait: float
+    ) -> None:
+        replies = iter([(status, "", header), (200, 4.25, {})])
+        service.reply = lambda dataset: next(replies)
+        waits: list[float] = []
+        target = HttpTarget(service.url, probes=0, sleep=waits.append)
+        assert target([1], RNG)["value"] == 4.25
+        assert waits == [wait]
+        assert target.calls == 2
+
+    def test_a_date_to_come_back_is_understood(self, service: Service) -> None:
+        replies = iter([(429, "", {"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"}), (200, 1, {})])
+        service.reply = lambda dataset: next(replies)
+        waits: list[float] = []
+        HttpTarget(service.url, probes=0, sleep=waits.append)([1], RNG)
+        assert waits == [0.0]
+
+    def test_a_service_that_keeps_refusing_gives_its_refusal_as_output(self, service: Service) -> None:
+        service.reply = lambda dataset: (429, "", {})
+        waits: list[float] = []
+        output = HttpTarget(service.url, probes=0, retries=2, sleep=waits.append)([1], RNG)
+        assert (output["status"], output["attempts"], waits) == (429, 3, [1.0, 2.0])
+
+    def test_calls_are_spaced_out(self, service: Service) -> None:
+        waits: list[float] = []
+        target = HttpTarget(service.url, probes=0, calls_per_second=0.01, sleep=waits.append)
+        for _ in range(3):
+            target([1], RNG)
+        assert len(waits) == 2
+        assert all(90 < wait <= 200 for wait in waits)
+
+
+class TestRepeats:
+    def test_a_sticky_service_is_found_and_its_repeats_do_not_count(self, service: Service) -> None:
+        service.reply = fresh(lambda dataset: float(np.random.default_rng(sum(dataset)).laplace(sum(dataset))))
+        target = HttpTarget(service.url)
+        with pytest.raises(Uncounted):  # the probes have had this answer already
+            target([1], RNG)
+        assert target.sticky
+        assert target([2], RNG)["status"] == 200  # a question never asked
+        with pytest.raises(Uncounted):
+            target([2], RNG)
+        assert target.uncounted == 2
+        assert "2 repeated answers were not counted" in " ".join(target.notes)
+
+    def test_answers_seen_under_the_other_dataset_do_not_count_either(self, service: Service) -> None:
+        service.reply = fresh(lambda dataset: 1.0)
+        target = HttpTarget(service.url)
+        for dataset in ([1], [2]):
+            with pytest.raises(Uncounted):
+                target(dataset, RNG)
+
+    def test_an_honest_service_loses_nothing(self, service: Service) -> None:
+        noise = np.random.default_rng(5)
+        service.reply = fresh(lambda dataset: float(noise.laplace(sum(dataset))))
+        target = HttpTarget(service.url)
+        for _ in range(40):
+            target([1], RNG)
+        assert (target.sticky, target.uncounted, target.calls) == (False, 0, 52)
+
+    def test_honest_coarse_answers_count_although_they_repeat(self, service: Service) -> None:
+        noise = np.random.default_rng(5)
+        service.reply = fresh(lambda dataset: int(noise.integers(3)))
+        target = HttpTarget(service.url)
+        for _ in range(60):
+            target([1], RNG)
+        assert (target.sticky, target.uncounted) == (False, 0)
+
+    def test_a_cache_that_starts_later_is_found(self, service: Service) -> None:
+        noise = np.random.default_rng(5)
+        service.reply = fresh(lambda dataset: float(noise.laplace()))
+        target = HttpTarget(service.url)
+        for _ in range(20):
+            target([1], RNG)
+        service.reply = fresh(lambda dataset: 0.125)
+        counted = 0
+        for _ in range(20):
+            try:
+                target([1], RNG)
+                counted += 1
+            except Uncounted:
+                pass
+        assert target.sticky
+        assert counted <= 4
+
+    @pytest.mark.parametrize("header", [{"Age": "12"}, {"X-Cache": "HIT from edge"}], ids=["age", "x-cache"])
+    def test_an_answer_that_says_it_is_cached_does_not_count(self, service: Service, header: dict[str, str]) -> None:
+        service.reply = lambda dataset: (200, 1.5, header)
+        target = HttpTarget(service.url, probes=0)
+        with pytest.raises(Uncounted):
+            target([1], RNG)
+        assert "by their own account" in " ".join(target.notes)
+
+    def test_the_cost_of_the_calls_is_said(self, service: Service) -> None:
+        target = HttpTarget(service.url, probes=0)
+        target([1], RNG)
+        target([2], RNG)
+        assert target.notes == (
+            "2 calls were made: if one call is ε-private, all of them together are only 2·ε-private.",
+        )
+
+
+class TestAudits:
+    def test_a_broken_service_is_caught(self, service: Service) -> None:
+        noise = np.random.default_rng(1)
+        service.reply = fresh(lambda dataset: sum(dataset) + float(noise.laplace(scale=0.2)))  # claims scale 1
+        found = audit(HttpTarget(service.url), claim=Guarantee(epsilon=1.0), pairs=[([0], [1])], max_runs=600, seed=1)
+        assert found.violated
+
+    def test_an_error_that_depends_on_the_data_is_caught(self, service: Service) -> None:
+        noise = np.random.default_rng(1)
+        service.reply = lambda dataset: (500, "", {}) if None in dataset else (200, float(noise.laplace()), {})
+        found = audit(
+            HttpTarget(service.url), claim=Guarantee(epsilon=1.0), pairs=[([0.5], [None])], max_runs=300, seed=1
+        )
+        assert found.violated
+
+    def test_a_sticky_private_service_is_not_accused(self, service: Service) -> None:
+        service.reply = fresh(lambda dataset: float(np.random.default_rng(int(sum(dataset))).laplace(sum(dataset))))
+        target = HttpTarget(service.url)
+        found = audit(target, claim=Guarantee(epsilon=1.0), pairs=[([0], [1])], max_runs=60, max_seconds=1.0, seed=1)
+        assert not found.violated
+        assert found.runs <= 2
+        assert target.uncounted > 10

@@ -1,0 +1,347 @@
+"""The parts of the statistical engine, one by one."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from escudo.auditing import adapt, pairs_of, query_pairs, renyi_claim
+from escudo.auditing._bounds import best_event, clopper_pearson, power_of, split_bound
+from escudo.auditing._claims import epsilon_family, front_of, own_family
+from escudo.auditing._columns import columns_of, cut, grain
+from escudo.auditing._outputs import Encoded, Encoder
+from escudo.auditing._scores import fit_additive, fit_boosted, fit_linear
+from escudo.auditing._targets import Failure, run_batch, run_one
+from escudo.auditing._views import Use, choose_views
+from escudo.auditing._wealth import Book, Frontier, Stage, View
+from escudo.errors import InputError
+from escudo.privacy import Guarantee, gdp_to_delta, zcdp_to_delta
+from escudo.table import Schema
+
+
+def encoded(values):
+    array = np.asarray(values, dtype=np.float64)
+    array = array[:, None] if array.ndim == 1 else array
+    return Encoded(array, np.zeros(len(array), dtype=np.int32))
+
+
+class TestClaims:
+    def test_pure_and_approximate_claims_are_one_point(self):
+        front = front_of(Guarantee(epsilon=0.7, delta=0.01))
+        assert (front.epsilons.tolist(), front.deltas.tolist()) == ([0.7], [0.01])
+
+    @pytest.mark.parametrize(
+        ("claim", "delta_at"),
+        [
+            (Guarantee(mu=1.0), lambda e: gdp_to_delta(1.0, e)),
+            (Guarantee(rho=0.1), lambda e: zcdp_to_delta(0.1, e)),
+            (Guarantee(curve=((0.5, 0.1), (2.0, 0.001))), Guarantee(curve=((0.5, 0.1), (2.0, 0.001))).delta_at),
+        ],
+        ids=["GDP", "zCDP", "curve"],
+    )
+    def test_other_claims_are_points_of_their_curve(self, claim, delta_at):
+        front = front_of(claim)
+        assert front.epsilons.size >= 2
+        assert np.allclose(front.deltas, [delta_at(float(e)) for e in front.epsilons])
+
+    def test_families_go_from_strong_to_weak(self):
+        for family in (epsilon_family(0.0), epsilon_family(0.01, 500), own_family(Guarantee(mu=1.0))):
+            assert (np.diff(family.values) > 0).all()
+            assert family.front(float(family.values[3])).epsilons.size == family.front(5.0).epsilons.size
+
+    def test_only_claims_with_a_parameter_have_a_family(self):
+        assert own_family(Guarantee(epsilon=1.0)) is None
+        assert own_family(Guarantee(rho=1.0)).values[-1] > 100
+
+    def test_a_renyi_claim_implies_what_conversion_says(self):
+        claim = renyi_claim([2.0, 10.0], [0.1, 0.5])
+        assert claim.delta_at(1.0) < 0.2
+        assert claim.delta_at(3.0) < claim.delta_at(1.0)
+
+    @pytest.mark.parametrize(
+        ("orders", "divergences"),
+        [([], []), ([2.0], []), ([1.0], [1.0]), ([2.0], [-1.0]), ([2.0], [1e9])],
+        ids=["none", "too few", "order one", "negative", "nothing promised"],
+    )
+    def test_bad_renyi_claims_are_refused(self, orders, divergences):
+        with pytest.raises(InputError):
+            renyi_claim(orders, divergences)
+
+    def test_a_claim_that_promises_nothing_is_refused(self):
+        with pytest.raises(InputError, match="promises nothing"):
+            front_of(Guarantee(rho=400_000.0))
+
+
+class TestOutputs:
+    def test_arrays_stay_arrays(self):
+        made = Encoder().encode(np.arange(6).reshape(3, 2))
+        assert made.values.tolist() == [[0, 1], [2, 3], [4, 5]]
+        assert not made.codes.any()
+
+    def test_structures_are_told_apart(self):
+        encoder = Encoder()
+        made = encoder.encode([None, 1, "a", [1, 2], [1, "b"], {"k": 2}, Failure(ValueError("secret")), b"x"])
+        assert len(set(made.codes.tolist())) == 8
+        assert "error: ValueError" in encoder.structures
+        assert not any("secret" in structure for structure in encoder.structures)
+
+    def test_numbers_beyond_floats_become_infinite(self):
+        assert Encoder().encode([10**400, -(10**400), "a"]).values[:2, 0].tolist() == [math.inf, -math.inf]
+        assert Encoder().encode([10**400, 1]).values[0, 0] == math.inf
+
+    def test_an_unknown_object_is_its_text(self):
+        encoder = Encoder()
+        encoder.encode([1 + 2j])
+        assert encoder.structures[-1] == "complex: (1+2j)"
+
+
+class TestColumns:
+    def test_vectors_have_differences_and_sums(self):
+        names = [c.name for c in columns_of(encoded(np.random.default_rng(0).normal(size=(50, 3))), last_bits=False)]
+        assert names == [
+            "entry 1",
+            "entry 2",
+            "entry 3",
+            "entry 1 minus entry 2",
+            "entry 1 minus entry 3",
+            "entry 2 minus entry 3",
+            "sum",
+            "largest",
+            "smallest",
+            "place of the largest",
+        ]
+
+    def test_last_bits_are_looked_at_over_the_noiseless_answer_too(self):
+        sample = encoded(np.random.default_rng(0).normal(size=50))
+        names = [c.name for c in columns_of(sample, [np.array([0.0]), np.array([3.0])])]
+        assert names == ["output", "last bit of the output", "last bit over noiseless answer 2 of the output"]
+
+    def test_whole_numbers_have_no_last_bits(self):
+        assert len(columns_of(encoded(np.arange(40)))) == 1
+
+    def test_the_grain_of_no_number_is_none(self):
+        assert np.isnan(grain(np.array([0.0, np.inf, np.nan, 5e-324]))).all()
+
+    def test_frequent_values_have_cells_of_their_own(self):
+        numbers = np.concatenate([np.random.default_rng(0).normal(size=500), np.full(500, 0.25)])
+        cells = cut(numbers, 10)
+        assert cells(np.array([0.25]))[0] not in cells(np.array([0.2499, 0.2501])).tolist()
+
+    def test_rare_ends_have_cells_of_their_own(self):
+        numbers = np.sort(np.random.default_rng(0).normal(size=100_000))
+        counts = np.bincount(cut(numbers, 64)(numbers))
+        assert counts[counts > 0].min() < 100
+
+    def test_few_values_have_one_cell_each(self):
+        assert cut(np.array([3.0, 1.0, 3.0, 2.0]), 10).edges.tolist() == [2.0, 3.0]
+
+
+class TestScores:
+    def setup_method(self):
+        rng = np.random.default_rng(5)
+        self.labels = rng.random(6000) < 0.5
+        self.outputs = encoded(rng.normal(size=(6000, 5)) + 0.5 * self.labels[:, None])
+
+    def separation(self, score):
+        return float(score[self.labels].mean() - score[~self.labels].mean()) / float(score.std())
+
+    def test_additive_scores_add_up_what_columns_know(self):
+        columns = columns_of(self.outputs, last_bits=False)[:5]
+        score = fit_additive(columns, self.outputs, self.labels, cells=8)(self.outputs)
+        assert self.separation(score) > 0.9
+        # The log ratio of five shifts by 1/2 has this spread: estimates are not blown up by noise.
+        assert 0.7 < np.std(score) / np.sqrt(5 * 0.25 + (5 * 0.25) ** 2 / 4) < 1.2
+
+    def test_nothing_to_learn_gives_a_score_of_almost_nothing(self):
+        columns = columns_of(self.outputs, last_bits=False)[:5]
+        coin = np.random.default_rng(1).random(6000) < 0.5
+        assert np.abs(fit_additive(columns, self.outputs, coin, cells=16)(self.outputs)).max() < 0.3
+
+    def test_the_linear_score_points_the_right_way(self):
+        assert self.separation(fit_linear(self.outputs, self.labels)(self.outputs)) > 0.9
+
+    def test_equal_means_have_no_linear_score_or_a_useless_one(self):
+        constant = encoded(np.ones((100, 2)))
+        assert fit_linear(constant, np.arange(100) % 2 == 0) is None
+
+    def test_trees_find_what_no_single_column_shows(self):
+        rng = np.random.default_rng(2)
+        signs = rng.choice([-1.0, 1.0], size=(8000, 2))
+        labels = (signs[:, 0] * signs[:, 1] > 0) ^ (rng.random(8000) < 0.1)
+        outputs = encoded(signs + 0.01 * rng.normal(size=(8000, 2)))
+        score = fit_boosted(columns_of(outputs, last_bits=False)[:2], outputs, labels, rng=rng)(outputs)
+        assert np.mean((score > 0) == labels) > 0.85
+
+    def test_the_best_view_is_the_one_that_tells_most(self):
+        rng = np.random.default_rng(3)
+        labels = rng.random(4000) < 0.5
+        values = rng.normal(size=(4000, 3))
+        values[:, 1] += 2 * labels
+        found = choose_views(
+            encoded(values), labels, references=(), structures=["#"], delta=0.0, ahead=4000, rng=rng, last_bits=False
+        )
+        counts = found[0][1]
+        ratios = np.log((counts[:, 1] + 0.5) / (counts[:, 0] + 0.5))
+        assert ratios.max() - ratios.min() > 3
+
+    def test_what_outputs_in_a_set_look_like_is_said_in_words(self):
+        rng = np.random.default_rng(3)
+        labels = rng.random(4000) < 0.5
+        (use, counts), *_ = choose_views(
+            encoded(rng.normal(size=4000) + labels),
+            labels,
+            references=(),
+            structures=["#"],
+            delta=0.0,
+            ahead=4000,
+            rng=rng,
+            last_bits=False,
+        )
+        event = best_event(use, counts, delta=0.0)
+        assert "output" in use.partition.words(event.cells, ["#"])
+
+
+class TestBounds:
+    @pytest.mark.parametrize(("hits", "runs"), [(0, 20), (3, 20), (20, 20)], ids=["none", "some", "all"])
+    def test_clopper_pearson_is_the_textbook_one(self, hits, runs):
+        low, high = clopper_pearson(hits, runs, 0.05)
+        reference = stats.binomtest(hits, runs).proportion_ci(0.9, method="exact")
+        assert low == pytest.approx(reference.low, abs=1e-12)
+        assert high == pytest.approx(reference.high, abs=1e-12)
+
+    def test_power_grows_with_runs_and_violation(self):
+        small = power_of(claim=1.0, delta=0.0, mass=0.3, runs=2000, alpha=0.05)
+        large = power_of(claim=1.0, delta=0.0, mass=0.3, runs=200_000, alpha=0.05)
+        assert 1 < large.epsilon < small.epsilon
+        assert small.probability >= 0.9
+
+    def test_no_power_is_claimed_where_there_is_none(self):
+        assert power_of(claim=1.0, delta=0.0, mass=0.0, runs=1000, alpha=0.05) is None
+        assert power_of(claim=5.0, delta=0.0, mass=1e-9, runs=1000, alpha=0.05) is None
+
+    def test_without_runs_there_is_no_bound(self):
+        assert split_bound([], delta=0.0, alpha=0.05) == 0.0
+
+
+class TestFrontier:
+    def test_the_bound_is_the_last_value_up_to_which_all_are_rejected(self):
+        book = Book(1)
+        before = np.array([[900.0, 100.0], [100.0, 900.0]])
+        view = View(before, np.arange(2), np.zeros((2, 2), dtype=np.int64))
+        book.open(Stage(0, (view,), True, 1e4))
+        frontier = Frontier(book, epsilon_family(0.0, 2000), math.log(20))
+        assert frontier.look() == 0.0
+        view.counts[...] = before
+        assert 1.8 < frontier.look() < math.log(9)
+        view.counts[...] = 0
+        assert frontier.bound > 1.8  # what was rejected stays rejected
+
+
+class TestTargets:
+    def test_a_callable_of_the_dataset_alone_is_taken(self):
+        assert adapt(lambda dataset: dataset + 1)(1, np.random.default_rng(0)) == 2
+
+    def test_a_callable_with_a_seed_gets_the_generator(self):
+        assert adapt(lambda dataset, *, seed: seed.integers(1) + dataset)(4, np.random.default_rng(0)) == 4
+
+    def test_builtins_are_taken(self):
+        assert adapt(len)([1, 2], np.random.default_rng(0)) == 2
+
+    def test_an_opendp_measurement_is_taken(self):
+        import opendp.prelude as dp
+
+        dp.enable_features("contrib")
+        space = dp.atom_domain(T="i64"), dp.absolute_distance(T="i64")
+        measurement = dp.m.make_laplace(*space, scale=1.0)
+        assert isinstance(adapt(measurement)(5, np.random.default_rng(0)), int)
+
+    def test_batches_come_back_in_the_order_of_the_coins(self):
+        class Echo:
+            def __call__(self, dataset, rng):
+                return dataset
+
+            def batch(self, dataset, count, rng):
+                return np.full(count, dataset)
+
+        labels = np.array([True, False, False, True])
+        assert run_batch(Echo(), (0, 1), labels, np.random.default_rng(0)).tolist() == [1, 0, 0, 1]
+
+    def test_batches_of_different_shapes_are_merged_as_lists(self):
+        class Ragged:
+            def __call__(self, dataset, rng):
+                return [0] * dataset
+
+            def batch(self, dataset, count, rng):
+                return np.zeros((count, 1 + dataset))
+
+        labels = np.array([True, False])
+        assert [len(o) for o in run_batch(Ragged(), (0, 1), labels, np.random.default_rng(0))] == [2, 1]
+
+    def test_a_batch_of_the_wrong_size_is_refused(self):
+        class Short:
+            def __call__(self, dataset, rng):
+                return 0
+
+            def batch(self, dataset, count, rng):
+                return [0]
+
+        with pytest.raises(InputError, match="count outputs"):
+            run_batch(Short(), (0, 1), np.array([True, True]), np.random.default_rng(0))
+
+    def test_memory_errors_are_not_outputs(self):
+        def greedy(dataset, rng):
+            raise MemoryError
+
+        with pytest.raises(MemoryError):
+            run_one(greedy, 0, np.random.default_rng(0))
+
+
+class TestPairs:
+    def test_query_patterns_differ_by_at_most_the_step(self):
+        for first, second, label in query_pairs(6, by=0.5):
+            assert 0 < np.abs(first - second).max() <= 0.5, label
+
+    def test_one_query_has_no_patterns_of_several(self):
+        assert len(query_pairs(1)) == 4
+
+    @pytest.mark.parametrize("relation", ["replace_one", "add_remove"])
+    def test_tables_from_a_schema_are_neighbours(self, relation):
+        schema = Schema.from_dict(
+            {
+                "smoke": ["no", "yes"],
+                "age": {"type": "numeric", "lower": 0, "upper": 110, "integer": True},
+                "dose": {"type": "numeric", "lower": -1, "upper": 1},
+            }
+        )
+        for first, second, label in pairs_of(schema, relation=relation):
+            assert first.columns == second.columns == list(schema.names)
+            if relation == "replace_one":
+                assert len(first) == len(second)
+                changed = sum(a != b and str(a) != str(b) for a, b in zip(first.rows(), second.rows(), strict=True))
+                assert changed == 1, label
+            else:
+                assert len(second) == len(first) + 1, label
+
+    def test_empty_tables_bounds_and_missing_values_are_among_them(self):
+        schema = Schema.from_dict({"age": {"type": "numeric", "lower": 0, "upper": 110}})
+        pairs = pairs_of(schema, relation="add_remove")
+        assert len(pairs[0][0]) == 0
+        values = [v for _, second, _ in pairs for v in second["age"].to_list()]
+        assert {0.0, 110.0} <= set(values)
+        assert max(v for v in values if v == v) > 110
+        assert any(v != v for v in values)
+
+    def test_uses_keep_the_order_they_were_given(self):
+        partition = choose_views(
+            encoded(np.arange(400) % 7),
+            np.arange(400) % 2 == 0,
+            references=(),
+            structures=["#"],
+            delta=0.0,
+            ahead=400,
+            rng=np.random.default_rng(0),
+        )[0][0].partition
+        assert Use(partition, np.arange(partition.cells)).order.size == partition.cells
