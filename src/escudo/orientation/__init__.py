@@ -1,0 +1,36 @@
+"""Orientation: which of two columns causes the other, asked of a private table.
+
+* :func:`direction` answers for one pair with a :class:`Direction`, :func:`orient` for the undirected edges of a graph,
+  or for all pairs, under one budget with an :class:`Orientation`;
+* ``METHODS``: ``votes`` (whole-data privacy, the default), ``gap`` (tight sensitivities) and ``paper`` (*Private Causal
+  Inference* as published);
+* ``PROCEDURES``: what a block may compute before it votes;
+* :func:`sign_probability`, :func:`rows_needed` and :func:`epsilon_needed`, for planning votes from public numbers.
+
+Read ``_votes.py`` first, then ``_layout.py`` (which record goes where), ``_procedures.py`` (what a block computes) and
+``_rule.py`` (when there is a verdict).
+"""
+
+from __future__ import annotations
+
+from escudo.orientation._answer import CANNOT_TELL, Direction
+from escudo.orientation._direction import METHODS, direction
+from escudo.orientation._orient import Orientation, orient
+from escudo.orientation._pair import PairData
+from escudo.orientation._planning import epsilon_needed, rows_needed, sign_probability
+from escudo.orientation._procedures import PROCEDURES, Procedure
+
+__all__ = [
+    "CANNOT_TELL",
+    "METHODS",
+    "PROCEDURES",
+    "Direction",
+    "Orientation",
+    "PairData",
+    "Procedure",
+    "direction",
+    "epsilon_needed",
+    "orient",
+    "rows_needed",
+    "sign_probability",
+]

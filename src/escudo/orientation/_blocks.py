@@ -1,0 +1,269 @@
+r"""Equal blocks of records, all computed at once: arrays of shape (blocks, records).
+
+A :class:`Blocks` holds both columns; ``forward`` is the hypothesis x->y and ``backward`` y->x, each a
+:class:`Hypothesis` with a cause and an effect. Whatever several procedures need (standardised columns, ranks, Legendre
+polynomials, residuals) is computed once and shared.
+
+Inside a block everything may depend on the data: :math:`z` is the column less its mean over its standard deviation,
+:math:`b` the column stretched to [-1, 1] by the block's own smallest and largest value, and :math:`u = 2 (\mathrm{rank}
+- 1/2)/n - 1` with average ranks. None of that costs privacy, because a block's only output is one vote
+(``mechanisms.votes``).
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["DEGREE", "HARMONICS", "Blocks", "Column", "Hypothesis", "cosines", "entropy"]
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+DEGREE = 5
+"""The highest degree of the polynomials."""
+
+HARMONICS = 5
+"""How many cosines describe a column of ranks."""
+
+_TINY = 1e-12
+
+
+class Column:
+    """One column of every block, with what is known about it alone; arrays are in the order of the column's ``owner``.
+
+    Args:
+        values: Shape (blocks, records).
+    """
+
+    def __init__(self, values: Floats):
+        self.values = values
+
+    @cached_property
+    def order(self) -> Indices:
+        """The records of each block from the smallest value to the largest."""
+        return np.argsort(self.values, axis=1, kind="stable")
+
+    @cached_property
+    def ordered(self) -> Floats:
+        """The values of each block, increasing."""
+        return np.take_along_axis(self.values, self.order, axis=1)
+
+    @cached_property
+    def distinct(self) -> Indices:
+        """How many different values each block holds."""
+        counts: Indices = 1 + np.count_nonzero(np.diff(self.ordered, axis=1) > 0, axis=1)
+        return counts
+
+    @cached_property
+    def z(self) -> Floats:
+        """Standardised values; zeros where the column is constant."""
+        centred = self.values - self.values.mean(axis=1, keepdims=True)
+        spread = np.sqrt(np.mean(centred * centred, axis=1, keepdims=True))
+        standard: Floats = centred / np.where(spread > _TINY, spread, 1.0)
+        return standard
+
+    @cached_property
+    def b(self) -> Floats:
+        """Values stretched to [-1, 1] by the block's extremes."""
+        low, high = self.ordered[:, :1], self.ordered[:, -1:]
+        width = high - low
+        return (self.values - low) * (2.0 / np.where(width > _TINY, width, 1.0)) - 1.0
+
+    @cached_property
+    def u(self) -> Floats:
+        """Average ranks, mapped to (-1, 1)."""
+        blocks, n = self.values.shape
+        places = np.broadcast_to(np.arange(n, dtype=np.float64), (blocks, n))
+        if (self.distinct < n).any():
+            places = _average_places(self.ordered)
+        scaled = np.empty((blocks, n))
+        np.put_along_axis(scaled, self.order, (2.0 * places + 1.0) / n - 1.0, axis=1)
+        return scaled
+
+    @cached_property
+    def waves(self) -> Floats:
+        """Cosines of the ranks, shape (blocks, harmonics, records)."""
+        return cosines((self.u + 1) / 2)
+
+    @cached_property
+    def entropy(self) -> Floats:
+        """Entropy of the standardised values, by spacings."""
+        return entropy(np.take_along_axis(self.z, self.order, axis=1))
+
+
+class Hypothesis:
+    """The hypothesis that one column of the blocks causes the other."""
+
+    def __init__(self, cause: Column, effect: Column):
+        self.cause, self.effect = cause, effect
+
+    @property
+    def n(self) -> int:
+        """Records in a block."""
+        return int(self.cause.values.shape[1])
+
+    @property
+    def ridge(self) -> float:
+        """How strongly fits are drawn to zero, per record."""
+        return 3e-3 if self.n < 300 else 3e-4
+
+    @cached_property
+    def basis(self) -> Floats:
+        """Legendre polynomials of the stretched cause, shape (blocks, degrees + 1, records)."""
+        return _legendre(self.cause.b)
+
+    @cached_property
+    def gram(self) -> Floats:
+        """Products of the polynomials, shape (blocks, degrees + 1, degrees + 1)."""
+        return self.basis @ self.basis.transpose(0, 2, 1)
+
+    @cached_property
+    def _products(self) -> Floats:
+        targets = np.stack([self.effect.z, self.effect.b], axis=2)
+        return self.basis @ targets
+
+    def fitted(self, target: str, degree: int) -> Floats:
+        """Return the fit of the effect (``"z"`` standardised, ``"b"`` stretched) by a polynomial in the cause."""
+        products = self._products[:, : degree + 1, "zb".index(target)]
+        return _predicted(self.basis, self.gram, products, self.ridge * self.n, degree)
+
+    @cached_property
+    def residual3(self) -> Floats:
+        """What a cubic in the cause leaves of the standardised effect."""
+        return self.effect.z - self.fitted("z", 3)
+
+    @cached_property
+    def residual5(self) -> Floats:
+        """What a polynomial of degree 5 in the cause leaves of the standardised effect."""
+        return self.effect.z - self.fitted("z", DEGREE)
+
+    @cached_property
+    def spread5(self) -> Floats:
+        """How wide the noise is at each record, from the residuals of degree 5."""
+        return self.spread_of(self.residual5)
+
+    @cached_property
+    def rank_residual(self) -> Floats:
+        """What a polynomial of degree 5 in the cause's ranks leaves of the effect's ranks."""
+        basis = _legendre(self.cause.u)
+        gram = basis @ basis.transpose(0, 2, 1)
+        products = (basis @ self.effect.u[:, :, None])[:, :, 0]
+        return self.effect.u - _predicted(basis, gram, products, self.ridge * self.n, DEGREE)
+
+    @cached_property
+    def sorted_effect(self) -> Floats:
+        """The standardised effect in the order of the cause."""
+        return np.take_along_axis(self.effect.z, self.cause.order, axis=1)
+
+    @cached_property
+    def sorted_ranks(self) -> Floats:
+        """The effect's ranks in the order of the cause."""
+        return np.take_along_axis(self.effect.u, self.cause.order, axis=1)
+
+    def spread_of(self, residual: Floats) -> Floats:
+        r"""Return the scale s(x) of residuals: the exponential of a cubic fit to their log squares.
+
+        It is kept within :math:`e^{\pm 2}` of its middle and set so that (residual / s)² has mean 1.
+        """
+        square = residual * residual
+        level = np.log(square + 0.02 * square.mean(axis=1, keepdims=True) + 1e-9)
+        fitted = self.smoothed(level, 3, 3 * self.ridge)
+        middle = fitted.mean(axis=1, keepdims=True)
+        spread = np.exp(np.clip(fitted, middle - 4.0, middle + 4.0) / 2)
+        scaled: Floats = spread * np.sqrt((square / spread**2).mean(axis=1, keepdims=True))
+        return scaled
+
+    def refitted(self, weights: Floats, target: Floats, degree: int, ridge: float) -> Floats:
+        """Return the weighted fit of any target, the ridge scaled by the mean weight."""
+        basis = self.basis[:, : degree + 1]
+        weighted = basis * weights[:, None, :]
+        gram = weighted @ basis.transpose(0, 2, 1)
+        products = (weighted @ target[:, :, None])[:, :, 0]
+        scale = ridge * self.n * weights.mean(axis=1)
+        return _predicted(basis, gram, products, scale[:, None, None], degree)
+
+    def smoothed(self, target: Floats, degree: int, ridge: float) -> Floats:
+        """Return the fit of any target by a polynomial in the cause."""
+        products = (self.basis[:, : degree + 1] @ target[:, :, None])[:, :, 0]
+        return _predicted(self.basis, self.gram, products, ridge * self.n, degree)
+
+
+class Blocks:
+    """Both columns of every block, and the two hypotheses about them.
+
+    Args:
+        x: Shape (blocks, records), complete.
+        y: The same shape.
+    """
+
+    def __init__(self, x: Floats, y: Floats):
+        self.x, self.y = Column(x), Column(y)
+        self.forward = Hypothesis(self.x, self.y)
+        self.backward = Hypothesis(self.y, self.x)
+
+    @property
+    def count(self) -> int:
+        """How many blocks."""
+        return len(self.x.values)
+
+    def coarse(self, fewest: int) -> NDArray[np.bool_]:
+        """Return which blocks have a column with fewer than ``fewest`` different values."""
+        return np.minimum(self.x.distinct, self.y.distinct) < fewest
+
+
+def entropy(ordered: Floats) -> Floats:
+    r"""Return the entropy of increasing values by m-spacings, bounded below so that ties do not send it to -∞.
+
+    .. math:: H = \frac1{n-m} \sum_i \log \max\Bigl(\frac{n+1}{m} (v_{(i+m)} - v_{(i)}),\; 0.02\Bigr),
+              \qquad m = \max(2, \mathrm{round}(0.7 \sqrt n))
+    """
+    n = ordered.shape[1]
+    m = max(2, round(0.7 * n**0.5))
+    gaps = (ordered[:, m:] - ordered[:, :-m]) * ((n + 1) / m)
+    mean: Floats = np.log(np.maximum(gaps, 0.02)).mean(axis=1)
+    return mean
+
+
+def cosines(u: Floats) -> Floats:
+    """Return cos(jπu) for j = 1, 2, ..., shape (blocks, harmonics, records)."""
+    first = np.cos(np.pi * u)
+    waves = np.empty((u.shape[0], HARMONICS, u.shape[1]))
+    waves[:, 0] = first
+    waves[:, 1] = 2 * first * first - 1
+    for j in range(2, HARMONICS):
+        waves[:, j] = 2 * first * waves[:, j - 1] - waves[:, j - 2]
+    return waves
+
+
+def _average_places(ordered: Floats) -> Floats:
+    """Return the mean place of each run of equal values, for every place."""
+    blocks, n = ordered.shape
+    places = np.arange(n)
+    new = np.ones((blocks, n), dtype=bool)
+    new[:, 1:] = np.diff(ordered, axis=1) > 0
+    first = np.maximum.accumulate(np.where(new, places, 0), axis=1)
+    ends = np.ones((blocks, n), dtype=bool)
+    ends[:, :-1] = new[:, 1:]
+    last = np.minimum.accumulate(np.where(ends, places, n)[:, ::-1], axis=1)[:, ::-1]
+    return (first + last) / 2
+
+
+def _legendre(t: Floats) -> Floats:
+    blocks, n = t.shape
+    basis = np.empty((blocks, DEGREE + 1, n))
+    basis[:, 0] = 1.0
+    basis[:, 1] = t
+    for m in range(1, DEGREE):
+        basis[:, m + 1] = ((2 * m + 1) / (m + 1)) * t * basis[:, m] - (m / (m + 1)) * basis[:, m - 1]
+    return basis
+
+
+def _predicted(basis: Floats, gram: Floats, products: Floats, ridge: float | Floats, degree: int) -> Floats:
+    terms = degree + 1
+    system = gram[:, :terms, :terms] + ridge * np.eye(terms)
+    weights = np.linalg.solve(system, products[:, :terms, None])
+    predicted: Floats = (weights.transpose(0, 2, 1) @ basis[:, :terms])[:, 0]
+    return predicted

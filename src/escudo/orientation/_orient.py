@@ -1,0 +1,360 @@
+r"""Directions of many pairs of columns under one budget: the undirected edges of a graph, or all pairs.
+
+All pairs share the blocks. One record moves one vote of each of the E pairs, so the vector of margins moves by at most
+2E in sum of sizes and :math:`2 \sqrt E` in length (twice that where records are placed by value and replaced). It is
+released at once: with Laplace noise of scale 2E/ε, or, where δ > 0 and that is less noise, with Gaussian noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from html import escape
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from escudo._validate import positive, probability, whole
+from escudo.causal import CausalGraph
+from escudo.errors import GraphError, InputError, SchemaError
+from escudo.mechanisms import Seed, gaussian, gaussian_event, laplace
+from escudo.orientation._answer import CANNOT_TELL, Direction
+from escudo.orientation._casting import FEWEST_DISTINCT, cast
+from escudo.orientation._layout import Layout, layout_of
+from escudo.orientation._planning import Law
+from escudo.orientation._procedures import Procedure, procedure_of
+from escudo.orientation._reading import batches_of, public_rows, scored_column
+from escudo.orientation._rule import Rule, needed_text, rule_of, unanswered, verdict_of
+from escudo.privacy import (
+    Account,
+    GaussianEvent,
+    Guarantee,
+    LaplaceEvent,
+    Plan,
+    Relation,
+    calibrate,
+    charging,
+    parse_relation,
+    plannable,
+)
+from escudo.table import PrivateTable, Schema
+
+__all__ = ["Orientation", "orient"]
+
+Edge = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orientation:
+    """Directions of several pairs, released together.
+
+    Attributes:
+        directions: One answer per pair, in the order of the pairs; their guarantee is the one below, for all together.
+        graph: The graph with an arrow for every verdict; pairs without one, and arrows that would close a cycle or
+            break stated knowledge, stay undirected. None if no graph was given.
+        guarantee: What was promised to the people in the table.
+        plan: The budget tree that was spent.
+        notes: Sentences for people.
+    """
+
+    directions: tuple[Direction, ...]
+    graph: CausalGraph | None
+    guarantee: Guarantee
+    plan: Plan
+    notes: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that were asked about."""
+        return tuple(dict.fromkeys(name for found in self.directions for name in (found.x, found.y)))
+
+    def margins(self) -> NDArray[np.float64]:
+        """Return the margins as a matrix over ``columns``: above 0 at [i, j] speaks for i->j; NaN if unasked."""
+        place = {name: number for number, name in enumerate(self.columns)}
+        matrix = np.full((len(place), len(place)), np.nan)
+        for found in self.directions:
+            i, j = place[found.x], place[found.y]
+            matrix[i, j], matrix[j, i] = found.margin, -found.margin
+        return matrix
+
+    def __str__(self) -> str:
+        width = max(len(f"{found.x} {found.y}") for found in self.directions) + 3
+        lines = []
+        for found in self.directions:
+            head = f"{found.x} ? {found.y}" if found.cause is None else f"{found.cause} → {found.effect}"
+            told = f"margin {found.margin:+.4g}" if found.released else "nothing was released"
+            lines.append(f"{head:<{width}}   {CANNOT_TELL if found.cause is None else found.verdict}   ({told})")
+        return "\n".join((*lines, *self.notes, str(self.guarantee)))
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{escape(found.x)}, {escape(found.y)}</td><td>{escape(found.verdict)}</td>"
+            f"<td>{f'{found.margin:+.4g}' if found.released else '–'}</td></tr>"
+            for found in self.directions
+        )
+        below = "".join(f"<br>{escape(line)}" for line in (*self.notes, str(self.guarantee)))
+        return f"<table><tr><th>columns</th><th>verdict</th><th>margin</th></tr>{rows}</table><small>{below}</small>"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Prepared:
+    """Everything that is chosen before a row is read."""
+
+    pairs: tuple[Edge, ...]
+    layout: Layout
+    procedure: Procedure
+    rule: Rule
+    event: LaplaceEvent | GaussianEvent
+    delta: float
+    needed: str
+    notes: tuple[str, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for pair in self.pairs for name in pair))
+
+    @property
+    def plan(self) -> Plan:
+        if self.rule.threshold is None:
+            return Plan("orient", children=[Plan("votes", buys="nothing: no margin would stand out of the noise")])
+        bought = f"{len(self.pairs)} pairs, {self.layout.blocks} blocks, {self.procedure.name}"
+        children = [Plan("sums of votes", self.event, buys=bought), Plan("verdicts")]
+        return Plan("orient", children=children, delta=self.delta if isinstance(self.event, GaussianEvent) else 0.0)
+
+    def released(self, table: PrivateTable, account: Account, seed: Seed) -> NDArray[np.float64]:
+        """Let the blocks vote on every pair and return the noisy margins."""
+        names = self.columns
+        records = self.layout.gather(batches_of(table, names), len(names))
+        place = {name: number for number, name in enumerate(names)}
+        margins = [int(cast(self.procedure.prefer, records[:, :, [place[x], place[y]]]).sum()) for x, y in self.pairs]
+        terms: dict[str, Any] = {
+            "relation": self.event.relation,
+            "unit": self.event.unit,
+            "scale": self.event.scale,
+            "max_rows_per_person": table.max_rows_per_person,
+            "account": account,
+            "seed": seed,
+            "purpose": "sums of votes",
+        }
+        if isinstance(self.event, LaplaceEvent):
+            noisy = laplace(np.array(margins), sensitivity=self.event.l1_sensitivity, **terms).value
+        else:
+            noisy = gaussian(np.array(margins), l2_sensitivity=self.event.l2_sensitivity, **terms).value
+        return np.asarray(noisy, dtype=np.float64)
+
+
+def _prepare(
+    graph: CausalGraph | None,
+    schema: Schema,
+    *,
+    epsilon: float,
+    delta: float = 0.0,
+    score: str | Callable[..., Any] = "committee",
+    relation: str = "replace_one",
+    rows: int | None = None,
+    abstain: float | None = None,
+    blocks: int | None = None,
+    shuffle: int = 0,
+) -> _Prepared:
+    pairs, notes = _pairs(graph, schema)
+    schema.select(dict.fromkeys(name for pair in pairs for name in pair)).require_confirmed()
+    budget, at = positive("epsilon", epsilon, at_most=100.0), probability("delta", delta)
+    neighbours: Relation = parse_relation(relation)
+    layout = layout_of(
+        epsilon=budget / len(pairs), rows=rows, relation=neighbours, unit=schema.unit, blocks=blocks, shuffle=shuffle
+    )
+    event = _event(len(pairs), layout.sensitivity, budget, at, neighbours, schema)
+    if isinstance(event, GaussianEvent):  # less noise than planned for: fewer blocks stand out of it
+        layout = layout_of(
+            epsilon=layout.sensitivity / event.scale,
+            rows=rows,
+            relation=neighbours,
+            unit=schema.unit,
+            blocks=blocks,
+            shuffle=shuffle,
+        )
+    assert rows is not None
+    law: Law = "gaussian" if isinstance(event, GaussianEvent) else "laplace"
+    return _Prepared(
+        pairs=pairs,
+        layout=layout,
+        procedure=procedure_of(score),
+        rule=rule_of(layout.blocks, event.scale, abstain, law=law),
+        event=event,
+        delta=at,
+        needed=needed_text(rows, layout.sensitivity / event.scale, layout.sensitivity, schema.unit),
+        notes=notes,
+    )
+
+
+def _event(
+    pairs: int, moved: int, epsilon: float, delta: float, relation: Relation, schema: Schema
+) -> LaplaceEvent | GaussianEvent:
+    """Return the quieter release of the margins that the budget allows."""
+    rehearsal = laplace(
+        np.zeros(pairs, dtype=np.int64),
+        sensitivity=moved * pairs,
+        epsilon=epsilon,
+        relation=relation,
+        unit=schema.unit,
+        max_rows_per_person=schema.max_rows_per_person,
+        seed=0,
+    ).event
+    assert isinstance(rehearsal, LaplaceEvent)
+    if delta == 0.0:
+        return rehearsal
+
+    def quiet(scale: float) -> GaussianEvent:
+        length = math.nextafter(moved * math.sqrt(pairs), math.inf)
+        return gaussian_event(
+            pairs, l2_sensitivity=length, scale=scale, integers=True, relation=relation, unit=schema.unit
+        )
+
+    found = quiet(calibrate(quiet, epsilon=epsilon, delta=delta))
+    return found if found.scale < math.sqrt(2) * rehearsal.scale else rehearsal  # standard deviations
+
+
+def _pairs(graph: CausalGraph | None, schema: Schema) -> tuple[tuple[Edge, ...], tuple[str, ...]]:
+    if graph is not None:
+        if not graph.undirected_edges:
+            raise GraphError("The graph has no undirected edge, so there is nothing to orient.")
+        for pair in graph.undirected_edges:
+            for name in pair:
+                scored_column(schema, name, fewest=FEWEST_DISTINCT)
+        return tuple(graph.undirected_edges), ()
+    usable, left_out = [], []
+    for name in schema.names:
+        try:
+            scored_column(schema, name, fewest=FEWEST_DISTINCT)
+            usable.append(name)
+        except SchemaError:
+            left_out.append(name)
+    if len(usable) < 2:
+        raise InputError(
+            "fewer than two columns are numeric, or ordered with enough levels; there is no pair to orient."
+        )
+    notes = (f"Left out, having no order or too few values: {', '.join(left_out)}.",) if left_out else ()
+    return tuple(combinations(usable, 2)), notes
+
+
+def _plan(
+    graph: CausalGraph | None,
+    table: PrivateTable | Schema,
+    *,
+    relation: str = "replace_one",
+    rows: int | None = None,
+    seed: Seed = None,
+    **arguments: Any,
+) -> Plan:
+    schema = table if isinstance(table, Schema) else table.schema
+    if rows is None and isinstance(table, PrivateTable):
+        rows = public_rows(table, parse_relation(relation))
+    return _prepare(graph, schema, relation=relation, rows=rows, **arguments).plan
+
+
+@plannable(_plan)
+def orient(
+    graph: CausalGraph | None,
+    table: PrivateTable,
+    *,
+    epsilon: float,
+    delta: float = 0.0,
+    score: str | Callable[..., Any] = "committee",
+    relation: str = "replace_one",
+    rows: int | None = None,
+    seed: int | None = None,
+    abstain: float | None = None,
+    blocks: int | None = None,
+    shuffle: int = 0,
+) -> Orientation:
+    """Give directions to the undirected edges of a graph, or judge all pairs of columns, under one budget.
+
+    Each pair is judged by itself, by votes as in :func:`direction`: other columns that cause both are not looked at.
+
+    Args:
+        graph: The graph whose undirected edges are to be oriented; None for all pairs of columns with an order.
+        table: The private table; its account is charged once, before noise is drawn.
+        epsilon: What all answers together may cost.
+        delta: At this probability aside; above 0 it makes many pairs cheaper.
+        score: The block procedure, as in :func:`direction`.
+        relation: Which tables are neighbours.
+        rows: As in :func:`direction`.
+        seed: Repeatable noise for tests and demonstrations; marks everything not for release.
+        abstain: As in :func:`direction`.
+        blocks: As in :func:`direction`.
+        shuffle: As in :func:`direction`.
+
+    Returns:
+        The answers and the graph they make.
+
+    Raises:
+        GraphError: If the graph has no undirected edge; nothing was spent.
+        SchemaError: If a column of one is unknown or has no order; nothing was spent.
+        InputError: If an argument is out of range; nothing was spent.
+        BudgetExceededError: If the account does not allow it; nothing was spent.
+
+    **Guarantee.** (ε, δ) for the whole table and all answers together; ε alone if δ is 0. *Proof.* See the module: one
+    record lies in one block (or in one before and one after being replaced), whichever the pair.
+
+    >>> import numpy as np, polars as pl, escudo
+    >>> rng = np.random.default_rng(0)
+    >>> cause = rng.uniform(-1, 1, 4000)
+    >>> frame = pl.DataFrame({"a": cause, "b": np.tanh(3 * cause) + 0.2 * rng.uniform(-1, 1, 4000)})
+    >>> bounds = {"type": "numeric", "lower": -2, "upper": 2}
+    >>> table = escudo.PrivateTable(frame, escudo.Schema.from_dict({"a": bounds, "b": bounds}))
+    >>> orient(escudo.CausalGraph.from_edges([], undirected=[("b", "a")]), table, epsilon=1.0, seed=1).graph.edges
+    (('a', 'b'),)
+    """
+    neighbours = parse_relation(relation)
+    prepared = _prepare(
+        graph,
+        table.schema,
+        epsilon=epsilon,
+        delta=delta,
+        score=score,
+        relation=neighbours,
+        rows=public_rows(table, neighbours) if rows is None else rows,
+        abstain=abstain,
+        blocks=blocks,
+        shuffle=shuffle,
+    )
+    noise = None if seed is None else np.random.default_rng(whole("seed", seed))
+    plan = prepared.plan
+    promise = replace(plan.guarantee(max_rows_per_person=table.max_rows_per_person), for_release=seed is None)
+    with charging(table.account, plan, for_release=seed is None, purpose="orient") as purse:
+        margins = None if prepared.rule.threshold is None else prepared.released(table, purse, noise)
+    answers = []
+    for number, (x, y) in enumerate(prepared.pairs):
+        terms: dict[str, Any] = {
+            "guarantee": promise,
+            "plan": plan,
+            "procedure": prepared.procedure,
+            "needed": prepared.needed,
+        }
+        if margins is None:
+            answers.append(unanswered(x, y, prepared.rule, **terms))
+        else:
+            answers.append(verdict_of(x, y, float(margins[number]), prepared.rule, **terms))
+    oriented, left = _with_arrows(graph, answers)
+    return Orientation(
+        directions=tuple(answers), graph=oriented, guarantee=promise, plan=plan, notes=(*prepared.notes, *left)
+    )
+
+
+def _with_arrows(graph: CausalGraph | None, answers: Sequence[Direction]) -> tuple[CausalGraph | None, list[str]]:
+    """Put the verdicts into the graph, the surest first; an arrow that does not fit stays undirected."""
+    if graph is None:
+        return None, []
+    notes = []
+    for found in sorted(answers, key=lambda answer: -abs(answer.margin)):
+        if found.cause is None or found.effect is None:
+            continue
+        lines = tuple(pair for pair in graph.undirected_edges if set(pair) != {found.x, found.y})
+        try:
+            graph = replace(graph, edges=(*graph.edges, (found.cause, found.effect)), undirected_edges=lines)
+        except GraphError:
+            notes.append(f"{found.verdict} would close a cycle or break stated knowledge; left undirected.")
+    return graph, notes

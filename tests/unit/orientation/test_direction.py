@@ -1,0 +1,298 @@
+"""The verb ``direction``: answers, refusals, budgets, and what is said to people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from numpy.typing import NDArray
+
+import escudo
+from escudo.errors import BudgetExceededError, InputError, RefusedError, SchemaError
+from escudo.orientation import CANNOT_TELL, Direction, PairData, direction
+from escudo.privacy import LaplaceEvent, MemoryAccount, Plan, plan
+from escudo.table import PrivateTable, Schema
+
+BOUNDS = {"type": "numeric", "lower": -2.0, "upper": 2.0}
+
+
+def frame(rows: int, seed: int = 0) -> pl.DataFrame:
+    rng = np.random.default_rng(seed)
+    cause = rng.uniform(-1, 1, rows)
+    return pl.DataFrame({"cause": cause, "effect": np.tanh(3 * cause) + 0.2 * rng.uniform(-1, 1, rows)})
+
+
+def table(rows: int = 2000, *, missing: bool = False, **options: Any) -> PrivateTable:
+    spec = {**BOUNDS, "missing": missing}
+    return PrivateTable(frame(rows), Schema.from_dict({"cause": spec, "effect": spec}), **options)
+
+
+# -- answers
+
+
+@pytest.mark.parametrize(("x", "y"), [("cause", "effect"), ("effect", "cause")])
+@pytest.mark.parametrize("score", ["committee", "committee-3", "trained", "independence"])
+def test_the_cause_is_found_whichever_column_comes_first(x: str, y: str, score: str) -> None:
+    found = direction(table(), x, y, epsilon=1.0, score=score, seed=0)
+    assert found.verdict == "cause->effect"
+    assert (found.cause, found.effect) == ("cause", "effect")
+    assert (found.margin > 0) == (x == "cause")
+    assert found.probability_correct > 0.99
+    assert found.scores["cause->effect"] > found.scores["effect->cause"]
+
+
+def test_a_function_of_ones_own_votes_too() -> None:
+    def shorter(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
+        return float(np.ptp(y) - np.ptp(x))
+
+    found = direction(table(), "cause", "effect", epsilon=1.0, score=shorter, seed=0)
+    assert (found.verdict, found.score) == ("cause->effect", "shorter")
+
+
+def test_the_margin_is_the_sum_of_votes_plus_noise_of_the_stated_scale() -> None:
+    drawn = [
+        direction(table(800), "cause", "effect", epsilon=1.0, score=lambda x, y: 1.0, seed=s).margin for s in range(60)
+    ]
+    assert np.mean(drawn) == pytest.approx(20, abs=1.2)
+    assert np.std(drawn) == pytest.approx(np.sqrt(8), abs=1.2)
+
+
+def test_where_no_margin_could_be_sure_nothing_is_spent_and_the_answer_says_what_would_be_needed() -> None:
+    private = table(1000, ledger=MemoryAccount(epsilon=1.0))
+    found = direction(private, "cause", "effect", epsilon=0.05)
+    assert (found.verdict, found.released, found.guarantee.epsilon) == (CANNOT_TELL, False, 0.0)
+    assert "needs about N = " in str(found)
+    assert "nothing was released or spent" in str(found)
+    assert private.account.receipts == ()
+    assert plan(direction, private, "cause", "effect", epsilon=0.05).event is None
+
+
+def undecided(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
+    """Turn a coin that the block itself brings along."""
+    return x[0] - float(np.median(x))
+
+
+def test_blocks_that_disagree_cannot_tell_and_an_explicit_threshold_decides_anyway() -> None:
+    shy = direction(table(), "cause", "effect", epsilon=1.0, score=undecided, seed=1)
+    bold = direction(table(), "cause", "effect", epsilon=1.0, score=undecided, seed=1, abstain=0.0)
+    assert shy.verdict == CANNOT_TELL
+    assert shy.cause is shy.effect is None
+    assert "the blocks disagree" in str(shy)
+    assert bold.margin == shy.margin != 0
+    assert bold.verdict != CANNOT_TELL
+
+
+def test_missing_values_cost_blocks_nothing_but_their_rows() -> None:
+    holes = frame(3000).with_columns(
+        pl.when(pl.int_range(3000) % 3 == 0).then(None).otherwise(pl.col("effect")).alias("effect")
+    )
+    spec = {**BOUNDS, "missing": True}
+    private = PrivateTable(holes, Schema.from_dict({"cause": spec, "effect": spec}))
+    assert direction(private, "cause", "effect", epsilon=1.0, seed=0).verdict == "cause->effect"
+
+
+def test_ordered_levels_count_as_numbers() -> None:
+    levels = [str(number) for number in range(12)]
+    data = frame(4000).with_columns(((pl.col("effect") + 1.3) * 12 / 2.6).floor().clip(0, 11).cast(pl.Int8).cast(str))
+    ordinal = {"type": "ordinal", "levels": levels}
+    private = PrivateTable(data, Schema.from_dict({"cause": BOUNDS, "effect": ordinal}))
+    pairs = PairData(private, "cause", "effect")
+    assert set(np.round(pairs.y * 11)) == set(range(12))
+    assert direction(private, "cause", "effect", epsilon=2.0, seed=0).released
+
+
+@pytest.mark.parametrize("engine", ["polars", "lazy", "pandas", "pyarrow", "duckdb"])
+def test_every_engine_gives_the_same_answer(engine: str) -> None:
+    import duckdb
+
+    data = frame(1200)
+    views = {
+        "polars": lambda: data,
+        "lazy": lambda: data.lazy(),
+        "pandas": data.to_pandas,
+        "pyarrow": data.to_arrow,
+        "duckdb": lambda: duckdb.from_arrow(data.to_arrow()),
+    }
+    schema = Schema.from_dict({"cause": BOUNDS, "effect": BOUNDS})
+    found = direction(PrivateTable(views[engine](), schema), "cause", "effect", epsilon=1.0, seed=0)
+    assert found.margin == direction(PrivateTable(data, schema), "cause", "effect", epsilon=1.0, seed=0).margin
+
+
+# -- whom it protects
+
+
+def people(rows: int = 3000, per_person: int = 2) -> PrivateTable:
+    data = frame(rows).with_columns((pl.int_range(rows) // per_person).alias("who"))
+    schema = Schema.from_dict({"cause": BOUNDS, "effect": BOUNDS}, person_id="who", max_rows_per_person=3)
+    return PrivateTable(data, schema)
+
+
+def test_people_with_several_rows_are_protected_as_a_whole() -> None:
+    found = direction(people(), "cause", "effect", epsilon=1.0, seed=0)
+    assert found.verdict == "cause->effect"
+    assert (found.guarantee.unit, found.guarantee.epsilon) == ("person", pytest.approx(1.0))
+    event = found.plan.event
+    assert isinstance(event, LaplaceEvent)
+    assert event.l1_sensitivity == 4.0
+    assert found.largest_margin == 40
+
+
+@pytest.mark.parametrize("engine", ["lazy", "pandas", "duckdb"])
+@pytest.mark.parametrize("ids", ["numbers", "texts"])
+def test_people_are_the_same_in_every_engine(engine: str, ids: str) -> None:
+    import duckdb
+
+    data = frame(1500).with_columns((pl.int_range(1500) // 2).alias("who"))
+    data = data if ids == "numbers" else data.with_columns(pl.col("who").cast(str) + " p")
+    views = {"lazy": data.lazy, "pandas": data.to_pandas, "duckdb": lambda: duckdb.from_arrow(data.to_arrow())}
+    schema = Schema.from_dict({"cause": BOUNDS, "effect": BOUNDS}, person_id="who", max_rows_per_person=2)
+    options: dict[str, Any] = {"epsilon": 3.0, "score": "entropy", "seed": 0}
+    expected = direction(PrivateTable(data, schema), "cause", "effect", **options)
+    found = direction(PrivateTable(views[engine](), schema), "cause", "effect", **options)
+    assert (found.margin, found.largest_margin) == (expected.margin, 20)
+
+
+def test_adding_and_removing_rows_needs_a_public_number_of_rows() -> None:
+    with pytest.raises(InputError, match="rows="):
+        direction(table(), "cause", "effect", epsilon=1.0, relation="add_remove")
+    found = direction(table(), "cause", "effect", epsilon=1.0, relation="add_remove", rows=2000, seed=0)
+    assert found.verdict == "cause->effect"
+    assert found.guarantee.relation == "add_remove"
+
+
+# -- budgets
+
+
+def test_the_account_is_charged_once_for_exactly_the_plan() -> None:
+    account = MemoryAccount(epsilon=1.0)
+    private = table(ledger=account)
+    planned = plan(direction, private, "cause", "effect", epsilon=0.75)
+    assert isinstance(planned, Plan)
+    assert planned.guarantee().epsilon == pytest.approx(0.75)
+    found = direction(private, "cause", "effect", epsilon=0.75)
+    assert [receipt.event for receipt in account.receipts] == [planned.event]
+    assert found.guarantee.epsilon == pytest.approx(0.75)
+    assert found.guarantee.for_release
+    with pytest.raises(BudgetExceededError):
+        direction(private, "cause", "effect", epsilon=0.75)
+    assert len(account.receipts) == 1
+
+
+def test_a_plan_needs_no_table() -> None:
+    schema = table().schema
+    assert plan(direction, schema, "cause", "effect", epsilon=0.5, rows=5000).guarantee().epsilon == pytest.approx(0.5)
+
+
+def test_a_seed_marks_the_answer_not_for_release() -> None:
+    found = direction(table(), "cause", "effect", epsilon=1.0, seed=0)
+    assert not found.guarantee.for_release
+    assert "not for release" in str(found)
+
+
+# -- refusals
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"x": "cause", "y": "cause"}, "two different columns"),
+        ({"epsilon": 0.0}, "epsilon"),
+        ({"method": "vote"}, "Did you mean 'votes'"),
+        ({"score": "comittee"}, "Did you mean 'committee'"),
+        ({"abstein": 0.3}, "Did you mean 'abstain'"),
+        ({"abstain": 1.0}, "abstain"),
+        ({"blocks": 1}, "blocks"),
+        ({"seed": -1}, "seed"),
+        ({"rows": 0}, "rows"),
+    ],
+    ids=["same", "epsilon", "method", "score", "option", "abstain", "blocks", "seed", "rows"],
+)
+def test_an_argument_out_of_range_is_refused_before_anything_is_spent(arguments: dict[str, Any], message: str) -> None:
+    private = table()
+    with pytest.raises(InputError, match=message):
+        direction(private, **{"x": "cause", "y": "effect", "epsilon": 1.0, **arguments})
+    assert private.account.receipts == ()
+
+
+def test_too_few_rows_for_any_blocks_are_refused() -> None:
+    with pytest.raises(InputError, match="too few for any private answer: a clear pair needs about N = "):
+        direction(table(60), "cause", "effect", epsilon=1.0)
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        ({"type": "categorical", "levels": ["a", "b", "c"]}, "categorical without an order"),
+        ({"type": "categorical", "levels": ["a", "b"]}, "at least"),
+        ({"type": "ordinal", "levels": ["low", "middle", "high"]}, "at least"),
+    ],
+    ids=["unordered", "binary", "three-levels"],
+)
+def test_columns_without_a_scale_are_refused_by_name(column: dict[str, Any], message: str) -> None:
+    data = frame(500).with_columns(pl.lit("a").alias("kind"))
+    levels = column["levels"]
+    if "low" in levels:
+        data = data.with_columns(pl.lit("low").alias("kind"))
+    private = PrivateTable(data, Schema.from_dict({"cause": BOUNDS, "kind": column}))
+    with pytest.raises(SchemaError, match=f"'kind'.*{message}"):
+        direction(private, "cause", "kind", epsilon=1.0)
+    assert private.account.receipts == ()
+
+
+def test_an_unknown_column_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(SchemaError, match="Did you mean 'effect'"):
+        direction(table(), "cause", "efect", epsilon=1.0)
+
+
+def test_columns_that_nobody_confirmed_are_refused() -> None:
+    private = PrivateTable(frame(500), escudo.table.draft(frame(500)))
+    with pytest.raises(RefusedError):
+        direction(private, "cause", "effect", epsilon=1.0)
+
+
+# -- the answer itself
+
+
+def test_an_answer_reads_as_an_honest_sentence() -> None:
+    text = str(direction(table(), "cause", "effect", epsilon=1.0, seed=0))
+    assert text.startswith("cause → effect")
+    assert "of 20 blocks" in text
+    assert "ε = 1, replace one row" in text
+    assert "does not rule out a common cause" in text
+    assert "no evidence that the model is right" in text
+
+
+def test_an_answer_shows_itself_in_a_notebook_with_names_escaped() -> None:
+    found = direction(table(), "cause", "effect", epsilon=1.0, seed=0)
+    odd = Direction(
+        **{**{name: getattr(found, name) for name in Direction.__slots__}, "x": "<b>", "verdict": "<b>->effect"}
+    )
+    assert "&lt;b&gt;" in odd._repr_html_()
+    assert "<b><b>" not in odd._repr_html_()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"verdict": "effect"}, {"margin": np.nan}, {"probability_correct": 1.5}, {"noise_scale": -1.0}],
+    ids=["verdict", "margin", "probability", "noise"],
+)
+def test_an_answer_that_makes_no_sense_cannot_be_made(wrong: dict[str, Any]) -> None:
+    found = direction(table(), "cause", "effect", epsilon=1.0, seed=0)
+    with pytest.raises(InputError):
+        Direction(**{**{name: getattr(found, name) for name in Direction.__slots__}, **wrong})
+
+
+def test_pairs_stay_in_their_place_when_a_value_is_missing() -> None:
+    holes = frame(300).with_columns(
+        pl.when(pl.int_range(300) == 5).then(None).otherwise(pl.col("cause")).alias("cause")
+    )
+    spec = {**BOUNDS, "missing": True}
+    pairs = PairData(PrivateTable(holes, Schema.from_dict({"cause": spec, "effect": spec})), "cause", "effect")
+    assert pairs.rows == 300
+    assert np.flatnonzero(~pairs.complete).tolist() == [5]
+    assert (pairs.x[5], pairs.y[5]) == (0.5, 0.5)
+    assert pairs.x.min() >= 0
+    assert pairs.y.max() <= 1
+    assert "0." not in repr(pairs)

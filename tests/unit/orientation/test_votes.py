@@ -1,0 +1,296 @@
+"""Which record goes into which block, what a block may do, and what a noisy sum of votes is worth."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from escudo.errors import InputError
+from escudo.orientation import epsilon_needed, rows_needed, sign_probability
+from escudo.orientation._blocks import Blocks
+from escudo.orientation._casting import FEWEST_DISTINCT, cast, one_by_one
+from escudo.orientation._layout import FEWEST, LARGEST, MOST_ROWS, Layout, layout_of
+from escudo.orientation._planning import CONFIDENCE, SMALLEST, blocks_needed, least_margin
+from escudo.orientation._reading import Batch
+from escudo.orientation._rule import DISAGREEMENT, rule_of
+
+Floats = NDArray[np.float64]
+
+
+def batched(values: Floats, size: int, person: NDArray[np.int64] | None = None) -> Iterator[Batch]:
+    for start in range(0, len(values), size):
+        part = slice(start, start + size)
+        yield Batch(values[part], None if person is None else person[part])
+
+
+def by_position(rows: int, **options: int) -> Layout:
+    return layout_of(epsilon=1.0, rows=rows, relation="replace_one", unit="row", **options)
+
+
+# -- by position
+
+
+@pytest.mark.parametrize("rows", [800, 1234, 40_000])
+def test_every_seat_is_taken_by_a_row_of_its_own(rows: int) -> None:
+    layout = by_position(rows)
+    seated = layout.gather(batched(np.arange(rows, dtype=float)[:, None], 100), 1).ravel()
+    assert seated.size == layout.blocks * layout.size <= rows
+    assert rows - seated.size < layout.blocks
+    assert np.unique(seated).size == seated.size
+
+
+@pytest.mark.parametrize("size", [1, 7, 5000])
+def test_the_batches_in_which_rows_come_do_not_matter(size: int) -> None:
+    layout = by_position(1500)
+    values = np.random.default_rng(0).random((1500, 2))
+    assert np.array_equal(layout.gather(batched(values, size), 2), layout.gather(batched(values, 300), 2))
+
+
+def test_the_assignment_is_public_and_another_seed_gives_another() -> None:
+    values = np.arange(2000.0)[:, None]
+    first, again, other = (by_position(2000, shuffle=seed).gather(batched(values, 500), 1) for seed in (0, 0, 1))
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+def test_blocks_are_drawn_from_the_whole_table() -> None:
+    values = np.arange(4000.0)[:, None]
+    seated = by_position(4000).gather(batched(values, 999), 1)
+    assert np.abs(seated.mean(axis=(1, 2)) - 2000).max() < 350
+
+
+def test_a_table_with_more_rows_than_take_part_gives_one_row_of_every_stretch() -> None:
+    layout = Layout(blocks=4, size=10, rows=1000, assigned_by="position", shuffle=0, sensitivity=2)
+    seated = np.sort(layout.gather(batched(np.arange(1000.0)[:, None], 64), 1).ravel())
+    assert (seated // 25).tolist() == list(range(40))
+
+
+def test_a_table_shorter_than_stated_leaves_seats_empty() -> None:
+    seated = by_position(1000).gather(batched(np.ones((990, 1)), 100), 1)
+    assert np.isnan(seated).sum() == 10
+
+
+# -- by value
+
+
+def test_all_rows_of_a_person_lie_in_one_block() -> None:
+    layout = layout_of(epsilon=1.0, rows=1000, relation="replace_one", unit="person")
+    person = np.random.default_rng(0).integers(0, 1000, 3000)
+    seated = layout.gather(batched(person[:, None].astype(float), 256, person), 1)[:, :, 0]
+    homes = [set(block[~np.isnan(block)]) for block in seated]
+    assert sum(map(len, homes)) == len(set.union(*homes)) == np.unique(person).size
+    assert max(map(len, homes)) < 3 * min(map(len, homes))
+
+
+def test_a_rows_block_depends_on_its_own_values_alone() -> None:
+    layout = layout_of(epsilon=1.0, rows=1000, relation="add_remove", unit="row")
+    values = np.random.default_rng(0).random((1000, 2))
+    whole = layout.gather(batched(values, 100), 2)
+    less = layout.gather(batched(np.delete(values, 17, axis=0), 100), 2)
+    changed = [not np.array_equal(a, b, equal_nan=True) for a, b in zip(whole, less, strict=True)]
+    assert sum(changed) == 1
+
+
+def test_a_full_block_turns_further_records_away() -> None:
+    layout = Layout(blocks=2, size=5, rows=None, assigned_by="value", shuffle=0, sensitivity=4)
+    person = np.repeat(np.arange(40), 2)
+    seated = layout.gather(batched(np.arange(80.0)[:, None], 7, person), 1)
+    assert not np.isnan(seated).any()
+
+
+# -- how many
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "rows", "blocks"),
+    [(1.0, 4000, 20), (5.0, 4000, 20), (0.1, 4000, 125), (0.1, 100_000, 200), (1.0, 400, 12), (1.0, 1_000_000, 489)],
+)
+def test_small_budgets_and_large_tables_get_more_blocks(epsilon: float, rows: int, blocks: int) -> None:
+    layout = layout_of(epsilon=epsilon, rows=rows, relation="replace_one", unit="row")
+    assert layout.blocks == blocks
+    assert SMALLEST <= layout.size <= LARGEST
+
+
+def test_where_noise_is_doubled_so_are_the_blocks() -> None:
+    people = layout_of(epsilon=1.0, rows=4000, relation="replace_one", unit="person")
+    assert (people.sensitivity, people.blocks) == (4, 2 * FEWEST)
+
+
+def test_memory_is_bounded_however_large_the_table() -> None:
+    layout = layout_of(epsilon=1e-4, rows=10**9, relation="replace_one", unit="row")
+    assert layout.blocks * layout.size <= MOST_ROWS
+
+
+@pytest.mark.parametrize(
+    ("relation", "unit", "sensitivity"),
+    [("replace_one", "row", 2), ("add_remove", "row", 2), ("add_remove", "person", 2), ("replace_one", "person", 4)],
+)
+def test_the_sensitivity_follows_from_how_records_find_their_block(relation, unit, sensitivity) -> None:  # type: ignore[no-untyped-def]
+    assert layout_of(epsilon=1.0, rows=5000, relation=relation, unit=unit).sensitivity == sensitivity
+
+
+def test_a_private_number_of_rows_must_be_stated() -> None:
+    with pytest.raises(InputError, match="state a rough public number with rows="):
+        layout_of(epsilon=1.0, rows=None, relation="add_remove", unit="row")
+
+
+@pytest.mark.parametrize(("rows", "blocks"), [(63, None), (100, 60), (4000, 1), (4000, 2.5)])
+def test_too_few_rows_or_blocks_are_refused(rows: int, blocks: int | None) -> None:
+    with pytest.raises(InputError):
+        layout_of(epsilon=1.0, rows=rows, relation="replace_one", unit="row", blocks=blocks)
+
+
+# -- casting
+
+
+def records(blocks: int, n: int, seed: int = 0) -> Floats:
+    return np.random.default_rng(seed).random((blocks, n, 2))
+
+
+def always(blocks: Blocks) -> Floats:
+    return np.ones(blocks.count)
+
+
+def test_a_coarse_or_constant_column_votes_zero() -> None:
+    data = records(4, 60)
+    data[0, :, 0] = 0.5
+    data[1, :, 1] = np.arange(60) % (FEWEST_DISTINCT - 1)
+    data[2, :, 1] = np.arange(60) % FEWEST_DISTINCT
+    assert cast(always, data).tolist() == [0, 0, 1, 1]
+
+
+def test_incomplete_records_are_left_out_of_their_block_only() -> None:
+    data = records(3, 60)
+    data[0, :45, 0] = np.nan  # 15 complete
+    data[1, :44, 1] = np.nan  # 16 complete
+    seen: list[int] = []
+
+    def prefer(blocks: Blocks) -> Floats:
+        assert not np.isnan(blocks.x.values).any()
+        seen.append(blocks.x.values.shape[1])
+        return np.ones(blocks.count)
+
+    assert cast(prefer, data).tolist() == [0, 1, 1]
+    assert sorted(seen) == [16, 60]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [np.nan, np.inf, 1e-11, 0.0],
+    ids=["nan", "infinity", "rounding", "zero"],
+)
+def test_what_is_no_clear_preference_votes_zero(answer: float) -> None:
+    assert cast(one_by_one(lambda x, y: answer), records(2, 50)).tolist() == [0, 0]
+
+
+def test_a_function_that_fails_costs_its_own_block_only() -> None:
+    data = records(5, 50)
+    data[3, 0] = 0.999
+
+    def picky(x: Floats, y: Floats) -> float:
+        warnings.warn("this would quote a value", stacklevel=1)
+        if x[0] == 0.999:
+            raise ZeroDivisionError("private value")
+        return -2.5
+
+    assert cast(one_by_one(picky), data).tolist() == [-1, -1, -1, 0, -1]
+
+
+def test_a_procedure_that_fails_on_one_block_is_asked_again_for_the_others_alone() -> None:
+    data = records(5, 50)
+    data[3, 0] = 0.999
+
+    def brittle(blocks: Blocks) -> Floats:
+        if (blocks.x.values[:, 0] == 0.999).any():
+            raise np.linalg.LinAlgError("private value")
+        return np.ones(blocks.count)
+
+    assert cast(brittle, data).tolist() == [1, 1, 1, 0, 1]
+
+
+def test_a_function_is_asked_once_per_block() -> None:
+    asked: list[float] = []
+
+    def failing(x: Floats, y: Floats) -> float:
+        asked.append(float(x[0]))
+        raise ValueError
+
+    data = records(6, 50)
+    assert cast(one_by_one(failing), data).tolist() == [0] * 6
+    assert asked == data[:, 0, 0].tolist()
+
+
+@pytest.mark.parametrize("answer", ["yes", None, [1.0, 2.0]], ids=["text", "none", "list"])
+def test_a_function_that_gives_no_number_votes_zero(answer: object) -> None:
+    assert cast(one_by_one(lambda x, y: answer), records(3, 50)).tolist() == [0, 0, 0]  # type: ignore[arg-type,return-value]
+
+
+def test_a_function_cannot_change_the_records() -> None:
+    data = records(2, 50)
+    kept = data.copy()
+
+    def vandal(x: Floats, y: Floats) -> float:
+        x[:], y[:] = 0.0, 1.0
+        return 1.0
+
+    assert cast(one_by_one(vandal), data).tolist() == [1, 1]
+    assert np.array_equal(data, kept)
+
+
+# -- what a margin is worth
+
+
+def test_the_sign_probability_is_bayes_rule_with_every_margin_equally_likely() -> None:
+    rng = np.random.default_rng(0)
+    blocks, scale = 12, 5.0
+    ratio = np.exp(-1 / scale)
+    truth = rng.integers(-blocks, blocks + 1, 400_000)
+    noise = rng.geometric(1 - ratio, truth.size) - rng.geometric(1 - ratio, truth.size)
+    for margin in (1, 6, 12):
+        given = truth[truth + noise == margin]
+        expected = np.mean(given > 0) + np.mean(given == 0) / 2
+        assert sign_probability(margin, blocks, scale) == pytest.approx(expected, abs=0.015)
+
+
+@pytest.mark.parametrize("scale", [0.02, 2.0, 40.0, 1e6])
+@pytest.mark.parametrize("margin", [0, 1, 7, 12, 30])
+def test_the_sign_probability_is_the_sum_it_stands_for(margin: int, scale: float) -> None:
+    weights = np.exp(-np.abs(min(margin, 12) - np.arange(-12, 13)) / scale)
+    expected = (weights[13:].sum() + weights[12] / 2) / weights.sum()
+    assert sign_probability(margin, 12, scale) == pytest.approx(expected, abs=1e-12)
+    assert 0.5 - 1e-12 <= sign_probability(-margin, 12, scale) <= 1.0
+
+
+def test_needs_are_found_fast_at_any_budget() -> None:
+    assert rows_needed(1e-6) > 1e8
+    assert epsilon_needed(10**9) < 1e-6 * 2
+
+
+def test_a_margin_beyond_all_blocks_makes_nothing_surer() -> None:
+    assert sign_probability(500, 20, 40) == sign_probability(20, 20, 40) < 0.65
+
+
+@pytest.mark.parametrize("law", ["laplace", "gaussian"])
+def test_the_least_margin_is_the_least_that_is_sure_enough(law) -> None:  # type: ignore[no-untyped-def]
+    least = least_margin(50, 8.0, law=law)
+    assert least is not None
+    assert sign_probability(least, 50, 8.0, law=law) >= CONFIDENCE > sign_probability(least - 1, 50, 8.0, law=law)
+
+
+def test_where_even_agreement_drowns_in_noise_there_is_no_rule_but_an_explicit_one_stands() -> None:
+    assert rule_of(20, 40.0, None).threshold is None
+    assert rule_of(20, 40.0, 0.0).threshold == 0.0
+    assert rule_of(20, 2.0, None).threshold == DISAGREEMENT * 20
+    assert rule_of(100, 20.0, None).threshold > DISAGREEMENT * 100
+
+
+def test_needs_agree_with_each_other() -> None:
+    for epsilon in (0.03, 0.1, 0.5):
+        rows = rows_needed(epsilon)
+        assert rows == SMALLEST * blocks_needed(epsilon)
+        assert epsilon / 1.2 < epsilon_needed(rows) < 1.2 * epsilon
+    assert rows_needed(0.1, sensitivity=4) > 1.8 * rows_needed(0.1)
