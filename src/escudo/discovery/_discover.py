@@ -1,0 +1,114 @@
+"""The verb: learn a causal graph from a private table under a budget."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from escudo._validate import one_of, positive, probability, whole
+from escudo.causal import CausalGraph
+from escudo.discovery._discovery import Discovery, Prepared
+from escudo.privacy import Plan, charging, parse_relation, plannable
+from escudo.table import PrivateTable, Schema
+
+__all__ = ["METHODS", "discover", "prepare"]
+
+METHODS = ("auto", "exact", "two-stage", "joint", "gaussian")
+
+
+def prepare(
+    schema: Schema,
+    *,
+    epsilon: float,
+    delta: float,
+    knowledge: CausalGraph | None = None,
+    method: str = "auto",
+    relation: str = "replace_one",
+    public_rows: int | None = None,
+) -> Prepared:
+    """Check every public argument and choose what to measure; nothing is read or spent.
+
+    Raises:
+        InputError: If an argument is out of range.
+        GraphError: If the knowledge names a column that the schema does not have.
+        RefusedError: If the schema is not confirmed.
+    """
+    schema.require_confirmed()
+    chosen = one_of("method", method, METHODS)
+    arguments: dict[str, Any] = {  # Any: they are of several types
+        "epsilon": positive("epsilon", epsilon, at_most=100.0),
+        "delta": probability("delta", delta),
+        "relation": parse_relation(relation),
+        "public_rows": None if public_rows is None else whole("public_rows", public_rows, minimum=1),
+    }
+    if chosen == "gaussian":
+        from escudo.discovery import _gaussian
+
+        return _gaussian.prepare(schema, knowledge, **arguments)
+    from escudo.discovery import _discrete
+
+    return _discrete.prepare(schema, knowledge, method=chosen, **arguments)
+
+
+def _plan(table: PrivateTable | Schema, *, seed: object = None, **arguments: Any) -> Plan:
+    schema = table if isinstance(table, Schema) else table.schema
+    return prepare(schema, **arguments).plan
+
+
+@plannable(_plan)
+def discover(
+    table: PrivateTable,
+    *,
+    epsilon: float,
+    delta: float,
+    knowledge: CausalGraph | None = None,
+    method: str = "auto",
+    relation: str = "replace_one",
+    public_rows: int | None = None,
+    seed: int | None = None,
+) -> Discovery:
+    """Learn a causal graph from a private table, under (ε, δ).
+
+    Args:
+        table: The private table; its account is charged once, for the whole plan, before any noise is drawn.
+        epsilon: What it may cost.
+        delta: At this probability aside, such as 1e-6.
+        knowledge: What is known: arrows of this graph and its required arrows will be there, forbidden ones and those
+            against its tiers will not, and its undirected edges will be there in some direction. Columns that it does
+            not name are free.
+        method: ``"auto"``; ``"exact"`` (all tables of up to three columns, best graph of all), ``"two-stage"`` (all
+            pairs, then the triples that matter), ``"joint"`` (graph and generator refined together) or ``"gaussian"``
+            (numbers with linear effects).
+        relation: Neighbouring relation; ``"replace_one"`` or ``"add_remove"``.
+        public_rows: The number of rows, if it is public knowledge.
+        seed: Repeatable noise for tests and demonstrations; marks everything not for release.
+
+    Returns:
+        The graph, with a confidence for each edge, and its guarantee.
+
+    Raises:
+        RefusedError: If the schema is not confirmed; nothing was spent.
+        BudgetExceededError: If the account does not allow the plan; nothing was spent.
+
+    **Guarantee.** (ε, δ) for the stated relation and the schema's unit: the accountant's total of the plan's events.
+
+    **Assumptions.** No common cause of two columns is missing from the table, and what is independent in the data is
+    so because the graph says so (faithfulness). Directions are those that all equivalent graphs share.
+    """
+    prepared = prepare(
+        table.schema,
+        epsilon=epsilon,
+        delta=delta,
+        knowledge=knowledge,
+        method=method,
+        relation=relation,
+        public_rows=public_rows,
+    )
+    noise = None if seed is None else np.random.default_rng(whole("seed", seed))
+    plan = prepared.plan
+    promise = plan.guarantee(max_rows_per_person=table.max_rows_per_person)
+    with charging(table.account, plan, for_release=seed is None, purpose=f"discover ({plan.name})") as purse:
+        found = prepared.run(table, purse, noise)
+    return replace(found, guarantee=replace(promise, for_release=seed is None))

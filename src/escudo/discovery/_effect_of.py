@@ -1,0 +1,386 @@
+"""The verb: the average effect of one column on another, from a private table under a budget."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from escudo._progress import tracking
+from escudo._validate import positive, probability, whole
+from escudo.causal import CausalGraph
+from escudo.discovery._adjustment import check_adjustment, smallest_adjustment
+from escudo.discovery._treatment import Arm, Contrast, TreatmentEffect
+from escudo.discovery._treatment_interval import Strata, contrast_interval, contrast_value
+from escudo.discovery._treatment_table import AdjustmentTable, level_of, usual_levels
+from escudo.errors import InputError, SchemaError
+from escudo.mechanisms import Seed
+from escudo.privacy import Account, GaussianEvent, Plan, charging, parse_relation, plannable
+from escudo.table import Numeric, PrivateTable, Schema
+
+__all__ = ["PreparedEffect", "effect_of", "prepare_effect"]
+
+Method = Literal["back-door", "stated", "trial"]
+
+_NOTICED = 0.005  # the share of rows in strata without a comparison that is worth a warning
+_NAMED = 3
+_ALL_PAIRS = 6  # arms up to which all pairs of them are compared
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedEffect:
+    """What will be measured and how loudly: public, and fixed before a row is read.
+
+    Attributes:
+        table: The adjustment table.
+        contrast: The arms that are compared: control, treated.
+        method: How the columns adjusted for were found.
+        confidence: How often intervals should hold the truth.
+        delta: The δ at which the plan is stated.
+        public_rows: The number of rows, where it is public.
+    """
+
+    table: AdjustmentTable
+    contrast: tuple[int, int]
+    method: Method
+    confidence: float
+    delta: float
+    public_rows: int | None
+
+    @property
+    def schema(self) -> Schema:
+        """The columns it was prepared for."""
+        return self.table.schema
+
+    @property
+    def plan(self) -> Plan:
+        """The budget tree."""
+        table, outcome = self.table, self.table.outcome.column.name
+        given = f" by {', '.join(table.adjustment)}" if table.adjustment else ""
+        noise = math.sqrt(table.noise_variance)
+        strata = "1 stratum" if table.strata == 1 else f"{table.strata:,} strata"
+        return Plan(
+            f"effect of {table.treatment} on {outcome}",
+            children=[
+                Plan(
+                    f"table of {outcome} by {table.treatment}{given}",
+                    table.event,
+                    buys=f"{len(table.arms)} arms in {strata}, ±{noise:.3g} rows of noise",
+                ),
+                Plan("estimate and interval", buys=self._forecast),
+            ],
+            delta=self.delta,
+        )
+
+    @property
+    def _forecast(self) -> str:
+        """What interval to expect where rows spread evenly over strata and arms, and half of them have the event."""
+        if self.public_rows is None:
+            return ""
+        strata, arms, rows = self.table.strata, len(self.table.arms), self.public_rows
+        variance = strata * arms**2 * self.table.noise_variance / rows**2 + arms / (2 * rows)
+        half = min(math.sqrt(self._critical * variance), 1.0) * self.table.outcome.span
+        return f"±{half:.2g} if rows spread evenly, more if not"
+
+    @property
+    def _critical(self) -> float:
+        """The critical distance: χ² with one degree of freedom, or what Laplace noise alone needs if that is more."""
+        from scipy.special import ndtri
+
+        quantile = float(ndtri((1 + self.confidence) / 2))
+        if not isinstance(self.table.event, GaussianEvent):
+            quantile = max(quantile, -math.log(1 - self.confidence) / math.sqrt(2))
+        return quantile**2
+
+    def run(self, table: PrivateTable, *, account: Account, seed: Seed) -> TreatmentEffect:
+        """Measure what the plan shows, charging ``account`` before noise is drawn, and estimate."""
+        strata = self.table.measure(table, account=account, seed=seed)
+        return self.estimate(strata, max_rows_per_person=table.max_rows_per_person)
+
+    def estimate(self, strata: Strata, *, max_rows_per_person: int | None = None) -> TreatmentEffect:
+        """Return the estimates from a measured table; post-processing."""
+        outcome, labels, pairs = self.table.outcome, self.table.arms, self._pairs()
+        contrasts, arms = [], []
+        with tracking("Estimating", total=len(pairs) + len(labels)) as advance:
+            for first, second in pairs:
+                value, ends = self._estimated(strata.only([first, second]), np.array([-1.0, 1.0]))
+                contrasts.append(
+                    Contrast(
+                        control=labels[first],
+                        treated=labels[second],
+                        value=outcome.span * value,
+                        interval=(outcome.span * ends[0], outcome.span * ends[1]),
+                    )
+                )
+                advance(1)
+            for place, label in enumerate(labels):
+                value, ends = self._estimated(strata.only([place]), np.array([1.0]))
+                mean, low, high = (outcome.lower + outcome.span * each for each in (value, *ends))
+                rows = max(round(float(strata.rows[:, place].sum())), 0)
+                arms.append(Arm(level=label, mean=mean, interval=(low, high), rows=rows))
+                advance(1)
+        return TreatmentEffect(
+            treatment=self.table.treatment,
+            outcome=outcome.column.name,
+            contrasts=tuple(contrasts),
+            arms=tuple(arms),
+            confidence=self.confidence,
+            adjustment=self.table.adjustment,
+            method=self.method,
+            meaning=outcome.meaning,
+            estimand=self._estimand(),
+            warnings=self._warnings(strata),
+            notes=self._notes(),
+            plan=self.plan,
+            guarantee=self.plan.guarantee(max_rows_per_person=max_rows_per_person),
+        )
+
+    def _pairs(self) -> list[tuple[int, int]]:
+        """Return the pairs of arms to compare, the one asked for first: all, or of many arms each with the control."""
+        count, (control, treated) = len(self.table.arms), self.contrast
+        every = combinations(range(count), 2) if count <= _ALL_PAIRS else ((control, arm) for arm in range(count))
+        return [self.contrast, *(pair for pair in every if len({*pair}) == 2 and {*pair} != {control, treated})]
+
+    def _estimated(self, strata: Strata, signs: NDArray[np.float64]) -> tuple[float, tuple[float, float]]:
+        low, high = contrast_interval(strata, signs, critical=self._critical)
+        return min(max(contrast_value(strata, signs), low), high), (low, high)
+
+    def _estimand(self) -> str:
+        table, (control, treated) = self.table, self.contrast
+        name, (a, b) = table.treatment, (table.arms[control], table.arms[treated])
+        outcome, given = table.outcome.column.name, ", ".join(table.adjustment)
+        if table.outcome.counts:
+            outcome = f"1[{table.outcome.meaning.removeprefix('the share of rows with ')}]"
+        effect = f"E[{outcome} | do({name} = {b})] - E[{outcome} | do({name} = {a})]"
+        if not given:
+            return f"{effect} = E[{outcome} | {name} = {b}] - E[{outcome} | {name} = {a}]"
+        return f"{effect} = Σ_z P(z) (E[{outcome} | {name} = {b}, z] - E[{outcome} | {name} = {a}, z]), z = ({given})"
+
+    def _warnings(self, strata: Strata) -> list[str]:
+        """Say where an arm cannot be told from having no rows at all, from the noisy table alone."""
+        found = []
+        weights = strata.rows.sum(axis=1) + strata.rest
+        total = max(float(weights.sum()), 1.0)
+        for place in self.contrast:
+            lost = strata.rows[:, place] < 2 * strata.rows_deviation[:, place]
+            share = float(np.maximum(weights[lost], 0.0).sum()) / total
+            arm = f"{self.table.treatment} = {self.table.arms[place]}"
+            if len(lost) == 1 and lost[0]:
+                found.append(f"Rows with {arm} cannot be told from none at all: nothing can be said about them.")
+            elif share > _NOTICED:
+                largest = [int(z) for z in np.argsort(-weights) if lost[z] and weights[z] > 0][:_NAMED]
+                found.append(
+                    f"About {min(share, 1.0):.0%} of the rows lie where those with {arm} cannot be told from none at "
+                    f"all ({'; '.join(map(self._stratum, largest))}). There the interval allows any outcome."
+                )
+        return found
+
+    def _stratum(self, place: int) -> str:
+        schema, names = self.table.schema, self.table.adjustment
+        cells = np.unravel_index(place, schema.shape(names))
+        return ", ".join(f"{name} = {schema[name].labels[int(cell)]}" for name, cell in zip(names, cells, strict=True))
+
+    def _notes(self) -> list[str]:
+        table, schema = self.table, self.table.schema
+        notes = {
+            "trial": "Taken as a randomised trial: the treatment was assigned by chance, so nothing is adjusted for.",
+            "stated": "What to adjust for was stated, not derived: the effect is causal only if nothing else acts on "
+            "both treatment and outcome.",
+            "back-door": "Causal if the graph is right: nothing that it leaves out acts on both treatment and outcome.",
+        }
+        found = [notes[self.method]]
+        binned = [name for name in (*table.adjustment, table.treatment) if isinstance(schema[name], Numeric)]
+        if binned:
+            found.append(
+                f"{', '.join(binned)}: taken in the schema's bins. What varies within a bin is not adjusted for."
+            )
+        if schema[table.treatment].missing or table.outcome.column.missing:
+            found.append(
+                "Rows with a missing treatment or outcome count for the strata's sizes only: the others are taken to "
+                "stand for them, within each stratum."
+            )
+        if schema.unit == "person" and schema.max_rows_per_person != 1:
+            found.append(
+                "The average is over rows. The interval allows for all rows of a person being alike, so it is wide "
+                "where they are not."
+            )
+        return found
+
+
+def prepare_effect(
+    schema: Schema,
+    treatment: str,
+    outcome: str,
+    *,
+    graph: CausalGraph | None = None,
+    epsilon: float,
+    delta: float = 0.0,
+    adjust: Sequence[str] | None = None,
+    trial: bool = False,
+    contrast: tuple[object, object] | None = None,
+    outcome_level: object = None,
+    relation: str = "replace_one",
+    public_rows: int | None = None,
+    confidence: float = 0.95,
+) -> PreparedEffect:
+    """Check every public argument and choose what to measure; nothing is read or spent. See :func:`effect_of`."""
+    schema.require_confirmed()
+    for name in (treatment, outcome):
+        schema[name]  # raises if unknown
+    if treatment == outcome:
+        raise InputError(f"treatment and outcome are both {treatment!r}; name two columns.")
+    adjustment, method = _adjustment(schema, treatment, outcome, graph=graph, adjust=adjust, trial=trial)
+    column = schema[treatment]
+    arms = column.size - column.missing
+    if arms < 2:
+        raise SchemaError(f"treatment {treatment!r} has a single level, so there is nothing to compare.")
+    chosen = usual_levels(column)
+    if contrast is not None:
+        if not isinstance(contrast, tuple | list) or len(contrast) != 2:
+            raise InputError("contrast must be two levels of the treatment: (control, treated).")
+        chosen = (level_of(column, contrast[0], "contrast"), level_of(column, contrast[1], "contrast"))
+        if chosen[0] == chosen[1]:
+            raise InputError(f"contrast names the same level of {treatment!r} twice; name two.")
+    at = probability("delta", delta)
+    return PreparedEffect(
+        table=AdjustmentTable.prepare(
+            schema,
+            treatment,
+            outcome,
+            adjustment,
+            level=outcome_level,
+            epsilon=positive("epsilon", epsilon, at_most=100.0),
+            delta=at,
+            relation=parse_relation(relation),
+        ),
+        contrast=chosen,
+        method=method,
+        confidence=probability("confidence", confidence, allow_zero=False),
+        delta=at,
+        public_rows=None if public_rows is None else whole("public_rows", public_rows, minimum=1),
+    )
+
+
+def _adjustment(
+    schema: Schema,
+    treatment: str,
+    outcome: str,
+    *,
+    graph: CausalGraph | None,
+    adjust: Sequence[str] | None,
+    trial: bool,
+) -> tuple[tuple[str, ...], Method]:
+    if trial:
+        if graph is not None or adjust:
+            raise InputError("trial=True means that the treatment was assigned by chance; leave graph and adjust out.")
+        return (), "trial"
+    if adjust is not None:
+        if isinstance(adjust, str):
+            raise InputError("adjust must be a list of columns; got one text.")
+        columns = tuple(dict.fromkeys(schema[name].name for name in adjust))
+        if both := {treatment, outcome} & set(columns):
+            raise InputError(f"adjust names {min(both)!r}, which is the treatment or the outcome itself.")
+        if graph is None:
+            return columns, "stated"
+        check_adjustment(graph, treatment, outcome, columns)
+        return columns, "back-door"
+    if graph is None:
+        raise InputError(
+            "An effect needs to know what else acts on both columns: give a graph, or the columns to adjust for "
+            "(adjust=[...]), or trial=True if the treatment was assigned by chance."
+        )
+    sizes = {column.name: column.size for column in schema.fields}
+    return smallest_adjustment(graph, treatment, outcome, sizes), "back-door"
+
+
+def _plan(table: PrivateTable | Schema, treatment: str, outcome: str, *, seed: object = None, **arguments: Any) -> Plan:
+    schema = table if isinstance(table, Schema) else table.schema
+    return prepare_effect(schema, treatment, outcome, **arguments).plan
+
+
+@plannable(_plan)
+def effect_of(
+    table: PrivateTable,
+    treatment: str,
+    outcome: str,
+    *,
+    graph: CausalGraph | None = None,
+    epsilon: float,
+    delta: float = 0.0,
+    adjust: Sequence[str] | None = None,
+    trial: bool = False,
+    contrast: tuple[object, object] | None = None,
+    outcome_level: object = None,
+    relation: str = "replace_one",
+    public_rows: int | None = None,
+    confidence: float = 0.95,
+    seed: int | None = None,
+) -> TreatmentEffect:
+    """Estimate the average effect of a treatment on an outcome, under (ε, δ), by back-door adjustment.
+
+    Args:
+        table: The private table; its account is charged once, before any noise is drawn.
+        treatment: The column that is set. Numbers are taken in the schema's bins.
+        outcome: The column that responds: the mean of a number, or the share of a level.
+        graph: Which column causes which. It chooses what to adjust for: the valid set with the fewest cells.
+        epsilon: What it may cost.
+        delta: At this probability aside. With 0 the noise is Laplace's, which is less for a single question; above 0
+            it is Gaussian, which adds up to less over many questions to one account.
+        adjust: The columns to adjust for; checked against the graph if there is one.
+        trial: Whether the treatment was assigned by chance: the difference in means.
+        contrast: The levels to compare, (control, treated); by default the first and the last, or no and yes; of a
+            number, bins a quarter in from either end. All other pairs are compared as well; of more than six levels,
+            each with the control.
+        outcome_level: Whose share is asked for; the last of two levels by default.
+        relation: Neighbouring relation; ``"replace_one"`` or ``"add_remove"``.
+        public_rows: The number of rows, if it is public knowledge: the plan then forecasts the interval.
+        confidence: How often the interval should hold the truth.
+        seed: Repeatable noise for tests and demonstrations; marks everything not for release.
+
+    Returns:
+        The effect with its interval, the arms, and what it assumes. Where the data are too few for the budget the
+        interval is wide, up to everything the schema allows.
+
+    Raises:
+        NotIdentifiableError: If the graph does not allow it; names the open path. Nothing was spent.
+        RefusedError: If the schema is not confirmed; nothing was spent.
+        BudgetExceededError: If the account does not allow the plan; nothing was spent.
+
+    **Guarantee.** (ε, δ) for the stated relation and the schema's unit, by one release of the adjustment table; its
+    sensitivity is proved in ``_treatment_table``.
+
+    **Assumptions.** The graph (or ``adjust``, or the trial) is right. Intervals hold the truth about as often as
+    stated, over the chance of who is in the table and of the noise: see ``_treatment_interval``.
+
+    >>> import polars as pl, escudo
+    >>> frame = pl.DataFrame({"drug": ["yes", "no"] * 5000, "well": ["yes", "no", "no", "no"] * 2500})
+    >>> schema = escudo.Schema.from_dict({"drug": ["no", "yes"], "well": ["no", "yes"]})
+    >>> found = effect_of(escudo.PrivateTable(frame, schema), "drug", "well", trial=True, epsilon=1.0, seed=1)
+    >>> round(found.value, 2), found.interval[0] < 0.5 < found.interval[1]
+    (0.5, True)
+    """
+    prepared = prepare_effect(
+        table.schema,
+        treatment,
+        outcome,
+        graph=graph,
+        epsilon=epsilon,
+        delta=delta,
+        adjust=adjust,
+        trial=trial,
+        contrast=contrast,
+        outcome_level=outcome_level,
+        relation=relation,
+        public_rows=public_rows,
+        confidence=confidence,
+    )
+    noise = None if seed is None else np.random.default_rng(whole("seed", seed))
+    plan = prepared.plan
+    with charging(table.account, plan, for_release=seed is None, purpose=plan.name) as purse:
+        found = prepared.run(table, account=purse, seed=noise)
+        return replace(found, guarantee=replace(found.guarantee, for_release=seed is None))

@@ -1,0 +1,239 @@
+r"""Synthesis without a graph: discovery and generator under one plan, from one set of measurements.
+
+Of the budget (in ρ), ``STRUCTURE_SHARE`` goes to the residual tables that discovery needs. The graph that is found for
+generating (all of the one that is reported, in its directions, and more) says which families matter, and the rest
+measures their residuals again. Both measurements of a residual are averaged by precision, so that what the structure
+cost is not lost to the laws; tables are made of the averages, brought to agreement, and turned into one law per column
+as for any graph.
+
+Families hold at most three parents. Where a table over all cells of a family (wide columns are merged for discovery,
+but not here) would be larger than the data can fill, the parents that say least are left out.
+
+**Guarantee.** A composition of Gaussian events, shown in the plan; their sensitivity is proved in
+``escudo.discovery._residuals``. Which families are measured depends on the table only through what was released before.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from escudo._validate import positive, probability, whole
+from escudo.causal import CausalGraph
+from escudo.discovery import Discovery
+from escudo.discovery._discrete import Layout, PreparedDiscrete, layout_of
+from escudo.discovery._levels import Levels
+from escudo.discovery._measurement import MOST_NUMBERS, measure, release_event
+from escudo.discovery._residuals import Floats, Residuals, Scope
+from escudo.discovery._tables import batches
+from escudo.errors import InputError
+from escudo.mechanisms import Seed
+from escudo.privacy import Account, GaussianEvent, Guarantee, Plan, calibrate, parse_relation
+from escudo.synthesis._conditionals import TableConditional
+from escudo.synthesis._estimation import NoisyTable, estimate
+from escudo.synthesis._model import CausalModel
+from escudo.table import PrivateTable, Schema
+
+__all__ = ["STRUCTURE_SHARE", "PreparedDiscovered", "prepare_discovered"]
+
+STRUCTURE_SHARE = 0.7
+"""Of ρ: what goes to the tables that both the graph and the laws are read off."""
+
+_FULL = 0.05  # a family's table has at most this many cells for each row,
+_SMALL = 64  # or this many
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedDiscovered:
+    """What will be measured and how loudly: public, and fixed before a row is read.
+
+    Attributes:
+        schema: The columns.
+        structure: How the graph is found.
+        families: The release of the residuals of its families.
+        delta: The δ at which the plan is stated.
+    """
+
+    schema: Schema
+    structure: PreparedDiscrete
+    families: GaussianEvent
+    delta: float
+
+    @property
+    def plan(self) -> Plan:
+        """The budget tree."""
+        found = self.structure.plan
+        children = [
+            Plan("graph, and tables for the laws", children=found.children),
+            Plan("tables of the graph's families", self.families, buys="laws"),
+            Plan("fitting all tables together"),
+            Plan("sampling"),
+        ]
+        return Plan("marginals", children=children, delta=self.delta)
+
+    def fit(self, table: PrivateTable, *, account: Account, seed: Seed, guarantee: Guarantee) -> CausalModel:
+        """Find the graph, measure its families, and estimate; charges ``account`` before noise is drawn."""
+        found = self.structure.run(table, account, seed)
+        assert found.tables is not None
+        levels, residuals = found.tables.levels, found.tables.residuals
+        raw = Levels(names=levels.names, cells=levels.cells, groups={})
+        parents = _affordable(found.generating_graph, raw, residuals.rows)
+        families = _largest(raw, parents)
+        scopes = _closure(families)
+        terms = self.structure.terms
+        fresh = measure(table, raw, scopes, self.families, terms, rows=residuals.rows, account=account, seed=seed)
+        together = _together(residuals, fresh, levels)
+        tables = [
+            NoisyTable(tuple(raw.names[i] for i in scope), cells, scale)
+            for scope, cells, scale in _tables(together, families)
+        ]
+        sizes = {name: self.schema[name].size for name in self.schema.names}
+        causes = {name: parents.get(name, ()) for name in self.schema.names}
+        laws = {
+            name: TableConditional(law.parents, np.ascontiguousarray(law.table))  # model files need plain memory
+            for name, law in estimate(sizes, causes, tables, total=residuals.rows).items()
+        }
+        return CausalModel(
+            schema=self.schema,
+            graph=CausalGraph.from_edges(
+                [(cause, name) for name, several in causes.items() for cause in several], nodes=self.schema.names
+            ),
+            conditionals=laws,
+            guarantee=guarantee,
+            generator="marginals",
+            plan=self.plan,
+            details={
+                "rows": found.rows,
+                # Where the direction is a finding; the others only help to imitate the table.
+                "stated_arrows": [[a, b] for a, b in found.graph.edges if a in causes[b]],
+                "discovery": _summary(found),
+            },
+        )
+
+
+def prepare_discovered(
+    schema: Schema,
+    knowledge: CausalGraph | None = None,
+    *,
+    epsilon: float,
+    delta: float,
+    relation: str = "replace_one",
+    public_rows: int | None = None,
+    method: str = "auto",
+) -> PreparedDiscovered:
+    """Choose what to measure, for a graph and a generator that follows it, from public facts alone.
+
+    Args:
+        schema: The columns.
+        knowledge: What is known of the graph; see :func:`escudo.discovery.discover`.
+        epsilon: What graph and generator may cost together.
+        delta: At this probability aside.
+        relation: Neighbouring relation.
+        public_rows: The number of rows, if it is public knowledge.
+        method: How the graph is found, from counts.
+
+    Returns:
+        What :func:`~escudo.synthesis.fit` and :func:`~escudo.synthesis.fitting` take.
+
+    Raises:
+        InputError: If an argument is out of range.
+        RefusedError: If the schema is not confirmed.
+    """
+    schema.require_confirmed()
+    if method == "gaussian":
+        raise InputError("A generator from discovery needs tables: use method='auto', or name another generator.")
+    budget = positive("epsilon", epsilon, at_most=100.0)
+    at = probability("delta", delta)
+    layout = layout_of(
+        schema,
+        knowledge,
+        method=method,
+        epsilon=budget,
+        relation=parse_relation(relation),
+        public_rows=None if public_rows is None else whole("public_rows", public_rows, minimum=1),
+    )
+
+    def events(level: float) -> list[GaussianEvent]:
+        return [*layout.events(level / math.sqrt(STRUCTURE_SHARE)), _families(layout, level)]
+
+    level = calibrate(events, epsilon=budget, delta=at)
+    return PreparedDiscovered(
+        schema=schema,
+        structure=layout.at(level / math.sqrt(STRUCTURE_SHARE), delta=at),
+        families=_families(layout, level),
+        delta=at,
+    )
+
+
+def _families(layout: Layout, level: float) -> GaussianEvent:
+    return release_event(level / math.sqrt(1 - STRUCTURE_SHARE), layout.terms, numbers=MOST_NUMBERS)
+
+
+def _affordable(graph: CausalGraph, levels: Levels, rows: float) -> dict[str, tuple[str, ...]]:
+    """Return each column's parents, without those that make its table larger than the rows can fill."""
+    place = {name: number for number, name in enumerate(levels.names)}
+    room = max(_FULL * rows, _SMALL)
+
+    def cells(name: str, several: Sequence[str]) -> int:
+        return levels.raw_cells(tuple(place[x] for x in (name, *several)))
+
+    kept = {name: sorted(graph.parents(name), key=lambda x: levels.cells[place[x]]) for name in levels.names}
+    for name, several in kept.items():
+        while several and cells(name, several) > room:
+            several.pop()
+    while any(kept.values()) and sum(cells(name, several) for name, several in kept.items()) > MOST_NUMBERS:
+        max(kept.items(), key=lambda family: (bool(family[1]), cells(*family)))[1].pop()
+    return {name: tuple(sorted(several, key=levels.names.index)) for name, several in kept.items()}
+
+
+def _largest(levels: Levels, parents: Mapping[str, Sequence[str]]) -> list[Scope]:
+    """Return the families that lie in no other, as columns by number."""
+    place = {name: number for number, name in enumerate(levels.names)}
+    families = {tuple(sorted(place[x] for x in (name, *several))) for name, several in parents.items()}
+    return sorted(f for f in families if not any(set(f) < set(other) for other in families))
+
+
+def _closure(families: Sequence[Scope]) -> list[Scope]:
+    """Return all sets of columns within the families, small ones first."""
+    inner = {
+        part
+        for family in families
+        for order in range(1, len(family) + 1)
+        for part in itertools.combinations(family, order)
+    }
+    return sorted(inner, key=lambda scope: (len(scope), scope))
+
+
+def _together(first: Residuals, fresh: Residuals, levels: Levels) -> Residuals:
+    """Return the fresh residuals, averaged with the first ones where both are about the same levels."""
+    same = {scope: start for scope, start in first.starts.items() if not any(i in levels.groups for i in scope)}
+    shared = Residuals(
+        sizes=fresh.sizes,
+        starts={s: first.starts[s] for s in same},
+        values=first.values,
+        scales=first.scales,
+        rows=first.rows,
+    )
+    return shared.joined(fresh)
+
+
+def _tables(residuals: Residuals, scopes: Sequence[Scope]) -> list[tuple[Scope, Floats, float]]:
+    """Return the table of each scope, and the standard deviation of the noise in one of its cells."""
+    found = []
+    for batch in batches(residuals, scopes):
+        variance = np.zeros(len(batch.scopes))
+        for axes, noise in batch.noise.items():
+            variance += noise / math.prod(size**2 for axis, size in enumerate(batch.shape) if axis not in axes)
+        made = batch.tables(residuals.values, residuals.rows)
+        found += [(s, cells, math.sqrt(v)) for s, cells, v in zip(batch.scopes, made, variance, strict=True)]
+    return found
+
+
+def _summary(found: Discovery) -> dict[str, object]:
+    """Return what the record of a release says about the graph that was found."""
+    told = found.to_json()
+    return {key: told[key] for key in ("method", "edges", "cannot_tell", "notes")}

@@ -1,0 +1,85 @@
+"""The matrices behind linear discovery under attack: no row or person moves them further than the events say."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+
+import numpy as np
+import polars as pl
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from escudo.discovery import _gaussian
+from escudo.discovery._gaussian_moments import (
+    CELLS,
+    STEPS,
+    _complete,
+    _summed,
+    clipped_rows,
+    histograms,
+    squared_limit,
+    unit_rows,
+)
+from escudo.table import PrivateTable, Schema
+
+ANY = st.floats(allow_nan=True, allow_infinity=True) | st.floats(-20, 20) | st.none()
+
+
+@cache
+def prepared_for(columns: int, person_rows: int | None, relation: str) -> _gaussian.PreparedGaussian:
+    spec = {f"x{i}": {"type": "numeric", "lower": -3 * i - 1, "upper": 7, "missing": i == 0} for i in range(columns)}
+    schema = Schema.from_dict(spec, person_id=None if person_rows is None else "id", max_rows_per_person=person_rows)
+    return _gaussian.prepare(schema, None, epsilon=1.0, delta=1e-6, relation=relation, public_rows=None)
+
+
+@given(data=st.data(), columns=st.integers(1, 6))
+def test_no_row_is_longer_than_its_limit(data: st.DataObject, columns: int) -> None:
+    number = st.floats(-1e9, 1e9) | st.floats(-3, 3) | st.sampled_from([0.0, 1.0, -1.0])
+    rows = np.array(data.draw(st.lists(st.tuples(*[number] * columns), min_size=1, max_size=5)))
+    for steps, limit in (
+        (clipped_rows(rows, squared_limit(columns)), squared_limit(columns)),
+        (unit_rows(rows), STEPS**2),
+    ):
+        assert (steps == np.rint(steps)).all()
+        assert max(sum(int(step) ** 2 for step in row) for row in steps) <= limit
+
+
+@settings(max_examples=25)
+@given(
+    data=st.data(),
+    columns=st.integers(2, 4),
+    person_rows=st.none() | st.integers(1, 3),
+    relation=st.sampled_from(["replace_one", "add_remove"]),
+)
+def test_one_row_or_person_never_moves_a_release_further_than_its_event_says(
+    data: st.DataObject, columns: int, person_rows: int | None, relation: str
+) -> None:
+    prepared = prepared_for(columns, person_rows, relation)
+    schema = prepared.schema
+    one = st.lists(st.tuples(*[ANY] * columns), min_size=1, max_size=1 if person_rows is None else person_rows + 2)
+    others = [("other", *data.draw(st.tuples(*[ANY] * columns))) for _ in range(2)]
+    before = [("me", *row) for row in data.draw(one)]
+    after = [("me", *row) for row in data.draw(one)] if relation == "replace_one" else []
+    turn = np.array(data.draw(st.lists(st.floats(-9, 9), min_size=columns**2, max_size=columns**2))).reshape(
+        columns, -1
+    )
+    names = {"id": pl.String} | {name: pl.Float64 for name in schema.names}
+
+    def releases(rows: list[tuple[object, ...]]) -> list[np.ndarray]:
+        table = PrivateTable(pl.DataFrame(rows, schema=names, orient="row"), schema)
+        limit = squared_limit(columns)
+        return [
+            histograms(_complete(table, schema.names), columns),
+            _summed(map(unit_rows, _complete(table, schema.names)), columns),
+            _summed((clipped_rows(batch @ turn.T, limit) for batch in _complete(table, schema.names)), columns + 1),
+        ]
+
+    for event, first, second in zip(prepared.events, releases(others + before), releases(others + after), strict=True):
+        distance = math.sqrt(sum(int(entry) ** 2 for entry in (first - second).ravel()))
+        assert distance <= event.l2_sensitivity * (1 + 1e-12)
+    assert [first.shape for first in releases(others + before)] == [
+        (columns, CELLS),
+        (columns, columns),
+        (columns + 1, columns + 1),
+    ]

@@ -1,0 +1,125 @@
+"""``escudo effect``: the answer with its interval, what it rests on, and refusals that name the path."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+from click.testing import Result
+from typer.testing import CliRunner
+
+from escudo.causal import CausalGraph, asia
+from escudo.cli import _effect
+from escudo.errors import EscudoError, InputError, NotIdentifiableError, RefusedError, SchemaError
+from escudo.privacy import Ledger
+from escudo.table import Schema
+
+app = typer.Typer()
+app.command("effect")(_effect.effect)
+app.command("other")(lambda: None)
+ASK = ["effect", "visits.csv", "bronc", "dysp", "--schema", "visits.toml", "--epsilon", "0.5"]
+GRAPH = ["--graph", "clinic.dot"]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder, clinic = tmp_path_factory.mktemp("clinic"), asia()
+    clinic.sample_frame(5000, rng=np.random.default_rng(0)).write_csv(folder / "visits.csv")
+    Schema.from_dict({name: list(levels) for name, levels in clinic.levels.items()}).write(folder / "visits.toml")
+    clinic.graph.write(folder / "clinic.dot")
+    return folder
+
+
+@pytest.fixture
+def folder(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for file in made.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ESCUDO_LEDGER", raising=False)
+    monkeypatch.setenv("COLUMNS", "200")
+    return tmp_path
+
+
+def run(*arguments: str) -> Result:
+    result = CliRunner().invoke(app, list(arguments))
+    assert result.exception is None, (result.output, result.exception)
+    return result
+
+
+def refusal(*arguments: str) -> EscudoError:
+    result = CliRunner().invoke(app, list(arguments))
+    assert isinstance(result.exception, EscudoError), (result.output, result.exception)
+    return result.exception
+
+
+def test_the_answer_comes_with_its_interval_and_what_it_rests_on(folder: Path) -> None:
+    shown = run(*ASK, *GRAPH, "--report", "effect.html").output
+    assert "Setting bronc from no to yes raises the share of rows with dysp = yes by 0.6" in shown
+    assert "95% interval 0.6" in shown
+    assert "adjusted for either   (back-door)" in shown
+    assert "do(bronc = yes)" in shown
+    assert "What it means: Changing one person's row" in shown
+    assert "Written to effect.html" in shown
+    assert "What bronc does to dysp" in (folder / "effect.html").read_text()
+
+
+def test_json_carries_everything(folder: Path) -> None:
+    data = json.loads(run(*ASK, *GRAPH, "--seed", "1", "--json").output)
+    assert data["interval"][0] < 0.668 < data["interval"][1]
+    assert data["adjustment"] == ["either"]
+    assert data["for_release"] is False
+    assert data["guarantee"]["epsilon"] == pytest.approx(0.5)
+
+
+def test_a_level_of_the_outcome_and_the_pair_to_compare_can_be_named(folder: Path) -> None:
+    arguments = ["effect", "visits.csv", "bronc", "dysp=no", *ASK[4:], *GRAPH, "--compare", "yes,no", "--json"]
+    data = json.loads(run(*arguments).output)
+    assert (data["control"], data["treated"]) == ("yes", "no")
+    assert data["interval"][0] < 0.668 < data["interval"][1]
+
+
+def test_stated_columns_and_trials_need_no_graph(folder: Path) -> None:
+    assert json.loads(run(*ASK, "--adjust", "smoke", "--json").output)["adjustment"] == ["smoke"]
+    assert json.loads(run(*ASK, "--trial", "--json").output)["method"] == "trial"
+
+
+def test_the_plan_forecasts_and_spends_nothing(folder: Path) -> None:
+    book = Ledger(f"sqlite:///{folder / 'escudo-ledger.db'}")
+    book.open("visits", epsilon=1.0, delta=1e-6)
+    shown = run(*ASK, *GRAPH, "--dataset", "visits", "--plan", "--public-rows", "5000").output
+    assert "if rows spread evenly" in shown
+    assert "visits: 0.00 of 1.00 spent; this would leave 0.5" in shown
+    assert book.account("visits").total().epsilon == 0.0
+    run(*ASK, *GRAPH, "--dataset", "visits")
+    assert book.account("visits").total().epsilon == pytest.approx(0.5, rel=1e-4)
+    book.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "match"),
+    [
+        ([], InputError, "give a graph"),
+        (["--trial", *GRAPH], InputError, "leave graph and adjust out"),
+        ([*GRAPH, "--compare", "yes"], InputError, "two levels"),
+        ([*GRAPH, "--compare", "yes,maybe"], InputError, "no level 'maybe'"),
+        (["--adjust", "smok"], SchemaError, "smoke"),
+        ([*GRAPH, "--report", "visits.csv"], RefusedError, "no report of escudo"),
+        ([*GRAPH, "--report", "no/effect.html"], InputError, "does not exist"),
+    ],
+    ids=["nothing", "trial and graph", "one level", "no level", "unknown column", "not a report", "no folder"],
+)
+def test_bad_arguments_are_refused(folder: Path, arguments: list[str], error: type[Exception], match: str) -> None:
+    found = refusal(*ASK, *arguments)
+    assert isinstance(found, error)
+    assert match in str(found)
+
+
+def test_an_unidentified_effect_names_the_open_path(folder: Path) -> None:
+    graph = CausalGraph.from_edges([("genes", "bronc"), ("genes", "dysp"), ("bronc", "dysp")], latents=["genes"])
+    graph.write("hidden.dot")
+    found = refusal(*ASK, "--graph", "hidden.dot")
+    assert isinstance(found, NotIdentifiableError)
+    assert "bronc ← genes → dysp" in str(found)
