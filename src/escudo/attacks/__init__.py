@@ -1,0 +1,43 @@
+"""Attacks: what could somebody who sees synthetic rows find out about one person?
+
+* :func:`attack`: the membership game as a randomised experiment on one record at a time; an :class:`Attack` with formal
+  bounds and heuristic figures, beside the ceiling that the guarantee allows (:func:`ceiling_of`);
+* :func:`published_game`: the game as it was published, with its faults, and what it measures without any target;
+* :func:`infer_attribute`: the same experiment on one value of one record;
+* ``FEATURES``, ``CLASSIFIERS``, ``ATTACKS``: what attackers look at, how they judge it, and what is tried by default;
+* :func:`victim_of`: any generator as something to attack; :func:`canary`: a record made up to stand out.
+
+Every figure is about single people in the private rows: for the custodian only.
+"""
+
+from escudo.attacks._attack import ATTACKS, attack, every_attack
+from escudo.attacks._attribute import AttributeAttack, infer_attribute
+from escudo.attacks._ceiling import Ceiling, ceiling_of
+from escudo.attacks._classifiers import CLASSIFIERS
+from escudo.attacks._features import FEATURES
+from escudo.attacks._measures import Score
+from escudo.attacks._published import PublishedScore, published_game
+from escudo.attacks._report import Attack, AttackedTarget
+from escudo.attacks._targets import canary, outlyingness
+from escudo.attacks._victims import Victim, victim_of
+
+__all__ = [
+    "ATTACKS",
+    "CLASSIFIERS",
+    "FEATURES",
+    "Attack",
+    "AttackedTarget",
+    "AttributeAttack",
+    "Ceiling",
+    "PublishedScore",
+    "Score",
+    "Victim",
+    "attack",
+    "canary",
+    "ceiling_of",
+    "every_attack",
+    "infer_attribute",
+    "outlyingness",
+    "published_game",
+    "victim_of",
+]

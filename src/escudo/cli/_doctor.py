@@ -1,0 +1,138 @@
+"""``escudo doctor``: what is installed, what works, and a one-second audit of the noise itself."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from escudo.cli._console import JsonFlag, emit
+from escudo.cli._ledger import DEFAULT
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["doctor"]
+
+_CORE = ("numpy", "scipy", "narwhals", "polars", "opendp", "dp-accounting", "networkx", "SQLAlchemy", "safetensors")
+_EXTRAS = {
+    "pandas": ("pandas", "frames of pandas"),
+    "pyarrow": ("pyarrow", "Arrow and Parquet through pandas and DuckDB"),
+    "duckdb": ("duckdb", "tables of DuckDB"),
+    "ibis-framework": ("ibis", "tables inside PostgreSQL (extra database)"),
+    "dask": ("dask", "frames of Dask"),
+    "pyspark": ("pyspark", "frames of Spark"),
+    "psycopg": ("psycopg", "a ledger on PostgreSQL (extra postgresql)"),
+    "jax": ("jax", "neural generators (extra neural)"),
+    "scikit-learn": ("sklearn", "evaluations and attacks (extra evaluation)"),
+}
+
+
+def doctor(
+    ledger: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="The ledger to look at; else ESCUDO_LEDGER, else escudo-ledger.db here."),
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show versions, engines, devices and the ledger's health, and audit the noise for a second.
+
+    Ends with code 5 if the ledger was tampered with or the audit finds a violation.
+    """
+    from importlib.metadata import version
+
+    found: dict[str, Any] = {
+        "escudo": version("escudo"),
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        "core": {name: version(name) for name in _CORE},
+        "extras": {name: {"version": _version(name), "for": what} for name, (_, what) in _EXTRAS.items()},
+        "devices": _devices(),
+        "ledger": _ledger(ledger),
+        "audit": _audit(),
+    }
+    found["healthy"] = found["ledger"].get("whole") is not False and not found["audit"]["violated"]
+    emit(found, as_json=as_json, human=lambda screen: _print(screen, found))
+    if not found["healthy"]:
+        raise typer.Exit(5)
+
+
+def _version(name: str) -> str | None:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _devices() -> list[str]:
+    """Return what JAX would train on."""
+    if _version("jax") is None:
+        return []
+    import jax
+
+    return [f"{device.platform}: {device.device_kind}" for device in jax.devices()]
+
+
+def _ledger(url: str | None) -> dict[str, Any]:
+    """Return whether the ledger is there, and whole."""
+    from pathlib import Path
+
+    from escudo.errors import EscudoError, LedgerCorruptError
+    from escudo.privacy import Ledger
+
+    place = url or os.environ.get("ESCUDO_LEDGER", DEFAULT)
+    shown = place.partition("://")[0] + "://…" if "@" in place else place  # a URL may hold a password
+    if place.startswith("sqlite:///") and not Path(place.removeprefix("sqlite:///")).exists():
+        return {"url": shown, "state": "none here yet; escudo ledger open makes one", "whole": None}
+    try:
+        with Ledger(place) as book:
+            problem, datasets = book.verify().problem, len(book.datasets())
+    except EscudoError as error:
+        return {"url": shown, "state": str(error), "whole": False if isinstance(error, LedgerCorruptError) else None}
+    return {"url": shown, "state": problem or f"whole, datasets: {datasets}", "whole": problem is None}
+
+
+def _audit() -> dict[str, Any]:
+    """Return a short audit of Laplace noise as releases draw it, claimed at its true ε."""
+    from escudo.auditing import audit
+    from escudo.mechanisms import laplace
+    from escudo.privacy import Guarantee
+
+    class Count:
+        """A noisy count from OpenDP's sampler, many at a time."""
+
+        def __call__(self, rows: list[int], rng: object) -> int:
+            return int(self.batch(rows, 1, rng)[0])
+
+        def batch(self, rows: list[int], count: int, rng: object) -> Any:
+            # One release of `count` copies: each has the noise of a single release at ε = 1.
+            return laplace([sum(rows)] * count, sensitivity=1, scale=1.0).value
+
+    start = time.perf_counter()
+    found = audit(
+        Count(), claim=Guarantee(epsilon=1.0), pairs=[([0, 0], [0, 1])], max_runs=20_000, max_seconds=1.0,
+        confidence=0.999, seed=None, progress=False,
+    )  # fmt: skip
+    return {
+        "violated": found.violated,
+        "epsilon_lower": found.epsilon_lower,
+        "runs": found.runs,
+        "verdict": found.verdict,
+        "seconds": round(time.perf_counter() - start, 2),
+    }
+
+
+def _print(screen: Console, found: dict[str, Any]) -> None:
+    screen.print(f"escudo {found['escudo']}   Python {found['python']}   {found['system']}", style="bold")
+    screen.print("needs     " + ", ".join(f"{name} {number}" for name, number in found["core"].items()))
+    for name, extra in found["extras"].items():
+        screen.print(f"{name:<16} {extra['version'] or 'not installed':<14} {extra['for']}", highlight=False)
+    screen.print("devices   " + (", ".join(found["devices"]) or "JAX is not installed"))
+    screen.print(f"ledger    {found['ledger']['url']}: {found['ledger']['state']}")
+    screen.print(f"audit     {found['audit']['verdict']} ({found['audit']['seconds']} s)")
+    screen.print("Healthy." if found["healthy"] else "NOT healthy: see above.", style="bold")

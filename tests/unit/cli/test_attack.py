@@ -1,0 +1,65 @@
+"""Claims about ``escudo attack``."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from escudo.causal import asia
+from escudo.cli import app
+from escudo.table import Schema
+
+SMALL = ["--epsilon", "1", "--targets", "1", "--shadows", "6", "--trials", "6", "--jobs", "1"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("attack")
+    network = asia()
+    network.sample_frame(80, rng=np.random.default_rng(1)).write_csv(place / "clinic.csv")
+    network.graph.write(place / "clinic.dot")
+    Schema.from_dict({name: list(network.levels[name]) for name in network.nodes}).write(place / "clinic.toml")
+    return place
+
+
+def run(folder, *arguments):
+    start = ["attack", str(folder / "clinic.csv"), "--schema", str(folder / "clinic.toml")]
+    return CliRunner().invoke(app, [*start, "--graph", str(folder / "clinic.dot"), *arguments])
+
+
+def test_it_prints_the_verdict_and_what_the_promise_allows(folder):
+    result = run(folder, *SMALL)
+    assert result.exit_code == 0, result.output
+    assert "No violation found" in result.output
+    assert "For the custodian only" in result.output
+
+
+def test_json_and_the_page(folder, tmp_path):
+    page = tmp_path / "attack.html"
+    result = run(folder, *SMALL, "--row", "3", "--json", "--out", str(page))
+    body = json.loads(result.stdout)
+    assert [target["label"] for target in body["targets"]] == ["row 3"]
+    assert body["ceiling"]["accuracy"] < 0.6
+    html = page.read_text(encoding="utf-8")
+    assert html.count("Custodian only, not for release") >= 3
+    assert "heuristic" in html
+    assert "formal" in html
+
+
+def test_a_broken_generator_ends_with_code_5(folder, tmp_path, monkeypatch):
+    from escudo import attacks
+
+    def accused(*_, **__):
+        class Found:
+            violated, verdict, overall, ceiling = True, "VIOLATED: it leaks.", (), None
+
+            def to_json(self):
+                return {"violated": True}
+
+        return Found()
+
+    monkeypatch.setattr(attacks, "attack", accused)
+    assert run(folder, *SMALL).exit_code == 5
