@@ -13,11 +13,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from escudo.attacks import attack as attack
+    from escudo.auditing import audit as audit
     from escudo.causal import SEM as SEM
     from escudo.causal import CausalGraph as CausalGraph
+    from escudo.discovery import discover as discover
+    from escudo.discovery import effect_of as effect_of
     from escudo.errors import BudgetExceededError as BudgetExceededError
     from escudo.errors import EscudoError as EscudoError
     from escudo.mechanisms import learn_schema as learn_schema
+    from escudo.orientation import direction as direction
+    from escudo.orientation import orient as orient
     from escudo.privacy import Guarantee as Guarantee
     from escudo.privacy import Ledger as Ledger
     from escudo.privacy import Plan as Plan
@@ -38,13 +44,33 @@ _HOME = {
     "PrivateTable": "escudo.table",
     "SEM": "escudo.causal",
     "Schema": "escudo.table",
+    "attack": "escudo.attacks",
+    "audit": "escudo.auditing",
+    "direction": "escudo.orientation",
+    "discover": "escudo.discovery",
+    "effect_of": "escudo.discovery",
     "evaluate": "escudo.utility",
     "learn_schema": "escudo.mechanisms",
     "load": "escudo.synthesis",
+    "orient": "escudo.orientation",
     "plan": "escudo.privacy",
     "synthesize": "escudo.synthesis",
 }
-_PACKAGES = ("causal", "effects", "errors", "mechanisms", "privacy", "report", "synthesis", "table", "utility")
+_PACKAGES = (
+    "attacks",
+    "auditing",
+    "causal",
+    "discovery",
+    "effects",
+    "errors",
+    "mechanisms",
+    "orientation",
+    "privacy",
+    "report",
+    "synthesis",
+    "table",
+    "utility",
+)
 
 __all__ = sorted([*_HOME, *_PACKAGES])
 

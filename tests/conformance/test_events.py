@@ -23,6 +23,7 @@ from escudo.privacy import (
     PureEvent,
     RepeatedEvent,
     RunningTotal,
+    SampledGaussianEvent,
     ZCDPEvent,
 )
 from escudo.privacy._event import KINDS
@@ -38,6 +39,11 @@ RECORDED: dict[str, tuple[str, Event]] = {
         '{"kind": "gaussian", "version": 1, "relation": "add_remove", "unit": "row", "l2_sensitivity": 1.0, '
         '"scale": 3.0, "grid": 1.0, "changed_cells": 1}',
         GaussianEvent(l2_sensitivity=1, scale=3, grid=1, changed_cells=1, relation="add_remove"),
+    ),
+    "sampled_gaussian": (
+        '{"kind": "sampled_gaussian", "version": 1, "relation": "add_remove", "unit": "row", "noise_multiplier": 2.0, '
+        '"sampling_probability": 0.125, "rows": 1}',
+        SampledGaussianEvent(noise_multiplier=2, sampling_probability=0.125, relation="add_remove"),
     ),
     "exponential": (
         '{"kind": "exponential", "version": 1, "relation": "replace_one", "unit": "row", "epsilon": 0.5}',
@@ -200,6 +206,7 @@ def test_an_event_costs_something_and_nothing_when_it_does_nothing(kind):
     silent = {
         "laplace": data | {"l1_sensitivity": 0.0},
         "gaussian": data | {"l2_sensitivity": 0.0, "changed_cells": None},
+        "sampled_gaussian": data | {"sampling_probability": 0.0},
         "approximate": data | {"epsilon": 0.0, "delta": 0.0},
         "repeated": data | {"event": ZCDPEvent(rho=0).to_json()},
         "composed": data | {"events": [GDPEvent(mu=0).to_json(), PureEvent(epsilon=0).to_json()]},

@@ -22,6 +22,7 @@ ROWS = 600
 NUMBER = {"type": "numeric", "lower": 0.0, "upper": 10.0, "bins": 4}
 SCHEMA = Schema.from_dict({"cause": NUMBER, "effect": NUMBER, "other": NUMBER})  # numbers: every generator takes them
 BY_PERSON = Schema(SCHEMA.fields, person_id="pid", max_rows_per_person=2)
+FLOATING = {"autoregressive", "vae"}  # trained with noise in floating point, and the guarantee says so
 GRAPH = CausalGraph.from_edges([("cause", "effect")], nodes=["other"])
 
 pytestmark = pytest.mark.parametrize("generator", GENERATORS)
@@ -183,7 +184,7 @@ def test_the_guarantee_is_at_most_what_was_asked_for_and_for_whom(
     assert promised.epsilon <= 1.0
     assert (promised.delta, promised.relation, promised.unit) == (1e-6, relation, schema.unit)
     assert promised.max_rows_per_person == schema.max_rows_per_person
-    assert promised.float_safe
+    assert promised.float_safe is (generator not in FLOATING)
     assert account.total(1e-6).epsilon == pytest.approx(promised.epsilon, rel=1e-9)
 
 

@@ -11,7 +11,20 @@ from typing import Annotated
 
 import typer
 
-from escudo.cli import _effects, _evaluate, _graph, _ledger, _release, _schema
+from escudo.cli import (
+    _attack,
+    _audit,
+    _direction,
+    _discover,
+    _doctor,
+    _effect,
+    _effects,
+    _evaluate,
+    _graph,
+    _ledger,
+    _release,
+    _schema,
+)
 from escudo.cli._console import report_bug, report_error
 from escudo.errors import EscudoError
 
@@ -28,11 +41,18 @@ app = typer.Typer(
 app.command("release")(_release.release)
 app.command("sample")(_release.sample)
 app.command("evaluate")(_evaluate.evaluate)
+app.command("attack")(_attack.attack)
+app.command("direction")(_direction.direction)
+app.command("discover")(_discover.discover)
+app.command("effect")(_effect.effect)
+app.command("audit")(_audit.audit)
+app.command("museum")(_audit.museum)
 app.add_typer(_schema.app, name="schema")
 app.add_typer(_graph.app, name="graph")
 app.add_typer(_ledger.app, name="ledger")
 app.command("effects")(_effects.effects)
 app.command("definitions")(_effects.definitions)
+app.command("doctor")(_doctor.doctor)
 
 
 def _show_version(wanted: bool) -> None:

@@ -13,14 +13,21 @@ from escudo.cli._console import JsonFlag, console, emit
 from escudo.cli._ledger import DEFAULT
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rich.console import Console
 
     from escudo.privacy import Account, Plan
     from escudo.report import ReleaseFiles
-    from escudo.synthesis import Model
+    from escudo.synthesis import Model, Prepared
     from escudo.table import Schema
 
 __all__ = ["release", "sample"]
+
+DISCOVER = "discover"
+"""What --graph says to have the graph learnt; a file of that name is given as ./discover."""
+
+_SHOWN_EDGES = 12
 
 
 def release(
@@ -40,7 +47,17 @@ def release(
         Path | None, typer.Option("--out", "-o", metavar="DIR", help="A new folder for the release.")
     ] = None,
     graph: Annotated[
-        Path | None, typer.Option("--graph", "-g", help="The causal graph: DOT, GML, dagitty, BIF, CSV, edge list.")
+        str | None,
+        typer.Option(
+            "--graph",
+            "-g",
+            metavar="FILE|discover",
+            help="The causal graph: a DOT, GML, dagitty, BIF, CSV or edge list file; or 'discover' to learn it.",
+        ),
+    ] = None,
+    knowledge: Annotated[
+        Path | None,
+        typer.Option("--knowledge", "-k", help="With --graph discover: a graph of what is known beforehand."),
     ] = None,
     generator: Annotated[str, typer.Option(help="marginals, moments, linear, one-way or independent.")] = "marginals",
     relation: Annotated[str, typer.Option(help="replace_one or add_remove.")] = "replace_one",
@@ -49,7 +66,8 @@ def release(
     ] = None,
     public_rows: Annotated[int | None, typer.Option(help="The number of real rows, if it is public knowledge.")] = None,
     ledger: Annotated[
-        str | None, typer.Option(metavar="URL", help="The ledger; else ESCUDO_LEDGER, else escudo-ledger.db here.")
+        str | None,
+        typer.Option(metavar="URL", envvar="ESCUDO_LEDGER", help="The ledger; escudo-ledger.db here if left out."),
     ] = None,
     dataset: Annotated[
         str | None, typer.Option(help="The account to charge; without one, nothing is recorded.")
@@ -72,16 +90,17 @@ def release(
     """Release a synthetic table that follows a causal graph, with its model, record and report.
 
     Example: escudo release visits.csv --schema visits.toml --graph clinic.dot --epsilon 1 --out release
+
+    With --graph discover the graph is learnt from the table under the same budget, and its tables are used again.
     """
-    from escudo.causal import CausalGraph
     from escudo.errors import InputError
     from escudo.privacy import MemoryAccount, parse_relation
     from escudo.report import check_target, write_release
-    from escudo.synthesis import fitting, prepare
+    from escudo.synthesis import fitting
     from escudo.table import PrivateTable, Schema, open_data
 
     start = time.perf_counter()
-    if ledger is not None and dataset is None:
+    if ledger is not None and dataset is None and ledger != os.environ.get("ESCUDO_LEDGER"):
         raise InputError("a ledger holds one account per dataset; say which one with --dataset.")
     if out is None and not plan:
         raise InputError("--out says where the release goes: a new folder. Or add --plan to look first.")
@@ -89,17 +108,18 @@ def release(
         check_target(out, custodian=custodian, overwrite=force)
     described = Schema.read(schema)
     described.require_confirmed(source=str(schema), data=_without_secrets(data))
-    prepared = prepare(
+    prepared = _prepared(
         described,
-        None if graph is None else CausalGraph.read(graph),
+        graph,
+        knowledge,
+        generator=generator,
+        options=_options(option or []),
         epsilon=epsilon,
         delta=delta,
-        generator=generator,
         relation=relation,
         public_rows=public_rows,
-        **_options(option or []),
     )
-    account: Account | str = ledger or os.environ.get("ESCUDO_LEDGER", DEFAULT)
+    account: Account | str = ledger or DEFAULT
     if dataset is None:
         account = MemoryAccount(
             relation=parse_relation(relation), unit=described.unit, max_rows_per_person=described.max_rows_per_person
@@ -135,6 +155,7 @@ def release(
         )
         raise typer.Exit(130) from None
     seconds = time.perf_counter() - start
+    found = model.details.get("discovery")
     payload = {
         "directory": str(out),
         "rows": made,
@@ -142,6 +163,7 @@ def release(
         "guarantee": model.guarantee.to_json(),
         "for_release": model.guarantee.for_release,
         "dataset": dataset,
+        "graph": found,
         "custodian": None if files.custodian is None else str(files.custodian),
         "seconds": round(seconds, 2),
     }
@@ -193,6 +215,37 @@ def sample(
         as_json=as_json,
         human=lambda screen: screen.print(f"{rows:,} rows written to {out}", markup=False),
     )
+
+
+def _prepared(
+    schema: Schema,
+    graph: str | None,
+    knowledge: Path | None,
+    *,
+    generator: str,
+    options: dict[str, Any],
+    **budget: Any,  # Any: epsilon, delta, relation and public_rows, checked where they are used
+) -> Prepared:
+    """Choose what to measure: for a graph from a file, for none, or for one to be discovered under the same plan."""
+    from escudo.causal import CausalGraph
+    from escudo.errors import InputError
+    from escudo.synthesis import prepare
+    from escudo.synthesis._discovered import prepare_discovered
+
+    if graph != DISCOVER:
+        if knowledge is not None:
+            raise InputError("--knowledge goes with --graph discover; a graph from a file says all that is known.")
+        return prepare(
+            schema, None if graph is None else CausalGraph.read(graph), generator=generator, **budget, **options
+        )
+    if generator != "marginals":
+        raise InputError(
+            f"--graph discover finds the graph and the tables of generator 'marginals' in one go; got {generator!r}. "
+            "To use another generator, run 'escudo discover' first and pass its graph."
+        )
+    if unknown := sorted(set(options) - {"method"}):
+        raise InputError(f"--graph discover has no option {unknown[0]!r}; it has method.")
+    return prepare_discovered(schema, None if knowledge is None else CausalGraph.read(knowledge), **budget, **options)
 
 
 def _settings(option: str, pairs: list[str] | None) -> dict[str, str | None]:
@@ -286,10 +339,23 @@ def _print_release(screen: Console, out: Path, model: Model, files: ReleaseFiles
         screen.print(
             f"Beside it, NOT FOR RELEASE: {files.custodian.name}, exact figures of the real table", markup=False
         )
+    if found := model.details.get("discovery"):
+        _print_graph(screen, found)
     if not model.guarantee.for_release:
         screen.print("NOT FOR RELEASE: the noise was seeded, so anyone can take it off again.", style="bold red")
     screen.print(f"What it means: {model.guarantee}", markup=False)
     screen.print(f"Try: escudo sample {_word(str(out / 'model'))} --rows 5 --do {_setting(model.schema)}", markup=False)
+
+
+def _print_graph(screen: Console, found: Mapping[str, Any]) -> None:
+    """Say which edges were found and how sure they are, the surest first."""
+    edges = sorted(found["edges"], key=lambda edge: -edge["confidence"])
+    screen.print(f"Discovered graph: {len(edges)} edges" + (", the surest:" if len(edges) > _SHOWN_EDGES else ""))
+    for edge in edges[:_SHOWN_EDGES]:
+        mark = "→" if edge["directed"] else "—"
+        screen.print(f"  {edge['from']} {mark} {edge['to']}   {edge['confidence']:.0%}", markup=False)
+    if found["cannot_tell"]:
+        screen.print(f"Cannot tell more: {found['cannot_tell']}.", markup=False)
 
 
 def _setting(schema: Schema) -> str:

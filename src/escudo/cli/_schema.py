@@ -86,7 +86,11 @@ def learn(
 
 
 @app.command()
-def check(data: _Data, schema: _Schema, as_json: JsonFlag = False) -> None:
+def check(
+    data: _Data,
+    schema: Annotated[Path, typer.Option("--schema", "-s", help="The schema to compare with.")],
+    as_json: JsonFlag = False,
+) -> None:
     """Compare data with a schema, for the custodian's eyes only: exact shares, without any protection."""
     from escudo.errors import ViolationError
     from escudo.table import Schema

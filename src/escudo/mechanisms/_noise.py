@@ -23,6 +23,9 @@ References:
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar, Protocol, TypeAlias
@@ -42,6 +45,8 @@ __all__ = [
     "laplace_tail",
     "noise_source",
     "one_stream",
+    "watched",
+    "watching",
 ]
 
 Integers: TypeAlias = NDArray[np.int64]
@@ -88,6 +93,26 @@ def one_stream(seed: Seed) -> np.random.Generator | None:
     """Return None for secure noise, or the one generator that all steps of an operation draw from in turn."""
     source = noise_source(seed)
     return source.generator if isinstance(source, SeededNoise) else None
+
+
+_Watcher: TypeAlias = Callable[[NoiseSource, object], NoiseSource]
+_WATCHER: ContextVar[_Watcher | None] = ContextVar("watcher", default=None)
+
+
+@contextmanager
+def watching(watcher: _Watcher) -> Iterator[None]:
+    """Let ``watcher(source, event)`` stand in for every noise source inside the block: for replays of an audit."""
+    token = _WATCHER.set(watcher)
+    try:
+        yield
+    finally:
+        _WATCHER.reset(token)
+
+
+def watched(source: NoiseSource, event: object) -> NoiseSource:
+    """Return the source itself, unless a replay is watching."""
+    watcher = _WATCHER.get()
+    return source if watcher is None else watcher(source, event)
 
 
 @dataclass(frozen=True, slots=True)

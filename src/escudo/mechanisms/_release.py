@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from escudo.mechanisms._noise import NoiseSource, Seed, noise_source
+from escudo.mechanisms._noise import NoiseSource, Seed, noise_source, watched
 from escudo.privacy import Account, ApproximateEvent, Event, GaussianEvent, Guarantee, guarantee_of
 
 __all__ = ["Release", "mapped", "released"]
@@ -54,7 +54,7 @@ def released(
     promise = _promise(event, max_rows_per_person=rows, for_release=noise.for_release)
     receipt = None if account is None else account.spend(event, purpose=purpose, for_release=noise.for_release)
     try:
-        value = draw(noise)
+        value = draw(watched(noise, event))
     except BaseException as error:
         if account is not None and receipt is not None:
             account.fail(receipt, type(error).__name__)

@@ -3,27 +3,37 @@
 * :func:`render` and :func:`write`: the page that every kind of report shares;
 * :func:`effects_page`: all effects of a model on its outputs;
 * :func:`effects_picture`: its diagram, with ε on the arrows;
+* :func:`audit_page`, :func:`direction_page`, :func:`discovery_page`, :func:`treatment_page`: one answer each;
 * :func:`ledger_page`: what all releases of a dataset together can change;
 * :func:`write_release`: a release folder, with :func:`release_page` for people and ``release.json``
   (:func:`release_schema`) for machines; :func:`check_target`: whether it can be written, before anything is spent;
-* :func:`custodian_page`: synthetic against real data; :func:`evaluation_page`: what can be learnt from them. Both are
-  for the custodian only.
+* :func:`custodian_page`: synthetic against real data; :func:`evaluation_page`: what can be learnt from them;
+  :func:`attack_page`: what an attacker could learn. These are for the custodian only.
 """
 
 from __future__ import annotations
 
+from escudo.report._attack_page import attack_page
+from escudo.report._audit_page import audit_page
 from escudo.report._custodian_page import custodian_page
+from escudo.report._direction_page import direction_page
+from escudo.report._discovery_page import discovery_page
 from escudo.report._effects import effects_page, effects_picture, ledger_page
 from escudo.report._evaluation_page import evaluation_page
 from escudo.report._page import render, write
 from escudo.report._record import release_schema
 from escudo.report._release import ReleaseFiles, check_target, write_release
 from escudo.report._release_page import release_page
+from escudo.report._treatment_page import treatment_page
 
 __all__ = [
     "ReleaseFiles",
+    "attack_page",
+    "audit_page",
     "check_target",
     "custodian_page",
+    "direction_page",
+    "discovery_page",
     "effects_page",
     "effects_picture",
     "evaluation_page",
@@ -31,6 +41,7 @@ __all__ = [
     "release_page",
     "release_schema",
     "render",
+    "treatment_page",
     "write",
     "write_release",
 ]

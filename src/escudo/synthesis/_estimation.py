@@ -18,7 +18,7 @@ counts would otherwise raise it, and everything rare with it.
 
 **Conditionals.** A configuration of the parents that few people share is drawn towards the law with one parent less,
 down to the column's own: :math:`p(x \mid pa) = (z(pa, x) + k\,p(x \mid pa')) / (z(pa) + k)`, with k a tenth of the
-noise in a row of the table.
+noise in a row of the table. A family that no table holds as a whole has the most even table that agrees with them.
 
 **Reference.** R. McKenna, D. Sheldon, G. Miklau (2019), "Graphical-model based estimation and inference for
 differential privacy", ICML; W. Qardaji, W. Yang, N. Li (2014), "PriView: practical differentially private release of
@@ -37,12 +37,13 @@ from numpy.typing import NDArray
 
 from escudo.synthesis._conditionals import TableConditional
 
-__all__ = ["NoisyTable", "agreeing", "estimate", "total_of"]
+__all__ = ["NoisyTable", "agreeing", "estimate", "laws_of", "sums_over", "total_of"]
 
 Floats = NDArray[np.float64]
 
 _SWEEPS = 500
 _STOP = 1e-3  # a part of the noise: no cell moves further in the last sweep
+_FITS, _MISSED = 50, 1e-4  # sweeps, and what part of the rows no table is missed by in the last one
 _PULL = 0.1  # a part of the noise in a row of a table
 
 
@@ -66,11 +67,17 @@ def estimate(
 
     Args:
         sizes: Cells of each column.
-        parents: Each column's parents; some table must hold them together, columns of a single cell aside.
+        parents: Each column's parents, each of which some table holds together with it.
         tables: What was released.
         total: The number of rows where it is public; estimated from the tables otherwise.
     """
-    agreed = agreeing(tables, total=max(total_of(tables) if total is None else total, 1.0))
+    return laws_of(sizes, parents, agreeing(tables, total=max(total_of(tables) if total is None else total, 1.0)))
+
+
+def laws_of(
+    sizes: Mapping[str, int], parents: Mapping[str, tuple[str, ...]], agreed: Sequence[NoisyTable]
+) -> dict[str, TableConditional]:
+    """Return each column's law given its parents, from tables that agree."""
     laws = {}
     for name, several in parents.items():
         shape = [sizes[column] for column in (*several, name)]
@@ -78,11 +85,42 @@ def estimate(
             laws[name] = TableConditional(several, np.ones(shape))
             continue
         family = tuple(column for column in (*several, name) if sizes[column] > 1)
-        table = min((t for t in agreed if set(family) <= set(t.columns)), key=lambda t: t.counts.size)
-        counts = _sums(table.columns, table.counts, family).reshape(shape)
-        merged = table.counts.size / counts.size  # cells added up in each cell of the family
-        laws[name] = TableConditional(several, _law(counts, table.scale * math.sqrt(merged)))
+        holders = [table for table in agreed if set(family) <= set(table.columns)]
+        if holders:
+            table = min(holders, key=lambda table: table.counts.size)
+            counts = sums_over(table.columns, table.counts, family)
+            scale = table.scale * math.sqrt(table.counts.size / counts.size)  # cells are added up in each cell
+        else:
+            counts, scale = _most_even(family, [sizes[column] for column in family], agreed)
+        laws[name] = TableConditional(several, _law(counts.reshape(shape), scale))
     return laws
+
+
+def _most_even(columns: tuple[str, ...], shape: Sequence[int], agreed: Sequence[NoisyTable]) -> tuple[Floats, float]:
+    """Return the most even table that has the sums of all others over what they share with it, and its noise.
+
+    By iterative proportional fitting. The law in it has no more interactions between causes than tables hold.
+    """
+    parts: dict[tuple[str, ...], NoisyTable] = {}
+    for table in agreed:
+        part = tuple(column for column in columns if column in table.columns)
+        if part and (part not in parts or table.counts.size < parts[part].counts.size):
+            parts[part] = table
+    parts = {part: table for part, table in parts.items() if not any(set(part) < set(other) for other in parts)}
+    wanted = {part: sums_over(table.columns, table.counts, part) for part, table in parts.items()}
+    total = float(agreed[0].counts.sum())
+    counts = np.full(shape, total / math.prod(shape))
+    for _ in range(_FITS):
+        missed = 0.0
+        for part, sums in wanted.items():
+            now = sums_over(columns, counts, part)
+            missed = max(missed, float(np.abs(now - sums).sum()))
+            factor = np.divide(sums, now, out=np.zeros_like(now), where=now > 0)
+            kept = [size if column in part else 1 for column, size in zip(columns, shape, strict=True)]
+            counts = counts * factor.reshape(kept)
+        if missed <= _MISSED * total:
+            break
+    return counts, max(table.scale for table in parts.values())
 
 
 def total_of(tables: Sequence[NoisyTable]) -> float:
@@ -131,7 +169,7 @@ def _bring_together(
     found: list[Floats], tables: Sequence[NoisyTable], columns: tuple[str, ...], holders: Sequence[int], total: float
 ) -> None:
     """Project onto the tables whose sums over ``columns`` are equal; over no columns at all, are ``total``."""
-    sums = [_sums(tables[place].columns, found[place], columns) for place in holders]
+    sums = [sums_over(tables[place].columns, found[place], columns) for place in holders]
     merged = [found[place].size / part.size for place, part in zip(holders, sums, strict=True)]
     if columns:
         weights = [1 / (tables[place].scale ** 2 * cells) for place, cells in zip(holders, merged, strict=True)]
@@ -145,7 +183,7 @@ def _bring_together(
         found[place] = found[place] + change.reshape(shape)
 
 
-def _sums(scope: tuple[str, ...], counts: Floats, columns: tuple[str, ...]) -> Floats:
+def sums_over(scope: tuple[str, ...], counts: Floats, columns: tuple[str, ...]) -> Floats:
     """Return a table summed over all but ``columns``, with axes in their order."""
     left = [name for name in scope if name in columns]
     axes = tuple(axis for axis, name in enumerate(scope) if name not in columns)

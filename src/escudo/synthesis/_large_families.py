@@ -1,14 +1,15 @@
 r"""Families of ``marginals`` that get their law from moments: those whose table the data cannot pay for.
 
 **Rule**, from public facts only. A family of c cells with noise σ in each misses its rows by about cσ in total. It is
-too large if that is more than the number of rows, where it is public, and in any case with more than ``MAX_CELLS``
+too large if that is more than half the number of rows, where it is public, and in any case with more than ``MAX_CELLS``
 cells, or ``MAX_TABLE_CELLS`` where the number of rows is public. A family with fewer than two parents is never too
 large: its moments are its table.
 
-Such a family is measured as ``moments`` measures it: one count per level of the child and per pair of levels with each
-parent, in one vector for all such families. It gets a logit law, which leaves out how parents act together; the plan
-says which families these are, and why. No row is clipped, and no budget goes to a clip bound: with few columns, the
-longest vector a row can have is not much longer than usual.
+Up to a size such a family is measured in pairs (``_family_tables``). A larger one is measured as ``moments`` measures
+it: one count per level of the child and per pair of levels with each parent, in one vector for all such families. It
+gets a logit law. Both leave out how parents act together; the plan says which families these are, and why. No row is
+clipped, and no budget goes to a clip bound: with few columns, the longest vector a row can have is not much longer than
+usual.
 """
 
 from __future__ import annotations
@@ -35,15 +36,15 @@ MAX_CELLS = 20_000
 def too_large(cells: int, noise: float, public_rows: int | None) -> str:
     """Return why a family's table is too large, or an empty text if it is not.
 
-    >>> too_large(4096, 9.0, 30_000)
-    '4,096 cells with noise 9 each are more than 30,000 rows pay for'
+    >>> too_large(4096, 9.0, 60_000)
+    '4,096 cells with noise 9 each are more than 60,000 rows pay for'
     >>> too_large(4096, 9.0, None)
     ''
     """
     most = MAX_CELLS if public_rows is None else MAX_TABLE_CELLS
     if cells > most:
         return f"{cells:,} cells are more than {most:,}"
-    if public_rows is not None and cells * noise > public_rows:
+    if public_rows is not None and 2 * cells * noise > public_rows:
         return f"{cells:,} cells with noise {noise:.3g} each are more than {public_rows:,} rows pay for"
     return ""
 

@@ -22,6 +22,8 @@ from escudo.table import Numeric, Schema
 if TYPE_CHECKING:
     import polars as pl
 
+    from escudo.synthesis._effect import ModelEffect
+
 __all__ = ["LinearConditional", "LinearModel", "numeric_columns"]
 
 Floats = NDArray[np.float64]
@@ -152,23 +154,43 @@ class LinearModel:
         _check_finite(drawn)
         return self._frame(drawn, {**fixed, **evidence})
 
-    def effect(self, cause: str, on: str) -> float:
-        r"""Return the total causal effect: by how much ``on`` changes, on average, per unit that ``cause`` is raised.
+    def effect(self, treatment: str, outcome: str) -> ModelEffect:
+        r"""Return the average effect of one column on another, in the units of the table; free.
 
-        .. math:: \frac{∂}{∂c} E[y \mid do(x = c)]
+        .. math:: \text{slope} = \frac{∂}{∂c} E[y \mid do(x = c)],
 
-        It is the sum over all directed paths of the product of their weights, in the units of the table.
+        the sum over all directed paths of the product of their weights. The means are those of the equations, at the
+        bounds of the treatment, before anything is moved to the outcome's bounds.
 
         Raises:
-            SchemaError: If one is no column.
-            NotIdentifiableError: If a latent acts on the cause and on what it affects.
+            InputError: If one is no column, or both are the same.
+            NotIdentifiableError: If a latent acts on the treatment and on what it affects.
         """
-        source, target = self._column("cause", cause), self._column("on", on)
-        check_identified(self.graph, [cause])
-        place = self.schema.names.index
-        responses = self._responses({cause: 0.0})
-        widths = [upper - lower for lower, upper in (source.bounds, target.bounds)]
-        return float(responses[place(on), place(cause)] * widths[1] / widths[0])
+        from escudo.synthesis._effect import ModelEffect
+
+        source, target = self._column("treatment", treatment), self._column("outcome", outcome)
+        if treatment == outcome:
+            raise InputError(f"treatment and outcome are both {treatment!r}; name two columns.")
+        check_identified(self.graph, [treatment])
+        names = self.schema.names
+        here, there = names.index(treatment), names.index(outcome)
+        responses = self._responses({treatment: 0.0})[there]
+        lower, upper = target.bounds
+        means = []
+        for end in (-1.0, 1.0):
+            levels = np.array([self.conditionals[name].intercept for name in names])
+            levels[here] = end
+            means.append(lower + (upper - lower) * (float(responses @ levels) + 1.0) / 2.0)
+        width = source.bounds[1] - source.bounds[0]
+        return ModelEffect(
+            treatment=treatment,
+            outcome=outcome,
+            levels=tuple(f"{bound:g}" for bound in source.bounds),
+            outcome_levels=(),
+            law=(),
+            means=(means[0], means[1]),
+            slope=float(responses[here]) * (upper - lower) / width,
+        )
 
     def save(self, directory: str | PathLike[str], *, overwrite: bool = False) -> None:
         """Write the model as ``model.json`` and ``parameters.safetensors`` into a new folder.

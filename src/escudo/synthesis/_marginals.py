@@ -1,13 +1,10 @@
 r"""Generator ``marginals``: noisy family tables of the graph, one law per column.
 
-For each column and its parents in the graph, the contingency table of that family is released with Gaussian noise. A
-table that lies inside another is left out; a column that only occurs in tables at least ``_COARSE`` times its own size
-gets a one-way table as well.
-
-**Noise.** A table of c cells with noise σ misses its counts by about cσ in total, at a cost that grows as 1/σ². The sum
-of errors under a fixed budget is least at :math:`σ \propto c^{-1/3}` (set the derivative of :math:`\sum c_i σ_i +
-λ \sum σ_i^{-2}` to zero): large tables get less noise per cell, small ones more. The common factor is found by the
-accountant.
+For each column and its parents in the graph, the contingency table of that family is released with Gaussian noise, and
+one-way tables where they help (``_family_tables``). A table of c cells gets precision in proportion to c^(1/3); the
+common factor is found by the accountant. The tables are brought to agreement (``_estimation``), and give each column's
+law given its parents, for interventions, and given all that the tables show it to go with, for the observed law
+(``_observed``).
 
 **Open pairs** (see ``_structure``). One-way tables first; then the exponential mechanism picks one cause for each
 column that has open ones. As in Prim's algorithm, columns whose causes are settled come first, and each step picks the
@@ -17,7 +14,11 @@ Between two columns that no graph names, either may be the cause. A column with 
 that nobody stated, so the law along the arrows is the law of the tables. The families of the picked arrows are released
 like others, all with the same noise, so that the budget does not depend on which ones were picked.
 
-**Large families.** A family whose table the data cannot pay for gets its law from moments: see ``_large_families``.
+**Repair.** With ``repair=True``, pairs of columns that the model gets wrong are picked and measured as well, and enter
+the observed law: see ``_repair``.
+
+**Large families.** A family whose table the data cannot pay for is measured in pairs (``_family_tables``), or gets its
+law from moments (``_large_families``).
 
 **Guarantee.** A composition of discrete Gaussian and exponential events, shown leaf by leaf in the plan.
 """
@@ -25,7 +26,7 @@ like others, all with the same noise, so that the budget does not depend on whic
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -34,22 +35,33 @@ from numpy.typing import NDArray
 from escudo._progress import tracking
 from escudo.causal import CausalGraph
 from escudo.errors import InputError
-from escudo.mechanisms import Seed, exponential, gaussian
+from escudo.mechanisms import Seed, exponential
 from escudo.privacy import Account, ExponentialEvent, GaussianEvent, Guarantee, Plan, Relation, calibrate
-from escudo.synthesis._conditionals import MAX_TABLE_CELLS, Conditional
-from escudo.synthesis._estimation import NoisyTable, estimate, total_of
-from escudo.synthesis._large_families import LargeFamilies, too_large
+from escudo.synthesis._estimation import NoisyTable, total_of
+from escudo.synthesis._family_tables import (
+    Columns,
+    cells_of,
+    check_sizes,
+    families_too_large,
+    family_of,
+    in_pairs,
+    measure,
+    table_weights,
+    title_of,
+    typical_weight,
+)
+from escudo.synthesis._large_families import LargeFamilies
 from escudo.synthesis._model import CausalModel
+from escudo.synthesis._repair import PICK_SHARE, TABLE_SHARE, Pair, Repair, candidate_pairs
 from escudo.synthesis._structure import Arrow, Structure, structure_of
+from escudo.synthesis._table_fits import TableFits
 from escudo.table import PrivateTable, Schema, count_sensitivity
 
 __all__ = ["Marginals", "PreparedMarginals"]
 
-_COARSE = 64
 _TREE_SHARE = 0.2  # of the Gaussian budget's inverse variance, turned to the selection of a tree
 _MAX_OPEN = 4000
-
-Columns = tuple[str, ...]
+_PICKS_PER_COLUMN = 2  # of repair
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +74,8 @@ class PreparedMarginals:
         tables: Which tables are released, with the noise of each.
         pairs: The noise of each picked family, and what one pick costs; None where nothing is open.
         picks: How many open arrows are picked.
+        repair: What repair may spend; None without it.
+        paired: Why families are measured in pairs instead of a table, by child.
         large: The families that are measured by moments instead, with their noise; None where there are none.
         delta: The δ at which the plan is stated.
         public_rows: The number of rows, where it is public.
@@ -72,6 +86,8 @@ class PreparedMarginals:
     tables: Mapping[Columns, GaussianEvent]
     pairs: tuple[GaussianEvent, ExponentialEvent] | None
     picks: int
+    repair: Repair | None
+    paired: Mapping[str, str]
     large: tuple[LargeFamilies, GaussianEvent] | None
     delta: float
     public_rows: int | None
@@ -85,12 +101,18 @@ class PreparedMarginals:
                 Plan("pick a cause among open ones", self.pairs[1], count=self.picks, buys="arrows nobody stated")
             )
         leaves = [
-            Plan(_title(columns, self.structure), event, buys=f"{_cells(self.schema, columns):,} cells")
+            Plan(title_of(columns, self.structure.parents), event, buys=f"{cells_of(self.schema, columns):,} cells")
             for columns, event in self.tables.items()
+        ]
+        leaves += [
+            Plan(f"{child} | {', '.join(self.structure.parents[child])}", buys=f"in pairs, no table: {reason}")
+            for child, reason in self.paired.items()
         ]
         children.append(Plan("family tables", children=leaves))
         if self.pairs is not None:
             children.append(Plan("tables of picked families", self.pairs[0], count=self.picks))
+        if self.repair is not None:
+            children.append(self.repair.plan)
         if self.large is not None:
             large, event = self.large
             children.append(large.plan(event, self.structure))
@@ -101,35 +123,37 @@ class PreparedMarginals:
         """Measure and estimate; charges ``account`` for what the plan shows, before noise is drawn."""
         names = list(self.tables)
         exact = table.counts([list(columns) for columns in names])
-        with tracking("Measuring", total=len(names) + 2 * self.picks) as advance:
+        repairs = 0 if self.repair is None else self.repair.picks
+        with tracking("Measuring", total=len(names) + 2 * self.picks + repairs) as advance:
             released = []
             for columns, counts in zip(names, exact, strict=True):
-                released.append(_measure(columns, counts, self.tables[columns], account=account, seed=seed))
+                released.append(measure(columns, counts, self.tables[columns], account=account, seed=seed))
                 advance(1)
             chosen: list[Arrow] = []
             if self.pairs is not None:
                 chosen = self._pick(table, released, account=account, seed=seed)
                 advance(self.picks)
-                families = [_family(self.schema, self.structure, arrow) for arrow in chosen]
+                families = [family_of(self.schema, self.structure, arrow) for arrow in chosen]
                 for columns, counts in zip(families, table.counts([list(f) for f in families]), strict=True):
-                    released.append(_measure(columns, counts, self.pairs[0], account=account, seed=seed))
+                    released.append(measure(columns, counts, self.pairs[0], account=account, seed=seed))
                     advance(1)
-        rows = self.public_rows
-        if rows is None and guarantee.relation == "replace_one" and guarantee.unit == "row":
-            rows = max(int(exact[0].sum()), 1)  # public: replacing a row leaves their number as it is
-        parents = self.structure.with_tree(chosen)
-        sizes = {name: self.schema[name].size for name in self.schema.names}
-        counted = {name: several for name, several in parents.items() if name not in self._large_children}
-        laws: dict[str, Conditional] = dict(estimate(sizes, counted, released, total=rows))
-        total = max(round(total_of(released)), 1) if rows is None else rows
-        if self.large is not None:
-            large, event = self.large
-            fitted = large.fit(table, event, parents, laws, rows=total, account=account, seed=seed)
-            parents, laws = dict(fitted.parents), dict(fitted.laws)
+            rows = self.public_rows
+            if rows is None and guarantee.relation == "replace_one" and guarantee.unit == "row":
+                rows = max(int(exact[0].sum()), 1)  # public: replacing a row leaves their number as it is
+            total = max(round(total_of(released)), 1) if rows is None else rows
+            fits = self._fits(table, released, chosen, total, account=account, seed=seed)
+            pairs: list[Pair] = []
+            if self.repair is not None:
+                released, pairs = self.repair.fit(
+                    table, released, fits, rows=total, account=account, seed=seed, advance=advance
+                )
+        agreed = fits.agreed(released)
+        laws = fits.laws(agreed)
         return CausalModel(
             schema=self.schema,
-            graph=self.structure.fitted_graph(parents),
+            graph=self.structure.fitted_graph(fits.parents),
             conditionals=laws,
+            observed=fits.observed(agreed, pairs),
             guarantee=guarantee,
             generator=Marginals.name,
             plan=self.plan,
@@ -139,9 +163,29 @@ class PreparedMarginals:
             },
         )
 
-    @property
-    def _large_children(self) -> Mapping[str, str]:
-        return {} if self.large is None else self.large[0].reasons
+    def _fits(
+        self,
+        table: PrivateTable,
+        released: Sequence[NoisyTable],
+        chosen: Sequence[Arrow],
+        total: int,
+        *,
+        account: Account,
+        seed: Seed,
+    ) -> TableFits:
+        """Return how laws are fitted to tables, once those of large families are known."""
+        sizes = {name: self.schema[name].size for name in self.schema.names}
+        parents = self.structure.with_tree(chosen)
+        tables = [table.columns for table in released]
+        if self.large is None:
+            return TableFits(sizes=sizes, parents=parents, tables=tables, total=total, settled={})
+        large, event = self.large
+        counted = {name: several for name, several in parents.items() if name not in large.reasons}
+        known = TableFits(sizes=sizes, parents=counted, tables=tables, total=total, settled={})
+        laws = known.laws(known.agreed(released))
+        fitted = large.fit(table, event, parents, laws, rows=total, account=account, seed=seed)
+        settled = {name: fitted.laws[name] for name in large.reasons}
+        return TableFits(sizes=sizes, parents=fitted.parents, tables=tables, total=total, settled=settled)
 
     def _pick(
         self, table: PrivateTable, released: Sequence[NoisyTable], *, account: Account, seed: Seed
@@ -178,9 +222,16 @@ class PreparedMarginals:
 
 
 class Marginals:
-    """Family tables under Gaussian noise, all fitted together."""
+    """Family tables under Gaussian noise, all fitted together.
+
+    Args:
+        repair: Whether dependence that the graph leaves out is looked for and measured, for the observed law.
+    """
 
     name = "marginals"
+
+    def __init__(self, *, repair: bool = False):
+        self.repair = repair
 
     def prepare(
         self,
@@ -210,11 +261,13 @@ class Marginals:
 
         # What a single table would get; where there are several, they share it.
         alone = 1.0 if public_rows is None else calibrate(noise, epsilon=epsilon, delta=delta)
-        reasons = _too_large(schema, structure, alone, public_rows)
-        large = LargeFamilies.of(schema, structure, reasons) if reasons else None
+        reasons = families_too_large(schema, structure, alone, public_rows)
+        paired = {child: reason for child, reason in reasons.items() if in_pairs(schema, structure, child)}
+        moved_out = {child: reason for child, reason in reasons.items() if child not in paired}
+        large = LargeFamilies.of(schema, structure, moved_out) if moved_out else None
         kept = [arrow for arrow in structure.open_arrows if arrow[1] not in reasons]
         structure = replace(structure, open_arrows=tuple(kept))
-        _check_sizes(schema, structure, reasons)
+        check_sizes(schema, structure, reasons)
         if len(structure.open_arrows) > _MAX_OPEN:
             raise InputError(
                 f"The graph leaves {len(structure.open_arrows):,} pairs of columns open, more than {_MAX_OPEN:,}: "
@@ -222,31 +275,50 @@ class Marginals:
                 "generator='moments'."
             )
         picks = len(structure.open_effects)
-        weights = _weights(schema, structure, reasons)
-        pair_weight = _typical_cells(schema, structure) ** (2 / 3) if picks else 0.0
+        weights = table_weights(schema, structure, reasons)
+        pair_weight = typical_weight(schema, structure) if picks else 0.0
         large_weight = 0.0 if large is None else large.weight
         total = sum(weights.values()) + picks * pair_weight + large_weight
+        repairs = 0
+        if self.repair:
+            varying = sum(schema[name].size > 1 for name in schema.names)
+            repairs = min(_PICKS_PER_COLUMN * varying, len(candidate_pairs(schema, list(weights))))
 
         def share(weight: float, level: float) -> GaussianEvent:
             return noise(level * math.sqrt(total / weight))
 
-        def picking(level: float) -> ExponentialEvent:
-            # In zCDP a pick of cost e costs e²/8; all picks get their share of what the tables cost together.
-            rho = _TREE_SHARE * moved.l2**2 / (2 * level**2) / picks
+        def picking(level: float, part: float, count: int) -> ExponentialEvent:
+            # In zCDP a pick of cost e costs e²/8; all picks get their part of what the tables cost together.
+            rho = part * moved.l2**2 / (2 * level**2) / count
             return ExponentialEvent(epsilon=math.sqrt(8 * rho), relation=relation, unit=schema.unit)
+
+        def repairing(level: float) -> Repair | None:
+            if not repairs:
+                return None
+            left = 1 - PICK_SHARE - TABLE_SHARE
+            return Repair(
+                schema=schema,
+                pick=picking(level, PICK_SHARE / left, repairs),
+                table=noise(level * math.sqrt(repairs * left / TABLE_SHARE)),
+                picks=repairs,
+            )
 
         def events(level: float) -> list[GaussianEvent | ExponentialEvent]:
             made: list[GaussianEvent | ExponentialEvent] = [share(weight, level) for weight in weights.values()]
             made += [] if large is None else [large.event(share(large_weight, level))]
-            return made + ([share(pair_weight, level), picking(level)] * picks if picks else [])
+            made += [share(pair_weight, level), picking(level, _TREE_SHARE, picks)] * picks if picks else []
+            repair = repairing(level)
+            return made + ([] if repair is None else [repair.table, repair.pick] * repairs)
 
         level = calibrate(events, epsilon=epsilon, delta=delta)
         return PreparedMarginals(
             schema=schema,
             structure=structure,
             tables={columns: share(weight, level) for columns, weight in weights.items()},
-            pairs=(share(pair_weight, level), picking(level)) if picks else None,
+            pairs=(share(pair_weight, level), picking(level, _TREE_SHARE, picks)) if picks else None,
             picks=picks,
+            repair=repairing(level),
+            paired=paired,
             large=None if large is None else (large, large.event(share(large_weight, level))),
             delta=delta,
             public_rows=public_rows,
@@ -259,98 +331,9 @@ def _varying(schema: Schema, structure: Structure) -> Structure:
     return replace(structure, open_arrows=tuple(kept))
 
 
-def _too_large(schema: Schema, structure: Structure, level: float, public_rows: int | None) -> dict[str, str]:
-    """Return why families are too large for a table, by child; each that goes leaves its budget to the others."""
-    cells = {
-        child: _cells(schema, (child, *parents))
-        for child, parents in structure.parents.items()
-        if schema[child].size > 1 and sum(schema[parent].size > 1 for parent in parents) > 1
-    }
-    reasons: dict[str, str] = {}
-    for child in sorted(cells, key=lambda name: -cells[name]):
-        total = sum(_weights(schema, structure, reasons).values())
-        reason = too_large(cells[child], level * math.sqrt(total / cells[child] ** (2 / 3)), public_rows)
-        if not reason:
-            break  # smaller families err less in total
-        reasons[child] = reason
-    return reasons
-
-
-def _check_sizes(schema: Schema, structure: Structure, large: Collection[str]) -> None:
-    """Refuse what could not be counted, before anything is spent."""
-    if _cells(schema, schema.names) == 1:
-        raise InputError("Every column of the schema has a single level, so there is nothing to learn or to release.")
-    families = [_family(schema, structure, (name, name)) for name in schema.names if name not in large]
-    families += [_family(schema, structure, arrow) for arrow in structure.open_arrows]
-    largest = max(families, key=lambda family: _cells(schema, family))
-    if _cells(schema, largest) > MAX_TABLE_CELLS:
-        raise InputError(
-            f"The table of {', '.join(largest)} would have {_cells(schema, largest):,} cells, more than "
-            f"{MAX_TABLE_CELLS:,}. Use generator='moments' for columns with many parents, or fewer levels or bins."
-        )
-
-
-def _weights(schema: Schema, structure: Structure, large: Collection[str]) -> dict[Columns, float]:
-    """Return the tables to release with their weights in the budget.
-
-    Families that lie in no other, and one-way tables where they help; none for the children of large families.
-    """
-    varying = [name for name in schema.names if schema[name].size > 1]
-    families = dict.fromkeys(_family(schema, structure, (name, name)) for name in varying if name not in large)
-    largest = [family for family in families if not any(set(family) < set(other) for other in families)]
-    if structure.open_arrows:
-        alone = varying
-    else:
-        around = {name: [_cells(schema, family) for family in largest if name in family] for name in varying}
-        alone = [name for name in varying if min(around[name], default=0) >= _COARSE * schema[name].size]
-    tables = dict.fromkeys([*((name,) for name in alone), *largest])
-    return {columns: float(_cells(schema, columns) ** (2 / 3)) for columns in tables}
-
-
-def _family(schema: Schema, structure: Structure, arrow: Arrow) -> Columns:
-    """Return an arrow's effect, its stated parents and its cause, in schema order; a single level needs no counting."""
-    cause, effect = arrow
-    wanted = {cause, effect, *structure.parents[effect]}
-    return tuple(name for name in schema.names if name in wanted and schema[name].size > 1)
-
-
 def _unnamed(schema: Schema, structure: Structure) -> set[str]:
     """Return the columns about which the graph says nothing."""
     return set(schema.names) - (set() if structure.graph is None else set(structure.graph.columns))
-
-
-def _typical_cells(schema: Schema, structure: Structure) -> float:
-    """Return the mean number of cells of the families that may be picked."""
-    return float(np.mean([_cells(schema, _family(schema, structure, arrow)) for arrow in structure.open_arrows]))
-
-
-def _cells(schema: Schema, columns: Sequence[str]) -> int:
-    return math.prod(schema.shape(columns))
-
-
-def _title(columns: Columns, structure: Structure) -> str:
-    """Return ``child | parents`` for the family a table holds, or its columns."""
-    for child, parents in structure.parents.items():
-        if {child, *parents} == set(columns) and parents:
-            return f"{child} | {', '.join(parents)}"
-    return ", ".join(columns)
-
-
-def _measure(
-    columns: Columns, counts: NDArray[np.int64], event: GaussianEvent, *, account: Account, seed: Seed
-) -> NoisyTable:
-    noisy = gaussian(
-        counts,
-        l2_sensitivity=event.l2_sensitivity,
-        scale=event.scale,
-        changed_cells=event.changed_cells,
-        relation=event.relation,
-        unit=event.unit,
-        account=account,
-        seed=seed,
-        purpose=f"table of {', '.join(columns)}",
-    )
-    return NoisyTable(columns, np.asarray(noisy.value, dtype=np.float64), event.scale)
 
 
 def _dependence(counts: NDArray[np.int64], first: NDArray[np.float64], second: NDArray[np.float64]) -> float:

@@ -22,10 +22,13 @@ from escudo.errors import InputError, SchemaError
 from escudo.privacy import Guarantee, Plan
 from escudo.synthesis._conditionals import Conditional
 from escudo.synthesis._identification import check_identified
+from escudo.synthesis._intervention import causal_order, laws_under
 from escudo.table import Categorical, Schema
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from escudo.synthesis._effect import ModelEffect
 
 __all__ = ["CausalModel"]
 
@@ -40,6 +43,8 @@ class CausalModel:
         schema: The public description of the columns it makes.
         graph: The DAG it follows, over the schema's columns (and latents, which it does not model).
         conditionals: The law of each column given its parents in ``graph``.
+        observed: The laws that rows follow as long as nothing is set, where columns go together for more reasons than
+            ``graph`` states; for all columns, or none (see ``_intervention``).
         guarantee: What was promised to the people in the table.
         generator: The generator's name.
         plan: The budget tree that was spent.
@@ -53,24 +58,27 @@ class CausalModel:
     generator: str
     plan: Plan
     details: Mapping[str, Any] = field(default_factory=dict)
+    observed: Mapping[str, Conditional] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in self.schema.names:
-            conditional = self.conditionals.get(name)
-            if conditional is None or conditional.size != self.schema.columns[name].size:
-                raise InputError(f"The model has no law for column {name!r} that fits its schema.")
-            for parent, size in zip(conditional.parents, conditional.parent_sizes, strict=True):
-                if parent not in self.schema.columns or self.schema.columns[parent].size != size:
-                    raise InputError(f"The law of column {name!r} does not fit its parent {parent!r}.")
-            if len(set(conditional.parents)) < len(conditional.parents):
-                raise InputError(f"The law of column {name!r} names a parent twice.")
-        _ = self.order  # raises on a cycle
+        for laws in (self.conditionals, self.observed) if self.observed else (self.conditionals,):
+            for name in self.schema.names:
+                self._check_law(name, laws.get(name))
+            causal_order({name: laws[name] for name in self.schema.names})  # raises on a cycle
+
+    def _check_law(self, name: str, law: Conditional | None) -> None:
+        if law is None or law.size != self.schema.columns[name].size:
+            raise InputError(f"The model has no law for column {name!r} that fits its schema.")
+        for parent, size in zip(law.parents, law.parent_sizes, strict=True):
+            if parent not in self.schema.columns or self.schema.columns[parent].size != size:
+                raise InputError(f"The law of column {name!r} does not fit its parent {parent!r}.")
+        if len(set(law.parents)) < len(law.parents):
+            raise InputError(f"The law of column {name!r} names a parent twice.")
 
     @property
     def order(self) -> tuple[str, ...]:
         """The columns with parents before children."""
-        arrows = [(p, name) for name in self.schema.names for p in self.conditionals[name].parents]
-        return CausalGraph.from_edges(arrows, nodes=self.schema.names).topological_order()
+        return causal_order({name: self.conditionals[name] for name in self.schema.names})
 
     def sample(
         self,
@@ -128,11 +136,12 @@ class CausalModel:
 
         fixed, evidence = self._asked(do, given)
         count = whole("rows", rows)
+        laws = laws_under(self.conditionals, self.observed, fixed)
         blocks = range(0, max(count, 1), _BLOCK)
         with tracking("Sampling", total=len(blocks)) as advance:
             for start in blocks:
                 size = min(_BLOCK, count - start)
-                yield draw_given(self.order, self.conditionals, size, fixed=fixed, evidence=evidence, rng=rng)
+                yield draw_given(list(laws), laws, size, fixed=fixed, evidence=evidence, rng=rng)
                 advance(1)
 
     def probability(
@@ -154,11 +163,12 @@ class CausalModel:
         fixed, evidence = self._asked(do, given)
         for name in columns:
             self._column("columns", name)
-        needed = self._ancestors([*columns, *evidence], fixed)
+        laws = laws_under(self.conditionals, self.observed, fixed)
+        needed = _ancestors(laws, [*columns, *evidence], fixed)
         factors = []
         for name in needed:
             if name not in fixed:
-                conditional = self.conditionals[name]
+                conditional = laws[name]
                 factors.append(Factor((*conditional.parents, name), dense_table(conditional)))
         for name, cell in {**evidence, **{name: fixed[name] for name in needed if name in fixed}}.items():
             factors.append(Factor((name,), np.eye(self.schema.columns[name].size)[cell]))
@@ -170,6 +180,17 @@ class CausalModel:
             )
         law: NDArray[np.float64] = joint / joint.sum()
         return law
+
+    def effect(self, treatment: str, outcome: str) -> ModelEffect:
+        """Return the average effect of one column on another, by do(), for each level of the treatment; free.
+
+        Raises:
+            InputError: If one is no column, or both are the same.
+            NotIdentifiableError: If a latent acts on the treatment and on what it affects.
+        """
+        from escudo.synthesis._effect import effect_of
+
+        return effect_of(self, treatment, outcome)
 
     def save(self, directory: str | PathLike[str], *, overwrite: bool = False) -> None:
         """Write the model as ``model.json`` and ``parameters.safetensors`` into a new folder.
@@ -241,15 +262,17 @@ class CausalModel:
                 cells[name] = int(column.encode([number])[0])
         return cells
 
-    def _ancestors(self, targets: Sequence[str], fixed: Mapping[str, int]) -> list[str]:
-        needed: set[str] = set()
-        stack = list(targets)
-        while stack:
-            name = stack.pop()
-            if name not in needed:
-                needed.add(name)
-                stack.extend(() if name in fixed else self.conditionals[name].parents)
-        return [name for name in self.order if name in needed]
+
+def _ancestors(laws: Mapping[str, Conditional], targets: Sequence[str], fixed: Mapping[str, int]) -> list[str]:
+    """Return the targets and all that they are given, directly or not, in the order of the laws."""
+    needed: set[str] = set()
+    stack = list(targets)
+    while stack:
+        name = stack.pop()
+        if name not in needed:
+            needed.add(name)
+            stack.extend(() if name in fixed else laws[name].parents)
+    return [name for name in laws if name in needed]
 
 
 def _listed(labels: Sequence[str]) -> str:

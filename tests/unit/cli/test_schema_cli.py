@@ -91,7 +91,7 @@ def test_no_command_replaces_a_file_unasked(escudo, tmp_path):
         (("draft", "visits.csv", "--out", "no folder/schema.toml"), "does not exist"),
         (("show", "absent.toml"), "cannot read 'absent.toml'"),
         (("show", "visits.csv"), "looks like a data file"),
-        (("check", "visits.csv", "absent.toml"), "cannot read 'absent.toml'"),
+        (("check", "visits.csv", "--schema", "absent.toml"), "cannot read 'absent.toml'"),
         (("confirm", "absent.toml"), "cannot read 'absent.toml'"),
         (("convert", "absent.json", "x.toml"), "cannot read 'absent.json'"),
         (("learn", "visits.csv", "--epsilon", "1", "--delta", "1e-6", "--ledger", "sqlite:///l.db"), "belong together"),
@@ -129,12 +129,12 @@ def schema_file(tmp_path):
 
 
 def test_check_is_for_the_custodian_only_and_says_so(escudo, schema_file):
-    outcome = escudo("check", "visits.csv", "visits.toml")
+    outcome = escudo("check", "visits.csv", "--schema", "visits.toml")
     assert outcome.code == 0
     assert outcome.out.startswith("For the custodian's eyes only")
     assert "smoke: 33.3 % of the values are outside the schema" in outcome.out
     assert "0 % of people have more rows than count" in outcome.out
-    data = escudo("check", "visits.csv", "visits.toml", "--json").data
+    data = escudo("check", "visits.csv", "--schema", "visits.toml", "--json").data
     assert "custodian's eyes only" in data["notice"]
     assert data["columns"][0]["outside"] == pytest.approx(1 / 3)
 
@@ -142,7 +142,7 @@ def test_check_is_for_the_custodian_only_and_says_so(escudo, schema_file):
 def test_check_ends_with_code_5_if_the_table_cannot_be_used(escudo, schema_file):
     schema_file.unlink()
     Schema.from_dict({"smoke": [1, 2], "agee": ["a"]}).write(schema_file)
-    outcome = escudo("check", "visits.csv", "visits.toml")
+    outcome = escudo("check", "visits.csv", "--schema", "visits.toml")
     assert outcome.code == 5
     assert "Did you mean 'age'?" in outcome.err
     assert "smoke" in outcome.err

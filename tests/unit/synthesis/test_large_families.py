@@ -50,8 +50,8 @@ class Spy:
 def test_the_rule_reads_cells_noise_and_public_rows() -> None:
     assert too_large(MAX_CELLS, 1e9, None) == ""
     assert "more than 20,000" in too_large(MAX_CELLS + 1, 1.0, None)
-    assert too_large(1000, 10.0, 10_000) == ""
-    assert "10,000 rows" in too_large(1001, 10.0, 10_000)
+    assert too_large(1000, 10.0, 20_000) == ""
+    assert "20,000 rows" in too_large(1001, 10.0, 20_000)
     assert "more than 16,777,216" in too_large(2**25, 1e-9, 10**12)
 
 
@@ -111,12 +111,42 @@ def test_more_budget_or_more_rows_keep_a_family_in_its_table() -> None:
     graph = CausalGraph.from_edges([(name, "child") for name in names])
 
     def moved(**options: Any) -> bool:
-        return "large families" in str(prepare(schema, graph, **{**BUDGET, **options}).plan)
+        plan = str(prepare(schema, graph, **{**BUDGET, **options}).plan)
+        assert "large families" not in plan  # 512 cells: in pairs
+        return "in pairs, no table: 512 cells" in plan
 
     assert moved(public_rows=500, epsilon=0.1)
-    assert not moved(public_rows=500, epsilon=10.0)
+    assert not moved(public_rows=2000, epsilon=20.0)
     assert not moved(public_rows=1_000_000, epsilon=0.1)
     assert not moved(epsilon=0.1)  # 512 cells; without public rows only the number of cells counts
+
+
+@pytest.mark.parametrize("relation", ["replace_one", "add_remove"])
+def test_a_family_in_pairs_has_the_law_of_its_pairs_and_costs_what_the_plan_says(relation: str) -> None:
+    names = NAMES[:8]
+    schema = Schema.from_dict({name: [0, 1] for name in [*names, "child"]})
+    graph = CausalGraph.from_edges([(name, "child") for name in names])
+    data = frame().select(*names, "child")
+    prepared = prepare(schema, graph, relation=relation, public_rows=20_000, epsilon=0.1, delta=1e-6)
+    assert "in pairs, no table" in str(prepared.plan)
+    spy = Spy()
+    model = prepared.fit(
+        PrivateTable(data, schema), account=spy, seed=np.random.default_rng(0), guarantee=prepared.plan.guarantee()
+    )
+    assert prepared.plan.event is not None
+    assert sorted(map(repr, spy.events)) == sorted(
+        repr(leaf) for leaf, count in leaves(prepared.plan.event) for _ in range(count)
+    )
+    assert isinstance(model, CausalModel)
+    law = model.conditionals["child"]
+    assert law.parents == tuple(names)
+    few, many = law.probabilities(np.array([[0] * 8, [1] * 5 + [0] * 3]))[:, 1]
+    assert few < 0.5  # not near 0: there are eight other causes
+    assert many > 0.9
+    drawn = model.sample(20_000, seed=0)
+    for name in names:
+        found, right = (np.corrcoef(table[name], table["child"])[0, 1] for table in (drawn, data))
+        assert found == pytest.approx(right, abs=0.05)
 
 
 def test_families_of_one_parent_are_never_moved() -> None:

@@ -1,0 +1,288 @@
+"""What the experiments on *Causally Constrained Data Synthesis* share: its tables, its VAEs, and where results go.
+
+**Tables.** Asia ("Lung Cancer"), from its published network. Pain1000 and Pain5000: the simulator's rows come without
+its numbers, so these are refitted (``benchmarks/wide.py``). Synthetic: the paper does not give its equations, so they
+are made up here: 22 columns of two levels, up to three earlier parents each, logistic laws.
+
+**VAEs.** The paper's training: samples of 100, 100 epochs (Synthetic: 50), Adam at 0.001, embeddings of 10, three
+layers, everything started at random. Pain has the condensed graph (columns with children, then the others); Asia and
+Synthetic have a small net for each column with parents, beside z. Private ones clip gradients at 1 and add the noise
+that escudo's accountant finds for the paper's ε at δ = 1e-5, add/remove (the paper searched norm and noise on a grid,
+on the data, and does not print them). The others neither clip nor add noise: they promise nothing, so they are trained
+here and not by a generator of escudo, which has no infinite ε.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import escudo
+from escudo.attacks._moved import RowsWithRecord
+from escudo.causal import CausalGraph, asia
+from escudo.privacy import Guarantee, RepeatedEvent, SampledGaussianEvent, calibrate, guarantee_of
+from escudo.utility import Rows
+
+ROOT = Path(__file__).parents[1]
+RESULTS = Path(__file__).parent / "results"
+sys.path.insert(0, str(ROOT / "benchmarks"))
+from wide import FILES, Truth, setting  # noqa: E402  # a script of the project, not a package
+
+__all__ = ["DATA", "DELTA", "MODELS", "PaperVae", "Store", "Table", "header", "table_of", "vae_of"]
+
+Codes = NDArray[np.int64]
+
+DATA = ROOT.parent / "shared" / "data"
+SEED = 20_261_115
+DELTA = 1e-5
+BATCH = 100
+MODELS = {"causal, DP": (True, True), "causal": (True, False), "plain, DP": (False, True), "plain": (False, False)}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Table:
+    """A table of two-level columns, the graph it was drawn from, and how the paper trained on it."""
+
+    name: str
+    codes: Codes
+    fresh: Codes
+    tested: Codes
+    edges: tuple[tuple[str, str], ...]
+    names: tuple[str, ...]
+    epsilon: float
+    epochs: int
+    condensed: bool
+    data: str = "simulated here"
+
+    @cached_property
+    def schema(self) -> escudo.Schema:
+        """The public description."""
+        return escudo.Schema.from_dict({name: ["0", "1"] for name in self.names})
+
+    @cached_property
+    def graph(self) -> CausalGraph:
+        """The true graph."""
+        return CausalGraph.from_edges(self.edges, nodes=self.names)
+
+    def rows(self, codes: Codes) -> Rows:
+        """Return cells in the form that escudo's evaluations read."""
+        return Rows(schema=self.schema, codes=codes.astype(np.int64), numbers=np.full(codes.shape, np.nan))
+
+    def parents(self, edges: Sequence[tuple[str, str]]) -> dict[int, tuple[int, ...]]:
+        """Return each column's parents, as numbers."""
+        place = {name: number for number, name in enumerate(self.names)}
+        return {
+            place[child]: tuple(sorted(place[cause] for cause, effect in edges if effect == child))
+            for child in self.names
+        }
+
+
+def table_of(name: str, data: Path = DATA, *, rows: int = 1000, tested: int = 5000) -> Table:
+    """Return one of the paper's tables: ``Asia``, ``Synthetic``, ``Pain1000`` or ``Pain5000``."""
+    rng = np.random.default_rng(SEED)
+    if name == "Asia":
+        network = asia()
+        names = tuple(network.nodes)
+
+        def draw(count: int) -> Codes:
+            drawn = network.sample(count, rng=rng)
+            return np.stack([1 - drawn[column] for column in names], axis=1)  # 1 for yes
+
+        edges, epsilon, epochs, said = tuple(network.graph.edges), 2.36, 100, "simulated here"
+    elif name == "Synthetic":
+        names = tuple(f"v{place:02}" for place in range(22))
+        parents = [rng.permutation(place)[: min(place, int(rng.integers(0, 4)))] for place in range(22)]
+        weights = [rng.normal(0, 2, len(several)) for several in parents]
+        levels = rng.normal(-0.5, 1, 22)
+
+        def draw(count: int) -> Codes:
+            made = np.zeros((count, 22), np.int64)
+            for place, (several, weight) in enumerate(zip(parents, weights, strict=True)):
+                logit = levels[place] + (made[:, several] - 0.5) @ weight
+                made[:, place] = rng.random(count) < 1 / (1 + np.exp(-logit))
+            return made
+
+        edges = tuple((names[cause], names[place]) for place, several in enumerate(parents) for cause in several)
+        epsilon, epochs, said = 3.9, 50, "simulated here"
+    else:
+        rows = {"Pain1000": 1000, "Pain5000": 5000}[name]
+        graph, raw = (data / "neuropathic_pain" / file for file in FILES)
+        arrows = np.load(graph, allow_pickle=False).astype(bool)
+        truth = Truth.refitted(np.loadtxt(raw, delimiter=",", skiprows=1, dtype=np.uint8), arrows)
+        names = tuple(f"x{place:03}" for place in range(len(arrows)))
+
+        def draw(count: int) -> Codes:
+            return truth.drawn(count, rng).astype(np.int64)
+
+        edges = tuple((names[cause], names[effect]) for cause, effect in np.argwhere(arrows))
+        epsilon, epochs = {"Pain1000": 2.36, "Pain5000": 5.62}[name], 100
+        digest = hashlib.sha256(graph.read_bytes() + raw.read_bytes()).hexdigest()[:12]
+        said = f"refitted from neuropathic_pain, sha256 {digest}…"
+    return Table(
+        name=name,
+        codes=draw(rows),
+        fresh=draw(rows),
+        tested=draw(tested),
+        edges=edges,
+        names=names,
+        epsilon=epsilon,
+        epochs=epochs,
+        condensed=name.startswith("Pain"),
+        data=said,
+    )
+
+
+class PaperVae:
+    """The paper's VAE as something to attack: every fit starts at random and is trained as the paper says.
+
+    Args:
+        table: What it is for; only names, epochs and the number of rows are read.
+        causal: Whether it follows the graph.
+        epsilon: What a fit promises; None for no clipping and no noise.
+        edges: Another graph than the table's.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        *,
+        causal: bool,
+        epsilon: float | None,
+        edges: Sequence[tuple[str, str]] | None = None,
+    ):
+        from escudo.synthesis.neural._columns import Columns, ColumnSpec
+        from escudo.synthesis.neural._model import _tiers
+        from escudo.synthesis.neural._network import Network, Unit
+
+        width, rows = len(table.names), len(table.codes)
+        parents = table.parents(table.edges if edges is None else edges)
+        if not causal:
+            units = (Unit(tuple(range(width)), ()),)
+        elif table.condensed:
+            first = tuple(sorted({cause for several in parents.values() for cause in several}))
+            units = (Unit(first, ()), Unit(tuple(place for place in range(width) if place not in set(first)), first))
+        else:
+            units = tuple(Unit((place,), several) for place, several in parents.items())
+        self.network = Network(
+            columns=Columns((ColumnSpec(2),) * width),
+            units=units,
+            direct=False,
+            hidden=(() if not causal else (128, 64) if table.condensed else (16, 16)),
+            latent=10,
+            encoder=(128, 64),
+            decoder=(64, 128),
+        )
+        self._tiers = _tiers(self.network)
+        self.schema, self.rows = table.schema, rows
+        self.steps, self.chance = table.epochs * rows // BATCH, BATCH / rows
+        self.noise = 0.0 if epsilon is None else calibrate(self._events, epsilon=epsilon, delta=DELTA)
+        self.claim: Guarantee | None = None
+        if epsilon is not None:
+            self.claim = guarantee_of(self._events(self.noise), delta=DELTA)
+        self.fits, self.seconds = 0, 0.0
+        self._kept: dict[tuple[str, int, int, int], NDArray[np.uint8]] = {}
+
+    def _events(self, noise: float) -> RepeatedEvent:
+        step = SampledGaussianEvent(noise_multiplier=noise, sampling_probability=self.chance, relation="add_remove")
+        return RepeatedEvent(event=step, count=self.steps, relation="add_remove")
+
+    def fit(self, codes: Codes, seed: int) -> dict[str, dict[str, NDArray[np.float32]]]:
+        """Train on rows and return the parameters."""
+        import jax.numpy as jnp
+
+        from escudo.mechanisms.dpsgd import _core
+        from escudo.mechanisms.dpsgd._sampling import capacity_for, slots_of
+
+        began = time.process_time()
+        rng = np.random.default_rng(seed)
+        clip = 1.0 if self.noise else np.inf
+        knobs = _core.Knobs(*map(jnp.float32, (clip, self.noise, BATCH, 1e-3, 1e6, 0.0, 0.0)))
+        state = _core.first_state(self.network.layout.flatten(self.network.start(rng)))
+        # One row more or less must not compile anew: the array has room for one that is never drawn.
+        padded = np.zeros((self.rows + 1, codes.shape[1]), np.uint8)
+        padded[: len(codes)] = codes
+        data, recipe = jnp.asarray(padded), _core.Recipe(averaged=False)
+        capacity = capacity_for(self.rows, self.chance)
+        for slots in slots_of(rng, rows=len(codes), probability=self.chance, steps=self.steps, capacity=capacity):
+            state = _core.run(self.network, self.network.layout, recipe, data, knobs, state, slots)
+        made = self.network.layout.unflatten(np.asarray(state.parameters))
+        self.fits, self.seconds = self.fits + 1, self.seconds + time.process_time() - began
+        return {layer: {name: np.asarray(array) for name, array in arrays.items()} for layer, arrays in made.items()}
+
+    def sampled(self, parameters: Mapping[str, Mapping[str, Any]], size: int, seed: int) -> NDArray[np.uint8]:
+        """Draw rows from a fitted network."""
+        rng, network = np.random.default_rng(seed), self.network
+        width = len(network.columns.specs)
+        outputs = network.from_latent(parameters, rng.normal(size=(size, 10)).astype(np.float32))
+        outputs = outputs + parameters["base"]["b"]
+        made = np.zeros((size, width), np.uint8)
+        for tier in self._tiers:
+            wanted = np.array(tier)
+            logit = outputs[:, wanted] + network.from_parents(parameters, made.astype(np.float32), wanted)
+            made[:, wanted] = rng.random(logit.shape) < 1 / (1 + np.exp(-np.clip(logit, -60, 60)))
+        return made
+
+    def synthetic(self, rows: RowsWithRecord, *, sets: int, size: int, seed: int) -> list[Rows]:
+        """Fit the rows and return synthetic sets; the same fit asked for again is not trained again."""
+        codes = rows.rest.codes if rows.record is None else np.concatenate([rows.rest.codes, rows.record.codes])
+        key = (hashlib.sha256(codes.tobytes()).hexdigest(), seed, sets, size)
+        if key not in self._kept:
+            parameters = self.fit(codes, seed)
+            self._kept[key] = np.stack([self.sampled(parameters, size, seed + 1 + place) for place in range(sets)])
+        return [
+            Rows(schema=self.schema, codes=one.astype(np.int64), numbers=np.full(one.shape, np.nan))
+            for one in self._kept[key]
+        ]
+
+
+def vae_of(table: Table, model: str, **options: Any) -> PaperVae:
+    """Return one of the four ``MODELS`` for a table, private ones with the paper's ε."""
+    causal, private = MODELS[model]
+    return PaperVae(table, causal=causal, epsilon=table.epsilon if private else None, **options)
+
+
+class Store:
+    """Results on disk, part by part: a part that is there is not measured again."""
+
+    def __init__(self, name: str, *, again: bool = False, kept: bool = True):
+        self.path, self._kept = RESULTS / f"{name}.json", kept
+        self.parts: dict[str, Any] = {}
+        if self.path.exists() and kept and not again:
+            self.parts = json.loads(self.path.read_text(encoding="utf-8"))["parts"]
+
+    def put(self, key: str, value: Any, *, seconds: float) -> None:
+        """Keep a part, with when and where it was made, and the processor time it took."""
+        facts = setting()
+        made = {name: facts[name] for name in ("date", "commit", "processor", "cores", "load_at_end", "python")}
+        self.parts[key] = {**value, "made": {**made, "seed": SEED, "cpu_seconds": round(seconds, 1)}}
+        if self._kept:
+            RESULTS.mkdir(exist_ok=True)
+            self.path.write_text(json.dumps({"parts": self.parts}, indent=1) + "\n", encoding="utf-8")
+
+
+def header(title: str, script: str, parts: Mapping[str, Any]) -> list[str]:
+    """Return the first lines of a page of results."""
+    made = [part["made"] for part in parts.values()]
+    if not made:
+        return [f"# {title}", "", "Nothing measured yet.", ""]
+    commits = sorted({one["commit"] for one in made})
+    return [
+        f"# {title}",
+        "",
+        f"{max(one['date'] for one in made)}, commit {', '.join(commits)}, seed {SEED}. {made[-1]['processor']}, "
+        f"{made[-1]['cores']} cores (shared; load {min(one['load_at_end'] for one in made):.0f} to "
+        f"{max(one['load_at_end'] for one in made):.0f}), Python {made[-1]['python']}; "
+        f"{sum(one['cpu_seconds'] for one in made) / 60:.0f} minutes of processor time in all. "
+        f"Made by `python experiments/{script}.py`.",
+        "",
+    ]
