@@ -6,17 +6,19 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: demo test lint types layers unit bench clean help
+.PHONY: demo test lint types layers docs unit bench notebooks clean help
 
 help:
 	@echo "make demo    see the private core at work on simulated patients"
-	@echo "make test    lint, types, layers, all tests"
+	@echo "make test    lint, types, layers, documentation, all tests"
+	@echo "make docs    the documentation, into build/docs; open index.html there"
+	@echo "make notebooks  the examples as notebooks, into build/notebooks"
 	@echo "make bench   the committed benchmarks, half an hour"
 
 demo: $(VENV)/.run-ready
 	@$(BIN)/python examples/demo.py
 
-test: lint types layers unit
+test: lint types layers docs unit
 
 lint: $(VENV)/.dev-ready
 	$(BIN)/ruff format --check .
@@ -27,6 +29,13 @@ types: $(VENV)/.dev-ready
 
 layers: $(VENV)/.dev-ready
 	$(BIN)/lint-imports --no-cache
+
+docs: $(VENV)/.dev-ready
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+notebooks: $(VENV)/.dev-ready
+	@mkdir -p build/notebooks
+	for file in examples/*.py; do $(BIN)/jupytext --quiet --to ipynb --output build/notebooks/$$(basename $$file .py).ipynb $$file; done
 
 unit: $(VENV)/.dev-ready
 	$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_OPTIONS)
