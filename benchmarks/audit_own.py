@@ -33,7 +33,7 @@ from escudo.privacy import Guarantee
 from escudo.table import Schema
 
 SEED = 20_261_115
-RUNS = 60_000
+RUNS = 20_000
 RESULTS = Path(__file__).parent / "results"
 AGES = Schema.from_dict({"age": {"type": "numeric", "confirmed": False}})
 
@@ -45,6 +45,7 @@ class Case:
     release: Callable[[Any, Any], Any]
     pairs: list[tuple[Any, ...]]
     caught: bool = True  # whether a third of the promise is refuted within the runs made here
+    share: float = 1.0  # of the runs that others get, for slow ones
 
     def __call__(self, dataset: Any, rng: np.random.Generator) -> Any:
         """Return what is released."""
@@ -109,6 +110,7 @@ CASES: dict[str, Case] = {
         lambda d, s: _learnt(d, s),
         [([1.0] * 40 + [200.0] * 3, [1.0] * 40 + [200.0] * 4)],
         caught=False,
+        share=0.02,
     ),
 }
 
@@ -150,8 +152,8 @@ def main() -> int:
     runs = 2000 if options.quick else options.runs
     rows, wrong = [], 0
     for name, case in CASES.items():
-        kept = check(case, case.claim, runs)
-        broken = check(case, a_third(case.claim), runs)
+        kept = check(case, case.claim, int(runs * case.share))
+        broken = check(case, a_third(case.claim), int(runs * case.share))
         missed = case.caught and not broken.violated and not options.quick
         wrong += kept.violated + missed
         print(f"{name:24} {kept}\n{'':24} a third: {broken.stopped == 'violated'}, {broken.runs:,} runs")

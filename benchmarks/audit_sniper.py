@@ -293,14 +293,18 @@ def markdown(result: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def merged(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return new results among earlier ones of the same seed, in the order of the table."""
+def merged(found: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the table's rows with new results among earlier ones of the same seed."""
     file = RESULTS / "audit_sniper.json"
     earlier = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {"seed": None}
-    known = {row["name"]: row for row in earlier["rows"]} if earlier["seed"] == SEED else {}
-    known |= {row["name"]: row for row in found}
-    kept = [known[row.name] for row in rows() if row.name in known]
-    return [row | {"true": math.inf if row["true"] == "inf" else row["true"]} for row in kept]
+    known = {row["name"]: row["found"] for row in earlier["rows"]} if earlier["seed"] == SEED else {}
+    known |= found
+    return [described(row, known[row.name]) for row in rows() if row.name in known]
+
+
+def described(row: Row, found: dict[str, Any]) -> dict[str, Any]:
+    published = {"true": row.true, "sniper": row.sniper, "statdp": row.statdp, "ceiling": row.ceiling}
+    return {"name": row.name, **published, "found": found}
 
 
 def main() -> None:
@@ -308,30 +312,19 @@ def main() -> None:
     parser.add_argument("--runs", type=lambda text: int(float(text)), default=RUNS)
     parser.add_argument("--only", nargs="*", default=[])
     options = parser.parse_args()
-    found = []
-    for row in rows():
-        if options.only and row.name not in options.only:
-            continue
-        result = measure(row, options.runs)
-        found.append(
-            {
-                "name": row.name,
-                "true": row.true,
-                "sniper": row.sniper,
-                "statdp": row.statdp,
-                "ceiling": row.ceiling,
-                "found": result,
-            }
-        )
+    found = {}
+    chosen = [row for row in rows() if not options.only or row.name in options.only]
+    for row in chosen:
+        result = found[row.name] = measure(row, options.runs)
         print(
             f"{row.name:20} true {show(row.true):>6}  DP-Sniper {show(row.sniper):>6}  "
             f"escudo {show(result['epsilon_lower']):>7}  CP {show(result['clopper_pearson']):>7}  "
             f"{result['runs']:>10,}  {result['wall_s']:.0f} s  {result['cpu_s']:.0f} s CPU  {result['event'][:60]}",
             flush=True,
         )
-    full = {"seed": SEED, "machine": machine(), "confidence": CONFIDENCE, "runs": options.runs, "rows": found}
+    table = merged(found) if options.runs >= RUNS else [described(row, found[row.name]) for row in chosen]
+    full = {"seed": SEED, "machine": machine(), "confidence": CONFIDENCE, "runs": options.runs, "rows": table}
     if options.runs >= RUNS:
-        full["rows"] = merged(found)
         RESULTS.mkdir(exist_ok=True)
         text = json.dumps(full, indent=2).replace("Infinity", '"inf"')
         (RESULTS / "audit_sniper.json").write_text(text + "\n", encoding="utf-8")

@@ -186,8 +186,8 @@ def markdown(record: dict[str, Any]) -> str:
     verdict = f"Missed: {'; '.join(record['missed'])}." if record["missed"] else "All met."
     lines += [
         "",
-        "Targets: 2,000 rows in 20 ms and 100 times faster than causal-learn; 1,000,000 rows in 2 s and 500 MB. They are "
-        "checked by CPU time, because others work on the machine too. " + verdict,
+        "Targets: 2,000 rows in 20 ms and 100 times faster than causal-learn; 1,000,000 rows in 2 s and 500 MB. They "
+        "are checked by CPU time, because others work on the machine too. " + verdict,
         "",
         "The cost is linear in the rows up to 4,194,304 of them; a larger table takes part with that many, drawn by "
         "position. The process alone, with polars and OpenDP loaded, takes most of the memory at small sizes.",

@@ -14,7 +14,8 @@ Run ``python benchmarks/discovery.py`` from the repository's root; it takes abou
 * **Synthesis without a graph**: Asia, 80,000 patients, add/remove: mean total variation of the three-way marginals.
 
 Options: ``--data DIR``; ``--parts`` and ``--networks`` are comma-separated choices, which replace what they are about
-in the results that are there; ``--seeds N``; ``--quick`` is a smoke run that writes nothing.
+in the results that are there, as does ``--seeds FIRST-LAST``; ``--quick`` is a smoke run that
+writes nothing.
 """
 
 from __future__ import annotations
@@ -115,12 +116,12 @@ def rated(graph: Any, network: Network) -> dict[str, float]:
 # -- the parts
 
 
-def networks(data: Path, seeds: int, names: Sequence[str]) -> list[dict[str, Any]]:
+def networks(data: Path, seeds: Sequence[int], names: Sequence[str]) -> list[dict[str, Any]]:
     runs = []
     for name in names:
         network = Network.read(data / "networks" / f"{name}.bif.gz")
         sizes = [len(network.levels[column]) for column in network.nodes]
-        for epsilon, seed in itertools.product((0.1, 1.0) if name in SMALL else (1.0,), range(seeds)):
+        for epsilon, seed in itertools.product((0.1, 1.0) if name in SMALL else (1.0,), seeds):
             about = {"network": name, "epsilon": epsilon, "seed": seed}
             for method in ("auto", "joint") if name in SMALL else ("auto",):
                 found, seconds = measured(network, ROWS, epsilon, seed, method)
@@ -384,7 +385,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path(__file__).parents[1] / ".." / "shared" / "data")
     parser.add_argument("--parts", default=",".join(PARTS))
     parser.add_argument("--networks", default=",".join((*SMALL, "child", "alarm")))
-    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--seeds", default="0-9", metavar="FIRST-LAST", help="for the networks")
     parser.add_argument("--calibrate", type=int, metavar="NETWORKS", help="only fit the confidence curves again")
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
@@ -398,8 +399,11 @@ def main() -> None:
     chosen = options.parts.split(",")
     if "networks" in chosen:
         names = options.networks.split(",")
-        kept = [run for run in payload.get("networks", []) if run["network"] not in names]
-        payload["networks"] = kept + networks(options.data, 1 if few else options.seeds, names)
+        first, _, last = options.seeds.partition("-")
+        seeds = range(int(first), (int(first) if few else int(last)) + 1)
+        old_runs = payload.get("networks", [])
+        kept = [run for run in old_runs if run["network"] not in names or run["seed"] not in seeds]
+        payload["networks"] = kept + networks(options.data, seeds, names)
     if "held-out" in chosen:
         payload["held-out"] = held_out(2 if few else 40)
     if "confidence" in chosen:

@@ -110,7 +110,7 @@ def plain(values: Floats, epsilon: float, names: tuple[str, ...], rng: np.random
         noise=release.event.scale / rows / size,
         rows=float(rows),  # type: ignore[attr-defined]
     )
-    return searched_on(moments.correlation, moments.effective_rows, names)
+    return searched_on(moments.correlation, moments.effective_rows(), names)
 
 
 def measure(columns: int, rows: int, law: str, epsilons: tuple[float, ...], seeds: int) -> list[dict[str, Any]]:

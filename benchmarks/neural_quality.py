@@ -25,6 +25,7 @@ import os
 import statistics
 import sys
 import time
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -43,7 +44,8 @@ from wide import FILES, SEED, Scores, Truth, setting
 DELTA = 1e-5
 INFINITY = math.inf
 LARGEST = 100.0  # the ε of the start where there is to be none
-SIZES = {5000: (1, 2, 3, 4, 5), 1000: (1, 2, 3, 4, 5)}  # rows: seeds
+SIZES = (5000, 1000)
+SEEDS = (1, 2, 3, 4, 5)
 EPSILONS = (1.0, 3.0, 12.0, INFINITY)
 STEPS_WITHOUT = 6000  # steps of batches of 240 rows, without privacy
 PAPER: dict[str, Any] = {"start": "levels", "start_share": 0.1, "pretraining": 0, "clip_norm": 1.0}
@@ -245,7 +247,9 @@ def score(scores: Scores, made: np.ndarray, learners: bool) -> dict[str, float]:
     return scores.fidelity(made) | (scores.learners(made) if learners else {})
 
 
-def measured(data: Path, *, processes: int, only: Sequence[str], minutes: float) -> dict[str, Any]:
+def measured(
+    data: Path, *, processes: int, only: Sequence[str], seeds: Sequence[int], minutes: float, learn: bool
+) -> dict[str, Any]:
     began = time.perf_counter()
     graph, raw = (data / "neuropathic_pain" / name for name in FILES)
     arrows = np.load(graph, allow_pickle=False).astype(bool)
@@ -262,7 +266,8 @@ def measured(data: Path, *, processes: int, only: Sequence[str], minutes: float)
         for method in METHODS
         if not only or method in only
         for rows in METHODS[method].sizes
-        for seed in (SIZES[rows] if math.isfinite(epsilon) else SIZES[rows][:2])
+        for seed in seeds
+        if math.isfinite(epsilon) or seed == 1 or "paper" in method
     ]
     jobs.sort(key=lambda job: (job[3], -job[2], job[1], str(start_key(job))))  # by seed, so that all methods get some
     runs: list[dict[str, Any]] = []
@@ -275,7 +280,7 @@ def measured(data: Path, *, processes: int, only: Sequence[str], minutes: float)
         last: tuple[Any, Any] = (None, None)
         scored: list[tuple[dict[str, Any], Any]] = []
         for name, rows in (("real", tables[5000]), ("real 1000", tables[1000]), ("fresh", fresh)):
-            scored.append(({"method": name}, pool.submit(score, scores, rows, True)))
+            scored.append(({"method": name}, pool.submit(score, scores, rows, learn)))
         for job in jobs:
             if time.perf_counter() - began > 60 * minutes:
                 starts[start_key(job)].cancel()
@@ -287,13 +292,16 @@ def measured(data: Path, *, processes: int, only: Sequence[str], minutes: float)
                     last = start_key(job), Ready(start, prepared_for(method, epsilon, rows, arrows).start)
                 start = last[1]
             clock = time.perf_counter()
-            model = finished(job, start, tables[rows], arrows)
+            try:
+                model = finished(job, start, tables[rows], arrows)
+            except Exception:  # one method that fails must not cost the others their results
+                traceback.print_exc()
+                continue
             took = time.perf_counter() - clock
             made = model.codes(rows, seed=seed).astype(np.uint8)
             facts = {"method": method, "epsilon": epsilon, "rows": rows, "seed": seed}
             facts |= {"start_cpu_seconds": cpu, "training_seconds": took}
-            learners = seed == 1 or (seed == 2 and METHODS[method].graph == "full")
-            scored.append((facts, pool.submit(score, scores, made, learners)))
+            scored.append((facts, pool.submit(score, scores, made, learn and seed == 1)))
             print(facts, flush=True)
         for facts, future in scored:
             runs.append(facts | future.result())
@@ -307,6 +315,16 @@ def measured(data: Path, *, processes: int, only: Sequence[str], minutes: float)
         "methods": {name: method.title for name, method in METHODS.items()},
         "runs": runs,
     }
+
+
+def joined(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    """Return the later payload with those runs of the earlier that it does not have."""
+
+    def key(run: Mapping[str, Any]) -> tuple[Any, ...]:
+        return tuple(run.get(name) for name in ("method", "epsilon", "rows", "seed"))
+
+    kept = {key(run): run for run in after["runs"]} | {key(run): run for run in before["runs"]}
+    return after | {"runs": list(kept.values())}
 
 
 def figures(runs: Sequence[Mapping[str, Any]], figure: str, **where: object) -> list[float]:
@@ -341,7 +359,7 @@ def page(payload: Mapping[str, Any]) -> str:
         "",
         "Covariance errors are relative to the covariances (1 is independence); total variation and one-way error in "
         "percent; accuracy: change against learning from the private rows, in points (logistic regression, random "
-        "forest; two seeds). Means with 95 % intervals over seeds, which vary noise and sampling, not the table.",
+        "forest; one seed). Means with 95 % intervals over seeds, which vary noise and sampling, not the table.",
     ]
     for rows in SIZES:
         real = "real" if rows == 5000 else f"real {rows}"
@@ -381,15 +399,27 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--seeds", type=int, nargs="*", default=list(SEEDS))
+    parser.add_argument("--no-learners", action="store_true", help="fidelity only")
+    parser.add_argument("--join", type=Path, help="a JSON file of this benchmark, whose other runs are kept")
     parser.add_argument("--minutes", type=float, default=60.0, help="trainings that would begin later are left out")
     arguments = parser.parse_args()
     if not (arguments.data / "neuropathic_pain").is_dir():
         print(f"Nothing measured: {arguments.data} holds no neuropathic_pain/.")
         return
-    payload = measured(arguments.data, processes=arguments.processes, only=arguments.only, minutes=arguments.minutes)
+    payload = measured(
+        arguments.data,
+        processes=arguments.processes,
+        only=arguments.only,
+        seeds=arguments.seeds,
+        minutes=arguments.minutes,
+        learn=not arguments.no_learners,
+    )
     import jax
 
     payload["device"] = f", {jax.devices()[0].device_kind}"
+    if arguments.join is not None:
+        payload = joined(json.loads(arguments.join.read_text()), payload)
     arguments.out.mkdir(exist_ok=True, parents=True)
     (arguments.out / "neural_quality.json").write_text(json.dumps(payload, indent=1) + "\n")
     (arguments.out / "neural_quality.md").write_text(page(payload))

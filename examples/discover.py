@@ -8,8 +8,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from escudo import CausalGraph, PrivateTable, Schema
-from escudo.discovery import discover
+from escudo import CausalGraph, PrivateTable, Schema, discover
 
 ROWS = 20_000
 NAMES = ("age", "diet", "dose", "pressure", "risk")

@@ -8,8 +8,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from escudo import CausalGraph, PrivateTable, Schema
-from escudo.discovery import effect_of
+from escudo import CausalGraph, PrivateTable, Schema, effect_of
 from escudo.errors import NotIdentifiableError
 
 ROWS = 20_000

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -257,17 +258,24 @@ class Store:
     def __init__(self, name: str, *, again: bool = False, kept: bool = True):
         self.path, self._kept = RESULTS / f"{name}.json", kept
         self.parts: dict[str, Any] = {}
-        if self.path.exists() and kept and not again:
+        if kept and again:
+            self.path.unlink(missing_ok=True)
+        if kept and self.path.exists():
             self.parts = json.loads(self.path.read_text(encoding="utf-8"))["parts"]
 
     def put(self, key: str, value: Any, *, seconds: float) -> None:
         """Keep a part, with when and where it was made, and the processor time it took."""
         facts = setting()
         made = {name: facts[name] for name in ("date", "commit", "processor", "cores", "load_at_end", "python")}
+        if self._kept and self.path.exists():  # another process may have added parts
+            self.parts = {**json.loads(self.path.read_text(encoding="utf-8"))["parts"], **self.parts}
         self.parts[key] = {**value, "made": {**made, "seed": SEED, "cpu_seconds": round(seconds, 1)}}
         if self._kept:
             RESULTS.mkdir(exist_ok=True)
-            self.path.write_text(json.dumps({"parts": self.parts}, indent=1) + "\n", encoding="utf-8")
+            text = json.dumps({"parts": self.parts}, indent=1) + "\n"
+            part = self.path.with_suffix(f".{os.getpid()}.tmp")
+            part.write_text(text, encoding="utf-8")
+            part.replace(self.path)
 
 
 def header(title: str, script: str, parts: Mapping[str, Any]) -> list[str]:

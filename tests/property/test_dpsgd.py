@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from escudo.mechanisms.dpsgd._layers import Layout, Tape, clipped_sum
+from escudo.mechanisms.dpsgd._layers import Layout, Tape, clipped_sum, gradient_norms
 from escudo.mechanisms.dpsgd._sampling import capacity_for, slots_of
 
 ROWS, WIDTH, HIDDEN, WORDS = 6, 5, 4, 7
@@ -118,6 +118,21 @@ def test_no_row_whatever_it_holds_moves_the_sum_by_more_than_the_bound(kind, see
     assert np.isfinite(with_row).all()
     rounding = 1e-6 * (1 + float(jnp.abs(without).max())) * np.sqrt(without.size)
     assert float(jnp.linalg.norm(with_row - without)) <= clip + rounding
+
+
+@by_layer
+@given(seed=seeds)
+def test_the_norms_of_gradients_are_those_of_each_gradient(kind, seed):
+    parameters, batch = drawn(kind, seed, 1.0)
+    layout = layout_of(kind)
+    _, norms = slowly(kind, parameters, batch, jnp.ones(ROWS), 1.0)
+    found = measured(kind, layout, parameters, batch)
+    np.testing.assert_allclose(found, norms, rtol=1e-4, atol=1e-5)
+
+
+@partial(jax.jit, static_argnames=("kind", "layout"))
+def measured(kind: str, layout: Layout, parameters, batch):
+    return gradient_norms(network(kind), layout.unflatten(parameters), batch, jax.random.key(0))
 
 
 def test_the_search_would_find_a_row_that_is_not_clipped():

@@ -19,6 +19,7 @@ from escudo.discovery._gaussian_moments import (
     clipped_rows,
     histograms,
     squared_limit,
+    turned_rows,
     unit_rows,
 )
 from escudo.table import PrivateTable, Schema
@@ -43,6 +44,20 @@ def test_no_row_is_longer_than_its_limit(data: st.DataObject, columns: int) -> N
     ):
         assert (steps == np.rint(steps)).all()
         assert max(sum(int(step) ** 2 for step in row) for row in steps) <= limit
+
+
+@given(seed=st.integers(0, 2**32 - 1), columns=st.integers(1, 9), rows=st.integers(2, 40))
+def test_a_turned_row_does_not_depend_on_the_rows_around_it(seed: int, columns: int, rows: int) -> None:
+    rng = np.random.default_rng(seed)
+    values, turn = rng.normal(size=(rows, columns)), rng.normal(size=(columns, columns))
+    together = turned_rows(values, turn)
+    assert np.allclose(together, values @ turn.T)
+    for place in range(rows):
+        assert (turned_rows(values[place : place + 1], turn) == together[place]).all()
+    limit = squared_limit(columns)
+    for some in (lambda x: turned_rows(x, turn), unit_rows, lambda x: clipped_rows(3 * x, limit)):
+        assert (some(values[1:]) == some(values)[1:]).all()
+        assert (some(values[:1]) == some(values)[:1]).all()
 
 
 @settings(max_examples=25)
@@ -72,7 +87,9 @@ def test_one_row_or_person_never_moves_a_release_further_than_its_event_says(
         return [
             histograms(_complete(table, schema.names), columns),
             _summed(map(unit_rows, _complete(table, schema.names)), columns),
-            _summed((clipped_rows(batch @ turn.T, limit) for batch in _complete(table, schema.names)), columns + 1),
+            _summed(
+                (clipped_rows(turned_rows(batch, turn), limit) for batch in _complete(table, schema.names)), columns + 1
+            ),
         ]
 
     for event, first, second in zip(prepared.events, releases(others + before), releases(others + after), strict=True):

@@ -22,6 +22,7 @@ from typer.testing import CliRunner
 
 from escudo.cli import app
 from escudo.privacy import Ledger
+from escudo.synthesis import GENERATORS
 from escudo.table import Schema
 
 ROWS = 60
@@ -82,7 +83,9 @@ class Outcome:
         )
 
 
-def release(folder: Path, frame: pl.DataFrame, ending: str, *options: str) -> Outcome:
+def release(
+    folder: Path, frame: pl.DataFrame, ending: str, *options: str, schema: Schema = SCHEMA, graph: str = GRAPH
+) -> Outcome:
     folder.mkdir()
     write: dict[str, Callable[[Path], Any]] = {
         "parquet": frame.write_parquet,
@@ -90,8 +93,8 @@ def release(folder: Path, frame: pl.DataFrame, ending: str, *options: str) -> Ou
         "ndjson": frame.write_ndjson,
     }
     write[ending](folder / f"people.{ending}")
-    SCHEMA.write(folder / "schema.toml")
-    (folder / "graph.dot").write_text(GRAPH)
+    schema.write(folder / "schema.toml")
+    (folder / "graph.dot").write_text(graph)
     with Ledger(f"sqlite:///{folder / 'ledger.db'}") as book:
         book.open("people", epsilon=2.0, delta=1e-6)
     wanted = ["release", f"people.{ending}", "-s", "schema.toml", "-g", "graph.dot", "-e", "1", "-o", "out"]
@@ -106,14 +109,19 @@ def masked(text: str) -> str:
 
 
 def outline(value: Any, path: tuple[str, ...] = ()) -> Any:
-    """Return a JSON value with its noise-bearing leaves masked: digests, sizes, the time, numbers of the evaluation."""
-    if path and path[-1] in ("made", "sha256", "bytes", "size"):
+    """Return a JSON value with its noise-bearing leaves masked: digests, sizes, the time, numbers of the evaluation.
+
+    And numbers of a model's ``details``, such as a clip bound that was paid for.
+    """
+    if path and path[-1] in ("made", "bytes", "size"):
         return type(value).__name__
+    if isinstance(value, str) and DIGEST.fullmatch(value):
+        return "a digest"
     if isinstance(value, dict):
         return [(key, outline(inner, (*path, key))) for key, inner in value.items()]
     if isinstance(value, list):
         return [outline(inner, path) for inner in value]
-    if "evaluation" in path and isinstance(value, int | float):
+    if {"evaluation", "details"} & set(path) and isinstance(value, int | float):
         return "#"
     return value
 
@@ -130,10 +138,17 @@ def ledger_rows(folder: Path) -> list[tuple[str, Any]]:
         return [(row.kind, row.payload) for row in book.history()]
 
 
-def assert_alike(one: Outcome, other: Outcome, *, noisy_rows: bool = False) -> None:
+def without_digests(text: str) -> str:
+    return DIGEST.sub("#", text)
+
+
+def assert_alike(
+    one: Outcome, other: Outcome, *, noisy_numbers: bool = False, names: tuple[str, ...] = SCHEMA.names
+) -> None:
+    """Compare all that two runs left; ``noisy_numbers``: what is said, and a model's details, hold released numbers."""
     assert one.exit == other.exit
     assert one.exit[0] == 0, one.exit
-    show = masked if noisy_rows else str
+    show = masked if noisy_numbers else without_digests
     assert show(one.said) == show(other.said)
     assert one.warned == other.warned == []
     assert one.files == other.files
@@ -141,15 +156,15 @@ def assert_alike(one: Outcome, other: Outcome, *, noisy_rows: bool = False) -> N
     first, second = one.folder / "out", other.folder / "out"
     records = [json.loads((out / "release.json").read_text()) for out in (first, second)]
     models = [json.loads((out / "model" / "model.json").read_text()) for out in (first, second)]
-    for document in models if noisy_rows else ():
-        assert isinstance(document["details"].pop("rows"), int)
     assert outline(records[0]) == outline(records[1])
-    assert models[0] == models[1]
+    assert outline(models[0]) == outline(models[1])
+    if not noisy_numbers:
+        assert models[0] == models[1]
     assert header(first / "model" / "parameters.safetensors") == header(second / "model" / "parameters.safetensors")
     frames = [pl.read_parquet(out / "synthetic.parquet") for out in (first, second)]
     assert frames[0].schema == frames[1].schema
     assert frames[0].height == frames[1].height
-    assert (first / "synthetic.csv").read_text().splitlines()[0] == ",".join(SCHEMA.names)
+    assert (first / "synthetic.csv").read_text().splitlines()[0] == ",".join(names)
     assert masked((first / "report.html").read_text()) == masked((second / "report.html").read_text())
 
 
@@ -185,17 +200,41 @@ def test_adding_one_person_changes_noise_bearing_values_only(tmp_path: Path, end
     options = ["--relation", "add_remove", "--rows", "50"]
     one = release(tmp_path / "with", everybody, ending, *options)
     other = release(tmp_path / "without", everybody[:-1], ending, *options)
-    assert_alike(one, other, noisy_rows=True)
+    assert_alike(one, other, noisy_numbers=True)
 
 
-@pytest.mark.parametrize("generator", ["moments", "one-way", "independent"])
-def test_other_generators_leak_no_more(tmp_path: Path, generator: str) -> None:
-    one = release(tmp_path / "one", people(BASE), "parquet", "--generator", generator)
-    other = release(tmp_path / "other", people(ODD_PEOPLE["outside the schema"]), "parquet", "--generator", generator)
+NUMBERS = Schema.from_dict(
+    {name: {"type": "numeric", "lower": 0, "upper": 100, "bins": 4} for name in ("age", "dose", "pressure")}
+)
+SHORT = {"autoregressive": ("--option", "steps=2", "--option", "pretraining=2")}  # as private, less to wait for
+TESTED = [name for name in GENERATORS if name != "vae"]  # trained as autoregressive is, and too slow to compile here
+
+
+def patients(last: float) -> pl.DataFrame:
+    """Return patients of numbers only, which every generator takes."""
+    drawn = np.random.default_rng(1).random((ROWS - 1, 3)) * 100
+    return pl.DataFrame(np.vstack([drawn, np.full((1, 3), last)]), schema=NUMBERS.names)
+
+
+@pytest.mark.parametrize("generator", TESTED)
+def test_no_generator_leaks_more(tmp_path: Path, generator: str) -> None:
+    given = {"schema": NUMBERS, "graph": "digraph { age -> dose; age -> pressure; dose -> pressure }"}
+    options = ("--generator", generator, *SHORT.get(generator, ()))
+    one = release(tmp_path / "one", patients(50.0), "parquet", *options, **given)
+    other = release(tmp_path / "other", patients(-1e9), "parquet", *options, **given)
+    assert_alike(one, other, noisy_numbers=True, names=NUMBERS.names)
+
+
+def test_repair_leaks_no_more_than_what_it_picked(tmp_path: Path) -> None:
+    """Which pairs were picked is released; everything else is alike, the number of picks included."""
+    one = release(tmp_path / "one", people(BASE), "parquet", "--option", "repair=true")
+    other = release(tmp_path / "other", people(ODD_PEOPLE["another cell"]), "parquet", "--option", "repair=true")
     assert (one.exit, one.warned, one.files) == (other.exit, other.warned, other.files)
     assert one.exit[0] == 0
-    assert masked(one.said) == masked(other.said)
+    assert without_digests(one.said) == without_digests(other.said)
     assert ledger_rows(one.folder) == ledger_rows(other.folder)
+    records = [json.loads((each.folder / "out" / "release.json").read_text()) for each in (one, other)]
+    assert outline(records[0]) == outline(records[1])
 
 
 def test_a_failure_says_the_same_for_everybody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

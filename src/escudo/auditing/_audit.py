@@ -158,7 +158,7 @@ class _Run:
             self.stored = self.log.stored(self.encoder)
         self.threshold = math.log(1 / (1 - confidence))
         self.delta = claim.delta if claim.epsilon is not None else 0.0
-        self.book = Book(len(pairs))
+        self.book = Book(len(pairs), float(max_runs))
         self.experiments = [
             Experiment(
                 i,

@@ -83,25 +83,27 @@ def best_event(use: Use, counts: Floats, *, delta: float, caution: float = 2.0) 
 
 
 def split_bound(tested: Sequence[tuple[Stage, Sequence[Use]]], *, delta: float, alpha: float) -> float:
-    r"""Return the Clopper-Pearson bound of the longest stage, on the event that the runs before it made the best.
+    r"""Return the Clopper-Pearson bound of the most runs with the same cells, on the event that earlier runs chose.
 
     Each of the two probabilities is bounded at ``alpha``/2, on runs that had no part in choosing the event:
     :math:`ε ≥ \log((p_L - δ) / p'_U)`.
     """
-    found = [(int(stage.views[0].counts.sum()), stage, uses) for stage, uses in tested]
-    if not found:
+    groups: dict[int, tuple[Use, Floats, Floats]] = {}
+    for stage, uses in tested:
+        view = stage.views[0]
+        use, before, counts = groups.get(id(uses), (uses[0], view.before, np.zeros(view.counts.shape)))
+        groups[id(uses)] = use, before, counts + view.counts
+    if not groups:
         return 0.0
-    runs, stage, uses = max(found, key=lambda entry: entry[0])
-    if not runs:
+    use, before, counts = max(groups.values(), key=lambda group: float(group[2].sum()))
+    if not counts.sum():
         return 0.0
-    view, use = stage.views[0], uses[0]
-    earlier = view.before
     # How cautious to be depends on how many runs the bound will have: as if each estimate had that many.
-    caution = 2.5 * math.sqrt(max(float(earlier.sum()), 1.0) / runs) + 0.5
-    event = best_event(use, earlier, delta=delta, caution=min(caution, 4.0))
+    caution = 2.5 + 1.5 * math.sqrt(min(1.0, float(before.sum() / counts.sum())))
+    event = best_event(use, before, delta=delta, caution=caution)
     if event is None:
         return 0.0
-    hits, totals = view.counts[event.cells].sum(axis=0), view.counts.sum(axis=0)
+    hits, totals = counts[event.cells].sum(axis=0), counts.sum(axis=0)
     likely, other = (1, 0) if event.second else (0, 1)
     low, _ = clopper_pearson(int(hits[likely]), int(totals[likely]), alpha / 2)
     _, high = clopper_pearson(int(hits[other]), int(totals[other]), alpha / 2)

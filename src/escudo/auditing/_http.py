@@ -96,6 +96,7 @@ class HttpTarget:
         calls_per_second: float | None = None,
         probes: int = _PROBES,
         sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         """Take the service at ``url``.
 
@@ -108,6 +109,7 @@ class HttpTarget:
             calls_per_second: The most requests a second; by default as fast as the service answers.
             probes: How often the first dataset is asked before anything counts.
             sleep: Waits; for tests.
+            clock: Tells the time in seconds; for tests.
 
         Raises:
             InputError: If the address is not http or https.
@@ -125,7 +127,7 @@ class HttpTarget:
         rate = None if calls_per_second is None else positive("calls_per_second", calls_per_second)
         self._pause = 0.0 if rate is None else 1 / rate
         self._probes = whole("probes", probes)
-        self._sleep = sleep
+        self._sleep, self._clock = sleep, clock
         self._asked: dict[str, _Answers] = {}
         self._seen: set[str] = set()
         self._next = 0.0
@@ -189,9 +191,9 @@ class HttpTarget:
         for attempt in range(1, self._retries + 2):
             self._wait_turn()
             self.calls += 1
-            start = time.perf_counter()
+            start = self._clock()
             status, headers, data = self._send(question.encode())
-            seconds = time.perf_counter() - start
+            seconds = self._clock() - start
             wait = _asked_to_wait(status, headers, attempt)
             if wait is None or attempt > self._retries:
                 break
@@ -200,7 +202,7 @@ class HttpTarget:
         return _Reply(status=status, body=_parsed(data), seconds=seconds, attempts=attempt, cached=cached)
 
     def _wait_turn(self) -> None:
-        now = time.monotonic()
+        now = self._clock()
         if self._pause and now < self._next:
             self._sleep(self._next - now)
         self._next = max(now, self._next) + self._pause

@@ -56,10 +56,10 @@ __all__ = ["ACCOUNTS", "Book", "Frontier", "Points", "Stage", "View", "log_sum"]
 Floats = NDArray[np.float64]
 
 _ROLES = (5, 3)  # ways of choosing cells for the best view of the output, and for the second best
-_ROLE_WEIGHTS = np.array([0.2, 0.3, 0.12, 0.08, 0.08, 0.07, 0.1, 0.05])
-_LOG_WEIGHTS = np.log(np.repeat(_ROLE_WEIGHTS, BETS) / BETS)
-ACCOUNTS = _LOG_WEIGHTS.size
-_SHARED = {True: 0.08, False: 0.01}  # part of the capital that is spread anew when cells change, or only counts
+_ROLE_WEIGHTS = np.array([0.24, 0.3, 0.1, 0.06, 0.06, 0.09, 0.11, 0.04])
+_AIMED = np.array([0.65, 0, 0, 0, 0, 0.35, 0, 0])  # where capital goes if there are very many runs
+ACCOUNTS = _ROLE_WEIGHTS.size * BETS
+_SHARED = {True: 0.03, False: 0.003}  # part of the capital that is spread anew when cells change, or only counts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,10 +96,23 @@ class Stage:
 
 @dataclass(slots=True)
 class Book:
-    """What happened to the capital, in order: stages opened and closed, pairs given up."""
+    """What happened to the capital, in order: stages opened and closed, pairs given up.
+
+    Attributes:
+        pairs: How many pairs there are.
+        horizon: How many runs there will be in the end; with very many, the bound matters more than an early end.
+        entries: What happened.
+    """
 
     pairs: int
+    horizon: float = 1e4
     entries: list[tuple[Literal["open", "close", "drop"], Stage | tuple[int, ...]]] = field(default_factory=list)
+
+    @property
+    def log_weights(self) -> Floats:
+        """The log of the part of a pair's capital that each account begins with."""
+        late = 0.6 * min(1.0, max(0.0, (np.log10(max(self.horizon, 1.0)) - 4) / 2.5))
+        return np.asarray(np.log(np.repeat((1 - late) * _ROLE_WEIGHTS + late * _AIMED, BETS) / BETS))
 
     def open(self, stage: Stage) -> None:
         """Begin to bet on a pair's runs."""
@@ -125,7 +138,8 @@ class Points:
 
     def __init__(self, book: Book, epsilons: Floats, deltas: Floats) -> None:
         self.book, self.epsilons, self.deltas = book, epsilons, deltas
-        start = -np.log(book.pairs) + _LOG_WEIGHTS
+        self._weights = book.log_weights
+        start = -np.log(book.pairs) + self._weights
         self.capital = np.tile(start, (book.pairs, epsilons.size, 1))
         self.live = list(range(book.pairs))
         self._open: dict[int, tuple[Stage, list[Floats]]] = {}
@@ -170,7 +184,7 @@ class Points:
         own = self.capital[stage.pair]
         total = log_sum(own, axis=1, keep=True)
         shared = _SHARED[stage.fresh]
-        self.capital[stage.pair] = np.logaddexp(own + np.log1p(-shared), total + np.log(shared) + _LOG_WEIGHTS)
+        self.capital[stage.pair] = np.logaddexp(own + np.log1p(-shared), total + np.log(shared) + self._weights)
         tables = []
         for view, roles in zip(stage.views, _ROLES, strict=False):
             phi, size = stakes(view.before[view.order], self.epsilons, self.deltas, roles, stage.horizon)
@@ -187,7 +201,7 @@ class Points:
         self.live = [p for p in self.live if p not in pairs]
         lost = log_sum(self.capital[list(pairs)], axis=(0, 2)) - np.log(len(self.live))
         for p in self.live:
-            self.capital[p] = np.logaddexp(self.capital[p], lost[:, None] + _LOG_WEIGHTS)
+            self.capital[p] = np.logaddexp(self.capital[p], lost[:, None] + self._weights)
 
 
 def log_sum(logs: Floats, axis: int | tuple[int, ...] | None = None, *, keep: bool = False) -> Floats:

@@ -83,8 +83,7 @@ def discover(
     from escudo.discovery import prepare
     from escudo.discovery._gaussian_directions import run_prepared, split, with_directions
     from escudo.errors import InputError
-    from escudo.report import write
-    from escudo.report._discovery_page import discovery_page
+    from escudo.report import discovery_page, write
     from escudo.table import Schema
 
     start = time.perf_counter()

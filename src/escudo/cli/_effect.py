@@ -74,8 +74,7 @@ def effect(
     from escudo.cli._release import _print_plan, _standing, _without_secrets
     from escudo.discovery import effect_of, prepare_effect
     from escudo.errors import InputError
-    from escudo.report import write
-    from escudo.report._treatment_page import treatment_page
+    from escudo.report import treatment_page, write
     from escudo.table import Schema
 
     start = time.perf_counter()

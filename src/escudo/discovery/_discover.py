@@ -96,6 +96,13 @@ def discover(
 
     **Assumptions.** No common cause of two columns is missing from the table, and what is independent in the data is
     so because the graph says so (faithfulness). Directions are those that all equivalent graphs share.
+
+    >>> import polars as pl, escudo
+    >>> frame = pl.DataFrame({"a": [0, 0, 1, 1] * 2000, "b": [0, 1, 0, 1] * 2000, "c": [0, 1, 1, 1] * 2000})
+    >>> schema = escudo.Schema.from_dict({name: [0, 1] for name in "abc"})
+    >>> found = discover(escudo.PrivateTable(frame, schema), epsilon=1.0, delta=1e-6, seed=1)
+    >>> found.graph.edges, found.confidence("a", "c") > 0.9
+    ((('a', 'c'), ('b', 'c')), True)
     """
     prepared = prepare(
         table.schema,

@@ -4,7 +4,7 @@ What is measured, and why it is private, is in ``_gaussian_moments``; the score 
 The effects must be about linear; the law of what remains may be anything, as only correlations are read. Directions are
 those that all equivalent graphs share.
 
-With a budget so small that the matrix says less than a few dozen rows would, only a forest is reported.
+With a budget so small that the matrix says less than a few dozen rows would, only a forest is reported, or nothing.
 
 **Guarantee.** Three Gaussian events, shown in the plan: scales, whitening, second moments.
 """
@@ -32,6 +32,8 @@ __all__ = ["PreparedGaussian", "prepare"]
 _SHARES: Final = (0.10, 0.25, 0.65)  # of ρ: scales, whitening, second moments
 _STRICTNESS, _DENSE = 1.5, 0.5  # γ of the graph that is reported, and of the one that generates
 _FEW_ROWS = 60.0  # effective rows below which only a forest is reported
+_HARDLY_ANY = 10.0  # and below which no edge is
+_MOST_PARENTS = 8
 _MOST_COLUMNS = 200
 _ROUNDS, _ROUNDS_AGAIN = 30, 2
 
@@ -82,17 +84,14 @@ class PreparedGaussian:
         """Search on what was measured: post-processing, free of charge."""
         names, known = self.schema.names, self.constraints
         together = float(max_rows_per_person or 1)  # a person's rows may all be alike
-        rows = moments.effective_rows / together
+        rows = moments.effective_rows() / together
         few = rows < _FEW_ROWS
+        if few:
+            rows = moments.effective_rows(alone=True) / together
+        most = 0 if rows < _HARDLY_ANY else 1 if few else _MOST_PARENTS
 
         def found(of: Moments, *, strictness: float, rounds: int, start: Parents | None = None) -> Parents:
-            score = LinearScore(
-                of.correlation,
-                rows,
-                strictness=strictness,
-                constraints=known,
-                **({"most_parents": 1} if few else {}),
-            )
+            score = LinearScore(of.correlation, rows, strictness=strictness, constraints=known, most_parents=most)
             return searched(score, rounds=rounds, start=start)
 
         parents = found(moments, strictness=_STRICTNESS, rounds=_ROUNDS)
@@ -130,10 +129,12 @@ class PreparedGaussian:
 
 
 def _cannot_tell(graph: CausalGraph, rows: float, few: bool) -> str:
+    if rows < _HARDLY_ANY:
+        return f"the noise leaves what about {rows:.0f} rows would say; more rows or a larger epsilon are needed"
     if few:
         return (
-            f"the noise leaves what about {rows:.0f} rows would say, so at most one cause of each column is looked "
-            "for; more rows or a larger epsilon are needed"
+            "what one column says given the others drowns in the noise, or some columns determine each other, so only "
+            "the strongest pairs are shown and no directions; more rows or a larger epsilon are needed"
         )
     if not graph.adjacencies:
         return "no dependence between two columns stands out from the noise; more rows or a larger epsilon are needed"

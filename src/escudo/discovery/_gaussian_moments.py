@@ -21,8 +21,8 @@ known for normal rows, and taken off. What remains is small against the noise, f
 :math:`z z^T` of norm :math:`\|z\|^2 \le C^2` (1 in the first), and such matrices have inner products that are not
 negative, :math:`\langle z z^T, z' z'^T \rangle = (z \cdot z')^2`, so replacing a row, or a person with k rows, moves it
 by at most C² times what it moves a table of counts (:func:`~escudo.table.count_sensitivity`). Rows enter as whole
-numbers of steps of 2⁻¹², shrunk so that no rounding can leave one longer, so sums are exact, in whatever order an
-engine gives the rows. A row with a missing value enters none of the three.
+numbers of steps of 2⁻¹², each computed from that row alone and shrunk so that no rounding can leave it longer, so sums
+are exact, in whatever order an engine gives the rows. A row with a missing value enters none of the three.
 
 **Reference.** D. Tyler (1987), "A distribution-free M-estimator of multivariate scatter", and A. Dürre, D. Tyler, D.
 Vogel (2016), "On the eigenvalues of the spatial sign covariance matrix in more than two dimensions", for unit rows. The
@@ -44,7 +44,7 @@ from escudo.mechanisms import Seed, gaussian
 from escudo.privacy import Account, GaussianEvent
 from escudo.table import PrivateTable
 
-__all__ = ["Moments", "clipped_rows", "histograms", "measured", "squared_limit", "unit_rows"]
+__all__ = ["Moments", "clipped_rows", "histograms", "measured", "squared_limit", "turned_rows", "unit_rows"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -56,7 +56,7 @@ STEPS = 2**12
 """Steps from 0 to 1: products of two entries add up exactly, in float64 over a batch and in int64 over 2³³ rows."""
 
 _CONSTANT = 0.5
-_CLEAR = 3.0  # standard deviations of the noise
+_CLEAR = 4.0  # standard deviations of the noise
 _BATCH = 2**15
 _SHRINK = 1 - 2.0**-40  # outweighs the rounding errors of the factor that shrinks a row
 
@@ -82,23 +82,27 @@ class Moments:
         """The correlations of the columns, positive definite."""
         return self._mapped()[0]
 
-    @property
-    def effective_rows(self) -> float:
-        r"""How many rows without noise would say as much: one over the variance of a partial correlation.
+    def effective_rows(self, *, alone: bool = False) -> float:
+        r"""Return how many rows without noise would say as much: one over the variance of a partial correlation.
 
         With residuals a and b of two columns given all others, in whitened coordinates, the noise on their product has
         variance :math:`\tfrac{τ^2}{2}(\|a\|^2 \|b\|^2 + (a \cdot b)^2)`; the mean over all pairs is taken, and what
         clipping costs beside.
+
+        Args:
+            alone: Whether correlations are meant that are given nothing; they stand more noise.
         """
         matrix, back = self._mapped()
         d = len(matrix)
-        precision = np.linalg.inv(matrix)
-        left = 1 / np.diag(precision)
-        residuals = (precision * left[:, None]) @ back
+        left, residuals = np.ones(d), back
+        if not alone:
+            precision = np.linalg.inv(matrix)
+            left = 1 / np.diag(precision)
+            residuals = (precision * left[:, None]) @ back
         inner = residuals @ residuals.T
         size = np.diag(inner)
         spread = (np.outer(size, size) + inner**2) / np.outer(left, left)
-        mean = float(spread[np.triu_indices(d, 1)].mean()) if d > 1 else 1.0
+        mean = float(spread[np.triu_indices(d, 1)].mean())
         return 1 / ((1 + 2 / d) / max(self.rows, 1.0) + self.noise**2 / 2 * mean)
 
     def renoised(self, rng: np.random.Generator) -> Moments:
@@ -156,8 +160,8 @@ def measured(
     roots = np.sqrt(_unshrunk(np.maximum(values, min(noise * math.sqrt(2 * d), 1 / d))))
     turn, back = (vectors / roots) @ vectors.T, (vectors * roots) @ vectors.T
     limit = squared_limit(d)
-    turned = ((batch - middle) / spread @ turn.T for batch in _complete(table, names))
-    exact = _summed((clipped_rows(batch, limit) for batch in turned), d + 1)
+    batches = ((batch - middle) / spread for batch in _complete(table, names))
+    exact = _summed((clipped_rows(turned_rows(batch, turn), limit) for batch in batches), d + 1)
     sums = released(exact, events[2], "second moments") / STEPS**2
     second, noise = _covariance(_symmetric(sums), rows, noise=events[2].scale / STEPS**2)
     size = max(float(np.trace(second)) / d, noise)
@@ -169,6 +173,18 @@ def measured(
 def squared_limit(columns: int) -> int:
     """Return the largest squared length of a row, in squared steps."""
     return math.floor((columns + math.sqrt(2 * columns) + _CONSTANT**2) * STEPS**2)
+
+
+def turned_rows(rows: Floats, turn: Floats) -> Floats:
+    """Return W x for each row, by steps that treat every row alike.
+
+    A matrix product may round a row differently depending on where it stands among others, and one row more or less
+    would then move them all by a hair.
+    """
+    found = np.zeros(rows.shape)
+    for place in range(rows.shape[1]):
+        found += rows[:, place, None] * turn[:, place]
+    return found
 
 
 def clipped_rows(rows: Floats, limit: int) -> Floats:

@@ -30,7 +30,6 @@ Floats = NDArray[np.float64]
 Parents = tuple[tuple[int, ...], ...]
 
 _EXACT = 12  # columns
-_MOST_PARENTS = 8
 _MUST = 1e9  # what an arrow that is known to be there adds to the score: more than any evidence against it
 _GAIN = 1e-9
 
@@ -43,7 +42,7 @@ class LinearScore:
         rows: The number of rows they are worth.
         strictness: γ; larger for fewer arrows.
         constraints: What is known of the columns.
-        most_parents: The most parents of a column; 1 makes a forest.
+        most_parents: The most parents of a column; 1 makes a forest, 0 leaves what is known.
     """
 
     def __init__(
@@ -53,7 +52,7 @@ class LinearScore:
         *,
         strictness: float,
         constraints: Constraints,
-        most_parents: int = _MOST_PARENTS,
+        most_parents: int = 8,
     ):
         self._matrix, self._rows, self.most_parents = matrix, rows, most_parents
         self._penalty = strictness * math.log(max(rows, 2.0)) / 2

@@ -100,8 +100,19 @@ def _joint_tables(sizes: tuple[int, ...], laws: list[Law]) -> Tables:
         shape = [sizes[i] if i in columns else 1 for i in range(len(sizes))]
         joint = joint * np.transpose(law, np.argsort(columns)).reshape(shape)
 
+    last = len(sizes) - 1
+    spans = {(0, last): joint}
+
+    def span(first: int, end: int) -> Floats:
+        """Return the table of all columns from one to another, made from the next larger one."""
+        if (first, end) not in spans:
+            larger = span(first, end + 1).sum(axis=-1) if end < last else span(first - 1, end).sum(axis=0)
+            spans[first, end] = larger
+        return spans[first, end]
+
     def table_of(scope: Scope) -> Floats:
-        return np.asarray(joint.sum(axis=tuple(i for i in range(len(sizes)) if i not in scope)))
+        whole = span(scope[0], scope[-1])
+        return np.asarray(whole.sum(axis=tuple(i for i in range(whole.ndim) if i + scope[0] not in scope)))
 
     return table_of
 

@@ -25,7 +25,7 @@ STRICTNESS, DENSE = 1.2, 0.3
 LEAST_ROWS = 200
 """Three-way tables worth fewer rows than this tell no directions: the graph is a forest."""
 
-_ROUNDS, _ROUNDS_AGAIN = 300, 4  # perturbations of the local search, at first and under fresh noise
+_ROUNDS, _ROUNDS_AGAIN = 600, 4  # perturbations of the local search, at first and under fresh noise
 _LEAST_SURE = 0.5  # an edge less sure than this is not reported
 _TRIES = 4  # searches without the edges that were not sure enough
 _OTHERS = (0.8, 1.0, 1.5, 2.0, 3.0)  # strictnesses that offer candidates to the joint choice

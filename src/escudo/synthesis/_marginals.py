@@ -52,7 +52,7 @@ from escudo.synthesis._family_tables import (
 )
 from escudo.synthesis._large_families import LargeFamilies
 from escudo.synthesis._model import CausalModel
-from escudo.synthesis._repair import PICK_SHARE, TABLE_SHARE, Pair, Repair, candidate_pairs
+from escudo.synthesis._repair import PICK_SHARE, TABLE_SHARE, Pair, Repair, candidate_pairs, yes_or_no
 from escudo.synthesis._structure import Arrow, Structure, structure_of
 from escudo.synthesis._table_fits import TableFits
 from escudo.table import PrivateTable, Schema, count_sensitivity
@@ -231,7 +231,7 @@ class Marginals:
     name = "marginals"
 
     def __init__(self, *, repair: bool = False):
-        self.repair = repair
+        self.repair = yes_or_no("repair", repair)
 
     def prepare(
         self,

@@ -20,7 +20,7 @@ differentially private synthetic data", VLDB, for the score.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -37,7 +37,7 @@ from escudo.synthesis._sampling import draw
 from escudo.synthesis._table_fits import Pair, TableFits
 from escudo.table import PrivateTable, Schema, count_sensitivity
 
-__all__ = ["PICK_SHARE", "TABLE_SHARE", "Pair", "Repair", "candidate_pairs", "merged"]
+__all__ = ["PICK_SHARE", "TABLE_SHARE", "Pair", "Repair", "candidate_pairs", "merged", "yes_or_no"]
 
 PICK_SHARE = 0.05
 """Of the zCDP budget, for all picks."""
@@ -48,6 +48,17 @@ _ROUNDS = 4
 _MAX_PAIRS = 4000
 _SIMULATED = 2**17
 _SEED = 20_220_901  # any fixed number: the same release always gives the same model
+
+
+def yes_or_no(argument: str, value: object) -> bool:
+    """Return a choice, or say that it is none.
+
+    Raises:
+        InputError: If the value is neither true nor false.
+    """
+    if not isinstance(value, bool):
+        raise InputError(f"{argument} must be true or false; got {value!r}.")
+    return value
 
 
 def candidate_pairs(schema: Schema, tables: Sequence[Columns]) -> list[Pair]:
@@ -139,14 +150,14 @@ class Repair:
         exact = dict(zip(waiting, table.counts([list(pair) for pair in waiting]), strict=True)) if waiting else {}
         for part in range(_ROUNDS):
             scores = self._scores(fits.drawable(merged(tables), pairs), exact, rows)
-            offered = list(scores)
+            offered = _with_room(fits, pairs, scores)
             for _ in range(part, self.picks, _ROUNDS):
-                offered = [pair for pair in offered if fits.given([*pairs, pair]) is not None]  # there must be room
                 picked = self._picked([scores[pair] for pair in offered], account=account, seed=seed)
                 if picked < len(offered):
                     pair = offered.pop(picked)
                     tables.append(measure(pair, exact.pop(pair), self.table, account=account, seed=seed))
                     pairs.append(pair)
+                    offered = _with_room(fits, pairs, offered)
                 else:
                     needy = _neediest(merged([each for each in tables if each.columns in held]))
                     (counts,) = table.counts([list(needy)])
@@ -184,6 +195,18 @@ class Repair:
             seed=seed,
             purpose="pick a pair",
         ).value
+
+
+def _with_room(fits: TableFits, pairs: Sequence[Pair], offered: Iterable[Pair]) -> list[Pair]:
+    """Return the pairs that the observed law has room for beside those it holds already."""
+    given = fits.given(pairs)
+    if given is None:
+        return []
+    return [
+        (first, second)
+        for first, second in offered
+        if first in given[second] or second in given[first] or fits.given([*pairs, (first, second)]) is not None
+    ]
 
 
 def _ordered(pair: Pair, place: Mapping[str, int]) -> Pair:

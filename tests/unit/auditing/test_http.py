@@ -247,6 +247,18 @@ class TestAudits:
         )
         assert found.violated
 
+    def test_an_answer_whose_time_depends_on_the_data_is_caught(self, service: Service) -> None:
+        noise, now = np.random.default_rng(1), [0.0]
+
+        def slow(dataset: Any) -> Answer:
+            now[0] += 0.010 + 0.005 * sum(dataset) + 0.001 * noise.random()
+            return 200, int(noise.integers(5)), {}
+
+        service.reply = slow
+        target = HttpTarget(service.url, clock=lambda: now[0])
+        found = audit(target, claim=Guarantee(epsilon=1.0), pairs=[([0], [1])], max_runs=400, seed=1)
+        assert found.violated
+
     def test_a_sticky_private_service_is_not_accused(self, service: Service) -> None:
         service.reply = fresh(lambda dataset: float(np.random.default_rng(int(sum(dataset))).laplace(sum(dataset))))
         target = HttpTarget(service.url)

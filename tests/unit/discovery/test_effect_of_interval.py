@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from escudo.discovery._treatment_interval import Strata, contrast_interval, contrast_value
+from escudo.discovery._treatment_interval import Strata, contrast_interval, contrast_value, holds
 
 CRITICAL = 3.8415
 SIGNS = np.array([-1.0, 1.0])
@@ -97,11 +97,10 @@ def test_many_empty_strata_add_no_rows_that_are_not_there() -> None:
     rng = np.random.default_rng(4)
     full = np.array([[[30_000, 10_000], [25_000, 15_000]]], dtype=float)
     values = []
-    for _ in range(20):
+    for _ in range(40):
         empty = rng.normal(0, 50, (40, 2, 2))
         strata = strata_of(np.concatenate([full, empty]), 50.0)
-        low, high = contrast_interval(strata, SIGNS, critical=CRITICAL)
-        values.append(low <= -0.125 <= high)
+        values.append(holds(strata, SIGNS, -0.125, critical=CRITICAL))
     assert np.mean(values) >= 0.9
 
 
@@ -118,6 +117,17 @@ def test_exchanging_the_arms_turns_the_interval_round() -> None:
     low, high = contrast_interval(strata, SIGNS, critical=CRITICAL)
     other = contrast_interval(strata.only([1, 0]), SIGNS, critical=CRITICAL)
     assert other == pytest.approx((-high, -low), abs=0.02 * (high - low))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_asking_for_one_value_agrees_with_the_ends(name: str) -> None:
+    strata = CASES[name]
+    low, high = contrast_interval(strata, SIGNS, critical=CRITICAL)
+    width = high - low
+    assert holds(strata, SIGNS, low + 0.02 * width, critical=CRITICAL)
+    assert holds(strata, SIGNS, high - 0.02 * width, critical=CRITICAL)
+    assert not holds(strata, SIGNS, low - 0.01 * width, critical=CRITICAL)
+    assert not holds(strata, SIGNS, high + 0.01 * width, critical=CRITICAL)
 
 
 def test_more_confidence_is_wider() -> None:

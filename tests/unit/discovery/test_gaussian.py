@@ -80,7 +80,7 @@ def test_independent_columns_of_two_values_are_not_joined() -> None:
 def test_noise_alone_makes_no_edges() -> None:
     rng = np.random.default_rng(0)
     frame = pl.DataFrame({name: rng.normal(size=20_000) for name in NAMES})
-    for seed in range(6):
+    for seed in range(4):
         found = discover(PrivateTable(frame, schema()), epsilon=0.5, delta=1e-6, method="gaussian", seed=seed)
         assert found.graph.adjacencies == ()
         assert "no dependence" in found.cannot_tell

@@ -139,6 +139,11 @@ def test_too_many_pairs_are_refused_with_a_way_out() -> None:
         prepare(schema, graph, repair=True, **BUDGET)
 
 
+def test_repair_is_true_or_false() -> None:
+    with pytest.raises(InputError, match="repair must be true or false"):
+        prepare(SCHEMA, GRAPH, repair="maybe", **BUDGET)
+
+
 def test_candidates_are_the_pairs_that_no_table_holds() -> None:
     schema = Schema.from_dict({"a": YES_NO, "b": YES_NO, "one": ["x"], "c": YES_NO})
     assert candidate_pairs(schema, [("a", "b"), ("c",)]) == [("a", "c"), ("b", "c")]

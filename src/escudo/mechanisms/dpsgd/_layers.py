@@ -33,7 +33,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-__all__ = ["Layout", "LossFn", "Tape", "clipped_sum"]
+__all__ = ["Layout", "LossFn", "Tape", "clipped_sum", "gradient_norms"]
 
 Array = Any  # jax arrays and tracers share no public type that says more
 Tree = dict[str, dict[str, Array]]
@@ -178,6 +178,36 @@ def clipped_sum(
     **Guarantee.** Whatever a row holds, it adds a vector of l2 norm at most ``clip_norm``; a row whose gradient is not
     finite adds nothing.
     """
+    layers, inputs, by_output, squares, losses = _taped(loss_fn, parameters, batch, key)
+    fine = jnp.isfinite(squares)
+    limit = clip_norm * _SHRINK
+    # In this order, so that an infinite bound gives 1 and no row divides by zero.
+    factors = weights / jnp.maximum(1.0, jnp.sqrt(squares) / limit)
+    factors = jnp.where(fine & (weights > 0), factors, 0.0)
+
+    def only(array: Array) -> Array:
+        wide = fine.reshape(-1, *[1] * (array.ndim - 1))
+        return jnp.where(wide, array, 0) if jnp.issubdtype(array.dtype, jnp.floating) else array
+
+    total = {
+        layer: kept.gradient(
+            only(inputs[layer]),
+            only(by_output[layer]) * factors.reshape(-1, *[1] * (by_output[layer].ndim - 1)),
+        )
+        for layer, kept in layers.items()
+    }
+    return total, losses
+
+
+def gradient_norms(loss_fn: LossFn, parameters: Tree, batch: Any, key: Array) -> Array:
+    """Return the l2 norm of each row's gradient, before clipping: of public or simulated rows, to choose a bound by."""
+    return jnp.sqrt(_taped(loss_fn, parameters, batch, key)[3])
+
+
+def _taped(
+    loss_fn: LossFn, parameters: Tree, batch: Any, key: Array
+) -> tuple[dict[str, _Kept], dict[str, Array], dict[str, Array], Array, Array]:
+    """Return the layers, their inputs, the gradients by their outputs, the rows' squared norms and losses."""
     shapes: dict[str, tuple[int, ...]] = {}
     layers: dict[str, _Kept] = {}
 
@@ -198,21 +228,4 @@ def clipped_sum(
     taps = {layer: jnp.zeros(shape) for layer, shape in shapes.items()}
     by_output, (losses, inputs) = jax.grad(tapped, has_aux=True)(taps)
     squares = sum(layers[layer].squares(inputs[layer], by_output[layer]) for layer in layers)
-    fine = jnp.isfinite(squares)
-    limit = clip_norm * _SHRINK
-    # In this order, so that an infinite bound gives 1 and no row divides by zero.
-    factors = weights / jnp.maximum(1.0, jnp.sqrt(squares) / limit)
-    factors = jnp.where(fine & (weights > 0), factors, 0.0)
-
-    def only(array: Array) -> Array:
-        wide = fine.reshape(-1, *[1] * (array.ndim - 1))
-        return jnp.where(wide, array, 0) if jnp.issubdtype(array.dtype, jnp.floating) else array
-
-    total = {
-        layer: kept.gradient(
-            only(inputs[layer]),
-            only(by_output[layer]) * factors.reshape(-1, *[1] * (by_output[layer].ndim - 1)),
-        )
-        for layer, kept in layers.items()
-    }
-    return total, losses
+    return layers, inputs, by_output, squares, losses

@@ -41,8 +41,8 @@ from escudo.synthesis._baselines import Independent
 from escudo.synthesis._moments import Form, Moments, PreparedMoments
 from escudo.synthesis.neural._model import NeuralModel
 from escudo.synthesis.neural._network import Network
-from escudo.synthesis.neural._rules import rule_for
-from escudo.synthesis.neural._start import placed, pretrained
+from escudo.synthesis.neural._rules import learning_rate_for, rule_for
+from escudo.synthesis.neural._start import clip_bound, placed, pretrained
 from escudo.synthesis.neural._units import columns_of, units_of
 from escudo.table import PrivateTable, Schema
 
@@ -63,7 +63,8 @@ class PreparedNeural:
         graph: The graph over columns that the network follows.
         network: The network.
         start: The model that the training starts from.
-        training: The training.
+        training: The training; where its clip bound and learning rate are left to rules, they follow from the start.
+        given: Which of ``clip_norm`` and ``learning_rate`` were asked for.
         pretraining: Steps on simulated rows, which are free.
         relation: The neighbouring relation.
         delta: The δ at which the plan is stated.
@@ -75,6 +76,7 @@ class PreparedNeural:
     network: Network
     start: PreparedMoments
     training: Training
+    given: frozenset[str]
     pretraining: int
     relation: Relation
     delta: float
@@ -105,12 +107,13 @@ class PreparedNeural:
         capacity = capacity_for(len(codes), self.training.sampling_probability)
         parameters = pretrained(self.network, placed(self.network, first), first, self.pretraining, capacity)
         rows = int(first.details["rows"])
+        training = self._settled(clip_bound(self.network, parameters, first), rows)
         released = train(
             self.network,
             self.network.layout,
             parameters,
             codes,
-            self.training,
+            training,
             expected_rows=rows,
             delta=self.delta,
             relation=self.relation,
@@ -133,14 +136,24 @@ class PreparedNeural:
                 "rows": rows,
                 "parameters": self.network.layout.size,
                 "start": self.start.generator,
-                "steps": self.training.steps,
-                "sampling_probability": self.training.sampling_probability,
-                "noise_multiplier": self.training.noise_multiplier,
-                "l2_clip_norm": self.training.clip_norm,
-                "learning_rate": self.training.learning_rate,
+                "steps": training.steps,
+                "sampling_probability": training.sampling_probability,
+                "noise_multiplier": training.noise_multiplier,
+                "l2_clip_norm": training.clip_norm,
+                "learning_rate": training.learning_rate,
                 "stated_arrows": [list(arrow) for arrow in self.graph.edges],
             },
         )
+
+    def _settled(self, bound: float, rows: int) -> Training:
+        """Return the training with what depends on the start, which is released: the clip bound and the rate."""
+        training = self.training
+        clip_norm = training.clip_norm if "clip_norm" in self.given else bound
+        noise = training.noise_multiplier * clip_norm / max(rows * training.sampling_probability, 1.0)
+        rate = training.learning_rate
+        if "learning_rate" not in self.given:
+            rate = learning_rate_for(rate, noise)
+        return replace(training, clip_norm=clip_norm, learning_rate=rate)
 
 
 class _Neural:
@@ -244,11 +257,12 @@ class _Neural:
                 steps=steps,
                 sampling_probability=sampled,
                 noise_multiplier=calibrate(events, epsilon=epsilon, delta=delta),
-                clip_norm=rule.clip_norm if self.clip_norm is None else self.clip_norm,
+                clip_norm=1.0 if self.clip_norm is None else self.clip_norm,
                 learning_rate=rule.learning_rate if self.learning_rate is None else self.learning_rate,
                 decline=0.8,  # the last steps are small, so that their noise is
                 averaging=rule.averaging,
             ),
+            given=frozenset(name for name in ("clip_norm", "learning_rate") if getattr(self, name) is not None),
             pretraining=rule.pretraining if self.pretraining is None else self.pretraining,
             relation=relation,
             delta=delta,
@@ -270,7 +284,7 @@ class Vae(_Neural):
         pretraining: Steps on rows simulated from the start, free; by a public rule if None.
         steps: Steps of DP-SGD; by a public rule if None.
         batch: Expected size of a sample; by a public rule if None.
-        clip_norm: The largest l2 norm of a row's gradient; by a public rule if None.
+        clip_norm: The largest l2 norm of a row's gradient; from simulated rows if None.
         learning_rate: Adam's; by a public rule if None.
     """
 
@@ -324,7 +338,7 @@ class Autoregressive(_Neural):
         pretraining: Steps on rows simulated from the start, free; by a public rule if None.
         steps: Steps of DP-SGD; by a public rule if None.
         batch: Expected size of a sample; by a public rule if None.
-        clip_norm: The largest l2 norm of a row's gradient; by a public rule if None.
+        clip_norm: The largest l2 norm of a row's gradient; from simulated rows if None.
         learning_rate: Adam's; by a public rule if None.
     """
 

@@ -6,8 +6,9 @@ Nothing here was tuned on a private table. The numbers come from a simulated one
 * A start takes most of the budget well: its own error falls with the share, and steps make up for what is left. Between
   0.3 and 0.9 of the budget the outcome hardly differs; more for the start keeps shares of single columns better.
 * From such a start 40 steps over all rows are as good as 160, and better than 10.
-* A wide clip bound is better than a narrow one, up to about the length of a long gradient; that grows with the root of
-  the number of columns. Narrow ones bias the shares of levels.
+* A clip bound that few gradients exceed is better than a narrow one, which biases the shares of levels (``_start``).
+* Where noise rules the gradients, Adam goes in random directions, in steps as long as its learning rate: the rate has
+  to fall with the noise, and the start deserves more of the budget.
 * Networks with a latent have many more parameters, and want smaller steps.
 """
 
@@ -16,11 +17,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-__all__ = ["Rule", "rule_for"]
+__all__ = ["Rule", "learning_rate_for", "rule_for"]
 
 _UNKNOWN_ROWS = 10_000  # what is assumed where the number of rows is not public beforehand
 _LARGEST_SAMPLE = 8192
 _STEPS = 40
+_QUIET = 0.06  # noise on a coordinate up to which rates need not fall
 _USUAL = 15_000  # rows times ε, up to which so many steps are enough
 
 
@@ -32,8 +34,7 @@ class Rule:
         start_share: Of the budget, in squared noise, for the model that the training starts from.
         steps: Noisy gradients.
         sampling_probability: The chance of each row in each.
-        clip_norm: The largest l2 norm of a row's gradient.
-        learning_rate: Adam's.
+        learning_rate: Adam's, at most.
         averaging: The memory of the parameters' average.
         pretraining: Steps on rows simulated from the start, which are free.
     """
@@ -41,7 +42,6 @@ class Rule:
     start_share: float
     steps: int
     sampling_probability: float
-    clip_norm: float
     learning_rate: float
     averaging: float
     pretraining: int
@@ -51,18 +51,26 @@ def rule_for(*, rows: int | None, columns: int, epsilon: float, latent: bool = F
     """Return the rule for a table with this many rows (None: not known beforehand) and columns.
 
     >>> rule = rule_for(rows=5000, columns=222, epsilon=1.0)
-    >>> rule.steps, rule.sampling_probability, round(rule.clip_norm)
-    (40, 1.0, 13)
+    >>> rule.steps, rule.sampling_probability, round(rule.start_share, 2)
+    (40, 1.0, 0.77)
     """
     known = _UNKNOWN_ROWS if rows is None else rows
     # More data or budget per step allow for more steps, each of them smaller.
     longer = min(max(math.sqrt(known * epsilon / _USUAL), 1.0), 5.0)
     return Rule(
-        start_share=0.6,
+        start_share=min(max(1 - known * epsilon / (100 * columns), 0.6), 0.9),
         steps=round(_STEPS * longer),
         sampling_probability=min(1.0, _LARGEST_SAMPLE / known),
-        clip_norm=1.5 + 0.75 * math.sqrt(columns),
         learning_rate=0.004 if latent else 0.03,
         averaging=0.8,
         pretraining=min(200 + 20 * columns, 5000),
     )
+
+
+def learning_rate_for(rate: float, noise: float) -> float:
+    """Return Adam's learning rate where each coordinate of a mean gradient carries noise of this standard deviation.
+
+    >>> learning_rate_for(0.03, 0.01), round(learning_rate_for(0.03, 0.6), 4)
+    (0.03, 0.003)
+    """
+    return rate * min(1.0, _QUIET / noise)

@@ -15,7 +15,7 @@ from escudo.privacy import RepeatedEvent
 from escudo.synthesis import load, prepare, synthesize
 from escudo.synthesis._linear_model import LinearModel
 from escudo.synthesis.neural import NeuralModel
-from escudo.synthesis.neural._rules import rule_for
+from escudo.synthesis.neural._rules import learning_rate_for, rule_for
 from escudo.synthesis.neural._start import placed, pretrained
 from escudo.table import PrivateTable
 
@@ -149,6 +149,22 @@ def test_the_rule_is_public_and_samples_where_tables_are_large():
         rule_for(rows=5000, columns=20, epsilon=1.0, latent=True).learning_rate
         < rule_for(rows=5000, columns=20, epsilon=1.0).learning_rate
     )
+
+
+def test_where_noise_rules_the_start_gets_more_and_steps_are_shorter():
+    little, much = (rule_for(rows=rows, columns=200, epsilon=1.0) for rows in (1000, 10**6))
+    assert little.start_share == 0.9
+    assert much.start_share == 0.6
+    assert learning_rate_for(0.03, 1.0) < learning_rate_for(0.03, 0.1) < learning_rate_for(0.03, 0.01) == 0.03
+
+
+def test_the_clip_bound_follows_from_the_start_unless_it_is_given(autoregressive, frame, schema, graph):
+    assert 1.0 < autoregressive.details["l2_clip_norm"] < 10.0
+    asked = synthesize(
+        PrivateTable(frame, schema), graph, generator="autoregressive", clip_norm=0.5, learning_rate=0.01, **BUDGET
+    )
+    assert asked.details["l2_clip_norm"] == 0.5
+    assert asked.details["learning_rate"] == 0.01
 
 
 @pytest.mark.parametrize(
