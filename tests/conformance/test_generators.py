@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,9 @@ from escudo.mechanisms import _noise
 from escudo.privacy import Ledger, MemoryAccount, plan
 from escudo.synthesis import GENERATORS, Model, fit, load, prepare, synthesize
 from escudo.table import PrivateTable, Schema
+
+# Programs here run for milliseconds: compiling them well costs more than it saves. Without effect once jax is running.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
 ROWS = 600

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 
 import jax
@@ -13,6 +14,9 @@ from hypothesis import strategies as st
 
 from escudo.mechanisms.dpsgd._layers import Layout, Tape, clipped_sum, gradient_norms
 from escudo.mechanisms.dpsgd._sampling import capacity_for, slots_of
+
+# Programs here run for milliseconds: compiling them well costs more than it saves. Without effect once jax is running.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 ROWS, WIDTH, HIDDEN, WORDS = 6, 5, 4, 7
 MASK = np.random.default_rng(0).integers(0, 2, (WIDTH, HIDDEN)).astype(np.float32)

@@ -25,8 +25,9 @@ Floats = NDArray[np.float64]
 
 BETS = 4
 _STEADY = np.array([0.1, 0.3])  # bets of fixed size, for differences that show after some hundred runs
-_LATE = np.array([1.3, 2.3, 3.5, 5.5])  # bets for the end, as standard errors that may be seen then
+_LATE = np.array([1.0, 2.0, 3.5, 6.0])  # bets for the end, as standard errors that may be seen then
 _SIZES = np.array([0.6, 1.2])  # bets as multiples of the size that the estimate suggests
+_NEAR = 0.02  # a difference in ε that is little
 _MOST = 0.98  # of what can be lost at once: never all
 _FRACTIONS = np.array([0.002, 0.006, 0.02, 0.05, 0.1, 0.2, 0.35, 0.55, 0.8])
 
@@ -148,8 +149,8 @@ def _aimed(
             if rate <= 0:
                 continue
             ratio = np.log(rate) - np.log((wrong[best] + 0.5) / (totals[1] + 1))
-            # Up to a standard error above what was seen: the truth may still be there.
-            ratio += np.sqrt(1 / (right[best] + 0.5) + 1 / (wrong[best] + 0.5))
+            # Up to a standard error above what was seen, if that is little: the truth may still be there.
+            ratio += min(_NEAR, float(np.sqrt(1 / (right[best] + 0.5) + 1 / (wrong[best] + 0.5))))
             chosen = same & (epsilons < ratio)
             phi[chosen] = np.where(members[best] & (phi[chosen] == 0), sign, phi[chosen])
             hits[chosen] += (right[best] + wrong[best]) / total

@@ -56,10 +56,10 @@ __all__ = ["ACCOUNTS", "Book", "Frontier", "Points", "Stage", "View", "log_sum"]
 Floats = NDArray[np.float64]
 
 _ROLES = (5, 3)  # ways of choosing cells for the best view of the output, and for the second best
-_ROLE_WEIGHTS = np.array([0.24, 0.3, 0.1, 0.06, 0.06, 0.09, 0.11, 0.04])
+_ROLE_WEIGHTS = np.array([0.2, 0.3, 0.12, 0.08, 0.08, 0.07, 0.1, 0.05])
 _AIMED = np.array([0.65, 0, 0, 0, 0, 0.35, 0, 0])  # where capital goes if there are very many runs
 ACCOUNTS = _ROLE_WEIGHTS.size * BETS
-_SHARED = {True: 0.03, False: 0.003}  # part of the capital that is spread anew when cells change, or only counts
+_SHARED = {True: 0.06, False: 0.005}  # part of the capital that is spread anew when cells change, or only counts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,7 +111,7 @@ class Book:
     @property
     def log_weights(self) -> Floats:
         """The log of the part of a pair's capital that each account begins with."""
-        late = 0.6 * min(1.0, max(0.0, (np.log10(max(self.horizon, 1.0)) - 4) / 2.5))
+        late = 0.6 * min(1.0, max(0.0, (np.log10(max(self.horizon, 1.0)) - 5) / 1.5))
         return np.asarray(np.log(np.repeat((1 - late) * _ROLE_WEIGHTS + late * _AIMED, BETS) / BETS))
 
     def open(self, stage: Stage) -> None:

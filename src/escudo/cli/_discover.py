@@ -80,8 +80,7 @@ def discover(
     """
     from escudo.causal import CausalGraph
     from escudo.cli._release import _print_plan, _standing, _without_secrets
-    from escudo.discovery import prepare
-    from escudo.discovery._gaussian_directions import run_prepared, split, with_directions
+    from escudo.discovery import prepare, run_prepared
     from escudo.errors import InputError
     from escudo.report import discovery_page, write
     from escudo.table import Schema
@@ -93,18 +92,16 @@ def discover(
     described = Schema.read(schema)
     described.require_confirmed(source=str(schema), data=_without_secrets(data))
     known = None if knowledge is None else CausalGraph.read(knowledge)
-    search, votes = split(epsilon, directions)
     prepared = prepare(
         described,
-        epsilon=search,
+        epsilon=epsilon,
         delta=delta,
         knowledge=known,
         method=method,
         relation=relation,
         public_rows=public_rows,
+        directions=directions,
     )
-    if votes:
-        prepared = with_directions(prepared, described, epsilon=votes)
     shown = prepared.plan
     table = open_table(data, described, relation=relation, ledger=ledger, dataset=dataset)
     standing = _standing(table.account, shown)

@@ -1,7 +1,8 @@
 """Discovery: causal graphs from private tables, and the effect of one column on another, under a stated budget.
 
 * :func:`discover` learns a graph and returns a :class:`Discovery`: the graph, how sure it is of each edge, and what it
-  cost; :func:`prepare` does everything that needs no data, for the plan. :class:`Measured` is what it leaves behind for
+  cost; :func:`prepare` does everything that needs no data, for the plan, and :func:`run_prepared` the rest.
+  :class:`Measured` is what it leaves behind for
   a generator.
 * :func:`effect_of` estimates an average treatment effect and returns a :class:`TreatmentEffect` made of :class:`Arm`
   and :class:`Contrast`; :func:`prepare_effect` is for its plan.
@@ -16,6 +17,7 @@ knowing the noise), ``_exact``, ``_local`` and ``_search``, ``_joint`` (graph an
 from escudo.discovery._discover import METHODS, discover, prepare
 from escudo.discovery._discovery import Discovery, Measured, Prepared
 from escudo.discovery._effect_of import effect_of, prepare_effect
+from escudo.discovery._gaussian_directions import run_prepared
 from escudo.discovery._treatment import Arm, Contrast, TreatmentEffect
 
 __all__ = [
@@ -30,4 +32,5 @@ __all__ = [
     "effect_of",
     "prepare",
     "prepare_effect",
+    "run_prepared",
 ]

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
-
-import numpy as np
 
 from escudo._validate import one_of, positive, probability, whole
 from escudo.causal import CausalGraph
 from escudo.discovery._discovery import Discovery, Prepared
-from escudo.privacy import Plan, charging, parse_relation, plannable
-from escudo.table import PrivateTable, Schema
+from escudo.discovery._gaussian_directions import run_prepared, split, with_directions
+from escudo.privacy import Plan, parse_relation, plannable
+from escudo.table import Numeric, PrivateTable, Schema
 
 __all__ = ["METHODS", "discover", "prepare"]
 
@@ -27,6 +25,7 @@ def prepare(
     method: str = "auto",
     relation: str = "replace_one",
     public_rows: int | None = None,
+    directions: float = 0.0,
 ) -> Prepared:
     """Check every public argument and choose what to measure; nothing is read or spent.
 
@@ -37,19 +36,28 @@ def prepare(
     """
     schema.require_confirmed()
     chosen = one_of("method", method, METHODS)
+    search, votes = split(positive("epsilon", epsilon, at_most=100.0), directions)
     arguments: dict[str, Any] = {  # Any: they are of several types
-        "epsilon": positive("epsilon", epsilon, at_most=100.0),
+        "epsilon": search,
         "delta": probability("delta", delta),
         "relation": parse_relation(relation),
         "public_rows": None if public_rows is None else whole("public_rows", public_rows, minimum=1),
     }
-    if chosen == "gaussian":
+    prepared: Prepared
+    if chosen == "gaussian" or (chosen == "auto" and _all_numbers(schema) and arguments["delta"] > 0):
         from escudo.discovery import _gaussian
 
-        return _gaussian.prepare(schema, knowledge, **arguments)
-    from escudo.discovery import _discrete
+        prepared = _gaussian.prepare(schema, knowledge, **arguments)
+    else:
+        from escudo.discovery import _discrete
 
-    return _discrete.prepare(schema, knowledge, method=chosen, **arguments)
+        prepared = _discrete.prepare(schema, knowledge, method=chosen, **arguments)
+    return with_directions(prepared, schema, epsilon=votes) if votes > 0 else prepared
+
+
+def _all_numbers(schema: Schema) -> bool:
+    """Return whether every column is numeric, and so linear effects are the first thing to look for."""
+    return all(isinstance(column, Numeric) for column in schema.fields)
 
 
 def _plan(table: PrivateTable | Schema, *, seed: object = None, **arguments: Any) -> Plan:
@@ -67,6 +75,7 @@ def discover(
     method: str = "auto",
     relation: str = "replace_one",
     public_rows: int | None = None,
+    directions: float = 0.0,
     seed: int | None = None,
 ) -> Discovery:
     """Learn a causal graph from a private table, under (ε, δ).
@@ -78,11 +87,13 @@ def discover(
         knowledge: What is known: arrows of this graph and its required arrows will be there, forbidden ones and those
             against its tiers will not, and its undirected edges will be there in some direction. Columns that it does
             not name are free.
-        method: ``"auto"``; ``"exact"`` (all tables of up to three columns, best graph of all), ``"two-stage"`` (all
-            pairs, then the triples that matter), ``"joint"`` (graph and generator refined together) or ``"gaussian"``
-            (numbers with linear effects).
+        method: ``"auto"``: ``"gaussian"`` (linear effects, from moments) where every column is numeric, otherwise by
+            counts: ``"exact"`` (all tables of up to three columns, best graph of all) or ``"two-stage"`` (all pairs,
+            then the triples that matter); or ``"joint"`` (graph and generator refined together).
         relation: Neighbouring relation; ``"replace_one"`` or ``"add_remove"``.
         public_rows: The number of rows, if it is public knowledge.
+        directions: The share of ε for votes of blocks on edges that are left open between columns with an order
+            (:func:`escudo.orientation.orient`); 0 for none.
         seed: Repeatable noise for tests and demonstrations; marks everything not for release.
 
     Returns:
@@ -112,10 +123,6 @@ def discover(
         method=method,
         relation=relation,
         public_rows=public_rows,
+        directions=directions,
     )
-    noise = None if seed is None else np.random.default_rng(whole("seed", seed))
-    plan = prepared.plan
-    promise = plan.guarantee(max_rows_per_person=table.max_rows_per_person)
-    with charging(table.account, plan, for_release=seed is None, purpose=f"discover ({plan.name})") as purse:
-        found = prepared.run(table, purse, noise)
-    return replace(found, guarantee=replace(promise, for_release=seed is None))
+    return run_prepared(prepared, table, seed=seed)

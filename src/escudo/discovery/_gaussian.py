@@ -35,7 +35,7 @@ _FEW_ROWS = 60.0  # effective rows below which only a forest is reported
 _HARDLY_ANY = 10.0  # and below which no edge is
 _MOST_PARENTS = 8
 _MOST_COLUMNS = 200
-_ROUNDS, _ROUNDS_AGAIN = 30, 2
+_ROUNDS, _ROUNDS_AGAIN = 200, 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,7 +55,7 @@ def run_prepared(prepared: Prepared, table: PrivateTable, *, seed: int | None = 
     noise = None if seed is None else np.random.default_rng(whole("seed", seed))
     plan = prepared.plan
     promise = replace(plan.guarantee(max_rows_per_person=table.max_rows_per_person), for_release=seed is None)
-    with charging(table.account, plan, for_release=seed is None, purpose=plan.name) as purse:
+    with charging(table.account, plan, for_release=seed is None, purpose=f"discover ({plan.name})") as purse:
         return replace(prepared.run(table, purse, noise), guarantee=promise)
 
 

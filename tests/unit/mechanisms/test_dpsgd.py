@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -18,6 +19,9 @@ from escudo.mechanisms.dpsgd import _mechanism as module
 from escudo.mechanisms.dpsgd._core import Knobs, Recipe, Slots, first_state, result, row_losses, run
 from escudo.mechanisms.dpsgd._sampling import capacity_for, device_slots, slots_of
 from escudo.privacy import MemoryAccount, RunningTotal, SampledGaussianEvent
+
+# Programs here run for milliseconds: compiling them well costs more than it saves. Without effect once jax is running.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 WIDTH = 3
 LAYOUT = Layout((("out", "w", (WIDTH, 1)), ("out", "b", (1,))))

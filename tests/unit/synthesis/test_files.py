@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import load, save
 
 import escudo.synthesis
-from escudo.causal import CausalGraph
+from escudo.causal import CausalGraph, asia
 from escudo.errors import InputError
 from escudo.privacy import Guarantee, Plan, PureEvent
 from escudo.synthesis import (
@@ -29,7 +29,7 @@ from escudo.synthesis import (
     _files,
 )
 from escudo.synthesis._linear_model import LinearConditional, LinearModel
-from escudo.table import Schema
+from escudo.table import PrivateTable, Schema
 
 COMMON: dict[str, Any] = {
     "guarantee": Guarantee(epsilon=0.5, delta=1e-6, relation="add_remove", for_release=False),
@@ -356,3 +356,16 @@ def test_a_schema_of_many_cells_takes_no_memory_before_its_laws_are_checked(
 
     with pytest.raises(InputError, match="fits its schema"):
         escudo.synthesis.load(offered(*changed(saved, widen)))
+
+
+def test_columns_listed_before_their_causes_are_read_back_in_order(tmp_path: Path) -> None:
+    network = asia()
+    names = list(reversed(network.nodes))
+    schema = Schema.from_dict({name: list(network.levels[name]) for name in names})
+    rows = network.sample_frame(2000, rng=np.random.default_rng(0))
+    model = escudo.synthesis.synthesize(PrivateTable(rows, schema), network.graph, epsilon=1.0, delta=1e-6, seed=1)
+    model.save(tmp_path / "model")
+    read = escudo.synthesis.load(tmp_path / "model")
+    for name in names:
+        assert read.conditionals[name].parents == model.conditionals[name].parents
+        assert np.allclose(read.conditionals[name].table, model.conditionals[name].table, atol=1e-12)
