@@ -116,7 +116,8 @@ def page(payload: dict[str, Any]) -> str:
         [
             "# DP-SGD on an accelerator",
             "",
-            f"{payload['date']}, {payload['device']}, jax {payload['jax']}. Made by `benchmarks/dpsgd_device.py`.",
+            f"{payload['date']}, {payload['device']}, jax {payload['jax']}. Made by `benchmarks/dpsgd_device.py`"
+            f"{payload.get('note', '')}.",
             "",
             "| target | measured | met |",
             "|---|---|---|",

@@ -81,7 +81,7 @@ def simulated(columns: int, rows: int, law: str, rng: np.random.Generator) -> tu
 
 def searched_on(matrix: Floats, rows: float, names: tuple[str, ...]) -> CausalGraph:
     free = Constraints(names=names, allowed=~np.eye(len(names), dtype=bool), required=frozenset(), joined=frozenset())
-    return pattern(names, searched(LinearScore(matrix, rows, strictness=1.5, constraints=free), rounds=30))
+    return pattern(names, searched(LinearScore(matrix, rows, strictness=1.5, constraints=free), rounds=200))
 
 
 def plain(values: Floats, epsilon: float, names: tuple[str, ...], rng: np.random.Generator) -> CausalGraph:
@@ -239,7 +239,7 @@ def report(result: dict[str, Any]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Benchmark the discovery of linear effects.")
-    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--quick", action="store_true", help="a smoke run that writes nothing")
     options = parser.parse_args()
     machine, rows = describe(), []

@@ -439,9 +439,9 @@ def page(parts: Mapping[str, Any]) -> str:
             "",
             *verdict(parts),
             "* Why: all sets of a world come from one fit, and the attacker is tested on sets of the very fits they "
-            "learnt from. Every fit has its own start, samples and noise, so a fit can be recognised, whoever is in "
-            "it; noise for privacy makes fits *easier* to tell apart, not harder. Accuracy then measures how different "
-            "two fits look to the features, and differences between causal and plain models are differences in that.",
+            "learnt from. Every fit has its own start, its own samples and, if private, its own noise: it can be "
+            "recognised, whoever is in it. The accuracy measures how different two fits look to the features, and so "
+            "do its differences between causal and plain models, or with and without DP.",
             "",
             "## Means over the 16 attacks, and the best of them",
             "",

@@ -59,7 +59,9 @@ def release(
         Path | None,
         typer.Option("--knowledge", "-k", help="With --graph discover: a graph of what is known beforehand."),
     ] = None,
-    generator: Annotated[str, typer.Option(help="marginals, moments, linear, one-way or independent.")] = "marginals",
+    generator: Annotated[
+        str, typer.Option(help="auto, marginals, moments, linear, vae, autoregressive, one-way or independent.")
+    ] = "marginals",
     relation: Annotated[str, typer.Option(help="replace_one or add_remove.")] = "replace_one",
     rows: Annotated[
         int | None, typer.Option(min=1, help="Synthetic rows to make; about as many as the table has if left out.")
