@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from escudo.auditing._one_run import one_run
+from escudo.auditing import one_run
 from escudo.privacy import Guarantee, gdp_to_epsilon
 
 CANARIES, DELTA, SEED = 1000, 1e-5, 3

@@ -442,6 +442,11 @@ def page(parts: Mapping[str, Any]) -> str:
             "learnt from. Every fit has its own start, its own samples and, if private, its own noise: it can be "
             "recognised, whoever is in it. The accuracy measures how different two fits look to the features, and so "
             "do its differences between causal and plain models, or with and without DP.",
+            "* **How sure is this?** That the published figures are no evidence about the target: sure, since they "
+            "come out the same with the target in neither world. That the true risk is this small: for these "
+            "attackers, who see one synthetic set, and for the few targets tried; stronger attackers may do better, up "
+            "to the ceiling. The full game on Pain5000 below has the narrowest intervals. That causal models leak "
+            "less: not shown, and not excluded.",
             "",
             "## Means over the 16 attacks, and the best of them",
             "",

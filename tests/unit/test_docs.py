@@ -62,7 +62,7 @@ def test_every_command_that_is_shown_exists_with_its_options() -> None:
         while words and words[0] in getattr(command, "commands", {}):
             command = command.commands[words.pop(0)]
         assert not hasattr(command, "commands"), line
-        options = {name for parameter in command.params for name in parameter.opts}
+        options = {name for parameter in command.params for name in parameter.opts} | {"--help"}
         for word in words:
             if word.startswith("--"):
                 assert word.partition("=")[0] in options, f"{word} in: {line}"

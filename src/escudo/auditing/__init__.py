@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from escudo.auditing._audit import audit
 from escudo.auditing._claims import renyi_claim
 from escudo.auditing._exact import exact
+from escudo.auditing._one_run import OneRun, one_run
 from escudo.auditing._pairs import pairs_of, query_pairs
 from escudo.auditing._replay import Replay, Step, replay
 from escudo.auditing._result import Audit, History, Outputs, Power
@@ -36,6 +37,7 @@ __all__ = [
     "History",
     "HttpTarget",
     "Mechanism",
+    "OneRun",
     "Outputs",
     "Power",
     "Replay",
@@ -44,6 +46,7 @@ __all__ = [
     "adapt",
     "audit",
     "exact",
+    "one_run",
     "pairs_of",
     "query_pairs",
     "renyi_claim",

@@ -193,14 +193,14 @@ class _Run:
             advance = stack.enter_context(tracking("Randomised trials", self.max_runs)) if show else None
             if self.log is not None:
                 stack.callback(self.log.close)
-            while self.runs < self.max_runs:
+            while self.runs + self.uncounted < self.max_runs:  # calls that do not count cost privacy all the same
                 before = self.runs
                 experiment = self._block()
                 wealth = self._log_wealth()
                 self.peak = max(self.peak, wealth)
                 decided = self.peak >= self.threshold
                 over = time.perf_counter() - start > self.max_seconds
-                done = over or self.runs >= self.max_runs or (decided and self.stop_early)
+                done = over or self.runs + self.uncounted >= self.max_runs or (decided and self.stop_early)
                 if done or self.runs >= 1.03 * looked + 16:
                     looked = self.runs
                     self.frontier.look()
@@ -222,7 +222,7 @@ class _Run:
         stored = self.stored.pop(0) if self.stored else None
         if stored is None:
             experiment, size = self.rounds.next()
-            size = min(size, self._block_size(experiment), self.max_runs - self.runs)
+            size = min(size, self._block_size(experiment), self.max_runs - self.runs - self.uncounted)
             labels = np.random.default_rng([self.seed, self.blocks, 0]).random(size) < 0.5
         else:
             if len(self.rounds.live) > 1:
@@ -343,7 +343,7 @@ class _Run:
                 log_wealth=np.array([h[1] for h in self.history]),
                 epsilon_lower=np.array([h[2] for h in self.history]),
             ),
-            outputs=shown_outputs(best, self.encoder.structures),
+            outputs=shown_outputs(best, self.encoder.structures, likelier_second=event is not None and event.second),
             power=power,
             pairs=tuple(e.label for e in self.experiments),
             stopped=stopped,

@@ -51,8 +51,8 @@ class Outputs:
             summary of a larger output, with edges.
         labels: One text per cell.
         edges: Cell boundaries, one more than cells, for numbers and scores.
-        first: Runs under the first dataset per cell.
-        second: Runs under the second dataset per cell.
+        first: Runs per cell under the witness's first dataset, which makes its event likelier.
+        second: Runs per cell under its second dataset.
     """
 
     kind: Literal["number", "category", "score"]

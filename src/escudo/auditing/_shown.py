@@ -42,11 +42,18 @@ def shown_witness(event: Event, experiment: Experiment, structures: Sequence[str
     return Witness(y={"event": words}, x1={"data": likely}, x2={"data": other}, probabilities=event.probabilities)
 
 
-def shown_outputs(experiment: Experiment, structures: Sequence[str]) -> Outputs | None:
-    """Return how often each kind of output came from each dataset of a pair, from the outputs kept."""
+def shown_outputs(experiment: Experiment, structures: Sequence[str], *, likelier_second: bool) -> Outputs | None:
+    """Return how often each kind of output came from each dataset of a pair, from the outputs kept.
+
+    Args:
+        experiment: The pair's runs.
+        structures: What outputs looked like.
+        likelier_second: Whether the witness names the pair's second dataset first, so that both agree.
+    """
     if not experiment.kept_rows:
         return None
     outputs, labels = experiment.sample()
+    labels = ~labels if likelier_second else labels
     numbers = outputs.values[:, 0]
     plain = outputs.values.shape[1] == 1 and not outputs.codes.any() and np.isfinite(numbers).all()
     if plain and np.unique(numbers[:5000]).size > _CATEGORIES:

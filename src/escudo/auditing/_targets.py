@@ -117,7 +117,7 @@ def run_batch(
     for arm in (True, False) if rng.random() < 0.5 else (False, True):
         count = int(np.count_nonzero(labels == arm))
         if count:
-            outputs[arm] = _checked(batch(datasets[int(arm)], count, rng), count)
+            outputs[arm] = _checked(_batch_or_failures(batch, datasets[int(arm)], count, rng), count)
     if len(outputs) == 1:
         return next(iter(outputs.values()))
     first, second = outputs[False], outputs[True]
@@ -127,6 +127,16 @@ def run_batch(
         return merged
     sides = (iter(first), iter(second))
     return [next(sides[int(label)]) for label in labels]
+
+
+def _batch_or_failures(batch: Any, dataset: Any, count: int, rng: np.random.Generator) -> Any:
+    """Return a batch of outputs; if it fails, every run of it did, as an error is an output."""
+    try:
+        return batch(dataset, count, rng)
+    except (Uncounted, MemoryError):
+        raise
+    except Exception as error:
+        return [Failure(error)] * count
 
 
 def _checked(outputs: Any, count: int) -> Any:

@@ -2,6 +2,8 @@
 
 * :func:`synthesize` fits one to a private table and returns a :class:`CausalModel`: ``sample``, ``sample(do=...)``;
 * :func:`prepare` does everything that needs no data, for the plan; :func:`fit` and :func:`fitting` do the rest;
+* :func:`prepare_discovered` does so where the graph is to be found under the same budget;
+* ``model.effect`` compares interventions and returns a :class:`ModelEffect`, free of charge;
 * :func:`load` reads a model that ``model.save`` wrote;
 * ``GENERATORS``: ``marginals`` (noisy family tables), ``moments`` (one noisy vector of levels and pairs), ``linear``
   (equations from a noisy second-moment matrix), ``autoregressive`` and ``vae`` (networks trained by DP-SGD);
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from escudo.synthesis._conditionals import MaxConditional as MaxConditional
     from escudo.synthesis._conditionals import NoisyOrConditional as NoisyOrConditional
     from escudo.synthesis._conditionals import TableConditional as TableConditional
+    from escudo.synthesis._discovered import prepare_discovered as prepare_discovered
+    from escudo.synthesis._effect import ModelEffect as ModelEffect
     from escudo.synthesis._files import load as load
     from escudo.synthesis._generators import GENERATORS as GENERATORS
     from escudo.synthesis._generators import Generator as Generator
@@ -47,6 +51,7 @@ __all__ = [
     "LogitConditional",
     "MaxConditional",
     "Model",
+    "ModelEffect",
     "NeuralModel",
     "NodeStability",
     "NoisyOrConditional",
@@ -58,12 +63,15 @@ __all__ = [
     "fitting",
     "load",
     "prepare",
+    "prepare_discovered",
     "stability",
     "synthesize",
 ]
 
 # Loaded on first use, so that a part that needs little can be used where little is installed.
 _HOME = {
+    "ModelEffect": "_effect",
+    "prepare_discovered": "_discovered",
     "Conditional": "_conditionals",
     "LogitConditional": "_conditionals",
     "MaxConditional": "_conditionals",

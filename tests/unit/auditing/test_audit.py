@@ -348,3 +348,44 @@ class TestLog:
     def test_a_folder_that_is_not_there_is_an_error_in_words(self, tmp_path):
         with pytest.raises(InputError, match="cannot be used"):
             quiet(Geometric(1.0), log=tmp_path / "no" / "log.jsonl")
+
+
+class TestSeams:
+    def test_outputs_and_witness_name_the_same_dataset_first(self):
+        def louder(rows, rng):
+            return float(rng.laplace(rows[0], 0.3))
+
+        for pair in (([0.0], [1.0]), ([1.0], [0.0])):
+            found = audit(louder, claim=Guarantee(epsilon=1.0), pairs=[pair], max_runs=2000, seed=3, progress=False)
+            middles = (found.outputs.edges[:-1] + found.outputs.edges[1:]) / 2
+            means = [(middles * runs).sum() / runs.sum() for runs in (found.outputs.first, found.outputs.second)]
+            likelier_is_one = "1" in str(found.witness.x1["data"])
+            assert (means[0] > means[1]) == likelier_is_one
+
+    def test_a_batch_that_fails_is_as_many_outputs(self):
+        class Refusing:
+            def __call__(self, rows, rng):
+                return self.batch(rows, 1, rng)[0]
+
+            def batch(self, rows, count, rng):
+                if rows[0] is None:
+                    raise ValueError("no bounds")
+                return rng.normal(size=count)
+
+        found = audit(
+            Refusing(), claim=Guarantee(epsilon=1.0), pairs=[([None], [1.0])], max_runs=500, seed=1, progress=False
+        )
+        assert found.violated
+
+    def test_answers_that_do_not_count_use_up_runs_all_the_same(self):
+        calls = []
+
+        def cached(rows, rng):
+            calls.append(1)
+            if len(calls) > 20:
+                raise Uncounted("seen before")
+            return float(rng.normal())
+
+        found = audit(cached, claim=Guarantee(epsilon=1.0), pairs=[([0], [1])], max_runs=300, seed=1, progress=False)
+        assert len(calls) == 300
+        assert found.runs == 20
