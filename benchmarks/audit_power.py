@@ -36,7 +36,7 @@ from scipy import special
 from escudo.auditing import audit
 from escudo.privacy import Guarantee, gdp_to_delta
 
-SEED = 20_261_115
+SEED = 20_261_116
 REPEATS, ALPHA = 120, 0.05
 RESULTS = Path(__file__).parent / "results"
 Batch = Callable[[float, int, np.random.Generator], NDArray[np.float64]]

@@ -32,7 +32,7 @@ from escudo.auditing import audit, museum
 from escudo.auditing.museum._piece import Pair, Piece, answers_of, snapped
 from escudo.privacy import Guarantee
 
-SEED = 20_261_115
+SEED = 20_261_116
 RUNS = 10_000_000
 CONFIDENCE = 0.9
 ROOT = Path(__file__).parents[1]

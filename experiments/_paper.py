@@ -8,8 +8,8 @@ are made up here: 22 columns of two levels, up to three earlier parents each, lo
 layers, everything started at random. Pain has the condensed graph (columns with children, then the others); Asia and
 Synthetic have a small net for each column with parents, beside z. Private ones clip gradients at 1 and add the noise
 that escudo's accountant finds for the paper's ε at δ = 1e-5, add/remove (the paper searched norm and noise on a grid,
-on the data, and does not print them; for Asia it gives no ε, so that of Pain1000 is taken). The others neither clip nor add noise: they promise nothing, so they are trained
-here and not by a generator of escudo, which has no infinite ε.
+on the data, and does not print them; for Asia it gives no ε, so that of Pain1000 is taken). The others neither clip nor
+add noise: they promise nothing, so they are trained here and not by a generator of escudo, which has no infinite ε.
 """
 
 from __future__ import annotations
