@@ -82,6 +82,11 @@ class _Climb:
                         a, b = (i for i in scope if i not in (x, c))
                         value = total - float(evidence.triple[a, b, c])
                         self._threes.setdefault((x, a, b), []).append((c, value))
+        # Gains below what rounding leaves of large scores are none: they could go round in a circle for ever.
+        largest = max(
+            float(np.abs(evidence.pair[np.isfinite(evidence.pair)]).max(initial=0.0)), float(np.abs(bonus).max())
+        )
+        self._least = max(_GAIN, 1e-14 * largest)
         self._rows: dict[tuple[int, frozenset[int]], Floats] = {}
         self._scores: dict[tuple[int, frozenset[int]], float] = {}
 
@@ -127,6 +132,9 @@ class _Climb:
             best = self._best_move(parents, scores, add, closed)
             if best is None:
                 return parents
+            gain = sum(self.score(x, several) - scores[x] for x, several in best.items())
+            if gain <= self._least:  # the two ways of computing a score differ by rounding
+                return parents
             for x, several in best.items():
                 parents[x] = several
                 scores[x] = self.score(x, several)
@@ -139,8 +147,8 @@ class _Climb:
         place = int(open_add.argmax())
         gain = float(open_add.flat[place])
         x, a = divmod(place, self._d)
-        move: dict[int, set[int]] | None = {x: parents[x] | {a}} if gain > _GAIN else None
-        gain = max(gain, _GAIN)
+        move: dict[int, set[int]] | None = {x: parents[x] | {a}} if gain > self._least else None
+        gain = max(gain, self._least)
         for x, several in enumerate(parents):
             for a in () if x in self._fixed else several:
                 rest = several - {a}
@@ -156,7 +164,7 @@ class _Climb:
         self, parents: list[set[int]], scores: Floats, closed: NDArray[np.bool_]
     ) -> dict[int, set[int]] | None:
         """Return the best exchange of one parent for another, looked for only where no simpler move gains."""
-        gain, move = _GAIN, None
+        gain, move = self._least, None
         for x, several in enumerate(parents):
             for a in () if x in self._fixed else several:
                 rest = several - {a}

@@ -13,7 +13,7 @@ from escudo.discovery._constraints import Constraints, constraints_of
 from escudo.discovery._evidence import UNKNOWN, Evidence, Weights
 from escudo.discovery._exact import best_graph
 from escudo.discovery._joint import best_explanation
-from escudo.discovery._local import good_graph
+from escudo.discovery._local import _Climb, good_graph
 from escudo.discovery._pattern import dag, oriented, pattern
 from escudo.discovery._residuals import Residuals, coefficients
 from escudo.discovery._search import _scores, found_graph
@@ -244,3 +244,13 @@ def test_the_true_graph_explains_all_that_was_measured_best(most_cells, collider
     truth = ((), (), (0, 1), (2,))
     others = [((), (), (), ()), ((), (), (0,), (2,)), ((), (), (0, 1), (0, 1, 2)), ((), (0,), (1,), (2,))]
     assert best_explanation(residuals, Weights(residuals), [*others, truth]) == truth
+
+
+def test_a_climb_ends_where_rounding_promises_gains_for_ever(monkeypatch):
+    rng = np.random.default_rng(0)
+    codes, sizes = rng.integers(0, 2, (3000, 5)), [2] * 5
+    evidence = Weights(residuals_of(codes, sizes)).of(residuals_of(codes, sizes).values, strictness=1.0)
+    exact = _Climb.row
+    monkeypatch.setattr(_Climb, "row", lambda self, x, parents: exact(self, x, parents) + 50.0)  # every arrow flatters
+    found = good_graph(evidence, ~np.eye(5, dtype=bool), np.zeros((5, 5)), rounds=5, rng=rng)
+    assert sum(len(several) for several in found) == 0
