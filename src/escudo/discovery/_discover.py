@@ -56,8 +56,11 @@ def prepare(
 
 
 def _all_numbers(schema: Schema) -> bool:
-    """Return whether every column is numeric, and so linear effects are the first thing to look for."""
-    return all(isinstance(column, Numeric) for column in schema.fields)
+    """Return whether every column is a number on a plain scale, so that linear effects are the first thing to look for.
+
+    Bins that somebody chose by hand, such as those of equal width in the logarithm, say that the scale is not plain.
+    """
+    return all(isinstance(column, Numeric) and column.edges is None for column in schema.fields)
 
 
 def _plan(table: PrivateTable | Schema, *, seed: object = None, **arguments: Any) -> Plan:
@@ -87,9 +90,10 @@ def discover(
         knowledge: What is known: arrows of this graph and its required arrows will be there, forbidden ones and those
             against its tiers will not, and its undirected edges will be there in some direction. Columns that it does
             not name are free.
-        method: ``"auto"``: ``"gaussian"`` (linear effects, from moments) where every column is numeric, otherwise by
-            counts: ``"exact"`` (all tables of up to three columns, best graph of all) or ``"two-stage"`` (all pairs,
-            then the triples that matter); or ``"joint"`` (graph and generator refined together).
+        method: ``"auto"``: ``"gaussian"`` (linear effects, from moments) where every column is numeric with bins of
+            equal width, otherwise by counts: ``"exact"`` (all tables of up to three columns, best graph of all) or
+            ``"two-stage"`` (all pairs, then the triples that matter); or ``"joint"`` (graph and generator refined
+            together).
         relation: Neighbouring relation; ``"replace_one"`` or ``"add_remove"``.
         public_rows: The number of rows, if it is public knowledge.
         directions: The share of ε for votes of blocks on edges that are left open between columns with an order

@@ -10,7 +10,7 @@ from escudo.causal import CausalGraph, Network
 from escudo.discovery import Discovery, discover, prepare
 from escudo.errors import BudgetExceededError, GraphError, InputError, RefusedError
 from escudo.privacy import MemoryAccount, plan
-from escudo.table import PrivateTable, Schema
+from escudo.table import Numeric, PrivateTable, Schema
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
 
@@ -289,3 +289,13 @@ def test_a_discovery_that_contradicts_itself_is_refused(change, words, collider_
     assert Discovery(**good).confidence("a", "b") == 0.9
     with pytest.raises(InputError, match=words):
         Discovery(**{**good, **change})
+
+
+def test_numbers_on_a_plain_scale_are_first_tried_for_linear_effects():
+    plain = Schema.from_dict({name: {"type": "numeric", "lower": 0, "upper": 1, "bins": 8} for name in "abc"})
+    curved = Schema(tuple(Numeric(name, 0.0, 1.0, edges=(0.0, 0.01, 0.1, 1.0)) for name in "abc"))
+    mixed = Schema.from_dict({"a": [0, 1], "b": {"type": "numeric", "lower": 0, "upper": 1, "bins": 8}})
+    assert "gaussian" in prepare(plain, epsilon=1.0, delta=1e-6).plan.name
+    for schema in (curved, mixed):
+        assert "gaussian" not in prepare(schema, epsilon=1.0, delta=1e-6).plan.name
+    assert "gaussian" not in prepare(plain, epsilon=1.0, delta=1e-6, method="exact").plan.name
