@@ -33,7 +33,7 @@ import polars as pl
 from escudo.discovery import discover
 from escudo.table import Numeric, PrivateTable, Schema
 
-SEED, RUNS, DELTA = 20_261_115, 20, 1e-6
+SEED, RUNS, DELTA = 20_261_115, 5, 1e-6
 EPSILONS = (1.0, 3.0, 10.0)
 RESULTS = Path(__file__).parent / "results"
 

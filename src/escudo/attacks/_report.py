@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 from escudo.attacks._ceiling import Ceiling
@@ -132,3 +133,10 @@ class Attack:
 
     def __str__(self) -> str:
         return self.verdict
+
+    def _repr_html_(self) -> str:
+        colour = "#b71c1c" if self.violated else "#0f6e84"
+        return (
+            f'<div style="border-left:3px solid {colour};padding:.4em .9em;font-family:system-ui,sans-serif">'
+            f"<b>Attack on {len(self.targets)} people</b> (for the custodian only)<br>{escape(self.verdict)}</div>"
+        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -114,6 +115,15 @@ class Evaluation:
                 f"a second real sample {100 * self.floor.two_way:.2f} %"
             )
         return "\n".join([*lines, "For the custodian only: these figures read the real rows exactly."])
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{title}</th>" for title in ("learner", "real, %", "synthetic, %", "lost", "95 % interval"))
+        rows = "".join(
+            f"<tr><td>{escape(one.learner)}</td><td>{one.real:.1f}</td><td>{one.synthetic:.1f}</td>"
+            f"<td>{one.change:+.1f}</td><td>{one.low:+.1f} to {one.high:+.1f}</td></tr>"
+            for one in self.changes
+        )
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table><p>For the custodian only.</p>"
 
 
 def evaluate(

@@ -30,6 +30,7 @@ def test_a_generator_that_resamples_rows_is_caught(rows, schema, resampling):
     assert found.epsilon_lower > 1.0
     assert found.targets[0].audit.runs < 200  # it stopped when the answer was clear
     assert "VIOLATED" in found.verdict
+    assert "VIOLATED" in found._repr_html_()
     assert found.best.auc > found.ceiling.auc
 
 

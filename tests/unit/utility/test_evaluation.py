@@ -176,3 +176,10 @@ def test_numeric_columns_are_refused_as_interventions(schema, draw):
     model = escudo.synthesize(escudo.PrivateTable(draw(200, 1), schema), None, epsilon=1.0, delta=1e-6, seed=1)
     with pytest.raises(InputError, match="numeric"):
         causal_fidelity(model, model, columns=["ill", "age"])
+
+
+def test_an_evaluation_shows_itself_in_a_notebook(schema, draw):
+    found = evaluate(draw(100, 1), draw(100, 2), draw(100, 3), schema, targets=["ill"], learners=["logistic"])
+    html = found._repr_html_()
+    assert html.count("<tr>") == 3
+    assert "For the custodian only" in html
