@@ -13,7 +13,7 @@ help:
 	@echo "make test    lint, types, layers, documentation, all tests"
 	@echo "make docs    the documentation, into build/docs; open index.html there"
 	@echo "make notebooks  the examples as notebooks, into build/notebooks"
-	@echo "make bench   the committed benchmarks, half an hour"
+	@echo "make bench   the committed benchmarks with their peers, hours; one page in benchmarks/results"
 
 demo: $(VENV)/.run-ready
 	@$(BIN)/python examples/demo.py
@@ -40,13 +40,19 @@ notebooks: $(VENV)/.dev-ready
 unit: $(VENV)/.dev-ready
 	$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_OPTIONS)
 
+# Peers live in environments of their own: PEER_DPMM (dpmm 0.1.9), PEER_CAUSAL (causal-learn), PEER_OPACUS, PEER_JAX_PRIVACY are
+# their Python interpreters; what is not given is left out. DATA holds the real tables.
+DATA ?= ../shared/data
+BENCHES = ledger counts inference effects estimation direction gaussian_discovery effect_of audit_power audit_museum audit_sniper audit_own
+
 bench: $(VENV)/.dev-ready
-	$(BIN)/python benchmarks/ledger.py
-	$(BIN)/python benchmarks/counts.py
-	$(BIN)/python benchmarks/inference.py
-	$(BIN)/python benchmarks/effects.py
-	$(BIN)/python benchmarks/release.py
-	$(BIN)/python benchmarks/wide.py --quick
+	for name in $(BENCHES); do $(BIN)/python benchmarks/$$name.py || exit 1; done
+	$(BIN)/python benchmarks/discovery.py --data $(DATA)
+	$(BIN)/python benchmarks/release.py --data $(DATA) $(if $(PEER_DPMM),--peers $(PEER_DPMM))
+	$(BIN)/python benchmarks/wide.py --data $(DATA)
+	$(BIN)/python benchmarks/dpsgd.py $(if $(PEER_OPACUS),--opacus $(PEER_OPACUS)) $(if $(PEER_JAX_PRIVACY),--jax-privacy $(PEER_JAX_PRIVACY))
+	$(if $(PEER_CAUSAL),$(BIN)/python benchmarks/direction.py --peer $(PEER_CAUSAL))
+	$(BIN)/python benchmarks/summary.py
 
 $(VENV)/.made:
 	@$(PYTHON) -c 'import sys; sys.exit("escudo needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12 " if sys.version_info < (3, 11) else 0)'
