@@ -32,9 +32,7 @@ _MOST = 0.98  # of what can be lost at once: never all
 _FRACTIONS = np.array([0.002, 0.006, 0.02, 0.05, 0.1, 0.2, 0.35, 0.55, 0.8])
 
 
-def stakes(
-    counts: Floats, epsilons: Floats, deltas: Floats, roles: int, horizon: float
-) -> tuple[Floats, Floats]:
+def stakes(counts: Floats, epsilons: Floats, deltas: Floats, roles: int, horizon: float) -> tuple[Floats, Floats]:
     """Return stakes of shape (points, roles, cells) and sizes of bet of shape (points, roles, BETS).
 
     Args:
