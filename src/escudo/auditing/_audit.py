@@ -72,7 +72,7 @@ def audit(
         schema: Make the pairs from this public description instead, see :func:`~escudo.auditing.pairs_of`.
         target: The URL of a service to audit instead of a mechanism.
         confidence: Of all statements together.
-        max_runs: Most runs, over all pairs.
+        max_runs: Most calls of the mechanism, those that do not count included, over all pairs.
         max_seconds: Most time; None for no limit.
         stop_early: Whether to stop as soon as the claim is refuted; if not, all runs go into the bound on ε.
         seed: Repeats an audit of a mechanism that takes its noise from ``rng``; drawn and recorded if None.
@@ -251,6 +251,8 @@ class _Run:
     ) -> tuple[Encoded, Labels | None]:
         """Return the outputs of a block, from the log or by running the mechanism, and which of them count."""
         if stored is not None and stored.outputs is not None:
+            if stored.counted is not None:
+                self.uncounted += int((~stored.counted).sum())
             return stored.outputs, stored.counted
         if self.log is not None and stored is None:
             self.log.assign(experiment.index, labels)

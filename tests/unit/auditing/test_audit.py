@@ -237,7 +237,7 @@ class TestRunning:
                 return int(dataset + rng.geometric(0.5))
 
         found = quiet(Cached(), max_runs=200, claim=Guarantee(epsilon=3.0))
-        assert found.runs == 200
+        assert found.runs == 100  # calls that do not count use up max_runs too
         assert "did not count" in " ".join(found.notes)
 
     def test_pairs_come_from_a_schema(self):
