@@ -20,6 +20,7 @@ Reference:
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
@@ -266,7 +267,7 @@ class _Transcript:
                 yield Step(kind=event.kind, unit="ε", declared=declared, actual=actual, words=words)
 
 
-class _Source:
+class _Source(ABC):
     for_release: ClassVar[bool] = False
 
     def add_laplace(self, integers: Integers, scale: float) -> Integers:
@@ -285,8 +286,8 @@ class _Source:
         """Return a noisy choice, as the first run did."""
         return int(self._draw("choice", integers, scale, "exponential_argmax"))
 
-    def _draw(self, kind: Any, integers: Integers, scale: float, method: str) -> Any:
-        raise NotImplementedError
+    @abstractmethod
+    def _draw(self, kind: Any, integers: Integers, scale: float, method: str) -> Any: ...
 
 
 class _Recorder(_Source):
