@@ -40,19 +40,46 @@ notebooks: $(VENV)/.dev-ready
 unit: $(VENV)/.dev-ready
 	$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_OPTIONS)
 
-# Peers live in environments of their own: PEER_DPMM (dpmm 0.1.9), PEER_CAUSAL (causal-learn), PEER_OPACUS, PEER_JAX_PRIVACY are
-# their Python interpreters; what is not given is left out. DATA holds the real tables.
-DATA ?= ../shared/data
-BENCHES = ledger counts inference effects estimation direction gaussian_discovery effect_of audit_power audit_museum audit_sniper audit_own
+# Each peer has an environment of its own under build/peers, from benchmarks/peers/NAME.txt. One benchmark alone:
+# `make bench-release`. One that fails must not hide the others: `make --keep-going bench`. DATA holds the real tables.
+DATA    ?= ../shared/data
+PEERS   := build/peers
+BENCHES := ledger counts engines inference effects estimation direction discovery gaussian_discovery effect_of \
+	audit_power audit_museum audit_sniper audit_own release tables wide dpsgd shadows neural_quality neural_tables
 
-bench: $(VENV)/.dev-ready
-	for name in $(BENCHES); do $(BIN)/python benchmarks/$$name.py || exit 1; done
-	$(BIN)/python benchmarks/discovery.py --data $(DATA)
-	$(BIN)/python benchmarks/release.py --data $(DATA) $(if $(PEER_DPMM),--peers $(PEER_DPMM))
-	$(BIN)/python benchmarks/wide.py --data $(DATA)
-	$(BIN)/python benchmarks/dpsgd.py $(if $(PEER_OPACUS),--opacus $(PEER_OPACUS)) $(if $(PEER_JAX_PRIVACY),--jax-privacy $(PEER_JAX_PRIVACY))
-	$(if $(PEER_CAUSAL),$(BIN)/python benchmarks/direction.py --peer $(PEER_CAUSAL))
+bench: $(BENCHES:%=bench-%)
 	$(BIN)/python benchmarks/summary.py
+
+bench-%: benchmarks/%.py $(VENV)/.dev-ready
+	$(or $(PYTHON_$*),$(BIN)/python) benchmarks/$*.py $(OPTIONS_$*)
+
+bench-direction: $(PEERS)/causal-learn/.ready
+bench-release bench-tables: $(PEERS)/dpmm/.ready
+bench-dpsgd: $(PEERS)/opacus/.ready $(PEERS)/jax-privacy/.ready
+bench-shadows: $(PEERS)/opacus/.ready
+bench-engines bench-estimation: $(PEERS)/escudo/.ready
+
+PYTHON_engines    = $(PEERS)/escudo/bin/python
+PYTHON_estimation = $(PEERS)/escudo/bin/python
+OPTIONS_direction = --peer $(PEERS)/causal-learn/bin/python
+OPTIONS_release   = --data $(DATA) --peers $(PEERS)/dpmm/bin/python
+OPTIONS_tables    = --data $(DATA) --peers $(PEERS)/dpmm/bin/python
+OPTIONS_dpsgd     = --opacus $(PEERS)/opacus/bin/python --jax-privacy $(PEERS)/jax-privacy/bin/python
+OPTIONS_shadows   = --data $(DATA) --opacus $(PEERS)/opacus/bin/python
+OPTIONS_discovery = --data $(DATA)
+OPTIONS_effect_of = --data $(DATA)
+OPTIONS_estimation = --data $(DATA)
+OPTIONS_wide      = --data $(DATA)
+OPTIONS_neural_quality = --data $(DATA)
+OPTIONS_neural_tables  = --data $(DATA)
+
+$(PEERS)/%/.ready: benchmarks/peers/%.txt
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(@D)/bin/python -m pip install --quiet --requirement $<
+	@touch $@
+
+.SECONDARY:
 
 $(VENV)/.made:
 	@$(PYTHON) -c 'import sys; sys.exit("escudo needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12 " if sys.version_info < (3, 11) else 0)'
@@ -69,4 +96,4 @@ $(VENV)/.dev-ready: pyproject.toml | $(VENV)/.made
 	@touch $(VENV)/.run-ready $@
 
 clean:
-	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,8 +1,8 @@
-"""One page that shows where escudo is ahead and where it is not: the first table of every result, with its source.
+"""One page that shows where escudo is ahead and where it is not: ratios to its peers, then each result's first table.
 
     python benchmarks/summary.py
 
-Reads ``benchmarks/results/*.md`` and ``experiments/results/*.md`` and writes ``benchmarks/results/README.md``. Nothing
+Reads the results of ``benchmarks/`` and ``experiments/`` and writes ``benchmarks/results/README.md``. Nothing
 is measured here, and no figure is typed in by hand.
 """
 
@@ -11,9 +11,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from _ratios import comparisons
+
 HERE = Path(__file__).parent
 SOURCES = (HERE / "results", HERE.parent / "experiments" / "results")
 MOST_ROWS = 14
+LEVEL = 0.995  # a ratio above this is shown as level or ahead
 
 
 def main() -> None:
@@ -21,9 +24,11 @@ def main() -> None:
     lines = [
         "# What was measured",
         "",
-        "The first table of each result, as its script wrote it. `make bench` runs the benchmarks again; pages name",
-        "their script, seed and machine. Absolute times move with the machine; ratios of one run count.",
+        "Ratios to the peers, the targets that were missed, then the first table of each result, as its script wrote",
+        "it. `make bench` runs the benchmarks again; pages name their script, seed and machine. Absolute times move",
+        "with the machine; ratios of one run count.",
         "",
+        *_ratios(),
     ]
     missed = [row for path in pages for row in _missed(path)]
     if missed:
@@ -39,6 +44,31 @@ def main() -> None:
             lines += [f"{len(table) - MOST_ROWS - 2} more rows on its page.", ""]
     (SOURCES[0] / "README.md").write_text("\n".join(lines), encoding="utf-8")
     print(f"benchmarks/results/README.md: {len(pages)} results, {len(missed)} targets not met")
+
+
+def _ratios() -> list[str]:
+    """Return the table of peers, where escudo is behind first."""
+    found = sorted(comparisons(), key=lambda each: each.times_better >= LEVEL)
+    behind = sum(each.times_better < LEVEL for each in found)
+    lines = [
+        "## Beside its peers",
+        "",
+        f"{len(found)} comparisons, the peers run on this machine, but for DP-Sniper's published figures. Above 1,",
+        f"escudo has the smaller error or cost, or the larger score. It is behind in {behind}, which stand first.",
+        "",
+        "| question | escudo | peer | | times better | page |",
+        "|---|--:|---|--:|--:|---|",
+    ]
+    for each in found:
+        mark = "**" if each.times_better < LEVEL else ""
+        ours, theirs = (f"{_figure(value)} {each.unit}".strip() for value in (each.ours, each.theirs))
+        times, link = f"{mark}{_figure(each.times_better)}{mark}", f"[{each.page}]({each.page}.md)"
+        lines.append(f"| {each.question} | {ours} | {each.peer} | {theirs} | {times} | {link} |")
+    return [*lines, ""]
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def first_table(text: str) -> list[str]:
