@@ -63,12 +63,10 @@ def one_of(name: str, value: object, choices: Iterable[_T]) -> _T:
     """Return ``value``, or raise with the nearest allowed choice if it is not one of ``choices``."""
     allowed = list(choices)
     for choice in allowed:
-        if value == choice:
+        if isinstance(value, str) and value == choice:  # an array would compare item by item
             return choice
-    raise InputError(
-        f"{name} must be one of {', '.join(map(repr, allowed))}; got {_show(value)}."
-        + did_you_mean(str(value), allowed)
-    )
+    hint = did_you_mean(value, allowed) if isinstance(value, str) else ""
+    raise InputError(f"{name} must be one of {', '.join(map(repr, allowed))}; got {_show(value)}.{hint}")
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -78,5 +76,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def _show(value: object) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes out no whole number of more than 4,300 digits
+        return f"{type(value).__name__} beyond what can be shown"
     return text if len(text) <= 60 else text[:57] + "..."

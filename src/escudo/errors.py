@@ -8,6 +8,7 @@ from __future__ import annotations
 
 __all__ = [
     "BudgetExceededError",
+    "EngineError",
     "EscudoError",
     "GraphError",
     "InputError",
@@ -65,6 +66,15 @@ class NotIdentifiableError(InputError):
 
 class UnsupportedEventError(InputError):
     """An accountant or file met a privacy event, or a part of one, that it cannot interpret."""
+
+
+class EngineError(EscudoError):
+    """The engine or database that holds the table failed; its own message is withheld, as it may show values.
+
+    What was charged before stays charged.
+    """
+
+    exit_code = 2
 
 
 class RefusedError(EscudoError):

@@ -230,3 +230,60 @@ def test_every_engine_scales_numbers_alike(engine: str) -> None:
     np.testing.assert_allclose(_sorted(scaled.round(12)), _sorted(wanted.round(12)), rtol=0, atol=1e-12)
     assert np.nanmin(scaled[:, 0]) == -1.0
     assert np.nanmax(scaled[:, 0]) == 1.0
+
+
+@pytest.mark.parametrize("engine", FRAMES)
+def test_every_engine_puts_numbers_and_ordered_levels_on_the_way_from_0_to_1(engine: str) -> None:
+    data = _data(4)
+    ordered = Categorical("whole", [0, 1, 2], ordered=True, missing=True)
+    schema = Schema((Numeric("real", -0.3, 0.7, 10), ordered, Categorical("flag", [False, True], missing=True)))
+    table = PrivateTable(FRAMES[engine](data), schema)
+    shares = np.concatenate(list(table.batches(128, encode="shares")))
+    reals = np.array([0.2 if x is None or math.isnan(x) else x for x in data["real"]])
+    wholes = np.array([{0: 0.0, 1: 0.5, 2: 1.0}.get(x, math.nan) for x in data["whole"]])
+    flags = np.array([math.nan if x is None else float(x) for x in data["flag"]])
+    wanted = np.column_stack([np.clip(reals, -0.3, 0.7) + 0.3, wholes, flags])
+    np.testing.assert_allclose(_sorted(shares.round(12)), _sorted(wanted.round(12)), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("person_id", ["patient", "label"])
+def test_every_engine_hashes_people_alike_and_counts_them(person_id: str) -> None:
+    data = _data(5)
+    schema = Schema(SCHEMAS["missing"], person_id=person_id, max_rows_per_person=3)
+    people = len({whose for whose in data[person_id] if whose is not None})
+    reference = None
+    for engine, build in FRAMES.items():
+        table = PrivateTable(build(data), schema)
+        assert table.record_count() == people, engine
+        pairs = list(table.person_batches(100, ["whole", "flag"]))
+        rows = np.column_stack([np.concatenate([whose for _, whose in pairs]), np.concatenate([a for a, _ in pairs])])
+        assert rows[:, 0].min() >= 0
+        assert np.unique(rows[:, 0], return_counts=True)[1].max() <= 3
+        assert np.unique(rows[:, 0]).size == people
+        reference = _sorted(rows) if reference is None else reference
+        np.testing.assert_array_equal(_sorted(rows), reference, err_msg=engine)
+
+
+@pytest.mark.parametrize("engine", FRAMES)
+def test_every_engine_counts_rows_and_values_as_they_are_stored(engine: str) -> None:
+    data = _data(6)
+    table = PrivateTable(FRAMES[engine](data), Schema((Categorical("text", ["no"]), Numeric("whole", 0, 1, 2))))
+    assert table.record_count() == ROWS
+    texts = [text for text in data["text"] if text is not None]
+    assert dict(table.value_counts("text")) == {text: texts.count(text) for text in texts}
+    wholes = [whole for whole in data["whole"] if whole is not None]
+    if engine not in ("pandas objects", "pandas categories"):  # of Python objects only texts are counted
+        found = {int(value): rows for value, rows in table.value_counts("whole") if value == value}
+        assert found == {whole: wholes.count(whole) for whole in wholes}
+
+
+@pytest.mark.parametrize("engine", FRAMES)
+def test_every_engine_counts_columns_that_are_cut_anew(engine: str) -> None:
+    data, coarse = _data(7), Schema(SCHEMAS["plain"], person_id="patient", max_rows_per_person=4)
+    fine = Numeric("real", -0.3, 0.7, 40, missing=True)
+    table = PrivateTable(FRAMES[engine](data), coarse, sample_seed=3)
+    again = PrivateTable(FRAMES[engine](data), coarse.with_columns(fine), sample_seed=3)
+    cut = table.with_columns(fine)
+    np.testing.assert_array_equal(cut.counts(["real", "flag"]), again.counts(["real", "flag"]))
+    assert cut.account is table.account
+    assert table.schema == coarse

@@ -58,13 +58,24 @@ def fitted(generator: str, *, frame: Any = None, account: Any = None, schema: Sc
 # -- planning
 
 
-def test_the_plan_reads_no_row_and_spends_nothing(generator: str) -> None:
+@pytest.mark.parametrize(
+    "terms", [{"relation": "add_remove"}, {"public_rows": ROWS}], ids=["number of rows private", "given"]
+)
+def test_the_plan_reads_no_row_and_spends_nothing(generator: str, terms: dict[str, Any]) -> None:
     account = MemoryAccount()
-    made = plan(synthesize, PrivateTable(unreadable(), SCHEMA, account), GRAPH, generator=generator, **BUDGET)
+    asked = {"generator": generator, **BUDGET, **terms}
+    made = plan(synthesize, PrivateTable(unreadable(), SCHEMA, account), GRAPH, **asked)
     assert made.name == generator
     assert made.event is not None
-    assert made.event == plan(synthesize, SCHEMA, GRAPH, generator=generator, **BUDGET).event
+    assert made.event == plan(synthesize, SCHEMA, GRAPH, **asked).event
     assert account.receipts == ()
+
+
+def test_where_rows_are_replaced_their_number_is_public_and_counted(generator: str) -> None:
+    table = PrivateTable(rows(), SCHEMA)
+    counted = plan(synthesize, table, GRAPH, generator=generator, **BUDGET)
+    assert counted == plan(synthesize, SCHEMA, GRAPH, generator=generator, public_rows=ROWS, **BUDGET)
+    assert fitted(generator).plan == counted
 
 
 @pytest.mark.parametrize("delta", [1e-5, 1e-9])
@@ -149,7 +160,7 @@ def test_the_ledger_gets_exactly_one_row_and_it_is_what_the_guarantee_says(gener
 def test_a_failure_after_the_charge_stays_spent_and_is_marked(generator: str, ledger: Ledger) -> None:
     account = ledger.open("visits", epsilon=2.0, delta=1e-6)
     with pytest.raises(EscudoError) as caught:
-        fitted(generator, frame=unreadable(), account=account, seed=None)
+        fitted(generator, frame=unreadable(), account=account, seed=None, public_rows=ROWS)
     assert "a row was read" not in str(caught.value)
     assert [row.kind for row in ledger.history("visits")] == ["open", "spend", "failed"]
     assert ledger.info("visits").failed == 1

@@ -23,6 +23,12 @@ def test_finite_refuses_what_is_no_finite_number(value: object) -> None:
         _validate.finite("epsilon", value)
 
 
+def test_a_number_too_long_to_be_written_out_is_refused_like_any_other() -> None:
+    for check in (_validate.finite, _validate.positive_integer):
+        with pytest.raises(InputError, match="epsilon must be .* got int beyond what can be shown"):
+            check("epsilon", -(10**5000))
+
+
 @pytest.mark.parametrize(("value", "zero_ok"), [(0, False), (-1, True), (-1e-300, True), (200.0, True)])
 def test_positive_refuses_zero_negative_and_huge(value: float, zero_ok: bool) -> None:
     with pytest.raises(InputError, match="epsilon"):
@@ -65,3 +71,11 @@ def test_long_values_are_cut_in_messages() -> None:
     with pytest.raises(InputError) as caught:
         _validate.finite("x", "a" * 1000)
     assert len(str(caught.value)) < 150
+
+
+@pytest.mark.parametrize(
+    "value", [None, 10**5000, np.array(["row", "row"]), ["row"]], ids=["none", "huge", "array", "list"]
+)
+def test_one_of_refuses_what_is_no_text(value: object) -> None:
+    with pytest.raises(InputError, match="unit must be one of 'row'; got"):
+        _validate.one_of("unit", value, ("row",))

@@ -64,9 +64,9 @@ def cpdag_edges(graph: CausalGraph) -> tuple[tuple[Edge, ...], tuple[Edge, ...]]
 def extension_edges(graph: CausalGraph) -> tuple[Edge, ...]:
     """Return arrows for every edge of a partially directed graph, with no new cycle or v-structure.
 
-    Edges whose direction the knowledge settles are given it first. Then a node that could be last (no arrow leaves it,
-    and its undirected neighbours are adjacent to all its other neighbours) takes its edges as incoming and is removed,
-    until none is left.
+    Edges whose direction the knowledge settles are given it first; v-structures that it asks for are its own. Then a
+    node that could be last (no arrow leaves it, and its undirected neighbours are adjacent to all its other neighbours)
+    takes its edges as incoming and is removed, until none is left.
 
     Reference:
         Dor and Tarsi, "A simple algorithm to construct a consistent extension of a partially oriented graph", 1992.

@@ -146,6 +146,8 @@ class Network:
         Raises:
             ParseError: The text is no BIF, or a table in it is not complete, with its line.
         """
+        if not isinstance(text, str):
+            raise InputError(f"A network is parsed from text; got {type(text).__name__}.")
         place = Source(text, source)
         blocks = _bif.parse(place)
         tables = {}
@@ -239,7 +241,8 @@ def _checked_table(name: str, values: npt.ArrayLike, shape: tuple[int, ...]) -> 
         raise InputError(f"The table of {shown(name)} must hold probabilities, from 0 to 1.")
     totals = table.sum(axis=-1, keepdims=True)
     if (np.abs(totals - 1) > _TOLERANCE).any():
-        raise InputError(f"Every row of the table of {shown(name)} must add up to 1; one adds up to otherwise.")
+        worst = float(totals.flat[int(np.abs(totals - 1).argmax())])
+        raise InputError(f"Every row of the table of {shown(name)} must add up to 1; one adds up to {worst:.6g}.")
     table = np.where(np.abs(totals - 1) > _EXACT, table / totals, table)
     table.flags.writeable = False
     return table

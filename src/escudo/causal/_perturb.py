@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from escudo._validate import whole
+from escudo.causal._check import Edge
 from escudo.errors import GraphError
 
 if TYPE_CHECKING:
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = ["perturbed_edges"]
 
-Edge = tuple[str, str]
-
 
 def perturbed_edges(graph: CausalGraph, *, add: int, remove: int, reverse: int, seed: int) -> tuple[Edge, ...]:
     """Return the arrows after removing some, turning some of the others round, and adding some new ones, at random.
@@ -25,7 +24,7 @@ def perturbed_edges(graph: CausalGraph, *, add: int, remove: int, reverse: int, 
     cycle, and added only between observed nodes that had no edge, in a direction that makes no cycle.
 
     Raises:
-        GraphError: If there are not so many arrows that this can be done to.
+        GraphError: There are not so many arrows or pairs of nodes that this can be done to.
     """
     import numpy as np
 

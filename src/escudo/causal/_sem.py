@@ -19,6 +19,7 @@ from escudo.causal._sem_equation import Equation, constant, read_definition
 from escudo.causal._sem_population import Population
 from escudo.causal._sem_queries import joint_law, kernel
 from escudo.causal._sem_values import Value, check_name, show, typed
+from escudo.causal.formats import read_text
 from escudo.errors import InputError
 
 if TYPE_CHECKING:
@@ -127,11 +128,7 @@ class SEM:
     def read(cls, path: str | Path) -> SEM:
         """Read a model from a text file."""
         file = Path(path)
-        try:
-            text = file.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"Cannot read the model file {file.name!r}: {error}.") from error
-        return cls.parse(text, source=file.name)
+        return cls.parse(read_text(file, what="model"), source=file.name)
 
     def to_text(self) -> str:
         """Return the model in its text format; :meth:`parse` gives back an equal model."""

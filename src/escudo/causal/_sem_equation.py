@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product as combinations
 from typing import Protocol
@@ -11,7 +11,17 @@ from typing import Protocol
 import numpy as np
 
 from escudo.causal._inference import MAX_CELLS, Array, Factor, Lookup, contract
-from escudo.causal._sem_values import Value, arrange, as_range, as_value, check_name, normalised, show
+from escudo.causal._sem_values import (
+    Value,
+    arrange,
+    as_range,
+    as_table,
+    as_value,
+    as_weight,
+    check_name,
+    normalised,
+    show,
+)
 from escudo.errors import InputError
 
 __all__ = ["Definition", "Equation", "Function", "Table", "constant", "from_table", "read_definition"]
@@ -172,14 +182,16 @@ def read_definition(name: str, given: object, variables: Collection[str]) -> Def
             f"The equation of {name!r} must be text such as 'count(D1, D2 = pos)', or (parents, function), or "
             "(parents, {parents' values: value or probabilities}), or (parents, array, values)."
         )
-    parents = (given[0],) if isinstance(given[0], str) else tuple(given[0])
+    single = isinstance(given[0], str) or not isinstance(given[0], Iterable)
+    parents = (given[0],) if single else tuple(given[0])
     parents = tuple(check_name(parent) for parent in parents)
     if len(set(parents)) < len(parents):
         raise InputError(f"The equation of {name!r} lists a parent twice.")
     values = as_range(name, given[2]) if len(given) == 3 else None
     if callable(given[1]) and values is None:
         return Function(parents, given[1])
-    return Table(parents, given[1] if isinstance(given[1], Mapping) else np.asarray(given[1], dtype=np.float64), values)
+    rows = given[1] if isinstance(given[1], Mapping) else as_table(f"The table for {name!r}", given[1])
+    return Table(parents, rows, values)
 
 
 def _from_rows(
@@ -190,7 +202,7 @@ def _from_rows(
     values: tuple[Value, ...] | None = None,
 ) -> tuple[tuple[Value, ...], Equation]:
     laws: list[dict[Value, float]] = [
-        {as_value(value): float(weight) for value, weight in row.items()}
+        {as_value(value): as_weight(f"The equation of {name!r}", weight) for value, weight in row.items()}
         if isinstance(row, Mapping)
         else {as_value(row): 1.0}
         for row in rows

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from escudo._validate import finite, one_of, positive, probability
 from escudo.causal._inference import MAX_CELLS, Array
+from escudo.causal._sem_lexer import MAX_WHOLE
 from escudo.causal._sem_values import Value, show
 from escudo.errors import InputError
 
@@ -33,6 +34,7 @@ __all__ = [
 
 _TAIL = 45.0  # e⁻⁴⁵ ≈ 3e-20: what a noise tail may still weigh, relative to the probability it belongs to
 _MAX_WORK = 2**25
+_MAX_RATE = 1e200  # times any whole number of the text format this is still a float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,7 +118,7 @@ def truncated_geometric(
         Ghosh, Roughgarden and Sundararajan (2009), Universally utility-maximizing privacy mechanisms, section 2.
     """
     exact = _whole("truncated_geometric", values)
-    rate = positive("epsilon", epsilon, allow_zero=True) / positive("sensitivity", sensitivity)
+    rate = _rate(epsilon, sensitivity)
     low = int(exact.min()) if lower is None else _bound("lower", lower)
     high = int(exact.max()) if upper is None else _bound("upper", upper)
     if low > high:
@@ -146,7 +148,7 @@ def exponential_mechanism(
     Reference:
         McSherry and Talwar (2007), Mechanism design via differential privacy, Theorem 6.
     """
-    table = _score_table("exponential_mechanism", scores) * _score_rate(epsilon, sensitivity)
+    table = _score_table("exponential_mechanism", scores) * _rate(epsilon, sensitivity) / 2
     table -= table.max(axis=-1, keepdims=True)
     return Kernel(tuple(labels), table - np.log(np.exp(table).sum(axis=-1, keepdims=True)))
 
@@ -187,7 +189,7 @@ def report_noisy_max(
         report-noisy-max with exponential noise.
     """
     one_of("noise", noise, ("exponential", "geometric"))
-    rate = _score_rate(epsilon, sensitivity)
+    rate = _rate(epsilon, sensitivity) / 2
     table = _score_table("report_noisy_max", scores)
     shape = table.shape
     gaps = table.reshape(-1, shape[-1])
@@ -248,13 +250,17 @@ def _whole(mechanism: str, values: Sequence[Value]) -> npt.NDArray[np.int64]:
 
 
 def _bound(name: str, value: float) -> int:
-    if finite(name, value) != int(value):
-        raise InputError(f"{name} must be a whole number; got {value:g}.")
+    if finite(name, value) != int(value) or abs(value) > MAX_WHOLE:
+        raise InputError(f"{name} must be a whole number of at most 2^53 in size; got {value:g}.")
     return int(value)
 
 
-def _score_rate(epsilon: float, sensitivity: float) -> float:
-    return positive("epsilon", epsilon, allow_zero=True) / (2 * positive("sensitivity", sensitivity))
+def _rate(epsilon: float, sensitivity: float) -> float:
+    """Return by how much the logarithm of a probability falls for each step of the argument."""
+    rate = positive("epsilon", epsilon, allow_zero=True) / positive("sensitivity", sensitivity)
+    if rate > _MAX_RATE:
+        raise InputError(f"epsilon / sensitivity must be at most {_MAX_RATE:g}; got {rate:g}.")
+    return rate
 
 
 def _score_table(mechanism: str, scores: Sequence[Sequence[Value]]) -> Array:

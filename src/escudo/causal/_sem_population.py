@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from numbers import Real
 from typing import TypeAlias
 
 import numpy as np
 
 from escudo._validate import did_you_mean
-from escudo.causal._inference import Array, Factor, contract
-from escudo.causal._sem_values import Value, arrange, as_value, check_name, normalised, show
+from escudo.causal._inference import Array, Factor, product
+from escudo.causal._sem_values import Value, arrange, as_table, as_value, as_weight, check_name, normalised, show
 from escudo.errors import InputError
 
 __all__ = ["Population", "checked_law", "law_of", "marginal", "read_exogenous", "replaced"]
@@ -26,7 +25,7 @@ def law_of(names: tuple[str, ...], given: object, ranges: Ranges) -> Factor:
         return checked_law(Factor(names, _shaped(names, given, shape)))
     table = np.zeros(shape)
     for values, weight in given.items():
-        table[_position(names, values, ranges)] = _weight(names, weight)
+        table[_position(names, values, ranges)] = as_weight(f"The population of {', '.join(names)}", weight)
     return checked_law(Factor(names, table))
 
 
@@ -35,11 +34,12 @@ def read_exogenous(given: Mapping[str | tuple[str, ...], object]) -> tuple[dict[
     ranges: dict[str, tuple[Value, ...]] = {}
     laws: list[Factor] = []
     for key, law in given.items():
-        names = tuple(check_name(name) for name in ((key,) if isinstance(key, str) else key))
+        names = tuple(check_name(name) for name in (key if isinstance(key, tuple) else (key,)))
         for name in names:
             if name in ranges or names.count(name) > 1:
                 raise InputError(f"Exogenous variable {name!r} is given twice.")
-        keys = [values if len(names) > 1 else (values,) for values in law] if isinstance(law, Iterable) else []
+        listed = law if isinstance(law, Iterable) and not isinstance(law, str) else ()
+        keys = [values if len(names) > 1 else (values,) for values in listed]
         if not keys or any(not isinstance(values, tuple) or len(values) != len(names) for values in keys):
             raise InputError(
                 f"Give {', '.join(names)} as {{{'(value, value)' if len(names) > 1 else 'value'}: probability}}."
@@ -64,7 +64,7 @@ def marginal(population: Iterable[Factor], without: Iterable[str]) -> tuple[Fact
     for law in population:
         names = tuple(name for name in law.names if name not in gone)
         if names:
-            laws.append(law if names == law.names else Factor(names, contract([law], names)))
+            laws.append(law if names == law.names else product([law], names))
     return tuple(laws)
 
 
@@ -75,7 +75,7 @@ def replaced(
     if isinstance(given, Mapping):
         laws = []
         for key, law in given.items():
-            names = (key,) if isinstance(key, str) else tuple(key)
+            names = key if isinstance(key, tuple) else (key,)
             _known(names, exogenous)
             laws.append(law_of(names, law, ranges))
     elif isinstance(given, (list, tuple)) and given and all(isinstance(law, Factor) for law in given):
@@ -102,7 +102,7 @@ def _known(names: tuple[str, ...], exogenous: tuple[str, ...]) -> None:
 
 
 def _shaped(names: tuple[str, ...], given: object, shape: tuple[int, ...]) -> Array:
-    table = np.asarray(given, dtype=np.float64)
+    table = as_table(f"The population of {', '.join(names)}", given)
     if table.shape != shape:
         raise InputError(f"The population of {', '.join(names)} has shape {table.shape}; their ranges need {shape}.")
     return table
@@ -116,9 +116,3 @@ def _position(names: tuple[str, ...], values: object, ranges: Ranges) -> tuple[i
         if value not in ranges[name]:
             raise InputError(f"{name!r} never takes the value {value!r}; its values are {show(ranges[name])}.")
     return tuple(ranges[name].index(value) for name, value in zip(names, point, strict=True))
-
-
-def _weight(names: tuple[str, ...], weight: object) -> float:
-    if isinstance(weight, bool) or not isinstance(weight, Real):
-        raise InputError(f"The population of {', '.join(names)} needs numbers as probabilities; got {weight!r}.")
-    return float(weight)

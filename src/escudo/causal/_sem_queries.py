@@ -14,12 +14,12 @@ from escudo.causal._sem_population import marginal
 if TYPE_CHECKING:
     from escudo.causal._sem import SEM
 
-__all__ = ["joint_law", "kernel"]
+__all__ = ["ancestors", "copy_of", "joint_law", "kernel"]
 
 
 def joint_law(sem: SEM, names: tuple[str, ...], evidence: Mapping[str, int]) -> Factor:
     """Return Pr[names, evidence] as a table over ``names``; evidence gives positions in ranges."""
-    relevant = _ancestors(sem, {*names, *evidence})
+    relevant = ancestors(sem, {*names, *evidence})
     factors: list[Factor | Lookup] = list(marginal(sem.population, set(sem.exogenous) - relevant))
     for name in sem.endogenous:
         if name in relevant:
@@ -49,12 +49,12 @@ def kernel(
     renamed: dict[str, dict[str, str]] = {}
     for parent, child in arrows or ():
         renamed.setdefault(child, {})[parent] = f"do({parent})"
-    relevant = _ancestors(sem, targets, severed, renamed)
+    relevant = ancestors(sem, targets, severed, renamed)
     kept = tuple(name for name in sem.exogenous if name in relevant - severed) if background else ()
     factors: list[Factor | Lookup] = [_ones(sem, name, f"do({name})") for name in inputs]
-    factors += [_copy(sem, name, f"do({name})") for name in inputs if name in severed]
+    factors += [copy_of(sem, name, f"do({name})") for name in inputs if name in severed]
     for name in kept:
-        factors += [_ones(sem, name, f"background({name})"), _copy(sem, name, f"background({name})")]
+        factors += [_ones(sem, name, f"background({name})"), copy_of(sem, name, f"background({name})")]
     if not background:
         factors += marginal(sem.population, set(sem.exogenous) - relevant | severed)
     for name in sem.endogenous:
@@ -64,7 +64,7 @@ def kernel(
     return Law(inputs=inputs, background=kept, of=targets, kernel=product(factors, axes))
 
 
-def _ancestors(
+def ancestors(
     sem: SEM,
     targets: Iterable[str],
     severed: Iterable[str] = (),
@@ -87,6 +87,7 @@ def _ones(sem: SEM, name: str, axis: str) -> Factor:
     return Factor((axis,), np.ones(len(sem.ranges[name])))
 
 
-def _copy(sem: SEM, name: str, axis: str) -> Lookup:
+def copy_of(sem: SEM, name: str, axis: str) -> Lookup:
+    """Return the step that makes a variable a copy of a free axis."""
     size = len(sem.ranges[name])
     return Lookup((axis,), name, np.arange(size, dtype=np.intp), size)

@@ -46,7 +46,7 @@ from escudo.causal._sem_expressions import LARGEST, compile_expression
 from escudo.causal._sem_lexer import Source
 from escudo.causal._sem_parser import read_expression, read_statements
 from escudo.causal._sem_population import law_of
-from escudo.causal._sem_syntax import Assign, Conditional, Entry, Exogenous, Node, Row, Word, words
+from escudo.causal._sem_syntax import Assign, Conditional, Entry, Exogenous, Node, Row, words
 from escudo.causal._sem_values import Value, arrange, normalised, show
 from escudo.causal._sem_writer import write_expression
 from escudo.errors import InputError
@@ -71,7 +71,10 @@ def parse(text: str, *, source: str = "text") -> SEM:
         >>> parse("R ~ no: 0.8, yes: 0.2\nO := count(R = yes) + 1").probability("O")
         Distribution(O: {1: 0.8, 2: 0.2})
     """
-    origin = Source(text, source)
+    if not isinstance(text, str):
+        raise InputError(f"A model is parsed from text; got {type(text).__name__}.")
+    # What editors on other systems leave in a file: a mark at its start, and line ends of their own.
+    origin = Source(text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n"), source)
     statements, reader = read_statements(origin)
     if not statements:
         raise origin.error(0, "the text defines no variables; write definitions such as 'X ~ a: 0.5, b: 0.5'.")
@@ -136,7 +139,6 @@ class _Expression:
 @dataclass(frozen=True, slots=True, eq=False)
 class _Table:
     parents: tuple[str, ...]
-    words: tuple[Word, ...]
     rows: tuple[Row, ...]
     source: Source
     offset: int
@@ -193,7 +195,7 @@ def _table(statement: Conditional, variables: Collection[str], source: Source) -
         if word.name in [other.name for other in statement.parents[:position]]:
             raise source.error(word.offset, f"{word.name!r} is listed twice.")
     parents = tuple(word.name for word in statement.parents)
-    return _Table(parents, statement.parents, statement.rows, source, statement.offset)
+    return _Table(parents, statement.rows, source, statement.offset)
 
 
 def _population(statement: Exogenous, ranges: dict[str, tuple[Value, ...]], source: Source) -> Factor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from numbers import Real
 from typing import TypeAlias
 
 import numpy as np
@@ -12,7 +13,19 @@ from escudo.causal._inference import Array
 from escudo.causal._sem_lexer import WORDS
 from escudo.errors import InputError
 
-__all__ = ["ROW_TOLERANCE", "Value", "arrange", "as_range", "as_value", "check_name", "normalised", "show", "typed"]
+__all__ = [
+    "ROW_TOLERANCE",
+    "Value",
+    "arrange",
+    "as_range",
+    "as_table",
+    "as_value",
+    "as_weight",
+    "check_name",
+    "normalised",
+    "show",
+    "typed",
+]
 
 Value: TypeAlias = "str | int | bool | tuple[Value, ...]"
 
@@ -52,6 +65,21 @@ def arrange(name: str, values: Iterable[Value]) -> tuple[Value, ...]:
 def typed(value: Value) -> object:
     """Return a key under which 1 and True differ."""
     return tuple(typed(part) for part in value) if isinstance(value, tuple) else (type(value).__name__, value)
+
+
+def as_weight(what: str, weight: object) -> float:
+    """Return a probability that a user wrote as a float, or raise if it is no number; its size is checked later."""
+    if isinstance(weight, bool) or not isinstance(weight, Real):
+        raise InputError(f"{what} needs numbers as probabilities; got {weight!r:.60}.")
+    return float(weight)
+
+
+def as_table(what: str, given: object) -> Array:
+    """Return what a user gave as an array of floats, or raise if it is none."""
+    try:
+        return np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"{what} must be an array of numbers.") from None
 
 
 def check_name(name: object) -> str:

@@ -49,7 +49,9 @@ def open_account(
     delta: Annotated[float, typer.Option(help="The δ of the total; 0 admits pure-ε releases only.")] = 0.0,
     relation: Annotated[str, typer.Option(help="replace_one or add_remove.")] = "replace_one",
     unit: Annotated[str, typer.Option(help="Whom to protect: row or person.")] = "row",
-    max_rows: Annotated[int | None, typer.Option(help="Most rows of one person; with --unit person.")] = None,
+    max_rows_per_person: Annotated[
+        int | None, typer.Option(help="Most rows of one person that count; with --unit person.")
+    ] = None,
     ledger: LedgerUrl = DEFAULT,
     as_json: JsonFlag = False,
 ) -> None:
@@ -62,8 +64,8 @@ def open_account(
             epsilon=epsilon,
             delta=delta,
             relation=relation,
-            unit=parse_unit(unit, max_rows),
-            max_rows_per_person=max_rows,
+            unit=parse_unit(unit, max_rows_per_person),
+            max_rows_per_person=max_rows_per_person,
         )
         info = book.info(dataset)
 

@@ -2,8 +2,7 @@
 
 * :func:`discover` learns a graph and returns a :class:`Discovery`: the graph, how sure it is of each edge, and what it
   cost; :func:`prepare` does everything that needs no data, for the plan, and :func:`run_prepared` the rest.
-  :class:`Measured` is what it leaves behind for
-  a generator.
+  :class:`Measured` is what it leaves behind for a generator.
 * :func:`effect_of` estimates an average treatment effect and returns a :class:`TreatmentEffect` made of :class:`Arm`
   and :class:`Contrast`; :func:`prepare_effect` is for its plan.
 
@@ -11,13 +10,13 @@ Graphs from counts, in this order: ``_levels`` (columns, merged where wide), ``_
 is measured, and its sensitivity), ``_tables`` (tables from it), ``_evidence`` (what they say for and against an edge,
 knowing the noise), ``_exact``, ``_local`` and ``_search``, ``_joint`` (graph and model together), ``_pattern`` and
 ``_confidence`` (what is reported), ``_report`` and ``_discrete`` (all of it together). Graphs from moments:
-``_gaussian``. Effects: ``_adjustment`` (which columns to adjust for), ``_treatment``, ``_effect_of``.
+``_gaussian``. Votes on what either leaves open: ``_directions``. Effects: ``_adjustment`` (which columns to adjust
+for), ``_treatment``, ``_effect_of``.
 """
 
-from escudo.discovery._discover import METHODS, discover, prepare
+from escudo.discovery._discover import METHODS, discover, prepare, run_prepared
 from escudo.discovery._discovery import Discovery, Measured, Prepared
 from escudo.discovery._effect_of import effect_of, prepare_effect
-from escudo.discovery._gaussian_directions import run_prepared
 from escudo.discovery._treatment import Arm, Contrast, TreatmentEffect
 
 __all__ = [

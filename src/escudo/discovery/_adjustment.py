@@ -9,9 +9,9 @@ between them. Among all such sets the one with the fewest cells is taken, becaus
 its own: a minimum cut, with a column's weight the logarithm of its number of cells. Of several smallest sets it is the
 one nearest to the outcome: it leaves the least chance variation, and says the least about the treatment.
 
-In a partially directed graph the same is asked of all graphs it stands for at once: every possibly causal path must
-leave t by an arrow, and what *may* descend from one is left out. A path that may go back along itself counts as
-possible here, which can only refuse more.
+In a partially directed graph, with the arrows that its own imply, the same is asked of all graphs it stands for at
+once: every possibly causal path must leave t by an arrow, and what *may* descend from one is left out. A path that may
+go back along itself counts as possible here, which can only refuse more.
 
 **Reference.** I. Shpitser, T. VanderWeele, J. Robins (2010), "On the validity of covariate adjustment", UAI, theorem 2;
 E. Perković, J. Textor, M. Kalisch, M. Maathuis (2018), "Complete graphical characterization and construction of
@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 
 from escudo._validate import did_you_mean
 from escudo.causal import CausalGraph
+from escudo.discovery._pattern import closed
 from escudo.errors import GraphError, InputError, NotIdentifiableError
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def smallest_adjustment(graph: CausalGraph, treatment: str, outcome: str, sizes:
         # Of several minimum cuts, networkx gives the one nearest to the sink.
         _, (near, _) = nx.minimum_cut(flow, (treatment, "out"), (outcome, "in"))
     except nx.NetworkXUnbounded:
-        raise question.refusal(usable) from None
+        raise question.refusal(sizes) from None
     cut = {name for name, side in near if side == "in" and (name, "out") not in near}
     return tuple(name for name in sizes if name in cut)
 
@@ -159,9 +160,12 @@ class _Question:
     @classmethod
     def of(cls, graph: CausalGraph, treatment: str, outcome: str) -> _Question:
         full = graph.expand("undirected") if graph.groups else graph
+        full = full if full.is_dag else closed(full)
         for role, name in (("treatment", treatment), ("outcome", outcome)):
             if name not in full:
-                raise GraphError(f"The graph does not have the {role} {name!r}.{did_you_mean(name, full.nodes)}")
+                raise GraphError(
+                    f"The graph does not have the {role} {name!r}.{did_you_mean(name, full.nodes)} Add it to the graph."
+                )
             if name in full.latents:
                 raise GraphError(f"The {role} {name!r} is latent in the graph, so its effect cannot be estimated.")
 
@@ -210,20 +214,23 @@ class _Question:
         graph.add_edges_from(moral.undirected_edges)
         return graph
 
-    def refusal(self, usable: Iterable[str]) -> NotIdentifiableError:
+    def refusal(self, observed: Collection[str]) -> NotIdentifiableError:
         """Return the error that names a path which nothing observed can block."""
         earlier = set(self.pruned.ancestors([self.treatment, self.outcome]))
-        most = earlier & set(usable)
-        path = open_path(self.pruned, self.treatment, self.outcome, most)
+        path = open_path(self.pruned, self.treatment, self.outcome, earlier & self.usable(observed))
         return NotIdentifiableError(
             f"The effect of {self.treatment!r} on {self.outcome!r} is not identified by adjustment: the path {path} "
-            f"stays open whatever observed columns are adjusted for{self._why(path)}. Measure what is missing, or run "
-            "a randomised trial."
+            f"stays open whatever observed columns are adjusted for{self._why(path, observed)}. Measure what is "
+            "missing, or run a randomised trial."
         )
 
-    def _why(self, path: str) -> str:
-        hidden = sorted(name for name in self.dag.latents if f" {name} " in f" {path} ")
-        return f" ({hidden[0]!r} is not observed)" if hidden else ""
+    def _why(self, path: str, observed: Collection[str]) -> str:
+        missing = sorted(name for name in self.dag.nodes if name not in observed and f" {name} " in f" {path} ")
+        if not missing:
+            return ""
+        if missing[0] in self.dag.latents:
+            return f" ({missing[0]!r} is not observed)"
+        return f" ({missing[0]!r} is no column of the schema.{did_you_mean(missing[0], observed)})"
 
 
 def _reached(start: Iterable[str], step: Callable[[str], Iterable[str]], *, without: str) -> set[str]:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from escudo._validate import did_you_mean
 from escudo.causal import CausalGraph, Knowledge
+from escudo.causal._check import first_cycle
 from escudo.errors import GraphError
 from escudo.table import Schema
 
@@ -60,12 +61,12 @@ class Constraints:
 def constraints_of(schema: Schema, knowledge: CausalGraph | None) -> Constraints:
     """Return what a graph says about a schema's columns.
 
-    Its arrows and required arrows must be there, its undirected edges in some direction; forbidden arrows, those
-    against the tiers, and those against a stated arrow must not. An arrow between groups of columns rules out arrows
-    the other way. Latents are left aside.
+    Its arrows and required arrows must be there, its undirected edges in some direction (in the only one, where the
+    other is ruled out); forbidden arrows, those against the tiers, and those against a stated arrow must not. An arrow
+    between groups of columns rules out arrows the other way. Latents are left aside.
 
     Raises:
-        GraphError: If the graph names a column that the schema does not have.
+        GraphError: If the graph names a column that the schema does not have, or cannot be obeyed without a cycle.
     """
     names = schema.names
     place = {name: number for number, name in enumerate(names)}
@@ -101,4 +102,11 @@ def constraints_of(schema: Schema, knowledge: CausalGraph | None) -> Constraints
                 for cause in members[a]:
                     for effect in members[b]:
                         allowed[place[cause], place[effect]] = False
+    for pair in list(joined):
+        first, second = sorted(pair)
+        if not (allowed[first, second] and allowed[second, first]):  # it may go one way only, so that way it must be
+            joined.discard(pair)
+            required.add((first, second) if allowed[first, second] else (second, first))
+    if cycle := first_cycle((names[a], names[b]) for a, b in sorted(required)):
+        raise GraphError(f"What the knowledge asks for makes a cycle: {cycle}. Drop one of these arrows or edges.")
     return Constraints(names=names, allowed=allowed, required=frozenset(required), joined=frozenset(joined))

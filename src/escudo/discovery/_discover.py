@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from escudo._validate import one_of, positive, probability, whole
 from escudo.causal import CausalGraph
+from escudo.discovery._directions import split, with_directions
 from escudo.discovery._discovery import Discovery, Prepared
-from escudo.discovery._gaussian_directions import run_prepared, split, with_directions
-from escudo.privacy import Plan, parse_relation, plannable
+from escudo.privacy import Plan, charging, parse_relation, plannable
 from escudo.table import Numeric, PrivateTable, Schema
 
-__all__ = ["METHODS", "discover", "prepare"]
+__all__ = ["METHODS", "discover", "prepare", "run_prepared"]
 
 METHODS = ("auto", "exact", "two-stage", "joint", "gaussian")
 
@@ -53,6 +56,26 @@ def prepare(
 
         prepared = _discrete.prepare(schema, knowledge, method=chosen, **arguments)
     return with_directions(prepared, schema, epsilon=votes) if votes > 0 else prepared
+
+
+def run_prepared(prepared: Prepared, table: PrivateTable, *, seed: int | None = None) -> Discovery:
+    """Run a prepared method on a private table: charge its account for the whole plan, measure, search.
+
+    Args:
+        prepared: What to run.
+        table: The private table.
+        seed: Repeatable noise for tests and demonstrations; marks everything not for release.
+
+    Raises:
+        BudgetExceededError: If the account does not allow the plan; nothing was spent.
+
+    **Guarantee.** The accountant's total of the plan's events.
+    """
+    noise = None if seed is None else np.random.default_rng(whole("seed", seed))
+    plan = prepared.plan
+    promise = replace(plan.guarantee(max_rows_per_person=table.max_rows_per_person), for_release=seed is None)
+    with charging(table.account, plan, for_release=seed is None, purpose=f"discover ({plan.name})") as purse:
+        return replace(prepared.run(table, purse, noise), guarantee=promise)
 
 
 def _all_numbers(schema: Schema) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -18,6 +19,8 @@ from escudo.table import PrivateTable
 __all__ = ["Discovery", "Edge", "Measured", "Prepared"]
 
 Edge = tuple[str, str]
+
+_SHOWN, _DRAWN = 12, 60  # edges listed, and columns drawn, in a notebook
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -111,6 +114,22 @@ class Discovery:
     def __repr__(self) -> str:
         said = f"; cannot tell: {self.cannot_tell}" if self.cannot_tell else ""
         return f"<Discovery ({self.method}): {self.graph.summary}{said}>"
+
+    def _repr_html_(self) -> str:
+        pairs = [(pair, "→") for pair in self.graph.edges] + [(pair, "—") for pair in self.graph.undirected_edges]
+        pairs.sort(key=lambda one: -self.confidence(*one[0]))
+        rows = "".join(
+            f"<tr><td>{escape(f'{a} {mark} {b}')}</td><td>{self.confidence(a, b):.0%}</td></tr>"
+            for (a, b), mark in pairs[:_SHOWN]
+        )
+        more = f"<p>and {len(pairs) - _SHOWN} more</p>" if len(pairs) > _SHOWN else ""
+        table = f"<table><thead><tr><th>edge</th><th>sure</th></tr></thead><tbody>{rows}</tbody></table>{more}"
+        said = f"<p>Cannot tell more: {escape(self.cannot_tell)}.</p>" if self.cannot_tell else ""
+        picture = self.graph.to_svg() if len(self.graph) <= _DRAWN else ""
+        return (
+            f"<div><strong>Discovery</strong> ({escape(self.method)}): {escape(self.graph.summary)}{said}{picture}"
+            f"{table if pairs else ''}<p>{escape(str(self.guarantee))}</p></div>"
+        )
 
 
 class Prepared(Protocol):

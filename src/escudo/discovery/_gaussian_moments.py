@@ -17,12 +17,9 @@ rows. Clipping white rows shrinks the matrix evenly and pulls what is left of Σ
 known for normal rows, and taken off. What remains is small against the noise, for skewed and heavy tails as well
 (``benchmarks/gaussian_discovery.py``); unit rows throughout would take less noise, but mistake skewness for dependence.
 
-**Sensitivity.** Histograms of d columns: that of d tables of counts. Each matrix, in the Frobenius norm: one row adds
-:math:`z z^T` of norm :math:`\|z\|^2 \le C^2` (1 in the first), and such matrices have inner products that are not
-negative, :math:`\langle z z^T, z' z'^T \rangle = (z \cdot z')^2`, so replacing a row, or a person with k rows, moves it
-by at most C² times what it moves a table of counts (:func:`~escudo.table.count_sensitivity`). Rows enter as whole
-numbers of steps of 2⁻¹², each computed from that row alone and shrunk so that no rounding can leave it longer, so sums
-are exact, in whatever order an engine gives the rows. A row with a missing value enters none of the three.
+**Sensitivity.** Histograms of d columns: that of d tables of counts. Each matrix, in the Frobenius norm: that of one
+table of counts times C² (1 in the first), as :mod:`escudo.mechanisms._second_moments` proves. Rows enter as whole
+numbers of steps of 2⁻¹². A row with a missing value enters none of the three.
 
 **Reference.** D. Tyler (1987), "A distribution-free M-estimator of multivariate scatter", and A. Dürre, D. Tyler, D.
 Vogel (2016), "On the eigenvalues of the spatial sign covariance matrix in more than two dimensions", for unit rows. The
@@ -34,13 +31,13 @@ distributions", COLT.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo.mechanisms import Seed, gaussian
+from escudo.mechanisms import Seed, as_planned, bounded_rows, second_moments
 from escudo.privacy import Account, GaussianEvent
 from escudo.table import PrivateTable
 
@@ -134,17 +131,7 @@ def measured(
     d = len(names)
 
     def released(exact: Integers, event: GaussianEvent, purpose: str) -> Floats:
-        noisy = gaussian(
-            exact,
-            l2_sensitivity=event.l2_sensitivity,
-            scale=event.scale,
-            changed_cells=event.changed_cells,
-            relation=event.relation,
-            unit=event.unit,
-            account=account,
-            seed=seed,
-            purpose=purpose,
-        ).value
+        noisy = as_planned(exact, event, account=account, seed=seed, purpose=purpose).value
         return np.asarray(noisy, dtype=np.float64)
 
     counts = released(histograms(_complete(table, names), d), events[0], "scales")
@@ -153,7 +140,7 @@ def measured(
     middle, spread = np.array(read).T
 
     batches = ((batch - middle) / spread for batch in _complete(table, names))
-    sums = released(_summed(map(unit_rows, batches), d), events[1], "whitening") / STEPS**2
+    sums = released(second_moments(map(unit_rows, batches), d), events[1], "whitening") / STEPS**2
     noise = events[1].scale / STEPS**2 / rows
     values, vectors = np.linalg.eigh(_symmetric(sums) / rows)
     # The largest eigenvalue of d × d such noise is near sqrt(2 d) times its standard deviation.
@@ -161,7 +148,7 @@ def measured(
     turn, back = (vectors / roots) @ vectors.T, (vectors * roots) @ vectors.T
     limit = squared_limit(d)
     batches = ((batch - middle) / spread for batch in _complete(table, names))
-    exact = _summed((clipped_rows(turned_rows(batch, turn), limit) for batch in batches), d + 1)
+    exact = second_moments((clipped_rows(turned_rows(batch, turn), limit) for batch in batches), d + 1)
     sums = released(exact, events[2], "second moments") / STEPS**2
     second, noise = _covariance(_symmetric(sums), rows, noise=events[2].scale / STEPS**2)
     size = max(float(np.trace(second)) / d, noise)
@@ -190,10 +177,7 @@ def turned_rows(rows: Floats, turn: Floats) -> Floats:
 def clipped_rows(rows: Floats, limit: int) -> Floats:
     """Return (½, x) for each row in whole steps, with a squared length of at most ``limit``, exactly."""
     steps: Floats = np.column_stack([np.full(len(rows), _CONSTANT), np.clip(rows, -1e6, 1e6)]) * STEPS
-    squared = (steps * steps).sum(axis=1)
-    # A little shorter than the limit before rounding towards zero: no rounding can leave a row longer.
-    found: Floats = np.trunc(steps * np.minimum(np.sqrt(limit / squared) * _SHRINK, 1.0)[:, None])
-    return found
+    return bounded_rows(steps, limit)
 
 
 def unit_rows(rows: Floats) -> Floats:
@@ -217,14 +201,6 @@ def histograms(batches: Iterator[Floats], columns: int) -> Integers:
 def _complete(table: PrivateTable, names: tuple[str, ...]) -> Iterator[Floats]:
     for batch in table.batches(_BATCH, list(names), encode="scaled"):
         yield batch[~np.isnan(batch).any(axis=1)]
-
-
-def _summed(batches: Iterable[Floats], side: int) -> Integers:
-    """Return the sum of z zᵀ over rows of ``side`` whole numbers."""
-    total = np.zeros((side, side), dtype=np.int64)
-    for rows in batches:
-        total += (rows.T @ rows).astype(np.int64)
-    return total
 
 
 def _covariance(sums: Floats, rows: float, *, noise: float) -> tuple[Floats, float]:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from escudo.discovery._constraints import Constraints
 from escudo.discovery._exact import best_graph
+from escudo.discovery._local import ancestors
 
 __all__ = ["LinearScore", "searched"]
 
@@ -149,7 +150,7 @@ def _climbed(score: LinearScore, start: list[set[int]]) -> list[set[int]]:
     graph = [set(some) for some in start]
     while True:
         best, change = _GAIN, None
-        above = _ancestors(graph)
+        above = ancestors(graph)  # at [a, b] whether a → b would close a cycle
         for head, parents in enumerate(graph):
             gains = np.where(above[:, head], -math.inf, score.gains(head, frozenset(parents)))
             tail = int(np.argmax(gains))
@@ -167,24 +168,6 @@ def _climbed(score: LinearScore, start: list[set[int]]) -> list[set[int]]:
             return graph
         for head, parents in change.items():
             graph[head] = parents
-
-
-def _ancestors(graph: list[set[int]]) -> NDArray[np.bool_]:
-    """Return at [a, b] whether b comes before a, so that a → b would close a cycle; itself included."""
-    count = len(graph)
-    above = np.eye(count, dtype=np.bool_)
-    done: set[int] = set()
-
-    def visit(column: int) -> None:
-        if column not in done:
-            done.add(column)
-            for parent in graph[column]:
-                visit(parent)
-                above[column] |= above[parent]
-
-    for column in range(count):
-        visit(column)
-    return above
 
 
 def _shaken(score: LinearScore, graph: list[set[int]], rng: np.random.Generator) -> list[set[int]]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from escudo.discovery._evidence import Evidence
 from escudo.discovery._residuals import Floats
 
-__all__ = ["good_graph"]
+__all__ = ["ancestors", "good_graph"]
 
 _GAIN = 1e-9
 _PATIENCE = 4
@@ -128,7 +128,7 @@ class _Climb:
         scores = np.array([self.score(x, parents[x]) for x in range(d)])
         add = np.array([self.row(x, frozenset(parents[x])) for x in range(d)]) - scores[:, None]  # at [x, new parent]
         while True:
-            closed = _ancestors(parents).T  # at [x, a]: whether a → x makes a cycle
+            closed = ancestors(parents).T  # at [x, a]: whether a → x makes a cycle
             best = self._best_move(parents, scores, add, closed)
             if best is None:
                 return parents
@@ -191,7 +191,7 @@ class _Climb:
         return parents
 
 
-def _ancestors(parents: Sequence[set[int]]) -> NDArray[np.bool_]:
+def ancestors(parents: Sequence[set[int]]) -> NDArray[np.bool_]:
     """Return at [x, a] whether a is x or an ancestor of it."""
     above = np.eye(len(parents), dtype=np.bool_)
     done = [False] * len(parents)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations
 
 from escudo.causal import CausalGraph
 from escudo.discovery._constraints import Constraints
 
-__all__ = ["dag", "oriented", "pattern"]
+__all__ = ["closed", "dag", "oriented", "pattern"]
 
 Parents = Sequence[Sequence[int]]
 
@@ -50,6 +51,25 @@ def pattern(names: Sequence[str], parents: Parents, constraints: Constraints | N
         ),
         undirected_edges=tuple(sorted((names[a], names[b]) for a, b in map(sorted, lines))),
         knowledge=constraints.knowledge(),
+    )
+
+
+def closed(graph: CausalGraph) -> CausalGraph:
+    """Return a partially directed graph with every arrow that its own arrows imply, by Meek's rules.
+
+    Raises:
+        GraphError: If what they imply makes a cycle or is against the knowledge.
+    """
+    names = graph.nodes
+    place = {name: number for number, name in enumerate(names)}
+    arrows, lines = oriented(
+        {(place[a], place[b]) for a, b in graph.edges},
+        {frozenset((place[a], place[b])) for a, b in graph.undirected_edges},
+    )
+    return replace(
+        graph,
+        edges=tuple((names[a], names[b]) for a, b in sorted(arrows)),
+        undirected_edges=tuple((names[a], names[b]) for a, b in sorted(map(sorted, lines))),
     )
 
 

@@ -32,11 +32,9 @@ from numpy.typing import NDArray
 
 from escudo.discovery._treatment_interval import Strata
 from escudo.errors import InputError
-from escudo.mechanisms import Seed, gaussian, gaussian_event, laplace
+from escudo.mechanisms import Seed, as_planned, gaussian_event
 from escudo.privacy import Account, GaussianEvent, LaplaceEvent, Relation, calibrate
 from escudo.table import Categorical, Numeric, PrivateTable, Schema, count_sensitivity
-from escudo.table._counts import count_tables
-from escudo.table._engines import shielded
 
 __all__ = ["AdjustmentTable", "Weights", "level_of", "usual_levels", "weights_of"]
 
@@ -99,7 +97,7 @@ def weights_of(column: Categorical | Numeric, *, level: object, places: int) -> 
         if column.kind != "integer":
             raise InputError(
                 f"outcome {column.name!r} has {len(column.levels)} levels; say whose share is asked for, such as "
-                f"outcome_level={column.levels[-1]!r}."
+                f"outcome_level={column.levels[-1]!r} (on the command line: {column.name}={column.levels[-1]})."
             )
         values = np.array([float(number) for number in column.levels])
         return _scaled(column, values, float(values.min()), float(np.ptp(values)))
@@ -261,11 +259,8 @@ class AdjustmentTable:
     def counted(self, table: PrivateTable) -> Integers:
         """Return the rows in each stratum, cell of the treatment and cell of the outcome: exact, so still private."""
         # The same table with the outcome in finer cells: the engine counts it like any other.
-        fine = self.schema.with_columns(self.outcome.column)
-        names = (*self.adjustment, self.treatment, self.outcome.column.name)
-        (counts,) = shielded(
-            table.engine, "counting", lambda: count_tables(table._source, fine, [names], seed=table._sample_seed)
-        )
+        fine = table.with_columns(self.outcome.column)
+        counts = fine.counts((*self.adjustment, self.treatment, self.outcome.column.name))
         return counts.reshape(self.strata, -1, self.outcome.column.size)
 
     def summed(self, counts: Integers) -> Integers:
@@ -291,30 +286,7 @@ class AdjustmentTable:
 
     def release(self, exact: Integers, *, account: Account | None, seed: Seed) -> Strata:
         """Return these numbers with noise."""
-        event, purpose = self.event, "adjustment table"
-        if isinstance(event, GaussianEvent):
-            release = gaussian(
-                exact,
-                l2_sensitivity=event.l2_sensitivity,
-                scale=event.scale,
-                changed_cells=event.changed_cells,
-                relation=event.relation,
-                unit=event.unit,
-                account=account,
-                seed=seed,
-                purpose=purpose,
-            )
-        else:
-            release = laplace(
-                exact,
-                sensitivity=event.l1_sensitivity,
-                scale=event.scale,
-                relation=event.relation,
-                unit=event.unit,
-                account=account,
-                seed=seed,
-                purpose=purpose,
-            )
+        release = as_planned(exact, self.event, account=account, seed=seed, purpose="adjustment table")
         return self._strata_of(np.asarray(release.value, dtype=np.float64) / self.outcome.steps)
 
     def _strata_of(self, noisy: Floats) -> Strata:

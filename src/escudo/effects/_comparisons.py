@@ -64,10 +64,10 @@ class TableComparisons:
             first, second = (*others[:i], v, *others[i:]), (*others[:i], w, *others[i:])
             return float(found[(*others, o)]), self._between(first, second, o)
 
-        return _worst(self.n, person)
+        return _worst(range(self.n), person)
 
-    def all_pairs(self) -> Comparison:
-        """Compare any two databases that differ in the person's point, the others arbitrary."""
+    def all_pairs(self, only: int | None = None) -> Comparison:
+        """Compare any two databases that differ in the person's point, the others arbitrary; of one person ``only``."""
 
         def person(i: int) -> _Found:
             logs = np.moveaxis(self.log, i, 0)
@@ -84,7 +84,7 @@ class TableComparisons:
                     best = float(found[o]), self._between((*d[:i], v, *d[i:]), (*e[:i], w, *e[i:]), o)
             return best
 
-        return _worst(self.n, person)
+        return _worst(range(self.n) if only is None else [only], person)
 
     def near_or_far(self) -> Comparison:
         """Compare databases that differ in exactly one point or in at least three: Definition 4 as printed.
@@ -109,7 +109,7 @@ class TableComparisons:
                         best = value, self._between(databases[d], databases[e], o)
             return best
 
-        return _worst(self.n, person)
+        return _worst(range(self.n), person)
 
     def set_one(self, population: Array) -> Comparison:
         """Compare do(Di = v) with do(Di = w), the other points distributed as in the population."""
@@ -119,7 +119,7 @@ class TableComparisons:
             logs = np.moveaxis(self.log, i, 0).reshape(self.log.shape[i], others.size, -1)
             return self._within(i, np.stack([average(others, row) for row in logs]), range(self.log.shape[i]))
 
-        return _worst(self.n, person)
+        return _worst(range(self.n), person)
 
     def see_one(self, population: Array) -> Comparison:
         """Compare conditioning on Di = v with Di = w, wherever both have positive probability."""
@@ -132,7 +132,7 @@ class TableComparisons:
             laws = [average(log_of(weights[v] / marginal[v]), logs[v]) for v in seen]
             return self._within(i, np.stack(laws), seen.tolist())
 
-        return _worst(self.n, person)
+        return _worst(range(self.n), person)
 
     def _within(self, i: int, logs: Array, values: Sequence[int]) -> _Found:
         epsilon, (_, v, w, o) = largest_log_ratio(logs[None])
@@ -154,7 +154,7 @@ class TableComparisons:
         )
 
 
-def _worst(n: int, person: Callable[[int], _Found]) -> Comparison:
-    found = [person(i) for i in range(n)]
+def _worst(people: Iterable[int], person: Callable[[int], _Found]) -> Comparison:
+    found = [person(i) for i in people]
     epsilon, witness = max(found, key=lambda one: one[0])
     return Comparison(epsilon=epsilon, persons=tuple(f[0] for f in found), witness=witness if epsilon > 0 else None)

@@ -108,8 +108,6 @@ def _reached(diagram: Diagram, of: tuple[str, ...], on: tuple[str, ...], delta: 
             else:  # cut either the whole partition, at its joint cost, or its mechanisms one by one
                 graph.add_edge(parent, (parent, node.group), capacity=_joint(diagram, node.group, parent))
                 graph.add_edge((parent, node.group), node.name, **capacity)
-    if _SINK not in graph or not any(name in graph for name in on):
-        return nearest
     try:
         _, (side, _) = nx.minimum_cut(graph, _SOURCE, _SINK)
     except nx.NetworkXUnbounded:

@@ -168,6 +168,13 @@ class Definitions(Mapping[Number, Definition]):
             raise InputError(f"Definition {number!r} is not one of {', '.join(map(str, _MEANING))}.")
         return self._found[number]
 
+    def __contains__(self, number: object) -> bool:
+        return number in self._found
+
+    def get(self, number: Number, default: Any = None) -> Any:  # Any: of whatever type the default is
+        """Return a definition, or ``default`` where it needs a population and none was given."""
+        return self._found.get(number, default)
+
     def __iter__(self) -> Iterator[Number]:
         return iter(self._found)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from escudo._validate import did_you_mean, positive
+from escudo._validate import did_you_mean, positive, positive_integer
 from escudo.errors import GraphError, InputError
 
 if TYPE_CHECKING:
@@ -84,22 +84,22 @@ class Diagram:
 
     nodes: Mapping[str, Node] = field(default_factory=dict)
 
-    def attribute(self, name: str, *, causes: Iterable[str] = (), text: str = "") -> Diagram:
+    def attribute(self, name: str, *, causes: str | Iterable[str] = (), text: str = "") -> Diagram:
         """Add an attribute of a person or of the world."""
-        return self._with(Node(name=name, kind="attribute", parents=tuple(causes), text=text))
+        return self._with(Node(name=name, kind="attribute", parents=_listed(causes), text=text))
 
-    def point(self, name: str, *, causes: Iterable[str] = (), text: str = "") -> Diagram:
+    def point(self, name: str, *, causes: str | Iterable[str] = (), text: str = "") -> Diagram:
         """Add a data point, that is, what a person hands in."""
-        return self._with(Node(name=name, kind="data point", parents=tuple(causes), text=text))
+        return self._with(Node(name=name, kind="data point", parents=_listed(causes), text=text))
 
     def mechanism(
         self,
         name: str,
         *,
-        reads: Iterable[str],
+        reads: str | Iterable[str],
         epsilon: float | Mapping[str, float] | None = None,
         guarantee: Guarantee | Event | None = None,
-        chosen_by: Iterable[str] = (),
+        chosen_by: str | Iterable[str] = (),
         text: str = "",
     ) -> Diagram:
         """Add a mechanism with what it promises.
@@ -113,7 +113,7 @@ class Diagram:
             chosen_by: Other things it reads without protecting them, such as earlier outputs that choose it.
             text: What it is, for people.
         """
-        data, others = tuple(reads), tuple(chosen_by)
+        data, others = _listed(reads), _listed(chosen_by)
         if (epsilon is None) == (guarantee is None):
             raise InputError(f"mechanism {name!r} needs either epsilon or guarantee, and not both.")
         bounds: dict[str, float] = {}
@@ -124,7 +124,13 @@ class Diagram:
             for key, value in given.items():
                 bounds[key] = value if value == math.inf else positive(f"epsilon for {key}", value, allow_zero=True)
         fact: Any = guarantee  # a Guarantee knows the event it stands for; importing the class would be slow
-        event: Event | None = None if fact is None else getattr(fact, "event", fact).under("replace_one")
+        fact = getattr(fact, "event", fact)
+        if fact is not None and not hasattr(fact, "under"):
+            raise InputError(
+                f"guarantee of mechanism {name!r} must be a Guarantee or an Event; got {type(fact).__name__}. "
+                "Give a number as epsilon."
+            )
+        event: Event | None = None if fact is None else fact.under("replace_one")
         return self._with(
             Node(
                 name=name,
@@ -137,7 +143,7 @@ class Diagram:
             )
         )
 
-    def partition(self, name: str, *, reads: Iterable[str], epsilons: Mapping[str, float]) -> Diagram:
+    def partition(self, name: str, *, reads: str | Iterable[str], epsilons: Mapping[str, float]) -> Diagram:
         """Add mechanisms over disjoint parts of the data, where each record's value decides which part it is in.
 
         Changing a record takes it out of one part and into another, so all of them together change by at most the two
@@ -149,7 +155,7 @@ class Diagram:
             reads: The data points that are divided up.
             epsilons: The mechanisms and their epsilons.
         """
-        data = tuple(reads)
+        data = _listed(reads)
         diagram = self
         for mechanism, epsilon in epsilons.items():
             node = Node(
@@ -163,9 +169,9 @@ class Diagram:
             diagram = diagram._with(node)
         return diagram
 
-    def post(self, name: str, *, reads: Iterable[str], text: str = "") -> Diagram:
+    def post(self, name: str, *, reads: str | Iterable[str], text: str = "") -> Diagram:
         """Add something computed from outputs, or from anything else, without protection of its own."""
-        return self._with(Node(name=name, kind="post-processing", parents=tuple(reads), text=text))
+        return self._with(Node(name=name, kind="post-processing", parents=_listed(reads), text=text))
 
     @classmethod
     def of(cls, sem: SEM, *, mechanisms: Iterable[str]) -> Diagram:
@@ -195,7 +201,7 @@ class Diagram:
 
     def names(self, what: str, names: str | Iterable[str]) -> tuple[str, ...]:
         """Return the nodes that ``names`` lists, checked."""
-        listed = (names,) if isinstance(names, str) else tuple(names)
+        listed = _listed(names)
         for name in listed:
             if name not in self.nodes:
                 raise InputError(f"{what}: the diagram has no node {name!r}." + did_you_mean(str(name), self.nodes))
@@ -215,6 +221,10 @@ class Diagram:
         return Diagram({**self.nodes, node.name: node})
 
 
+def _listed(names: str | Iterable[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
 def from_ledger(ledger: Ledger, dataset: str, *, people: int = 1) -> Diagram:
     """Return a dataset's releases as a diagram: an attribute ``R``, data points ``D1 …`` it influences, and releases.
 
@@ -227,6 +237,7 @@ def from_ledger(ledger: Ledger, dataset: str, *, people: int = 1) -> Diagram:
         dataset: The account's name.
         people: How many data points to show: the size of the household, or how many people the attribute influences.
     """
+    positive_integer("people", people)
     diagram = Diagram().attribute(
         "R", text=f"something that influences {people} people" if people > 1 else "an attribute"
     )

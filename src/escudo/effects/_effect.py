@@ -49,6 +49,11 @@ def show_values(values: Mapping[str, Any], *, names: bool = True, most: int = 6)
     return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
 
 
+def show_pair(first: Mapping[str, Any], word: str, second: Mapping[str, Any]) -> str:
+    """Return ``X = x rather than x'``; where different things are compared, both with their names."""
+    return f"{show_values(first)} {word} {show_values(second, names=first.keys() != second.keys())}"
+
+
 def show_where(values: Mapping[str, Any], *, most: int = 6) -> str:
     """Return ``X = x, Y = y``, or, of many, how many have which value."""
     counts = Counter(_value(value) for value in values.values())
@@ -92,15 +97,17 @@ class Witness:
     def __str__(self) -> str:
         first, second, same = self.difference
         where = {**same, **self.background}
-        text = f"{show_values(self.y)}: {show_values(first)} against {show_values(second, names=False)}"
+        text = f"{show_values(self.y)}: {show_pair(first, 'against', second)}"
         return f"{text}, where {show_where(where)}" if where else text
 
     @property
     def difference(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         """The parts of ``x1`` and ``x2`` that differ, and the part that is the same in both."""
-        changed = [name for name in self.x1 if self.x1[name] != self.x2.get(name)] or list(self.x1)
-        same = {name: value for name, value in self.x1.items() if name not in changed}
-        return {name: self.x1[name] for name in changed}, {name: self.x2[name] for name in changed}, same
+        same = {name: value for name, value in self.x1.items() if name in self.x2 and self.x2[name] == value}
+        if len(same) == len(self.x1) == len(self.x2):
+            same = {}
+        first, second = ({name: x[name] for name in x if name not in same} for x in (self.x1, self.x2))
+        return first, second, same
 
     def to_json(self) -> dict[str, Any]:
         """Return plain dictionaries, for ``json.dumps``."""
@@ -186,7 +193,7 @@ class Effect:
     def _compare(self, witness: Witness) -> str:
         first, second, same = witness.difference
         verb = "Learning" if self.kind == "association" else "Setting"
-        lead = f"{verb} {show_values(first)} rather than {show_values(second, names=False)}"
+        lead = f"{verb} {show_pair(first, 'rather than', second)}"
         held = {**same, **witness.background}
         where = f", where {show_where(held)}" if held else ""
         what = show_values(witness.y)

@@ -96,10 +96,9 @@ def nondisclosure(mechanism: Mechanism | Any, credence: Any = None, *, about: st
     axis = None if about is None else _position("about", known.points, about)
     compare = TableComparisons(known)
     if credence is None:
-        pairs = compare.all_pairs()
-        epsilon = pairs.epsilon if axis is None else pairs.persons[axis]
+        pairs = compare.all_pairs(axis)
         output = pairs.witness.y["O"] if pairs.witness else known.outputs[0]
-        return Disclosure(log_ratio=epsilon, difference=math.tanh(epsilon / 4), output=output)
+        return Disclosure(log_ratio=pairs.epsilon, difference=math.tanh(pairs.epsilon / 4), output=output)
     prior = compare.population(credence)
     others = tuple(i for i in range(prior.ndim) if axis is not None and i != axis)
     best, ratio = (0.0, known.outputs[0]), 0.0

@@ -13,14 +13,14 @@ role of each variable:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-
 from escudo._validate import did_you_mean
-from escudo.causal._inference import Factor, Lookup, product
+from escudo.causal._inference import Factor, Lookup
+from escudo.causal._sem_population import marginal
+from escudo.causal._sem_queries import ancestors, copy_of
 from escudo.errors import InputError
 
 if TYPE_CHECKING:
@@ -82,18 +82,18 @@ def ask(
     elif not paths:
         severed |= {name: f"do({name})" for name in of}
     renames = {c: {x: f"do({x})" for x in of if x in sem.parents(c)} for c in children or () if c not in severed}
-    relevant = _ancestors(sem, on, severed, renames)
+    relevant = ancestors(sem, on, severed, renames)
     background = [name for name in sem.exogenous if name in relevant and name not in severed]
 
     inputs = {f"do({name})": name for name in of}
     choices = {f"hold({name})": name for name in (*held, *of) if severed.get(name) == f"hold({name})"}
-    parts: list[Part] = [_copy(sem, axis, name) for name, axis in severed.items() if name in relevant]
+    parts: list[Part] = [copy_of(sem, name, axis) for name, axis in severed.items() if name in relevant]
     laws: tuple[Factor, ...] = ()
     if worst_case:
         choices |= {f"background({name})": name for name in background}
-        parts += [_copy(sem, f"background({name})", name) for name in background]
+        parts += [copy_of(sem, name, f"background({name})") for name in background]
     else:
-        laws = tuple(_marginal(law, background) for law in sem.population if set(law.names) & set(background))
+        laws = marginal(sem.population, set(sem.exogenous) - set(background))
     for name in sem.endogenous:
         if name in relevant and name not in severed:
             parts += sem.equation(name).reading(renames.get(name, {}))
@@ -127,28 +127,3 @@ def _children(sem: SEM, of: tuple[str, ...], through: tuple[str, ...]) -> tuple[
                 + did_you_mean(child, known)
             )
     return through
-
-
-def _ancestors(
-    sem: SEM, targets: Iterable[str], severed: Mapping[str, str], renames: Mapping[str, Mapping[str, str]]
-) -> set[str]:
-    """Return the targets and what reaches them in the model after the intervention."""
-    found: set[str] = set()
-    stack = list(targets)
-    while stack:
-        name = stack.pop()
-        if name not in found:
-            found.add(name)
-            if name not in severed:
-                stack += [parent for parent in sem.parents(name) if parent not in renames.get(name, {})]
-    return found
-
-
-def _copy(sem: SEM, axis: str, name: str) -> Lookup:
-    size = len(sem.range(name))
-    return Lookup((axis,), name, np.arange(size, dtype=np.intp), size)
-
-
-def _marginal(law: Factor, names: Sequence[str]) -> Factor:
-    kept = tuple(name for name in law.names if name in names)
-    return law if kept == law.names else product([law], kept)

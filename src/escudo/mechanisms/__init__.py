@@ -4,7 +4,8 @@ Each one checks its arguments, charges the account, draws noise, and returns a :
 promises (:class:`~escudo.privacy.Guarantee`) and the event that was charged.
 
 * numbers: :func:`laplace`, :func:`gaussian`, on scalars and whole arrays; :func:`laplace_event`,
-  :func:`gaussian_event` beforehand, for plans;
+  :func:`gaussian_event` beforehand, for plans, and :func:`as_planned` to keep to them;
+* second moments of rows of bounded length, still without noise: :func:`bounded_rows`, :func:`second_moments`;
 * a choice among public candidates: :func:`exponential`, :func:`permute_and_flip`;
 * quantiles: :func:`quantiles` of numbers, :func:`quantile_cells` of counts on a public grid;
 * which way it goes: :func:`gap_sign` of a difference, :func:`votes` of disjoint blocks, both giving a :class:`Verdict`;
@@ -23,6 +24,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from escudo.mechanisms._additive import as_planned as as_planned
     from escudo.mechanisms._additive import gaussian as gaussian
     from escudo.mechanisms._additive import gaussian_event as gaussian_event
     from escudo.mechanisms._additive import laplace as laplace
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     from escudo.mechanisms._quantiles import quantile_cells as quantile_cells
     from escudo.mechanisms._quantiles import quantiles as quantiles
     from escudo.mechanisms._release import Release as Release
+    from escudo.mechanisms._second_moments import bounded_rows as bounded_rows
+    from escudo.mechanisms._second_moments import second_moments as second_moments
     from escudo.mechanisms._selection import exponential as exponential
     from escudo.mechanisms._selection import permute_and_flip as permute_and_flip
     from escudo.mechanisms._signs import Verdict as Verdict
@@ -51,6 +55,8 @@ __all__ = [
     "Seed",
     "Threshold",
     "Verdict",
+    "as_planned",
+    "bounded_rows",
     "exponential",
     "gap_sign",
     "gaussian",
@@ -64,6 +70,7 @@ __all__ = [
     "quantile_cells",
     "quantiles",
     "read_log_iqr",
+    "second_moments",
     "stable_histogram",
     "stable_threshold",
     "votes",
@@ -71,6 +78,7 @@ __all__ = [
 
 # Loaded on first use, so that a part that needs little can be used where little is installed.
 _HOME = {
+    "as_planned": "_additive",
     "gaussian": "_additive",
     "gaussian_event": "_additive",
     "laplace": "_additive",
@@ -85,6 +93,8 @@ _HOME = {
     "quantile_cells": "_quantiles",
     "quantiles": "_quantiles",
     "Release": "_release",
+    "bounded_rows": "_second_moments",
+    "second_moments": "_second_moments",
     "exponential": "_selection",
     "permute_and_flip": "_selection",
     "Verdict": "_signs",

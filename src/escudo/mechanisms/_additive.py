@@ -15,7 +15,7 @@ from escudo.mechanisms._noise import NoiseSource, Seed
 from escudo.mechanisms._release import Release, released
 from escudo.privacy import Account, GaussianEvent, LaplaceEvent, Relation, Unit
 
-__all__ = ["Noisy", "gaussian", "gaussian_event", "laplace", "laplace_event"]
+__all__ = ["Noisy", "as_planned", "gaussian", "gaussian_event", "laplace", "laplace_event"]
 
 Noisy: TypeAlias = int | float | NDArray[np.int64] | NDArray[np.float64]
 """What comes back: of the type and shape of what went in."""
@@ -305,6 +305,50 @@ def _gaussian_event(
         relation=relation,
         unit=unit,
     )
+
+
+def as_planned(
+    values: ArrayLike,
+    event: LaplaceEvent | GaussianEvent,
+    *,
+    account: Account | None = None,
+    seed: Seed = None,
+    purpose: str,
+) -> Release[Noisy]:
+    """Release integers with the very noise that a plan's event states.
+
+    Args:
+        values: Integers, by type, of any shape; all of it is one release.
+        event: What was planned for them, as :func:`laplace_event` or :func:`gaussian_event` gives it for integers.
+        account: What to charge, before noise is drawn; None leaves charging to the caller.
+        seed: None for a release; a seed makes the noise repeatable and the result not for release.
+        purpose: Why, for the account.
+
+    Returns:
+        The noisy integers in the shape they came, with the guarantee of the event.
+
+    Raises:
+        InputError: If the values are no integers, or not as many as the event is for; nothing was spent.
+        BudgetExceededError: If the account refuses; nothing was spent or drawn.
+
+    **Guarantee.** That of :func:`laplace` or :func:`gaussian`, if the event's sensitivity is that of the values.
+
+    >>> event = laplace_event(2, sensitivity=2, epsilon=1.0, integers=True)
+    >>> as_planned([120, 80], event, seed=0, purpose="counts").event == event
+    True
+    """
+    statistic = read_statistic("values", values)
+    if not statistic.exact or event.grid != 1:
+        raise InputError("values and the event planned for them must be of integers, on the grid 1.")
+    if isinstance(event, LaplaceEvent) and event.dimensions != statistic.size:
+        raise InputError(f"the event is planned for {event.dimensions} numbers, and values has {statistic.size}.")
+    scale = check_steps("the noise scale", event.scale)
+
+    def draw(noise: NoiseSource) -> Noisy:
+        add = noise.add_laplace if isinstance(event, LaplaceEvent) else noise.add_gaussian
+        return statistic.restored(add(statistic.steps(1.0), scale), 1.0)
+
+    return released(event, draw, account=account, seed=seed, purpose=purpose, max_rows_per_person=None)
 
 
 def _one_of_two(first: str, a: float | None, second: str, b: float | None) -> float:

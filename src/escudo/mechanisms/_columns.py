@@ -11,9 +11,9 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
-from escudo.errors import EscudoError
 from escudo.mechanisms._noise import Integers, laplace_cutoff
 from escudo.table import Categorical, Column, Level, Numeric, PrivateTable, Schema
+from escudo.table._values import MISSING_LABEL, encodable
 
 __all__ = [
     "CELLS",
@@ -35,14 +35,11 @@ CELLS = 256
 OTHER = "(other)"
 """The level that learnt text columns have for all levels that were not learnt."""
 
-MISSING_LABEL = "(missing)"
-"""How a missing cell is shown to people, so no name for a level."""
-
 _BINS = 20
 _MISTAKEN = 1e-3  # chance that noise makes any empty power of four look occupied
 _SURE = 5.0  # an end lands beyond the data with probability at most e^-5, and then still within the power of four
 _MOST_CUT = 0.2  # rather than cut more off an end, keep the power of four
-_LONGEST = 2**53  # whole numbers beyond it are no levels
+_BEYOND = 2**53  # whole numbers from here on are no levels
 _POWERS = tuple(4.0**power for power in range(-16, 33))  # 2e-10 ... 2e19, beyond every 64-bit integer
 
 
@@ -136,10 +133,10 @@ def level_counts(frame: object, schema: Schema, name: str) -> Mapping[Level, int
     Levels are text in columns of text, and whole numbers in columns of numbers; what could be no level is left out.
     Each row has one value, so left-out rows only lower the counts.
     """
-    lazy = nw.from_native(frame).lazy()  # type: ignore[call-overload]
-    read = _number if lazy.collect_schema()[name].is_numeric() else _text
+    dtype = nw.from_native(frame).collect_schema()[name]  # type: ignore[call-overload]
+    read = _number if dtype.is_numeric() else _text
     counts: dict[Level, int] = {}
-    for value, rows in _groups(lazy, name):
+    for value, rows in PrivateTable(frame, _schema(schema, [schema[name]])).value_counts(name):
         level = read(value)
         if level is not None:
             counts[level] = counts.get(level, 0) + rows
@@ -152,31 +149,16 @@ def level_counts(frame: object, schema: Schema, name: str) -> Mapping[Level, int
     return dict(zip(levels, kept.tolist(), strict=False))  # the last cell is of missing values
 
 
-def _groups(lazy: nw.LazyFrame[Any], name: str) -> list[tuple[Any, int]]:
-    try:
-        query = lazy.select(nw.col(name).alias("value")).group_by("value").agg(nw.len().alias("rows"))
-        found = query.collect()
-        return list(zip(found["value"].to_list(), map(int, found["rows"].to_list()), strict=True))
-    except Exception as error:  # of whatever engine it is; its message may show values
-        problem = type(error).__name__
-    raise EscudoError(
-        f"the {lazy.implementation.value} engine failed while counting the values of column {name!r} ({problem}). Its "
-        "message is withheld because it may show values of the table. Nothing was spent."
-    )
-
-
 def _schema(schema: Schema, columns: Sequence[Column]) -> Schema:
     return Schema(tuple(columns), person_id=schema.person_id, max_rows_per_person=schema.max_rows_per_person)
 
 
 def _text(value: Any) -> str | None:
-    if not isinstance(value, str) or value == MISSING_LABEL:
-        return None
-    return None if any("\ud800" <= character <= "\udfff" for character in value) else value  # no valid Unicode
+    return value if isinstance(value, str) and value != MISSING_LABEL and encodable(value) else None
 
 
 def _number(value: Any) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal) or not math.isfinite(value):
         return None
     whole = int(value)
-    return whole if whole == value and abs(whole) <= _LONGEST else None
+    return whole if whole == value and abs(whole) < _BEYOND else None

@@ -187,7 +187,9 @@ def _read_task(
     if not isinstance(start, Schema):
         raise InputError(f"schema must be an escudo Schema or None; got {type(start).__name__}.")
     if start.confirmed:
-        raise InputError("every column of the schema is confirmed: there is nothing to learn.")
+        raise InputError(
+            "every column of the schema is confirmed, so there is nothing to learn; use the schema as it is."
+        )
     if not 0 <= finite("tails", tails) < 0.5:
         raise InputError(f"tails must lie in [0, 0.5), the part of the values left out at each end; got {tails!r}.")
     PrivateTable(frame, start)  # says at once if a column is absent, or of a type that cannot be read

@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 
 from escudo.mechanisms._noise import NoiseSource, Seed, noise_source, watched
 from escudo.privacy import Account, ApproximateEvent, Event, GaussianEvent, Guarantee, guarantee_of
+from escudo.privacy._account import marked_if_failed
 
 __all__ = ["Release", "mapped", "released"]
 
@@ -52,13 +53,12 @@ def released(
     noise = noise_source(seed)
     rows = account.max_rows_per_person if max_rows_per_person is None and account is not None else max_rows_per_person
     promise = _promise(event, max_rows_per_person=rows, for_release=noise.for_release)
-    receipt = None if account is None else account.spend(event, purpose=purpose, for_release=noise.for_release)
-    try:
+    if account is None:
         value = draw(watched(noise, event))
-    except BaseException as error:
-        if account is not None and receipt is not None:
-            account.fail(receipt, type(error).__name__)
-        raise
+    else:
+        receipt = account.spend(event, purpose=purpose, for_release=noise.for_release)
+        with marked_if_failed(account, receipt):
+            value = draw(watched(noise, event))
     return Release(value=value, guarantee=promise, event=event)
 
 
@@ -71,7 +71,7 @@ def _promise(event: Event, *, max_rows_per_person: int | None, for_release: bool
     """Return the guarantee in the event's own notion: rho for Gaussian noise, else epsilon at the event's own delta."""
     if isinstance(event, GaussianEvent):
         return Guarantee(
-            rho=(event.l2_sensitivity / event.scale) ** 2 / 2,
+            rho=event.rho,
             relation=event.relation,
             unit=event.unit,
             max_rows_per_person=max_rows_per_person,

@@ -14,7 +14,7 @@ from escudo.mechanisms._grid import check_steps, default_grid, read_statistic, r
 from escudo.mechanisms._iqr import LogIqr, read_log_iqr
 from escudo.mechanisms._noise import Integers, NoiseSource, Seed, laplace_cutoff
 from escudo.mechanisms._release import Release, released
-from escudo.privacy import Account, ApproximateEvent, Relation, Unit
+from escudo.privacy import Account, ApproximateEvent, Relation, Unit, parse_relation
 
 __all__ = ["log_iqr", "propose_test_release"]
 
@@ -160,7 +160,7 @@ def log_iqr(
     >>> abs(answer - math.log(1.35)) < 1
     True
     """
-    if relation != "replace_one":
+    if parse_relation(relation) != "replace_one":
         raise InputError("log_iqr holds for relation='replace_one', where the number of records is public.")
     factors = [finite("weights", weight) for weight in weights]
     if len(factors) != len(columns) or not any(factors):

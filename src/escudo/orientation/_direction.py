@@ -1,7 +1,8 @@
 """Which of two columns causes the other: the answer, and the verb that asks a private table for it.
 
-Three methods answer. Each lives in a module with one function ``prepare``, which chooses everything from public facts
-and returns a :class:`Prepared`: its ``plan`` says what will be spent, its ``run`` reads the pairs and spends it.
+Three methods answer. Each lives in a module with one function ``prepare``, which takes what was :class:`Asked`, chooses
+everything from public facts and returns a :class:`Prepared`: its ``plan`` says what will be spent, its ``run`` reads
+the pairs and spends it.
 
 * ``votes`` (``_votes.py``): any procedure inside disjoint blocks; the whole table is protected by a pure ε;
 * ``gap`` (``_gap.py``): the noisy difference of two dependence scores, with tight sensitivities;
@@ -10,7 +11,6 @@ and returns a :class:`Prepared`: its ``plan`` says what will be spent, its ``run
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -20,17 +20,16 @@ from escudo._validate import one_of, positive, probability, whole
 from escudo.errors import InputError
 from escudo.mechanisms import Seed
 from escudo.orientation._answer import Direction
+from escudo.orientation._asked import Asked, Score
 from escudo.orientation._pair import PairData
 from escudo.orientation._reading import public_rows, scored_column
-from escudo.privacy import Account, Plan, Relation, Unit, charging, parse_relation, plannable
+from escudo.privacy import Account, Plan, charging, parse_relation, plannable
 from escudo.table import PrivateTable, Schema
 
-__all__ = ["METHODS", "Method", "Prepared", "direction", "prepare"]
+__all__ = ["METHODS", "Prepared", "direction", "prepare"]
 
 METHODS = {"votes": "_votes", "gap": "_gap", "paper": "_paper"}
 """Every method, and the module that holds its ``prepare``."""
-
-Score = str | Callable[..., Any]
 
 
 class Prepared(Protocol):
@@ -43,40 +42,6 @@ class Prepared(Protocol):
 
     def run(self, pairs: PairData, *, account: Account, seed: Seed) -> Direction:
         """Read the pairs and answer, charging ``account`` for what the plan shows, before noise is drawn."""
-        ...
-
-
-class Method(Protocol):
-    """What the module of a method offers: ``prepare``, which reads no data."""
-
-    def __call__(
-        self,
-        schema: Schema,
-        x: str,
-        y: str,
-        *,
-        epsilon: float,
-        delta: float,
-        score: Score,
-        relation: Relation,
-        unit: Unit,
-        rows: int | None,
-        options: Mapping[str, Any],
-    ) -> Prepared:
-        """Choose what to release.
-
-        Args:
-            schema: The table's schema; both columns were checked: numeric, or categorical with an order.
-            x: One column.
-            y: The other column.
-            epsilon: What the answer may cost.
-            delta: At this probability aside.
-            score: Which score; ``"committee"`` stands for the method's own default.
-            relation: Which tables are neighbours.
-            unit: Whose data differs between them.
-            rows: The public number of rows (of people, for the person unit); None if nobody stated it.
-            options: Whatever else the caller gave; an unknown one is an InputError that lists those there are.
-        """
         ...
 
 
@@ -106,19 +71,19 @@ def prepare(
         raise InputError(f"x and y are both {x!r}; name two different columns.")
     schema.select([x, y]).require_confirmed()
     module = import_module(f"escudo.orientation.{METHODS[one_of('method', method, METHODS)]}")
-    chosen: Method = module.prepare
-    return chosen(
-        schema,
-        x,
-        y,
+    asked = Asked(
+        schema=schema,
+        x=x,
+        y=y,
         epsilon=positive("epsilon", epsilon, at_most=100.0),
         delta=probability("delta", delta),
         score=score,
         relation=parse_relation(relation),
-        unit=schema.unit,
         rows=None if rows is None else whole("rows", rows, minimum=1),
         options=options,
     )
+    prepared: Prepared = module.prepare(asked)
+    return prepared
 
 
 def _plan(
@@ -207,6 +172,10 @@ def direction(
         rows=public_rows(table, neighbours) if rows is None else rows,
         **options,
     )
+    if rows is not None and method != "votes":  # votes take a rough number; sensitivities of the others depend on it
+        from escudo.orientation._regression_data import check_rows
+
+        check_rows(rows, public_rows(table, neighbours))
     noise = None if seed is None else np.random.default_rng(whole("seed", seed))
     with charging(table.account, prepared.plan, for_release=seed is None, purpose=f"direction ({method})") as purse:
         return prepared.run(PairData(table, x, y), account=purse, seed=noise)

@@ -33,27 +33,25 @@ Reference:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from escudo._validate import one_of, positive, whole
-from escudo.errors import InputError
 from escudo.mechanisms import Seed, gap_sign, laplace, laplace_event, quantiles
 from escudo.mechanisms._quantiles import quantile_event
 from escudo.orientation._answer import Direction
-from escudo.orientation._gap_answer import ABSTAIN, Question, check_options, check_question
+from escudo.orientation._asked import Asked, check_options, check_width
+from escudo.orientation._gap_answer import ABSTAIN, Question, check_question
 from escudo.orientation._gap_probability import LARGEST_GAP, certainty
 from escudo.orientation._pair import PairData
 from escudo.orientation._regression import fit_histogram, fit_polynomial
 from escudo.orientation._regression_data import Pair, check_rows, halves, in_two, public_pair, scaled
 from escudo.orientation._scores import Floats, kendall, kendall_sensitivity, spearman, spearman_sensitivity
 from escudo.orientation._scores_kernel import GridFeatures, hsic_sensitivity, sqrt_hsic, sqrt_hsic_sensitivity
-from escudo.privacy import Account, Event, LaplaceEvent, ParallelEvent, Plan, Relation, RepeatedEvent, Unit
-from escudo.table import Schema
+from escudo.privacy import Account, Event, LaplaceEvent, ParallelEvent, Plan, RepeatedEvent
 
 __all__ = ["SCORES", "WIDTH", "GapPrepared", "cell_counts", "gap_of", "gap_sensitivity", "noisy_regressions", "prepare"]
 
@@ -145,7 +143,7 @@ class GapPrepared:
         asked = self.question
         if self.plan.event is None:
             return asked.no_answer(_needs(asked.score, self.epsilon, split=self.train is None), seed=seed)
-        check_rows(self.rows, pairs)
+        check_rows(self.rows, pairs.rows)
         pair, known = scaled(pairs), self.train
         account.spend(self.plan.event, purpose="direction (gap)", for_release=seed is None)
         f: Regression
@@ -212,33 +210,16 @@ class GapPrepared:
         )
 
 
-def prepare(
-    schema: Schema,
-    x: str,
-    y: str,
-    *,
-    epsilon: float,
-    delta: float,
-    score: object,
-    relation: Relation,
-    unit: Unit,
-    rows: int | None,
-    options: Mapping[str, Any],
-) -> GapPrepared:
+def prepare(asked: Asked) -> GapPrepared:
     """Choose what the gap method will release, from public facts alone.
 
-    Args:
-        schema: The table's schema.
-        x: One column.
-        y: The other one.
-        epsilon: What the answer may cost; a pure ε.
-        delta: Not needed; the answer is purely ε-private.
-        score: One of ``SCORES``; ``"committee"`` stands for ``"sqrt_hsic"``.
-        relation: Must be ``"replace_one"``.
-        unit: Must be ``"row"``.
-        rows: The public number of rows.
-        options: ``train`` (public records to fit the regressions on), ``abstain`` (in noise scales; 1.6 by default),
-            ``shuffle`` (public seed of the split), ``width`` (of the kernels, on [-1, 1]).
+    The relation must be ``"replace_one"`` and the unit ``"row"``; a δ is not needed. Scores: one of ``SCORES``.
+
+    Options:
+        train: Public records to fit the regressions on.
+        abstain: In noise scales; 1.6 by default.
+        shuffle: Public seed of the split.
+        width: Of the kernels, on [-1, 1].
 
     Raises:
         InputError: If an argument is out of range.
@@ -246,27 +227,25 @@ def prepare(
 
     **Guarantee.** ε-differentially private for the whole table, replace one row: see the module's docstring.
     """
-    count = check_question("gap", relation=relation, unit=unit, rows=rows)
-    chosen = check_options("gap", options, {"train": None, "abstain": ABSTAIN, "shuffle": 0, "width": WIDTH})
-    named = one_of("score", SCORES[0] if score == "committee" else score, SCORES)
-    width = positive("width", chosen["width"], at_most=2.0)
-    if width < 0.02:
-        raise InputError(f"width must be at least 0.02 on the scale [-1, 1]; got {width!r}.")
+    count = check_question("gap", asked)
+    chosen = check_options("gap", asked.options, {"train": None, "abstain": ABSTAIN, "shuffle": 0, "width": WIDTH})
+    named = one_of("score", SCORES[0] if asked.score == "committee" else asked.score, SCORES)
+    width = check_width(chosen["width"])
     split = chosen["train"] is None
     tested = halves(count)[1] if split else count
     return GapPrepared(
         question=Question(
-            x=x,
-            y=y,
+            x=asked.x,
+            y=asked.y,
             method="gap",
             score=named,
-            plan=_plan(named, epsilon, tested, split=split),
+            plan=_plan(named, asked.epsilon, tested, split=split),
             abstain=positive("abstain", chosen["abstain"], allow_zero=True),
             notes=(_covers(count, tested, split=split),),
         ),
-        epsilon=epsilon,
+        epsilon=asked.epsilon,
         rows=count,
-        train=None if split else public_pair(schema, x, y, chosen["train"], option="train"),
+        train=None if split else public_pair(asked.schema, asked.x, asked.y, chosen["train"], option="train"),
         shuffle=whole("shuffle", chosen["shuffle"]),
         width=width,
     )

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from escudo.errors import InputError, RefusedError
 from escudo.mechanisms import Seed
 from escudo.orientation._answer import CANNOT_TELL, Direction, arrow
-from escudo.privacy import Guarantee, Plan, Relation, Unit
+from escudo.orientation._asked import Asked
+from escudo.privacy import Guarantee, Plan
 
-__all__ = ["ABSTAIN", "Question", "check_options", "check_question"]
+__all__ = ["ABSTAIN", "Question", "check_question"]
 
 ABSTAIN = 1.6
 """By default there is a verdict only where the margin exceeds so many noise scales: its sign is then 90 % sure."""
@@ -93,30 +93,22 @@ class Question:
         return replace(self.plan.guarantee(), for_release=seed is None)
 
 
-def check_question(method: str, *, relation: Relation, unit: Unit, rows: int | None) -> int:
+def check_question(method: str, asked: Asked) -> int:
     """Return the public number of rows, or raise where the method's sensitivities do not hold.
 
     Raises:
         RefusedError: If neighbours may differ in the number of rows, or in several rows of one person.
         InputError: If the number of rows is not known.
     """
-    if relation != "replace_one":
+    if asked.relation != "replace_one":
         raise RefusedError(
             f"method {method!r} divides by the number of rows, which must be public: it holds for "
             "relation='replace_one' only. Use method='votes' for 'add_remove'. Nothing was spent."
         )
-    if unit != "row":
+    if asked.unit != "row":
         raise RefusedError(
             f"method {method!r} protects one row; for a person with several rows use method='votes'. Nothing was spent."
         )
-    if rows is None:
+    if asked.rows is None:
         raise InputError(f"method {method!r} needs the public number of rows; give rows=....")
-    return rows
-
-
-def check_options(method: str, options: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options with defaults filled in, or raise with the list of those there are."""
-    unknown = sorted(set(options) - set(known))
-    if unknown:
-        raise InputError(f"method {method!r} has no option {unknown[0]!r}; it has {', '.join(known)}.")
-    return {**known, **options}
+    return asked.rows

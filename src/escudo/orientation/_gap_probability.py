@@ -1,4 +1,4 @@
-r"""How likely noisy scores name the right direction: the paper's Theorems 2 and 4 in closed form, and by simulation.
+r"""How likely noisy scores name the right direction: the paper's Theorems 2 and 4 in closed form.
 
 γ is the private margin, score(wrong) - score(right); every released number carries Laplace noise of scale σ of its
 own.
@@ -26,12 +26,10 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
-from escudo._validate import finite, positive, positive_integer
+from escudo._validate import finite, positive
 from escudo.errors import InputError
 
-__all__ = ["LARGEST_GAP", "certainty", "probability_of_direction", "simulated_probability"]
+__all__ = ["LARGEST_GAP", "certainty", "probability_of_direction"]
 
 LARGEST_GAP = {"sqrt_hsic": 0.5, "hsic": 0.25, "spearman": 1.0, "kendall": 1.0}
 """The largest size of a gap of two scores: no score is below 0, and none above this (up to one part in m)."""
@@ -82,13 +80,3 @@ def certainty(released: float, scale: float, *, noises: int = 1, largest: float 
 
     low, middle, high = above(size - largest), above(size), above(size + largest)
     return min(1.0, max(0.5, (low - middle) / (low - high)))
-
-
-def simulated_probability(
-    margin: float, scale: float, *, noises: int = 2, draws: int = 100_000, seed: int = 0
-) -> tuple[float, float]:
-    """Return the same probability by simulation, and its standard error; it protects nothing and spends nothing."""
-    count = positive_integer("draws", draws)
-    noise = np.random.default_rng(seed).laplace(size=(positive_integer("noises", noises), count)).sum(axis=0)
-    share = float(np.mean(finite("margin", margin) + positive("scale", scale) * noise > 0))
-    return share, math.sqrt(max(share * (1 - share), 1 / count) / count)

@@ -27,7 +27,7 @@ from escudo.orientation._layout import Layout, layout_of
 from escudo.orientation._planning import Law
 from escudo.orientation._procedures import Procedure, procedure_of
 from escudo.orientation._reading import batches_of, public_rows, scored_column
-from escudo.orientation._rule import Rule, needed_text, rule_of, unanswered, verdict_of
+from escudo.orientation._rule import Rule, free_of_charge, needed_text, rule_of, unanswered, verdict_of
 from escudo.privacy import (
     Account,
     GaussianEvent,
@@ -42,7 +42,7 @@ from escudo.privacy import (
 )
 from escudo.table import PrivateTable, Schema
 
-__all__ = ["Orientation", "orient"]
+__all__ = ["Orientation", "can_be_oriented", "orient"]
 
 Edge = tuple[str, str]
 
@@ -217,6 +217,15 @@ def _event(
     return found if found.scale < math.sqrt(2) * rehearsal.scale else rehearsal  # standard deviations
 
 
+def can_be_oriented(schema: Schema, name: str) -> bool:
+    """Return whether a column has an order and values enough for blocks to vote on."""
+    try:
+        scored_column(schema, name, fewest=FEWEST_DISTINCT)
+    except SchemaError:
+        return False
+    return True
+
+
 def _pairs(graph: CausalGraph | None, schema: Schema) -> tuple[tuple[Edge, ...], tuple[str, ...]]:
     if graph is not None:
         if not graph.undirected_edges:
@@ -225,13 +234,8 @@ def _pairs(graph: CausalGraph | None, schema: Schema) -> tuple[tuple[Edge, ...],
             for name in pair:
                 scored_column(schema, name, fewest=FEWEST_DISTINCT)
         return tuple(graph.undirected_edges), ()
-    usable, left_out = [], []
-    for name in schema.names:
-        try:
-            scored_column(schema, name, fewest=FEWEST_DISTINCT)
-            usable.append(name)
-        except SchemaError:
-            left_out.append(name)
+    usable = [name for name in schema.names if can_be_oriented(schema, name)]
+    left_out = [name for name in schema.names if name not in usable]
     if len(usable) < 2:
         raise InputError(
             "fewer than two columns are numeric, or ordered with enough levels; there is no pair to orient."
@@ -323,9 +327,16 @@ def orient(
     )
     noise = None if seed is None else np.random.default_rng(whole("seed", seed))
     plan = prepared.plan
-    promise = replace(plan.guarantee(max_rows_per_person=table.max_rows_per_person), for_release=seed is None)
+    most = table.max_rows_per_person
     with charging(table.account, plan, for_release=seed is None, purpose="orient") as purse:
-        margins = None if prepared.rule.threshold is None else prepared.released(table, purse, noise)
+        if prepared.rule.threshold is None:
+            margins = None
+            promise = free_of_charge(
+                plan, relation=neighbours, unit=table.unit, max_rows_per_person=most, for_release=seed is None
+            )
+        else:
+            margins = prepared.released(table, purse, noise)
+            promise = replace(plan.guarantee(max_rows_per_person=most), for_release=seed is None)
     answers = []
     for number, (x, y) in enumerate(prepared.pairs):
         terms: dict[str, Any] = {

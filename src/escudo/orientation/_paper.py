@@ -31,20 +31,19 @@ Roth (2014), "The algorithmic foundations of differential privacy", Algorithm 13
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from escudo._validate import one_of, positive, whole
 from escudo.errors import InputError, RefusedError
 from escudo.mechanisms import laplace_event
+from escudo.orientation._asked import Asked, check_options, check_width
 from escudo.orientation._gap import WIDTH
-from escudo.orientation._gap_answer import ABSTAIN, Question, check_options, check_question
+from escudo.orientation._gap_answer import ABSTAIN, Question, check_question
 from escudo.orientation._gap_probability import LARGEST_GAP
 from escudo.orientation._paper_constants import CONSTANTS, Constants, Role, iqr_looks, score_sensitivity
 from escudo.orientation._paper_release import PaperPrepared
 from escudo.orientation._regression_data import halves, public_pair
-from escudo.privacy import ApproximateEvent, Plan, Relation, RepeatedEvent, Unit
-from escudo.table import Schema
+from escudo.privacy import ApproximateEvent, Plan, RepeatedEvent
 
 __all__ = ["SCORES", "prepare"]
 
@@ -52,40 +51,28 @@ SCORES = ("hsic", "spearman", "kendall", "iqr")
 """Every dependence score of the paper, the default first."""
 
 
-def prepare(
-    schema: Schema,
-    x: str,
-    y: str,
-    *,
-    epsilon: float,
-    delta: float,
-    score: object,
-    relation: Relation,
-    unit: Unit,
-    rows: int | None,
-    options: Mapping[str, Any],
-) -> PaperPrepared:
+def prepare(asked: Asked) -> PaperPrepared:
     """Choose what the paper's method will release, from public facts alone.
 
-    Args:
-        schema: The table's schema.
-        x: One column.
-        y: The other one.
-        epsilon: What the answer may cost (with ``constants="paper"``: what the paper says that it costs).
-        delta: At this probability aside; needed for ``iqr``, and for ranks of private training records.
-        score: One of ``SCORES``; ``"committee"`` stands for ``"hsic"``.
-        relation: Must be ``"replace_one"``.
-        unit: Must be ``"row"``.
-        rows: The public number of rows.
-        options: ``train`` or ``test`` (public records, in one of the two roles), ``constants`` (``"corrected"`` or
-            ``"paper"``), ``regularisation`` (λ; 0.001 with public training records, else 0.3), ``width`` (of HSIC's
-            kernels), ``shuffle`` (public seed of the split), ``abstain`` (in noise scales; 1.6 by default).
+    The relation must be ``"replace_one"`` and the unit ``"row"``. With ``constants="paper"`` ε is what the paper says
+    that the answer costs. A δ is needed for ``iqr``, and for ranks of private training records. Scores: one of
+    ``SCORES``.
+
+    Options:
+        train: Public records to fit the regressions on.
+        test: Public records to score, instead.
+        constants: ``"corrected"`` or ``"paper"``.
+        regularisation: λ; 0.001 with public training records, else 0.3.
+        width: Of HSIC's kernels, on [-1, 1].
+        shuffle: Public seed of the split.
+        abstain: In noise scales; 1.6 by default.
 
     Raises:
         InputError: If an argument is out of range.
         RefusedError: If the relation or unit is not covered, or no mechanism is known.
     """
-    count = check_question("paper", relation=relation, unit=unit, rows=rows)
+    epsilon, delta = asked.epsilon, asked.delta
+    count = check_question("paper", asked)
     known = {
         "train": None,
         "test": None,
@@ -95,21 +82,20 @@ def prepare(
         "shuffle": 0,
         "abstain": ABSTAIN,
     }
-    chosen = check_options("paper", options, known)
-    named = one_of("score", SCORES[0] if score == "committee" else score, SCORES)
+    chosen = check_options("paper", asked.options, known)
+    named = one_of("score", SCORES[0] if asked.score == "committee" else asked.score, SCORES)
     if chosen["train"] is not None and chosen["test"] is not None:
         raise InputError("train and test are both public: then nothing is private. Give one of them.")
     role: Role = "test" if chosen["train"] is not None else "train" if chosen["test"] is not None else "both"
-    public = None if role == "both" else public_pair(schema, x, y, chosen[_other(role)], option=_other(role))
+    other = "train" if role == "test" else "test"
+    public = None if role == "both" else public_pair(asked.schema, asked.x, asked.y, chosen[other], option=other)
     _check_known(named, role, delta)
     lam = 1e-3 if role == "test" else 0.3
     lam = lam if chosen["regularisation"] is None else positive("regularisation", chosen["regularisation"])
     constants: Constants = one_of("constants", chosen["constants"], CONSTANTS)
     if constants == "paper" and lam > 1:
         raise InputError("constants='paper' holds for a regularisation of at most 1.")
-    width = positive("width", chosen["width"], at_most=2.0)
-    if width < 0.02:
-        raise InputError(f"width must be at least 0.02 on the scale [-1, 1]; got {width!r}.")
+    width = check_width(chosen["width"])
     n, m = halves(count)
     if public is not None:
         n, m = (len(public.x), count) if role == "test" else (count, len(public.x))
@@ -126,8 +112,8 @@ def prepare(
         notes += (_needs(named, one_score, role, n, m, epsilon),)
     return PaperPrepared(
         question=Question(
-            x=x,
-            y=y,
+            x=asked.x,
+            y=asked.y,
             method="paper",
             score=named,
             plan=plan,
@@ -206,7 +192,3 @@ def _needs(score: str, sensitivity: Callable[[int, int], float], role: Role, n: 
         factor *= 2
     rows = factor * {"test": m, "train": n, "both": n + m}[role]
     return f"At ε = {epsilon:g} the noise is larger than any gap of two scores; it needs about N = {rows:,} rows."
-
-
-def _other(role: Role) -> str:
-    return "train" if role == "test" else "test"

@@ -105,7 +105,7 @@ class PaperPrepared:
         """
         if self.plan.event is None:
             return self.question.no_answer("Nothing was spent.", seed=seed)
-        check_rows(self.rows, pairs)
+        check_rows(self.rows, pairs.rows)
         private = scaled(pairs)
         if self.public is None:
             train, test = in_two(private, shuffle=self.shuffle)

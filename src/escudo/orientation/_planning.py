@@ -16,6 +16,8 @@ from typing import Literal
 
 import numpy as np
 
+from escudo._validate import finite, positive, positive_integer
+
 Law = Literal["laplace", "gaussian"]
 
 __all__ = [
@@ -49,10 +51,15 @@ def sign_probability(margin: float, blocks: int, scale: float, *, law: Law = "la
         scale: Scale of the noise: of the Laplace law, or the Gaussian's standard deviation.
         law: Which of the two.
 
+    Raises:
+        InputError: If a number is out of range.
+
     >>> round(sign_probability(18.0, 20, 2.0), 4), round(sign_probability(18.0, 20, 40.0), 2)
     (0.9999, 0.62)
     """
-    size = min(math.floor(abs(margin)), blocks)  # beyond the largest margin nothing changes any more
+    positive_integer("blocks", blocks)
+    positive("scale", scale)
+    size = min(math.floor(abs(finite("margin", margin))), blocks)  # beyond the largest margin nothing changes any more
     if law == "laplace":  # geometric sums over V > 0, V = 0 and V < 0, all times 1 - e^(-1/b)
         ratio = math.exp(-1 / scale)
         above = -math.expm1(-size / scale) - ratio * math.expm1(-(blocks - size) / scale)
@@ -81,7 +88,7 @@ def least_margin(blocks: int, scale: float, *, law: Law = "laplace", confidence:
 
 def blocks_needed(epsilon: float, *, sensitivity: float = 2.0) -> int:
     """Return how many blocks a clear pair needs for a verdict at this ε."""
-    scale = sensitivity / epsilon
+    scale = sensitivity / positive("epsilon", epsilon)
     count = 4
     while sign_probability(TYPICAL_MARGIN * count, count, scale) < CONFIDENCE:
         count = count + 1 + count // 16
@@ -99,6 +106,7 @@ def rows_needed(epsilon: float, *, sensitivity: float = 2.0) -> int:
 
 def epsilon_needed(rows: int, *, sensitivity: float = 2.0) -> float:
     """Return about which ε a clear pair of this many rows needs for a verdict, rounded up to two digits."""
+    positive_integer("rows", rows)
     low, high = 1e-6, 100.0
     while high / low > 1.01:
         middle = (low * high) ** 0.5

@@ -75,10 +75,10 @@ def in_two(pair: Pair, *, shuffle: int) -> tuple[Pair, Pair]:
     return Pair(pair.x[train], pair.y[train]), Pair(pair.x[test], pair.y[test])
 
 
-def check_rows(stated: int, pairs: PairData) -> None:
+def check_rows(stated: int, counted: int | None) -> None:
     """Raise unless the table has as many rows as sensitivities were computed for; under replace_one that is public."""
-    if pairs.rows != stated:
+    if counted is not None and counted != stated:
         raise InputError(
-            f"rows was stated as {stated:,}, but the table has {pairs.rows:,}: sensitivities depend on it, so nothing "
-            "was released. Leave rows out; it is counted for you."
+            f"rows was stated as {stated:,}, but the table has {counted:,}: sensitivities depend on it. Leave rows "
+            "out; it is counted for you."
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -10,9 +10,9 @@ from escudo._validate import probability
 from escudo.orientation._answer import CANNOT_TELL, Direction, arrow
 from escudo.orientation._planning import Law, epsilon_needed, least_margin, rows_needed, sign_probability
 from escudo.orientation._procedures import Procedure
-from escudo.privacy import Guarantee, Plan, Unit
+from escudo.privacy import Guarantee, Plan, Relation, Unit
 
-__all__ = ["DISAGREEMENT", "Rule", "needed_text", "rule_of", "unanswered", "verdict_of"]
+__all__ = ["DISAGREEMENT", "Rule", "free_of_charge", "needed_text", "rule_of", "unanswered", "verdict_of"]
 
 DISAGREEMENT = 0.2
 """By default the margin must exceed this part of the blocks."""
@@ -66,7 +66,7 @@ def needed_text(rows: int, epsilon: float, sensitivity: float, unit: Unit) -> st
         return "A clear pair would have stood out."
     many = "people" if unit == "person" else "rows"
     enough = epsilon_needed(rows, sensitivity=sensitivity)
-    return f"A clear pair needs about N = {wanted:,} {many} at this ε, or about ε = {enough:.2g} per pair with these."
+    return f"A clear pair needs about N = {wanted:,} {many} at this ε, or about ε = {enough:.3g} per pair with these."
 
 
 def verdict_of(
@@ -107,6 +107,20 @@ def verdict_of(
         largest_margin=blocks,
         threshold=rule.threshold,
         notes=tuple(notes),
+    )
+
+
+def free_of_charge(
+    plan: Plan, *, relation: Relation, unit: Unit, max_rows_per_person: int | None, for_release: bool
+) -> Guarantee:
+    """Return the promise where nothing is released, to those whom the question was about."""
+    return replace(
+        plan.guarantee(),
+        relation=relation,
+        unit=unit,
+        max_rows_per_person=max_rows_per_person,
+        for_release=for_release,
+        source=None,
     )
 
 

@@ -15,28 +15,26 @@ margin could ever be sure enough, that is known beforehand, and nothing is read 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from escudo._validate import did_you_mean
-from escudo.errors import InputError
 from escudo.mechanisms import Seed, votes
 from escudo.orientation._answer import Direction
+from escudo.orientation._asked import Asked, check_options
 from escudo.orientation._casting import FEWEST_DISTINCT, cast
 from escudo.orientation._layout import Layout, layout_of
 from escudo.orientation._pair import PairData
 from escudo.orientation._procedures import Procedure, procedure_of
 from escudo.orientation._reading import scored_column
-from escudo.orientation._rule import Rule, needed_text, rule_of, unanswered, verdict_of
+from escudo.orientation._rule import Rule, free_of_charge, needed_text, rule_of, unanswered, verdict_of
 from escudo.privacy import Account, Event, LaplaceEvent, Plan, Relation, Unit
-from escudo.table import Schema
 
 __all__ = ["PreparedVotes", "prepare"]
 
-OPTIONS = ("abstain", "blocks", "shuffle")
+OPTIONS: Mapping[str, Any] = {"abstain": None, "blocks": None, "shuffle": 0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,8 +83,13 @@ class PreparedVotes:
             "needed": needed_text(self.rows, self.epsilon, self.layout.sensitivity, self.unit),
         }
         if self.rule.threshold is None:
-            nothing = self.plan.guarantee(max_rows_per_person=self.max_rows_per_person)
-            promise = replace(nothing, relation=self.relation, unit=self.unit, for_release=seed is None, source=None)
+            promise = free_of_charge(
+                self.plan,
+                relation=self.relation,
+                unit=self.unit,
+                max_rows_per_person=self.max_rows_per_person,
+                for_release=seed is None,
+            )
             return unanswered(self.x, self.y, self.rule, guarantee=promise, **terms)
         release = votes(
             cast(self.procedure.prefer, self.layout.gather(pairs.batches(), 2)),
@@ -102,19 +105,7 @@ class PreparedVotes:
         return verdict_of(self.x, self.y, release.value.value, self.rule, guarantee=release.guarantee, **terms)
 
 
-def prepare(
-    schema: Schema,
-    x: str,
-    y: str,
-    *,
-    epsilon: float,
-    delta: float,
-    score: str | Callable[..., Any],
-    relation: Relation,
-    unit: Unit,
-    rows: int | None,
-    options: Mapping[str, Any],
-) -> PreparedVotes:
+def prepare(asked: Asked) -> PreparedVotes:
     """Choose blocks, procedure and noise from public facts; δ is not needed.
 
     Options:
@@ -127,27 +118,24 @@ def prepare(
         InputError: If an option is unknown or out of range, or there are too few rows for any blocks.
         SchemaError: If a column is so coarse by its schema that every block would vote 0.
     """
-    if unknown := sorted(set(options) - set(OPTIONS)):
-        known = ", ".join(OPTIONS)
-        raise InputError(
-            f"method 'votes' has no option {unknown[0]!r}; it has {known}.{did_you_mean(unknown[0], OPTIONS)}"
-        )
-    for name in (x, y):
+    chosen = check_options("votes", asked.options, OPTIONS)
+    schema, relation, unit = asked.schema, asked.relation, asked.unit
+    for name in (asked.x, asked.y):
         scored_column(schema, name, fewest=FEWEST_DISTINCT)
-    procedure = procedure_of(score)
+    procedure = procedure_of(asked.score)
     layout = layout_of(
-        epsilon=epsilon,
-        rows=rows,
+        epsilon=asked.epsilon,
+        rows=asked.rows,
         relation=relation,
         unit=unit,
-        blocks=options.get("blocks"),
-        shuffle=options.get("shuffle", 0),
+        blocks=chosen["blocks"],
+        shuffle=chosen["shuffle"],
     )
-    assert rows is not None
+    assert asked.rows is not None
     # A rehearsal with public votes: the event depends on the budget alone.
     event = votes(
         np.zeros(1, dtype=np.int64),
-        epsilon=epsilon,
+        epsilon=asked.epsilon,
         assigned_by=layout.assigned_by,
         relation=relation,
         unit=unit,
@@ -156,15 +144,15 @@ def prepare(
     ).event
     assert isinstance(event, LaplaceEvent)
     return PreparedVotes(
-        x=x,
-        y=y,
+        x=asked.x,
+        y=asked.y,
         layout=layout,
         procedure=procedure,
-        rule=rule_of(layout.blocks, event.scale, options.get("abstain")),
+        rule=rule_of(layout.blocks, event.scale, chosen["abstain"]),
         event=event,
-        epsilon=epsilon,
+        epsilon=asked.epsilon,
         relation=relation,
         unit=unit,
         max_rows_per_person=schema.max_rows_per_person,
-        rows=rows,
+        rows=asked.rows,
     )

@@ -3,7 +3,8 @@
 Read in this order:
 
 * ``_relations``: which tables are neighbours (``Relation``) and whose data differs (``Unit``);
-* ``_event``, ``_events``: the facts that are recorded, from ``LaplaceEvent`` to ``ParallelEvent``;
+* ``_event``: what all facts that are recorded share; ``_simple_events``, ``_sampled_gaussian``,
+  ``_structured_events``: their kinds, from ``LaplaceEvent`` to ``ParallelEvent``; ``_events``: all of them;
 * ``_conversions``: from one privacy notion to another, with proofs;
 * ``_curves``: what one event costs, one pure function per kind;
 * ``_composition``, ``_pld``, ``_totals``: what many cost together (``RunningTotal``);

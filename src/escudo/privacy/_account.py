@@ -7,17 +7,19 @@ good. If the release then fails, ``fail`` marks it, and it stays spent.
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol, runtime_checkable
 
-from escudo.errors import InputError
+from escudo.errors import EscudoError, InputError
 from escudo.privacy._events import Event
 from escudo.privacy._guarantee import Guarantee
 from escudo.privacy._relations import Relation, Unit
 from escudo.privacy._tally import Tally, Terms, stated
 
-__all__ = ["Account", "MemoryAccount", "Receipt", "now", "one_line"]
+__all__ = ["Account", "MemoryAccount", "Receipt", "marked_if_failed", "now", "one_line"]
 
 MAX_TEXT = 500
 
@@ -157,7 +159,7 @@ class MemoryAccount:
         """Mark a spend as failed; it stays spent."""
         with self._lock:
             if not (0 < receipt.sequence <= len(self._receipts) and self._receipts[receipt.sequence - 1] == receipt):
-                raise InputError("The receipt is not of this in-memory account.")
+                raise InputError("The receipt is not of this in-memory account; pass what its spend returned.")
             self._failed.setdefault(receipt.sequence, one_line("reason", reason))
 
     def fits(self, event: Event | Guarantee) -> bool:
@@ -185,6 +187,25 @@ class MemoryAccount:
         return f"in-memory account (not recorded anywhere): {count} spend{'s' * (count != 1)}, {self.terms}"
 
 
+@contextmanager
+def marked_if_failed(account: Account, receipt: Receipt | None) -> Iterator[None]:
+    """Mark a spend as failed if the block raises, by the kind of the error only: its message may hold private values.
+
+    Args:
+        account: What was charged.
+        receipt: The spend; None if there was none.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if receipt is not None:
+            try:
+                account.fail(receipt, type(error).__name__)
+            except EscudoError as other:
+                error.add_note(f"The spend could not be marked as failed in the account: {other}")
+        raise
+
+
 def now() -> str:
     """Return the time in ISO 8601, UTC."""
     return datetime.now(UTC).isoformat(timespec="microseconds")
@@ -193,6 +214,6 @@ def now() -> str:
 def one_line(name: str, text: str) -> str:
     """Return ``text`` as one printable line of bounded length, as it is recorded."""
     if not isinstance(text, str):
-        raise InputError(f"{name} must be a text; got {type(text).__name__}.")
+        raise InputError(f"{name} must be text; got {type(text).__name__}.")
     line = "".join(char if char.isprintable() else "?" for char in " ".join(text.split()))
     return line if len(line) <= MAX_TEXT else line[: MAX_TEXT - 1] + "…"

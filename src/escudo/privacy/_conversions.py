@@ -21,7 +21,9 @@ from escudo._validate import finite, positive, positive_integer, probability
 from escudo.errors import InputError
 
 __all__ = [
+    "FloatArray",
     "approximate_for_group",
+    "gdp_deltas",
     "gdp_for_group",
     "gdp_to_delta",
     "gdp_to_epsilon",
@@ -30,6 +32,8 @@ __all__ = [
     "pure_to_zcdp",
     "renyi_to_delta",
     "renyi_to_epsilon",
+    "round_up",
+    "smallest_epsilon",
     "zcdp_for_group",
     "zcdp_to_delta",
     "zcdp_to_epsilon",
@@ -281,4 +285,4 @@ def round_up(exact: Fraction) -> float:
 
 def _open_delta(delta: float) -> None:
     if probability("delta", delta) == 0:
-        raise InputError("delta must be greater than 0: this notion allows no guarantee without it.")
+        raise InputError("delta must be greater than 0, such as 1e-6: this notion allows no guarantee without it.")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self
 
-from escudo._validate import did_you_mean, one_of, positive, probability, whole
+from escudo._validate import did_you_mean, one_of, positive, whole
 from escudo.errors import InputError, UnsupportedEventError
 from escudo.privacy._relations import RELATIONS, UNITS, Relation, Unit, parse_relation
 
@@ -16,9 +16,7 @@ __all__ = [
     "MAX_RHO",
     "Event",
     "check_count",
-    "check_delta",
     "check_loss",
-    "check_positive",
     "put",
 ]
 
@@ -135,37 +133,20 @@ def put(event: Event, **values: object) -> None:
         object.__setattr__(event, name, value)
 
 
-def check_positive(name: str, value: object, *, allow_zero: bool = False) -> float:
-    """Return a finite number above zero, or from zero on."""
-    return _numeric(name, lambda: positive(name, value, allow_zero=allow_zero))
-
-
 def check_loss(name: str, value: object, *, at_most: float = MAX_EPSILON) -> float:
     """Return a finite loss of at least 0; a huge one is refused, because it protects nobody."""
-    number = check_positive(name, value, allow_zero=True)
+    number = positive(name, value, allow_zero=True)
     if number > at_most:
         raise InputError(f"{name} must be at most {at_most:g}; got {number:g}, which would protect nobody.")
     return number
-
-
-def check_delta(name: str, value: object) -> float:
-    """Return a number in [0, 1)."""
-    return _numeric(name, lambda: probability(name, value))
 
 
 def check_count(name: str, value: object) -> int:
     """Return a whole number of at least 1 and at most a thousand million."""
     number = whole(name, value, minimum=1)
     if number > MAX_COUNT:
-        raise InputError(f"{name} must be at most {MAX_COUNT:g}.")
+        raise InputError(f"{name} must be at most {MAX_COUNT:,}.")
     return number
-
-
-def _numeric(name: str, check: Callable[[], float]) -> float:
-    try:
-        return check()
-    except OverflowError:  # a whole number beyond the floats
-        raise InputError(f"{name} is far too large.") from None
 
 
 def _plain(value: object) -> object:
@@ -214,7 +195,7 @@ def _read_value(key: str, value: Any, *, path: str, depth: int) -> Any:
             raise UnsupportedEventError(f"{path}: events must be a list.")
         return tuple(_read(part, path=f"{path}.events[{i}]", depth=depth + 1) for i, part in enumerate(value))
     if key == "relation" and value not in RELATIONS:
-        raise UnsupportedEventError(f"{path}: unknown relation {value!r:.60}.")
+        raise UnsupportedEventError(f"{path}: unknown relation {value!r:.60}; expected {' or '.join(RELATIONS)}.")
     if key == "unit" and value not in UNITS:
-        raise UnsupportedEventError(f"{path}: unknown unit {value!r:.60}.")
+        raise UnsupportedEventError(f"{path}: unknown unit {value!r:.60}; expected {' or '.join(UNITS)}.")
     return value

@@ -13,6 +13,7 @@ from decimal import ROUND_CEILING, Context
 from html import escape
 from typing import Any
 
+from escudo._validate import probability
 from escudo.errors import InputError
 from escudo.privacy._conversions import (
     approximate_for_group,
@@ -25,7 +26,7 @@ from escudo.privacy._conversions import (
     zcdp_to_delta,
     zcdp_to_epsilon,
 )
-from escudo.privacy._event import MAX_RHO, check_delta, check_loss
+from escudo.privacy._event import MAX_RHO, check_loss
 from escudo.privacy._events import ApproximateEvent, Event, GDPEvent, PureEvent, ZCDPEvent
 from escudo.privacy._relations import Relation, Unit, parse_relation, parse_unit
 from escudo.privacy._totals import RunningTotal
@@ -90,26 +91,35 @@ probability 1e-06. [replace one row; accountant: closed form]
         checked: dict[str, object] = {
             "relation": parse_relation(self.relation),
             "unit": parse_unit(self.unit, self.max_rows_per_person),
-            "delta": check_delta("delta", self.delta),
+            "delta": probability("delta", self.delta),
         }
         if self.epsilon is not None:
             checked["epsilon"] = check_loss("epsilon", self.epsilon)
         elif self.delta != 0:
-            raise InputError(f"delta goes with epsilon; {given[0]} already says what delta is at every epsilon.")
+            raise InputError(
+                f"delta goes with epsilon; {given[0]} already says what delta is at every epsilon. Leave delta out."
+            )
         if self.rho is not None:
             checked["rho"] = check_loss("rho", self.rho, at_most=MAX_RHO)
         if self.mu is not None:
             checked["mu"] = check_loss("mu", self.mu)
         if self.curve is not None:
             checked["curve"] = _check_curve(self.curve)
+        for name in ("float_safe", "for_release"):
+            if not isinstance(getattr(self, name), bool):
+                raise InputError(f"{name} of a guarantee must be true or false; got {getattr(self, name)!r:.60}.")
+        if not isinstance(self.accountant, str):
+            raise InputError(f"accountant of a guarantee must be text; got {type(self.accountant).__name__}.")
+        if self.source is not None and not isinstance(self.source, Event):
+            raise InputError(f"source of a guarantee must be an event or None; got {type(self.source).__name__}.")
         if self.source is not None and (self.source.relation, self.source.unit) != (checked["relation"], self.unit):
-            raise InputError("The event behind a guarantee must be stated for the same relation and unit.")
+            raise InputError("source of a guarantee must be stated for the same relation and unit as the guarantee.")
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 
     def epsilon_at(self, delta: float) -> float:
         """Return the smallest known ε such that (ε, δ) holds, or infinity if none is known for this δ."""
-        check_delta("delta", delta)
+        probability("delta", delta)
         if self.source is not None:
             return RunningTotal.of(self.source).epsilon(delta)
         if self.curve is not None:
@@ -182,6 +192,7 @@ probability 1e-06. [replace one row; accountant: closed form]
     def _restated(self, source: Event, *, steps: int, **changes: Any) -> Guarantee:
         if self.source is not None:
             changes |= {"source": source}
+        if self.source is not None and self.epsilon is not None:
             bound = RunningTotal.of(source).bound(self.delta)
             if math.isfinite(bound.value):
                 return replace(self, epsilon=bound.value, accountant=bound.accountant, **changes)
@@ -209,9 +220,9 @@ probability 1e-06. [replace one row; accountant: closed form]
         >>> Guarantee.from_json(Guarantee(epsilon=1.0).to_json()) == Guarantee(epsilon=1.0)
         True
         """
+        if not isinstance(data, Mapping):
+            raise InputError(f"A guarantee's record is a JSON object; this is {type(data).__name__}.")
         values = {name: value for name, value in data.items() if name not in ("sentence", "event")}
-        if "curve" in values:
-            values["curve"] = tuple(tuple(point) for point in values["curve"])
         if data.get("event") is not None:
             values["source"] = Event.from_json(data["event"])
         try:
@@ -302,7 +313,7 @@ def _check_curve(curve: object) -> tuple[tuple[float, float], ...]:
     for point in curve:
         if not isinstance(point, list | tuple) or len(point) != 2:
             raise InputError("every point of curve must be a pair (epsilon, delta).")
-        points.append((check_loss("epsilon of curve", point[0]), check_delta("delta of curve", point[1])))
+        points.append((check_loss("epsilon of curve", point[0]), probability("delta of curve", point[1])))
     kept: list[tuple[float, float]] = []
     for epsilon, delta in sorted(points):
         if not kept or delta < kept[-1][1]:

@@ -20,13 +20,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from escudo._validate import did_you_mean
+from escudo._validate import did_you_mean, positive
 from escudo.errors import InputError, LedgerCorruptError, LedgerError
 from escudo.privacy._account import Receipt, now, one_line
-from escudo.privacy._event import check_positive
 from escudo.privacy._events import Event
 from escudo.privacy._guarantee import Guarantee
-from escudo.privacy._ledger_chain import Kind, LedgerRow, make_row
+from escudo.privacy._ledger_chain import LedgerRow
 from escudo.privacy._ledger_replay import AccountState, Replay, require_within_cap, terms_to_json
 from escudo.privacy._ledger_views import AccountInfo, LedgerAccount, Verification, account_info
 from escudo.privacy._relations import Unit
@@ -68,7 +67,7 @@ class Ledger:
     def __init__(self, url: str = "sqlite:///escudo-ledger.db", *, timeout: float = 30.0):
         from escudo.privacy._ledger_store import Store  # here, because SQLAlchemy is slow to import
 
-        self._store = Store(url, timeout=check_positive("timeout", timeout))
+        self._store = Store(url, timeout=positive("timeout", timeout))
         self._replay = Replay()
         self._seen = (self._replay.sequence, self._replay.head)  # never to be missing again
         self._lock = self._store.lock
@@ -106,17 +105,17 @@ class Ledger:
         """
         terms = Terms(
             dataset=_checked_name(dataset),
-            epsilon=check_positive("epsilon", epsilon),
+            epsilon=positive("epsilon", epsilon),
             delta=delta,
             relation=relation,  # type: ignore[arg-type] # Terms parses synonyms
             unit=unit,
             max_rows_per_person=max_rows_per_person,
         )
         self._store.create()
-        with self._writing() as writer:
+        with self._writing() as session:
             known = self._replay.accounts.get(dataset)
             if known is None:
-                writer.append("open", dataset, terms_to_json(terms))
+                session.append("open", dataset, terms_to_json(terms))
             elif known.terms != terms:
                 raise InputError(
                     f"Dataset {dataset!r} has an account already, with other terms: {known.terms} (opened "
@@ -162,14 +161,14 @@ class Ledger:
             LedgerError: If the database cannot be written; then nothing must be released.
         """
         purpose = one_line("purpose", purpose)
-        with self._writing() as writer:
+        with self._writing() as session:
             account = self._account(dataset)
             admitted, for_release = stated(event, for_release=for_release, terms=account.terms)
             account.tally.require(admitted)
             payload: dict[str, Any] = {"event": admitted.to_json(), "purpose": purpose, "for_release": for_release}
             if (relation := getattr(event, "relation", None)) != admitted.relation:
                 payload["converted_from"] = relation
-            row = writer.append("spend", dataset, payload)
+            row = session.append("spend", dataset, payload)
         return Receipt(
             dataset=dataset,
             sequence=row.sequence,
@@ -191,13 +190,15 @@ class Ledger:
             InputError: If the receipt is not of this ledger.
         """
         reason = one_line("reason", reason)
-        with self._writing() as writer:
+        with self._writing() as session:
             account = self._account(receipt.dataset)
-            spend = writer.session.row(receipt.sequence)
+            spend = session.row(receipt.sequence)
             if spend is None or spend.hash != receipt.hash or receipt.sequence not in account.spends:
-                raise InputError(f"The receipt (row {receipt.sequence}) is not of this ledger.")
+                raise InputError(
+                    f"The receipt (row {receipt.sequence}) is not of this ledger; pass what its spend returned."
+                )
             if receipt.sequence not in account.failed:
-                writer.append("failed", receipt.dataset, {"spend": receipt.sequence, "reason": reason})
+                session.append("failed", receipt.dataset, {"spend": receipt.sequence, "reason": reason})
 
     def fits(self, dataset: str, event: Event | Guarantee) -> bool:
         """Return whether ``spend(dataset, event)`` would be allowed now."""
@@ -271,7 +272,7 @@ class Ledger:
         """
         checked = self.verify()
         with self._store.reading() as session:
-            rows = [_as_stored(row) for row in session.rows()]
+            rows = [row.as_stored() for row in session.rows()]
         return {
             "escudo_ledger": 1,
             "exported_at": now(),
@@ -318,15 +319,14 @@ class Ledger:
                 yield session
 
     @contextmanager
-    def _writing(self) -> Iterator[_Writer]:
-        """Give a writer that no other overlaps, with every row known; committed durably when the block ends."""
+    def _writing(self) -> Iterator[Session]:
+        """Give a session that no other writer overlaps, with every row known; committed durably when the block ends."""
         with self._lock:
             self._require_ledger()
             with self._store.writing() as session:
                 self._catch_up(session)
-                writer = _Writer(session, sequence=self._replay.sequence, head=self._replay.head)
-                yield writer
-            self._apply(writer.rows)
+                yield session
+            self._apply(session.added)
 
     def _catch_up(self, session: Session) -> None:
         """Replay the rows that were added since the last look."""
@@ -367,43 +367,6 @@ class Ledger:
             f"ledger.open({name!r}, epsilon=...) or: escudo ledger open {shlex.quote(name)} --epsilon 1 --ledger "
             f"{shlex.quote(self.name)}"
         )
-
-
-class _Writer:
-    """Appends rows within one transaction."""
-
-    def __init__(self, session: Session, *, sequence: int, head: str):
-        self.session, self.rows = session, list[LedgerRow]()
-        self._sequence, self._head = sequence, head
-
-    def append(self, kind: Kind, dataset: str, payload: dict[str, Any]) -> LedgerRow:
-        """Add a row, which counts once the transaction is committed."""
-        row = make_row(
-            previous=self._head,
-            sequence=self._sequence + 1,
-            kind=kind,
-            dataset=dataset,
-            payload=payload,
-            recorded_at=now(),
-        )
-        self.session.append(row)
-        self.rows.append(row)
-        self._sequence, self._head = row.sequence, row.hash
-        return row
-
-
-def _as_stored(row: LedgerRow) -> dict[str, Any]:
-    stored = {
-        "sequence": row.sequence,
-        "kind": row.kind,
-        "dataset": row.dataset,
-        "recorded_at": row.recorded_at,
-        "payload": row.text,
-        "previous": row.previous,
-        "hash": row.hash,
-    }
-    # A broken ledger may hold what JSON cannot.
-    return {name: value if isinstance(value, str | int) else repr(value) for name, value in stored.items()}
 
 
 def _checked_name(dataset: str) -> str:

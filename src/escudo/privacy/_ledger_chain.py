@@ -59,14 +59,23 @@ class LedgerRow:
         """The recorded event, or None for a row that is no spend."""
         return Event.from_json(self.payload["event"]) if self.kind == "spend" else None
 
+    def as_stored(self) -> dict[str, Any]:
+        """Return the row as JSON values, with the payload as the exact text that was hashed; also of a broken row."""
+        stored = self._with(self.text)
+        # A broken ledger may hold what JSON cannot.
+        return {name: value if isinstance(value, str | int) else repr(value) for name, value in stored.items()}
+
     def to_json(self) -> dict[str, Any]:
         """Return the row as JSON values, with the payload read."""
+        return self._with(self.payload)
+
+    def _with(self, payload: object) -> dict[str, Any]:
         return {
             "sequence": self.sequence,
             "kind": self.kind,
             "dataset": self.dataset,
             "recorded_at": self.recorded_at,
-            "payload": self.payload,
+            "payload": payload,
             "previous": self.previous,
             "hash": self.hash,
         }

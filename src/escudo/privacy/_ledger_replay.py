@@ -10,7 +10,7 @@ from escudo.privacy._events import Event
 from escudo.privacy._ledger_chain import GENESIS, LedgerRow, require_follows
 from escudo.privacy._tally import Tally, Terms, shown_down, shown_up
 
-__all__ = ["AccountState", "Replay", "terms_to_json"]
+__all__ = ["AccountState", "Replay", "require_within_cap", "terms_to_json"]
 
 
 class AccountState:

@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
@@ -23,8 +23,10 @@ from urllib.parse import quote
 import sqlalchemy as sa
 
 from escudo.errors import LedgerCorruptError, LedgerError
-from escudo.privacy._ledger_chain import GENESIS, Kind, LedgerRow
+from escudo.privacy._account import now
+from escudo.privacy._ledger_chain import GENESIS, Kind, LedgerRow, make_row
 from escudo.privacy._ledger_errors import DAMAGED, explained
+from escudo.privacy._ledger_url import parse_url
 
 __all__ = ["FORMAT", "Session", "Store"]
 
@@ -66,10 +68,17 @@ _SMALLEST_DATABASE = 512
 
 
 class Session:
-    """One transaction on the store: reads what is there, and appends."""
+    """One transaction on the store: reads what is there, and appends.
+
+    Attributes:
+        rows_recorded: How many rows there are, those added here included.
+        head: The hash of the last of them.
+        added: The rows that were added here.
+    """
 
     def __init__(self, connection: sa.Connection, *, for_update: bool):
         self._connection = connection
+        self.added: list[LedgerRow] = []
         records = connection.execute(_LOCK_HEAD if for_update else _READ_HEAD).all()
         if len(records) != 1:
             raise LedgerCorruptError(f"the head record is {'missing' if not records else 'there more than once'}.")
@@ -96,20 +105,17 @@ class Session:
         record = self._connection.execute(sa.select(_ROWS).where(_ROWS.c.sequence == sequence)).one_or_none()
         return None if record is None else _row(record)
 
-    def append(self, row: LedgerRow) -> None:
-        """Add ``row`` at the end and move the head to it."""
-        self._connection.execute(
-            _ADD_ROW,
-            {
-                "sequence": row.sequence,
-                "kind": row.kind,
-                "dataset": row.dataset,
-                "payload": row.text,
-                "recorded_at": row.recorded_at,
-                "previous": row.previous,
-                "hash": row.hash,
-            },
+    def append(self, kind: Kind, dataset: str, payload: Mapping[str, Any]) -> LedgerRow:
+        """Add a row at the end, which counts once the transaction is committed, and move the head to it."""
+        row = make_row(
+            previous=self.head,
+            sequence=self.rows_recorded + 1,
+            kind=kind,
+            dataset=dataset,
+            payload=payload,
+            recorded_at=now(),
         )
+        self._connection.execute(_ADD_ROW, row.as_stored())
         moved = self._connection.execute(
             _MOVE_HEAD,
             {
@@ -120,6 +126,9 @@ class Session:
             },
         )
         assert moved.rowcount == 1, "a writer holds the lock on the head it read"
+        self.rows_recorded, self.head = row.sequence, row.hash
+        self.added.append(row)
+        return row
 
 
 class Store:
@@ -135,7 +144,7 @@ class Store:
 
     def __init__(self, url: str, *, timeout: float):
         self._timeout = timeout
-        self._url, self.path = _parse(url)
+        self._url, self.path = parse_url(url)
         if self._url is None:
             self.name, self._secrets = f"sqlite:///{self.path}", []
         else:
@@ -239,7 +248,7 @@ class Store:
         def connect() -> sqlite3.Connection:
             # mode=rw: a file that is not there is an error, never created on the way.
             connection = sqlite3.connect(
-                f"file:{quote(str(path))}?mode=rw",
+                f"file:{quote(os.fsencode(path))}?mode=rw",
                 uri=True,
                 timeout=self._timeout,
                 isolation_level=None,
@@ -343,42 +352,6 @@ def _row(record: sa.Row[Any]) -> LedgerRow:
         previous=record.previous,
         hash=record.hash,
     )
-
-
-def _parse(url: str) -> tuple[sa.URL | None, Path | None]:
-    """Return the URL of a PostgreSQL database, or the path of a SQLite file; the other is None.
-
-    Messages never repeat the URL, because it may hold a password.
-    """
-    forms = "Use sqlite:///path/to/ledger.db or postgresql://user:password@host/database."
-    if not isinstance(url, str):
-        raise LedgerError(f"A ledger is named by a URL; got {type(url).__name__}. {forms}")
-    scheme, mark, rest = url.partition("://")
-    if not mark:
-        raise LedgerError(f"A ledger is named by a URL, not by a path. {forms}")
-    if scheme == "sqlite":
-        return None, _sqlite_path(rest)
-    if scheme not in ("postgresql", "postgres", "postgresql+psycopg"):
-        raise LedgerError(f"A ledger lives in SQLite or PostgreSQL, not {scheme!r:.30}. {forms}")
-    try:
-        return sa.make_url(f"postgresql+psycopg://{rest}"), None
-    except (sa.exc.ArgumentError, ValueError):
-        raise LedgerError(f"The ledger's URL cannot be read. {forms}") from None
-
-
-def _sqlite_path(rest: str) -> Path:
-    """Return the path after ``sqlite://``, taken literally and made absolute: it outlives a change of folder."""
-    if rest and not rest.startswith("/"):
-        raise LedgerError("A SQLite URL has three slashes before the path: sqlite:///ledger.db.")
-    path = rest.removeprefix("/")
-    if "?" in path or "\0" in path:
-        raise LedgerError("A SQLite ledger takes no options after '?': sqlite:///ledger.db.")
-    if path in ("", ":memory:"):
-        raise LedgerError(
-            "A ledger must outlive the process; a SQLite database in memory does not. Name a file, "
-            "sqlite:///ledger.db, or leave the ledger out to use an in-memory account."
-        )
-    return Path(path).absolute()
 
 
 _STORES: weakref.WeakSet[Store] = weakref.WeakSet()

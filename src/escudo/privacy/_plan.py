@@ -16,12 +16,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from escudo._validate import did_you_mean
-from escudo.errors import EscudoError, InputError, NotInPlanError
-from escudo.privacy._account import Account, Receipt
+from escudo._validate import did_you_mean, probability
+from escudo.errors import InputError, NotInPlanError
+from escudo.privacy._account import Account, Receipt, marked_if_failed
 from escudo.privacy._accounting import RunningTotal, guarantee_of
 from escudo.privacy._composition import leaves
-from escudo.privacy._event import check_count, check_delta
+from escudo.privacy._event import check_count
 from escudo.privacy._events import ComposedEvent, Event, RepeatedEvent
 from escudo.privacy._guarantee import Guarantee
 from escudo.privacy._plan_text import plan_html, plan_text
@@ -73,7 +73,7 @@ class Plan:
         delta: float | None = None,
     ):
         if not isinstance(name, str) or not name.strip():
-            raise InputError("name of a plan must be a text that says what is done.")
+            raise InputError("name of a plan must be text that says what is done.")
         if event is not None and not isinstance(event, Event):
             raise InputError(f"event of plan {name!r} must be an event or None; got {type(event).__name__}.")
         if any(not isinstance(child, Plan) for child in children):
@@ -81,7 +81,7 @@ class Plan:
         if event is not None and children:
             raise InputError(f"Plan {name!r} has an event and children; give the event to a child of its own.")
         count = check_count("count", count)
-        delta = None if delta is None else check_delta("delta", delta)
+        delta = None if delta is None else probability("delta", delta)
         if children:
             parts = tuple(child.event for child in children if child.event is not None)
             event = None if not parts else parts[0] if len(parts) == 1 else ComposedEvent(events=parts)
@@ -265,15 +265,8 @@ def charging(account: Account, plan: Plan, *, for_release: bool = True, purpose:
         receipt = account.spend(event, purpose=purpose or plan.name, for_release=for_release)
     purse = _Purse(account, plan, receipt, for_release=for_release)
     try:
-        yield purse
-    except BaseException as error:
-        if receipt is not None:
-            try:
-                # The kind only: an exception's message may hold a private value.
-                purse.fail(receipt, type(error).__name__)
-            except EscudoError as other:
-                error.add_note(f"The spend could not be marked as failed in the account: {other}")
-        raise
+        with marked_if_failed(purse, receipt):
+            yield purse
     finally:
         purse.close()
 
@@ -283,7 +276,7 @@ _PLANNABLE: dict[str, Callable[..., Any]] = {}
 
 
 def plannable(plan_fn: Callable[..., Plan]) -> Callable[[_Operation], _Operation]:
-    """Give an operation its plan: ``plan_fn`` takes the same arguments and reads no data.
+    """Give an operation its plan: ``plan_fn`` takes the same arguments and reads nothing that is private.
 
     >>> from escudo.privacy import PureEvent
     >>> @plannable(lambda epsilon: Plan("a count", PureEvent(epsilon=epsilon)))
@@ -301,7 +294,7 @@ def plannable(plan_fn: Callable[..., Plan]) -> Callable[[_Operation], _Operation
 
 
 def plan(operation: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Plan:
-    """Return the budget tree of ``operation(*args, **kwargs)``, without running it and without touching data.
+    """Return the budget tree of ``operation(*args, **kwargs)``, without running it or reading anything private.
 
     Args:
         operation: A function or method of escudo that releases something.

@@ -68,10 +68,8 @@ def cost_text(event: Event | None) -> str:
         slack += count * curve.slack
         if isinstance(leaf, GDPEvent):
             mu_squared += count * leaf.mu**2
-        elif isinstance(leaf, ZCDPEvent):
+        elif isinstance(leaf, ZCDPEvent | GaussianEvent):
             rho += count * leaf.rho
-        elif isinstance(leaf, GaussianEvent):
-            rho += count * (leaf.l2_sensitivity / leaf.scale) ** 2 / 2
         elif math.isfinite(curve.pure):
             epsilon += count * curve.pure
         else:

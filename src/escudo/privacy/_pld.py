@@ -31,6 +31,8 @@ _MANY = 256
 """Above so many convolutions, whose errors add up, four times as many points are taken, or eight times to search."""
 _LARGEST = 2**19
 """Most points on either side of 0 for one event; dp-accounting keeps them in a dictionary while it builds one."""
+_MOST_LOSS = 600.0
+"""Largest loss: beyond it e^ε leaves the floats that dp-accounting computes with, and the other bounds say enough."""
 _FFT_ERROR = 1e-13
 """Probability set aside per convolution for the rounding of fast Fourier transforms.
 
@@ -50,7 +52,12 @@ class LossDistribution:
 
     def epsilon(self, delta: float) -> float:
         """Return an ε such that the composition is (ε, δ)-DP, or infinity where rounding hides the answer."""
-        return float(self._distribution.get_epsilon_for_delta(max(0.0, delta - self._reserve))) * (1 + 1e-9)
+        try:
+            with np.errstate(over="ignore"):
+                found = float(self._distribution.get_epsilon_for_delta(max(0.0, delta - self._reserve)))
+        except OverflowError:  # losses add up under composition: some may be past what e^x can be taken of
+            return math.inf
+        return found * (1 + 1e-9)
 
     def delta(self, epsilon: float) -> float:
         """Return a δ such that the composition is (ε, δ)-DP."""
@@ -66,9 +73,11 @@ def compose(parts: Iterable[tuple[HockeyStick, int]], *, reach: float, coarse: b
         coarse: Whether to take fewer points: faster, and the bound a little larger.
 
     Returns:
-        The distribution, or None where the counts are beyond what this accountant computes well.
+        The distribution, or None where counts or losses are beyond what this accountant computes well.
     """
     counted = list(parts)
+    if max(reach, *(curve.top for curve, _ in counted)) > _MOST_LOSS:
+        return None
     convolutions = sum(count for _, count in counted)
     points = _FEW_POINTS if coarse else _POINTS
     if convolutions > _MANY:
@@ -77,7 +86,8 @@ def compose(parts: Iterable[tuple[HockeyStick, int]], *, reach: float, coarse: b
     interval = 2.0 ** math.ceil(math.log2(reach)) / points
     if convolutions > MAX_COUNT or any(curve.top / interval > _LARGEST for curve, _ in counted):
         return None
-    return LossDistribution(_composed(tuple(counted), interval), convolutions)
+    with np.errstate(over="ignore"):  # dp-accounting tries orders whose moments are infinite
+        return LossDistribution(_composed(tuple(counted), interval), convolutions)
 
 
 @lru_cache(maxsize=4)  # a plan is priced when it is made, shown and spent

@@ -93,5 +93,5 @@ def parse_unit(unit: str, max_rows_per_person: int | None = None) -> Unit:
             )
         positive_integer("max_rows_per_person", max_rows_per_person)
     elif max_rows_per_person is not None:
-        raise InputError("max_rows_per_person goes with unit='person'; a row stands for itself.")
+        raise InputError("max_rows_per_person goes with unit='person'; leave it out to protect single rows.")
     return chosen

@@ -37,9 +37,10 @@ from typing import ClassVar, Self
 
 import numpy as np
 
+from escudo._validate import positive, probability
 from escudo.errors import InputError
 from escudo.privacy._conversions import FloatArray
-from escudo.privacy._event import MAX_EPSILON, Event, check_count, check_delta, check_positive, put
+from escudo.privacy._event import MAX_EPSILON, Event, check_count, put
 
 __all__ = ["SampledGaussianEvent", "SampledPair"]
 
@@ -67,17 +68,19 @@ class SampledGaussianEvent(Event):
 
     def __post_init__(self) -> None:
         Event.__post_init__(self)
-        q = self.sampling_probability
         put(
             self,
-            noise_multiplier=check_positive("noise_multiplier", self.noise_multiplier),
-            sampling_probability=1.0 if q == 1 and not isinstance(q, bool) else check_delta("sampling_probability", q),
+            noise_multiplier=positive("noise_multiplier", self.noise_multiplier),
+            sampling_probability=probability("sampling_probability", self.sampling_probability, allow_one=True),
             rows=check_count("rows", self.rows),
         )
         if self.rows > _MAX_ROWS:
             raise InputError(f"rows must be at most {_MAX_ROWS:,}: nothing useful is promised to larger groups.")
         if self.rows > self.noise_multiplier * MAX_EPSILON:
-            raise InputError("noise_multiplier is far too small: noise like that would protect nobody.")
+            raise InputError(
+                f"noise_multiplier must be at least {self.rows / MAX_EPSILON:g} where {self.rows} rows change: less "
+                "would protect nobody."
+            )
 
     def stretched(self, steps: int) -> Self:
         """Return the event with ``steps`` times as many rows changing."""
@@ -205,21 +208,22 @@ class SampledPair:
         return found - self._log_ratio(-x) if self.both else found
 
     def _end(self, epsilons: FloatArray) -> FloatArray:
-        """Return where the loss is ε; -∞ where it is above ε everywhere."""
+        """Return where the loss is ε; -∞ where it is above ε everywhere. In logarithms, because e^{-m²/2} may be 0."""
         m, q = self.shift, self.q
         if self.rows > 1:
             return self._searched(epsilons)
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            grown = np.exp(np.minimum(epsilons, 700.0))
+        size = np.abs(epsilons)
+        with np.errstate(divide="ignore", invalid="ignore"):
             if not self.both:
-                odds = (grown - (1 - q)) / q
-                return np.where(odds > 0, np.log(odds) / m + m / 2, -np.inf)
-            # c y² + b y - c e^ε = 0 for y = e^{mx}; the root without cancellation, and mirrored for ε < 0.
-            size = np.abs(epsilons)
-            grown = np.exp(np.minimum(size, 700.0))
-            b, c = (1 - q) * (grown - 1), q * math.exp(-m * m / 2)
-            y = (b + np.sqrt(b * b + 4 * c * c * grown)) / (2 * c)
-            return np.sign(epsilons) * np.log(y) / m
+                # e^{mx - m²/2} = (e^ε - (1 - q)) / q: 1 + (e^ε - 1)/q where that is near 1, else without overflow.
+                near = np.log1p(np.expm1(np.minimum(epsilons, 1.0)) / q)
+                far = size - math.log(q) + np.log1p(-(1 - q) * np.exp(-size))
+                odds = np.where(epsilons < 1, near, far)
+                return np.where(np.isnan(odds), -np.inf, odds / m + m / 2)
+            # c y² - b y - c e^ε = 0 for y = e^{mx}, b = (1 - q)(e^ε - 1) and c = q e^{-m²/2}; mirrored for ε < 0.
+            b, c = math.log1p(-q) + size + np.log(-np.expm1(-size)), math.log(q) - m * m / 2
+            y = np.logaddexp(b, np.logaddexp(2 * b, math.log(4) + 2 * c + size) / 2) - math.log(2) - c
+            return np.sign(epsilons) * y / m
 
     def _searched(self, epsilons: FloatArray) -> FloatArray:
         """Return where the loss is ε, by Newton's method from a table; an error there counts squared in δ."""

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
+from escudo._validate import positive, probability
 from escudo.errors import BudgetExceededError, InputError
 from escudo.privacy._accounting import RunningTotal, guarantee_of, within
-from escudo.privacy._event import check_delta, check_loss, check_positive
+from escudo.privacy._event import check_loss
 from escudo.privacy._events import ComposedEvent, Event, PureEvent, RepeatedEvent
 from escudo.privacy._guarantee import Guarantee
 from escudo.privacy._relations import Relation, Unit, parse_relation, parse_unit
@@ -40,9 +41,9 @@ class Terms:
 
     def __post_init__(self) -> None:
         if self.epsilon is not None:
-            check_positive("epsilon", self.epsilon)
+            positive("epsilon", self.epsilon)
             object.__setattr__(self, "epsilon", check_loss("epsilon", self.epsilon))
-        object.__setattr__(self, "delta", check_delta("delta", self.delta))
+        object.__setattr__(self, "delta", probability("delta", self.delta))
         object.__setattr__(self, "relation", parse_relation(self.relation))
         object.__setattr__(self, "unit", parse_unit(self.unit, self.max_rows_per_person))
         if self.max_rows_per_person is not None:

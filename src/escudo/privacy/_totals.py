@@ -104,7 +104,9 @@ class RunningTotal:
                     f"event.under({self.relation!r})."
                 )
             if event.unit != self.unit:
-                raise InputError(f"The total is per {self.unit} and the event is stated per {event.unit}.")
+                raise InputError(
+                    f"The total is per {self.unit} and the event is stated per {event.unit}; state both for one unit."
+                )
             for leaf, times in leaves(event):
                 curve = leaf_curve(leaf)
                 if curve.pure > 0 or curve.slack > 0:

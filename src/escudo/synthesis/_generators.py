@@ -200,9 +200,24 @@ def fit(prepared: Prepared, table: PrivateTable, *, seed: int | None = None) -> 
         return model
 
 
-def _plan(table: PrivateTable | Schema, graph: CausalGraph | None, *, seed: Seed = None, **arguments: Any) -> Plan:
+def _counted(table: PrivateTable, relation: str) -> int | None:
+    """Return the number of rows where the relation makes it public, and there are any."""
+    return table.public_row_count(parse_relation(relation)) or None
+
+
+def _plan(
+    table: PrivateTable | Schema,
+    graph: CausalGraph | None,
+    *,
+    relation: str = "replace_one",
+    public_rows: int | None = None,
+    seed: Seed = None,
+    **arguments: Any,
+) -> Plan:
     schema = table if isinstance(table, Schema) else table.schema
-    return prepare(schema, graph, **arguments).plan
+    if isinstance(table, PrivateTable) and public_rows is None:
+        public_rows = _counted(table, relation)
+    return prepare(schema, graph, relation=relation, public_rows=public_rows, **arguments).plan
 
 
 @plannable(_plan)
@@ -227,7 +242,8 @@ def synthesize(
         delta: At this probability aside, such as 1e-6; well below one over the number of people.
         generator: ``"marginals"``, another name of ``GENERATORS``, or ``"auto"``: by a public rule, stated in the plan.
         relation: Neighbouring relation; ``"replace_one"`` (do(Dᵢ = d) against do(Dᵢ = d′)) or ``"add_remove"``.
-        public_rows: The number of rows, if it is public knowledge; it helps large families.
+        public_rows: The number of rows, if it is public knowledge; it helps large families. Replacing a row leaves
+            their number as it is, so for ``"replace_one"`` and rows it is counted where it is not given.
         seed: Repeatable noise for tests and demonstrations; marks everything not for release.
         options: What else the generator takes.
 
@@ -255,7 +271,7 @@ def synthesize(
         delta=delta,
         generator=generator,
         relation=relation,
-        public_rows=public_rows,
+        public_rows=_counted(table, relation) if public_rows is None else public_rows,
         **options,
     )
     return fit(prepared, table, seed=seed)

@@ -8,14 +8,8 @@ e_i`. All of it is in the second moments of the rows, so one release serves ever
 Gaussian noise on every entry; the mean of the triangles is a symmetric matrix whose noise has the same law in every
 orthonormal basis. Sums of whole numbers are exact, so neither the order of the rows nor the engine can change S.
 
-**Sensitivity**, in the Frobenius norm. One row adds a matrix of norm :math:`\|z\|^2 \le C^2`. Replacing it takes away
-one such matrix and adds another, and as :math:`\langle z z^T, z' z'^T \rangle = (z \cdot z')^2 \ge 0`,
-
-.. math:: \|z z^T - z' z'^T\|^2 \;\le\; \|z\|^4 + \|z'\|^4 \;\le\; 2 C^4 .
-
-A person with at most k rows adds a positive semidefinite matrix of norm at most :math:`k C^2`, and the inner product of
-two such matrices is not negative either. So the sensitivity is that of one contingency table times :math:`C^2`; rows of
-norm C that are orthogonal attain it.
+**Sensitivity**, in the Frobenius norm: that of one contingency table times :math:`C^2`, for either relation and for
+persons. The proof is in :mod:`escudo.mechanisms._second_moments`.
 
 **Clip bound.** By default :math:`C^2 = 1 + \min(d, \tfrac13 d + \tfrac23 \sqrt d)` for d columns. Rows of independent
 columns that are uniform over their bounds have squared norms of mean :math:`1 + d/3` and standard deviation :math:`0.3
@@ -49,7 +43,7 @@ from numpy.typing import NDArray
 from escudo._validate import positive
 from escudo.causal import CausalGraph
 from escudo.errors import InputError
-from escudo.mechanisms import Seed, gaussian
+from escudo.mechanisms import Seed, as_planned, bounded_rows, second_moments
 from escudo.privacy import Account, GaussianEvent, Guarantee, Plan, Relation, calibrate
 from escudo.synthesis._linear_model import LinearConditional, LinearModel, numeric_columns
 from escudo.synthesis._structure import Structure, structure_of
@@ -64,7 +58,6 @@ STEPS = 2**16
 
 _BATCH = 2**16
 _MAX_COLUMNS = 500
-_SHRINK = 1 - 2.0**-40  # outweighs the rounding errors of the factor that shrinks a row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,17 +96,8 @@ class PreparedLinear:
 
     def fit(self, table: PrivateTable, *, account: Account, seed: Seed, guarantee: Guarantee) -> LinearModel:
         """Measure and estimate; charges ``account`` for what the plan shows, before noise is drawn."""
-        exact, rows = _second_moments(table, self.limit)
-        noisy = gaussian(
-            exact,
-            l2_sensitivity=self.event.l2_sensitivity,
-            scale=self.event.scale,
-            relation=self.event.relation,
-            unit=self.event.unit,
-            account=account,
-            seed=seed,
-            purpose="second moments",
-        ).value
+        exact = _second_moments(table, self.limit)
+        noisy = as_planned(exact, self.event, account=account, seed=seed, purpose="second moments").value
         noise = self.event.scale / STEPS**2
         measured = np.asarray(noisy, dtype=np.float64) / STEPS**2
         moments = _nearest_semidefinite(measured)
@@ -121,7 +105,9 @@ class PreparedLinear:
         parents = self.structure.with_tree(self.structure.open_arrows)
         if self.public_rows is not None:
             rows = self.public_rows
-        elif not (guarantee.relation == "replace_one" and guarantee.unit == "row"):  # then their number is private
+        elif guarantee.relation == "replace_one" and guarantee.unit == "row":  # then their number is public
+            rows = table.record_count()
+        else:
             rows = max(round(weight), 1)
         return LinearModel(
             schema=self.schema,
@@ -225,23 +211,13 @@ def row_steps(scaled: Floats, limit: int) -> Floats:
     Returns:
         Whole numbers as float64, of shape (rows, columns + 1): all that follows is exact arithmetic on them.
     """
-    rows: Floats = np.rint(np.column_stack([np.ones(len(scaled)), scaled]) * STEPS)
-    squared = (rows * rows).sum(axis=1)
-    long = squared > limit
-    # Towards zero, by a factor a hair too small: no rounding can leave a row longer than the limit.
-    rows[long] = np.trunc(rows[long] * (np.sqrt(limit / squared[long]) * _SHRINK)[:, None])
-    return rows
+    return bounded_rows(np.rint(np.column_stack([np.ones(len(scaled)), scaled]) * STEPS), limit)
 
 
-def _second_moments(table: PrivateTable, limit: int) -> tuple[NDArray[np.int64], int]:
-    """Return the sum of z zᵀ over the clipped rows, and how many rows there are."""
-    side = len(table.columns) + 1
-    total, count = np.zeros((side, side), dtype=np.int64), 0
-    for batch in table.batches(_BATCH, encode="scaled"):
-        rows = row_steps(batch, limit)
-        total += (rows.T @ rows).astype(np.int64)
-        count += len(batch)
-    return total, count
+def _second_moments(table: PrivateTable, limit: int) -> NDArray[np.int64]:
+    """Return the sum of z zᵀ over the clipped rows."""
+    batches = (row_steps(batch, limit) for batch in table.batches(_BATCH, encode="scaled"))
+    return second_moments(batches, len(table.columns) + 1)
 
 
 def _nearest_semidefinite(noisy: Floats) -> Floats:

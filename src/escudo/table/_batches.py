@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from escudo.errors import SchemaError
-from escudo.table._columns import Numeric
+from escudo.table._columns import Categorical, Column
+from escudo.table._contributions import PERSON_NUMBER
 from escudo.table._encode import cells_of
 from escudo.table._engines import shielded, stream
 from escudo.table._rows import encoded_rows, needed_columns
@@ -21,25 +22,31 @@ if TYPE_CHECKING:
 
 __all__ = ["ENCODINGS", "Encoding", "array_batches"]
 
-Encoding = Literal["codes", "scaled"]
+Encoding = Literal["codes", "scaled", "shares"]
 ENCODINGS: tuple[Encoding, ...] = get_args(Encoding)
 _ROWS_AT_ONCE = 65_536  # smaller slices of a frame in memory cost more to set up than to read
 
 
 def array_batches(
     source: Source, schema: Schema, names: Sequence[str], *, size: int, encode: Encoding, seed: int
-) -> Iterator[NDArray[Any]]:
+) -> Iterator[tuple[NDArray[Any], NDArray[np.int64]]]:
     """Return an iterator over the rows as arrays of ``size`` rows, the last one shorter.
 
-    Raises:
-        SchemaError: If a column that is no numeric one is to be scaled.
-    """
-    read = _codes(schema, names) if encode == "codes" else _scaled(schema, names)
+    With each array comes a public hash of whose row each one is; zeros for the row unit.
 
-    def pieces(source: Source) -> Iterator[NDArray[Any]]:
-        rows = encoded_rows(source, schema, names, seed=seed, values=encode == "scaled")
-        places = rows.codes if encode == "codes" else rows.values
-        yield from map(read, stream(rows.frame.select(*(places[name] for name in names)), size))
+    Raises:
+        SchemaError: If a column that has no scale is to be put on one.
+    """
+    columns = [_scalable(schema[name], encode) for name in names]
+    read = _codes(columns) if encode == "codes" else _numbers(columns, encode)
+    persons = [] if schema.person_id is None else [PERSON_NUMBER]
+
+    def pieces(source: Source) -> Iterator[tuple[NDArray[Any], NDArray[np.int64]]]:
+        rows = encoded_rows(source, schema, names, seed=seed, values=encode != "codes")
+        places = rows.codes | rows.values
+        for piece in stream(rows.frame.select(*(places[name] for name in names), *persons), size):
+            whose = piece[PERSON_NUMBER].to_numpy() if persons else np.zeros(piece.height, dtype=np.int64)
+            yield read(piece), whose
 
     parts = _parts(source, schema, names, size)
     return _rebatched(source.engine, (piece for part in parts for piece in pieces(part)), size)
@@ -56,8 +63,20 @@ def _parts(source: Source, schema: Schema, names: Sequence[str], size: int) -> I
         yield source
 
 
-def _codes(schema: Schema, names: Sequence[str]) -> Callable[[pl.DataFrame], NDArray[Any]]:
-    columns = [schema[name] for name in names]
+def _scalable(column: Column, encode: Encoding) -> Column:
+    if isinstance(column, Categorical) and encode != "codes":
+        ordered = column.ordered or len(column.levels) <= 2
+        if encode == "scaled" or not ordered:
+            kind, instead = (
+                ("categorical", "'shares' or 'codes'") if ordered else ("categorical without an order", "'codes'")
+            )
+            raise SchemaError(
+                f"column {column.name!r} is {kind} and has no scale; ask for encode={instead}, or leave it out."
+            )
+    return column
+
+
+def _codes(columns: Sequence[Column]) -> Callable[[pl.DataFrame], NDArray[Any]]:
     dtype = np.min_scalar_type(max(column.size for column in columns) - 1)
 
     def read(piece: pl.DataFrame) -> NDArray[Any]:
@@ -69,36 +88,41 @@ def _codes(schema: Schema, names: Sequence[str]) -> Callable[[pl.DataFrame], NDA
     return read
 
 
-def _scaled(schema: Schema, names: Sequence[str]) -> Callable[[pl.DataFrame], NDArray[Any]]:
-    for name in names:
-        if not isinstance(schema[name], Numeric):
-            raise SchemaError(
-                f"column {name!r} is categorical and has no scale; ask for encode='codes', or leave it out."
-            )
-    bounds = [column.bounds for name in names if isinstance(column := schema[name], Numeric)]
-    lower, upper = np.array(bounds).T
+def _numbers(columns: Sequence[Column], encode: Encoding) -> Callable[[pl.DataFrame], NDArray[Any]]:
+    """Return how to read columns as shares of the way from the lowest value to the highest, or from -1 to 1."""
+
+    def share(column: Column, values: pl.Series) -> NDArray[np.float64]:
+        if isinstance(column, Categorical):
+            codes = cells_of(column, values)
+            return np.where(codes < len(column.levels), codes / max(len(column.levels) - 1, 1), np.nan)
+        lower, upper = column.bounds
+        shares: NDArray[np.float64] = (values.cast(float).fill_null(np.nan).to_numpy() - lower) / (upper - lower)
+        return shares
 
     def read(piece: pl.DataFrame) -> NDArray[Any]:
-        values = np.column_stack(
-            [piece.to_series(i).cast(float).fill_null(np.nan).to_numpy() for i in range(piece.width)]
-        )
-        share = (values - lower) / (upper - lower)
-        scaled: NDArray[Any] = np.clip(2.0 * share - 1.0, -1.0, 1.0)
+        shares = np.column_stack([share(column, piece.to_series(i)) for i, column in enumerate(columns)])
+        if encode == "shares":
+            return np.clip(shares, 0.0, 1.0)
+        scaled: NDArray[Any] = np.clip(2.0 * shares - 1.0, -1.0, 1.0)
         return scaled
 
     return read
 
 
-def _rebatched(engine: str, pieces: Iterator[NDArray[Any]], size: int) -> Iterator[NDArray[Any]]:
-    waiting: list[NDArray[Any]] = []
+def _rebatched(
+    engine: str, pieces: Iterator[tuple[NDArray[Any], NDArray[np.int64]]], size: int
+) -> Iterator[tuple[NDArray[Any], NDArray[np.int64]]]:
+    waiting: list[tuple[NDArray[Any], NDArray[np.int64]]] = []
     count = 0
     while (piece := shielded(engine, "reading batches", lambda: next(pieces, None))) is not None:
         waiting.append(piece)
-        count += len(piece)
+        count += len(piece[0])
         if count >= size:
-            joined = np.concatenate(waiting)
+            rows, whose = map(np.concatenate, zip(*waiting, strict=True))
             whole = count - count % size
-            yield from np.split(joined[:whole], whole // size)
-            waiting, count = [joined[whole:]], count - whole
+            for start in range(0, whole, size):
+                yield rows[start : start + size], whose[start : start + size]
+            waiting, count = [(rows[whole:], whose[whole:])], count - whole
     if count:
-        yield np.concatenate(waiting)
+        rows, whose = map(np.concatenate, zip(*waiting, strict=True))
+        yield rows, whose

@@ -83,7 +83,7 @@ class PersonCheck:
     Attributes:
         problem: Why the person id cannot be used, or None.
         people_over: Share of people who have more rows than the schema lets count.
-        rows_dropped: Share of rows that will not count for that reason.
+        rows_dropped: Share of rows that will not count: those beyond the bound, and those without a person id.
     """
 
     problem: str | None = None
@@ -235,12 +235,14 @@ def _check_person(frame: nw.LazyFrame[Any], types: dict[str, DType], schema: Sch
     if schema.person_id not in types:
         problem = f"the table has no column {schema.person_id!r}, the person id."
         return PersonCheck(problem=problem + did_you_mean(schema.person_id, types))
-    count = f"rows of {schema.person_id}"  # a name that cannot be the person id's own
-    per_person = frame.group_by(schema.person_id).agg(nw.len().alias(count)).with_columns(nw.col(count).cast(nw.Int64))
+    person, count = nw.col(schema.person_id), f"rows of {schema.person_id}"  # a name that cannot be the id's own
+    known = ~(person.is_null() | person.is_nan()) if types[schema.person_id].is_float() else ~person.is_null()
+    per_person = frame.filter(known).group_by(schema.person_id).agg(nw.len().alias(count))
+    per_person = per_person.with_columns(nw.col(count).cast(nw.Int64))
     extra = nw.col(count) - schema.max_rows_per_person
-    people, over = _sums(per_person, nw.col(count) > 0, extra > 0)
-    dropped = _sums(per_person.filter(extra > 0), extra)[0]
-    return PersonCheck(people_over=over / people, rows_dropped=dropped / rows)
+    people, over, counted = _sums(per_person, nw.col(count) > 0, extra > 0, nw.col(count))
+    dropped = _sums(per_person.filter(extra > 0), extra)[0] + rows - counted
+    return PersonCheck(people_over=over / max(people, 1), rows_dropped=dropped / rows)
 
 
 def _sums(frame: nw.LazyFrame[Any], *terms: nw.Expr) -> list[int]:

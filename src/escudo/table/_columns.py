@@ -11,8 +11,7 @@ from typing import TypeAlias
 
 from escudo.table._categorical import Categorical, Level
 from escudo.table._numeric import Numeric
-from escudo.table._values import MAX_CELLS, MISSING_LABEL
 
-__all__ = ["MAX_CELLS", "MISSING_LABEL", "Categorical", "Column", "Level", "Numeric"]
+__all__ = ["Categorical", "Column", "Level", "Numeric"]
 
 Column: TypeAlias = Categorical | Numeric

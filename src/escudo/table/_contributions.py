@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PERSON",
+    "PERSON_NUMBER",
     "CountSensitivity",
     "bound_contributions",
     "count_sensitivity",
@@ -50,7 +51,9 @@ __all__ = [
 PERSON = "person"
 """The name under which the person id travels beside the encoded columns."""
 
-_NUMBER = "person_number"
+PERSON_NUMBER = "person_number"
+"""The name under which the public hash of the person id travels with it."""
+
 _PRIME = 2**31 - 1  # products of two remainders fit into 64 bits in every engine
 _EXACT = 2.0**53
 _Number = TypeVar("_Number", int, nw.Expr)
@@ -111,7 +114,7 @@ def count_sensitivity(
     """
     count = positive_integer("tables", tables)
     parse_unit(unit, max_rows_per_person)
-    rows = 1 if max_rows_per_person is None else max_rows_per_person
+    rows = 1 if max_rows_per_person is None else int(max_rows_per_person)
     vectors = count * (2 if parse_relation(relation) == "replace_one" else 1)
     return CountSensitivity(
         l1=float(rows * vectors),
@@ -141,26 +144,26 @@ def person_columns(person_id: str, dtype: DType, *, seed: int) -> list[nw.Expr]:
     else:  # whole numbers that became floats because some are missing
         person = number(person_id, dtype)
         whole = nw.when(person.abs() < _EXACT).then(person.floor()).otherwise(nw.lit(0.0)).cast(nw.Int64) % _PRIME
-    return [person.alias(PERSON), _mixed(whole, seed).alias(_NUMBER)]
+    return [person.alias(PERSON), _mixed(whole, seed).alias(PERSON_NUMBER)]
 
 
 def with_text_number(frame: nw.LazyFrame[Any], *, seed: int) -> nw.LazyFrame[Any]:
     """Add the hash of each text in ``person``, unless there is one: the first 28 bits of its MD5 with the seed."""
-    if _NUMBER in frame.collect_schema():
+    if PERSON_NUMBER in frame.collect_schema():
         return frame
     native: Any = frame.to_native()
     implementation = frame.implementation
     if implementation.is_duckdb():
-        native = native.select(f"*, ('0x' || left(md5('{seed}:' || {PERSON}), 7))::BIGINT AS {_NUMBER}")
+        native = native.select(f"*, ('0x' || left(md5('{seed}:' || {PERSON}), 7))::BIGINT AS {PERSON_NUMBER}")
     elif implementation.is_pyspark():
         from pyspark.sql import functions
 
         digest = functions.md5(functions.concat(functions.lit(f"{seed}:"), PERSON).cast("binary"))
         hashed = functions.conv(functions.substring(digest, 1, 7), 16, 10).cast("bigint")
-        native = native.withColumn(_NUMBER, hashed)
+        native = native.withColumn(PERSON_NUMBER, hashed)
     else:
         assert implementation.is_polars()
-        native = native.with_columns(_polars_number(seed).alias(_NUMBER))
+        native = native.with_columns(_polars_number(seed).alias(PERSON_NUMBER))
     numbered: nw.LazyFrame[Any] = nw.from_native(native)
     return numbered
 
@@ -176,7 +179,7 @@ def bound_contributions(
         max_rows_per_person: The most rows that are kept.
     """
     k, rows = min(max_rows_per_person, 2**30), nw.col("rows_of_person")  # products stay within 64 bits
-    place = (nw.col("row_of_person") - 1) * k + nw.col(_NUMBER) % rows
+    place = (nw.col("row_of_person") - 1) * k + nw.col(PERSON_NUMBER) % rows
     return (
         frame.filter(~nw.col(PERSON).is_null())
         .with_columns(

@@ -6,12 +6,15 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
 from escudo.errors import InputError, SchemaError
+from escudo.table._columns import Categorical
+from escudo.table._contributions import PERSON, person_columns
 from escudo.table._encode import cells_of
-from escudo.table._engines import groups
+from escudo.table._engines import collect, groups
 from escudo.table._rows import encoded_rows, needed_columns
 from escudo.table._schema import Schema
 from escudo.table._source import Source
@@ -19,7 +22,7 @@ from escudo.table._source import Source
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["MAX_TABLE_CELLS", "count_tables", "requested_tables"]
+__all__ = ["MAX_TABLE_CELLS", "count_records", "count_tables", "count_values", "requested_tables"]
 
 MAX_TABLE_CELLS = 2**27
 """The most cells one dense table may have (1 GiB of counts)."""
@@ -74,6 +77,24 @@ def count_tables(source: Source, schema: Schema, tables: Sequence[Columns], *, s
             np.add.at(table.reshape(-1), *part[position])
         dense[span] = table
     return [_marginal(dense[span], span, table) for span, table in zip(shared, tables, strict=True)]
+
+
+def count_records(source: Source, person_id: str | None) -> int:
+    """Return how many rows there are, or how many different people."""
+    if person_id is not None:
+        raw = source.lazy({person_id: None})
+        person, *_ = person_columns(person_id, raw.collect_schema()[person_id], seed=0)  # null where missing or NaN
+        people = raw.select(person).filter(~nw.col(PERSON).is_null()).unique()
+        return int(collect(people.select(nw.len().alias("n"))).item())
+    frame = source.frame
+    return len(frame) if isinstance(frame, nw.DataFrame) else int(collect(frame.select(nw.len().alias("n"))).item())
+
+
+def count_values(source: Source, name: str) -> list[tuple[Any, int]]:
+    """Return the values of a column as they are stored, null left out, and how many rows have each."""
+    raw, rows = source.lazy({name: Categorical(name, confirmed=False)}), f"rows of {name}"
+    found = collect(raw.group_by(name).agg(nw.len().alias(rows)).drop_nulls(name))
+    return list(zip(found[name].to_list(), map(int, found[rows].to_list()), strict=True))
 
 
 def _counted(source: Source, schema: Schema, spans: Sequence[Columns], seed: int) -> list[tuple[Cells, Cells]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import narwhals as nw
 
-from escudo.errors import EscudoError
+from escudo.errors import EngineError, EscudoError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -76,7 +76,7 @@ def shielded(engine: str, doing: str, work: Callable[[], _T]) -> _T:
     """Do ``work``, replacing any error of the engine, whose message may show values, by one that names its kind only.
 
     Raises:
-        EscudoError: If the engine failed.
+        EngineError: If the engine failed.
     """
     try:
         return work()
@@ -85,9 +85,10 @@ def shielded(engine: str, doing: str, work: Callable[[], _T]) -> _T:
     except Exception as error:
         kind = type(error).__name__
     # Raised outside the handler: no chain of causes leads back to the engine's message.
-    raise EscudoError(
-        f"the {engine} engine failed while {doing} ({kind}). Its message is withheld because it may show values of "
-        "the table; run a query over the schema's columns in the engine itself to see it."
+    raise EngineError(
+        f"the {engine} engine failed while {doing} ({kind}): a damaged file, a lost connection or too little memory, "
+        "for instance. Its message is withheld because it may show values of the table; run a query over the schema's "
+        "columns in the engine itself to see it."
     )
 
 

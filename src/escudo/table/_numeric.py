@@ -110,7 +110,7 @@ class Numeric:
                 raise self._error("fill must lie between lower and upper.")
 
     def _check_edges(self, edges: Sequence[float]) -> None:
-        numbers = tuple(self._number("edges", edge) for edge in listed(self.name, "edges", edges))
+        numbers = tuple(self._number("each of edges", edge) for edge in listed(self.name, "edges", edges))
         if len(numbers) < 2 or not all(a < b for a, b in pairwise(numbers)):
             raise self._error("edges must be at least two increasing numbers.")
         for bound, given, implied in (("lower", self.lower, numbers[0]), ("upper", self.upper, numbers[-1])):
@@ -177,9 +177,8 @@ class Numeric:
         lower, upper = self.bounds
         if self.edges is not None:
             return np.array(self.edges, dtype=np.float64)
-        boundaries = lower + np.arange(self.bins + 1, dtype=np.float64) * ((upper - lower) / self.bins)
-        boundaries[-1] = upper
-        return boundaries
+        # The last one as stated: bins times the width may round past it, beyond the largest float even.
+        return np.append(lower + np.arange(self.bins, dtype=np.float64) * ((upper - lower) / self.bins), upper)
 
     @property
     def fill_value(self) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 import narwhals as nw
 
 from escudo.table._columns import Categorical, Column, Numeric
-from escudo.table._contributions import bound_contributions, person_columns, with_text_number
+from escudo.table._contributions import PERSON_NUMBER, bound_contributions, person_columns, with_text_number
 from escudo.table._encode import clipped, guarded, sortable
 from escudo.table._schema import Schema
 from escudo.table._source import Source
@@ -22,7 +22,8 @@ class Rows:
     """A query for a table's rows that has not run yet.
 
     Attributes:
-        frame: Lazy frame of the guarded columns, and of clipped values if they were asked for.
+        frame: Lazy frame of the guarded columns, of clipped values if they were asked for, and for the person unit of
+            ``PERSON_NUMBER``, a public hash of whose row it is.
         codes: For each column of the schema in the query, its guarded column's name.
         values: For each numeric column in the query, its clipped values' name; empty if not asked for.
     """
@@ -74,7 +75,8 @@ def encoded_rows(source: Source, schema: Schema, names: Sequence[str], *, seed: 
     order = [*words, *texts, *value_names.values()]
     frame = frame.with_columns(**words) if words else frame
     frame = bound_contributions(frame, order, max_rows_per_person=schema.max_rows_per_person)
-    return Rows(frame=frame.select(*codes.values(), *value_names.values()), codes=codes, values=value_names)
+    kept = frame.select(*codes.values(), *value_names.values(), PERSON_NUMBER)
+    return Rows(frame=kept, codes=codes, values=value_names)
 
 
 def _packed(schema: Schema, codes: Mapping[str, str]) -> tuple[dict[str, nw.Expr], list[str]]:

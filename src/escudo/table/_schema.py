@@ -58,7 +58,7 @@ class Schema:
         if not all(isinstance(note, str) and encodable(note) for note in self.notes):
             raise SchemaError("the notes of a schema must be texts.")
         if not self.fields:
-            raise SchemaError("a schema needs at least one column.")
+            raise SchemaError("a schema needs at least one column; describe one, such as {'smoke': ['no', 'yes']}.")
         seen: set[str] = set()
         for column in self.fields:
             if not isinstance(column, Categorical | Numeric):
@@ -304,8 +304,8 @@ def schema_from_document(document: object) -> Schema:
     for key in document:
         if key not in sections:
             raise SchemaError(
-                f"unknown section {key!r}; expected {_and(sections)}. A column belongs under columns."
-                + did_you_mean(str(key), sections)
+                f"unknown section {key!r:.60}; expected {_and(sections)}. A column belongs under columns."
+                + did_you_mean(str(key)[:60], sections)
             )
     table = document.get("table", {})
     if not isinstance(table, Mapping):
@@ -314,7 +314,7 @@ def schema_from_document(document: object) -> Schema:
     for key in table:
         if key not in keys:
             raise SchemaError(
-                f"the section table has no key {key!r}; it has {_and(keys)}." + did_you_mean(str(key), keys)
+                f"the section table has no key {key!r:.60}; it has {_and(keys)}." + did_you_mean(str(key)[:60], keys)
             )
     return _build(document["columns"], table.get("person_id"), table.get("max_rows_per_person"))
 

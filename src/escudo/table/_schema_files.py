@@ -61,17 +61,18 @@ def parse_json(text: str, source: str) -> Any:
     """
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        result = dict(pairs)
-        if len(result) < len(pairs):
-            raise ParseError("a key appears twice in one object.", source=source)
+        result: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in result:
+                raise ParseError(f"the key {key!r:.60} appears twice in one object; remove one.", source=source)
+            result[key] = value
         return result
 
     try:
         return json.loads(text, object_pairs_hook=unique)
     except json.JSONDecodeError as error:
-        raise ParseError(
-            f"not valid JSON: {error.msg}.", source=source, line=error.lineno, column=error.colno
-        ) from None
+        problem = error.msg.removesuffix(" at").removesuffix(" starting")
+        raise ParseError(f"not valid JSON: {problem}.", source=source, line=error.lineno, column=error.colno) from None
     except ParseError:
         raise
     except (ValueError, RecursionError):
@@ -90,9 +91,12 @@ def parse_yaml(text: str, source: str) -> Any:
         """Plain data, each key once."""
 
         def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-            keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-            if len(keys) > len(set(keys)):
-                raise yaml.MarkedYAMLError(problem="a key appears twice", problem_mark=node.start_mark)
+            seen: set[str] = set()
+            for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+                if key.value in seen:
+                    problem = f"the key {key.value!r:.60} appears twice; remove one"
+                    raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
+                seen.add(key.value)
             return super().construct_mapping(node, deep=deep)
 
     try:

@@ -20,7 +20,7 @@ from escudo.errors import InputError, SchemaError
 from escudo.table._columns import Categorical, Column
 from escudo.table._encode import Holds, check_holds, holds
 from escudo.table._schema import Schema
-from escudo.table._values import as_float, is_null
+from escudo.table._values import as_float, encodable, is_null
 
 if TYPE_CHECKING:
     import polars as pl
@@ -244,6 +244,9 @@ def _project(name: str, column: Column | None, values: Any) -> pl.Series:
 
     if column is None:
         return _person_ids(name, values)
+    if isinstance(column, Categorical) and column.open:  # of unknown levels, texts alone can be told apart for certain
+        texts = [value if isinstance(value, str) and encodable(value) else None for value in values]
+        return pl.Series(name, texts, dtype=pl.String)
     if isinstance(column, Categorical):
         return pl.Series(name, [*column.levels, None]).gather(column.encode(values))
     return pl.Series(name, np.fromiter(map(as_float, values), dtype=np.float64, count=len(values)))
@@ -258,7 +261,7 @@ def _person_ids(name: str, values: Any) -> pl.Series:
 
 def _person_text(value: Any) -> str:
     if isinstance(value, str):
-        return value
+        return value if encodable(value) else f"{OBJECT_ID}text {value!a}"  # no engine holds invalid Unicode
     number = as_float(value)
     if math.isnan(number):  # no number at all, such as a UUID
         return f"{OBJECT_ID}{type(value).__name__} {value}"

@@ -33,6 +33,7 @@ _KEYS: Final[dict[str, tuple[str, ...]]] = {
     "boolean": (*_COMMON, "other"),
     "numeric": (*_COMMON, "lower", "upper", "bins", "edges", "integer", "fill"),
 }
+_AS_A = {kind: f"{'an' if kind == 'ordinal' else 'a'} {kind}" for kind in _KEYS}
 _BOOLEAN = (False, True)
 _BINS = 20
 
@@ -58,8 +59,8 @@ def column_from_spec(name: str, spec: object) -> Column:
         if key not in _KEYS[kind]:
             allowed = ", ".join(_KEYS[kind])
             raise SchemaError(
-                f"column {name!r}: a {kind} column has no key {key!r}; it may have {allowed}."
-                + did_you_mean(str(key), _KEYS[kind])
+                f"column {name!r}: {_AS_A[kind]} column has no key {key!r:.60}; it may have {allowed}."
+                + did_you_mean(str(key)[:60], _KEYS[kind])
             )
     options = {key: value for key, value in spec.items() if key != "type"}
     if kind == "numeric":
@@ -67,7 +68,9 @@ def column_from_spec(name: str, spec: object) -> Column:
     if kind == "boolean":
         return Categorical(name, _BOOLEAN, **options)
     if "levels" not in options:
-        raise SchemaError(f"column {name!r}: a {kind} column needs levels; list them, such as levels = ['no', 'yes'].")
+        raise SchemaError(
+            f"column {name!r}: {_AS_A[kind]} column needs levels; list them, such as levels = ['no', 'yes']."
+        )
     return Categorical(name, ordered=kind == "ordinal", **options)
 
 

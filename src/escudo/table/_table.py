@@ -13,8 +13,9 @@ from escudo._validate import one_of, positive_integer, whole
 from escudo.errors import InputError
 from escudo.privacy import Relation, Unit
 from escudo.table._batches import ENCODINGS, Encoding, array_batches
+from escudo.table._columns import Column
 from escudo.table._contributions import CountSensitivity, count_sensitivity
-from escudo.table._counts import count_tables, requested_tables
+from escudo.table._counts import count_records, count_tables, count_values, requested_tables
 from escudo.table._engines import shielded
 from escudo.table._schema import Schema
 from escudo.table._source import open_source
@@ -154,18 +155,53 @@ class PrivateTable:
             size: Rows per batch; the last one may be shorter.
             columns: Which columns, in which order; all of the schema's by default.
             encode: ``"codes"`` for cells, in the smallest unsigned integer type that fits; ``"scaled"`` for the values
-                of numeric columns mapped from [lower, upper] to [-1, 1] as float64, NaN where missing.
+                of numeric columns mapped from [lower, upper] to [-1, 1] as float64, NaN where missing; ``"shares"``
+                for the way from lower to upper in [0, 1], and from the first level to the last of columns with an
+                order or two levels.
 
         Returns:
             Iterator over arrays of shape (rows, columns).
 
         Raises:
             InputError: If an argument is not usable.
-            SchemaError: If the schema does not have a named column, or a categorical one is to be scaled.
+            SchemaError: If the schema does not have a named column, or one that has no scale is to be put on one.
 
         Guarantee:
             None: the rows are private.
         """
+        pairs = self._batches(size, columns, encode)
+        return (rows for rows, _ in pairs)
+
+    def person_batches(
+        self, size: int = 65_536, columns: Sequence[str] | None = None, *, encode: Encoding = "codes"
+    ) -> Iterator[tuple[NDArray[Any], NDArray[np.int64]]]:
+        """Return the rows as :meth:`batches` does, each with a public hash of the person it is of.
+
+        All rows of a person have the same hash, in 0 ... 2^31 - 2, the same in every engine; it depends on the person's
+        id and ``sample_seed`` alone. Different people may share one.
+
+        Args:
+            size: As in :meth:`batches`, like all that follow.
+            columns: Which columns, in which order.
+            encode: How values come.
+
+        Returns:
+            Iterator over pairs of arrays, of shapes (rows, columns) and (rows,).
+
+        Raises:
+            InputError: If the schema names no person id, or an argument is not usable.
+            SchemaError: As in :meth:`batches`.
+
+        Guarantee:
+            None: the rows are private.
+        """
+        if self._schema.person_id is None:
+            raise InputError("the schema names no person_id, so nobody knows whose row it is; use batches instead.")
+        return self._batches(size, columns, encode)
+
+    def _batches(
+        self, size: int, columns: Sequence[str] | None, encode: Encoding
+    ) -> Iterator[tuple[NDArray[Any], NDArray[np.int64]]]:
         names = self.columns if columns is None else _names(self._schema, columns)
         size = positive_integer("size", size)
         chosen: Encoding = one_of("encode", encode, ENCODINGS)
@@ -174,6 +210,64 @@ class PrivateTable:
             "reading batches",
             lambda: array_batches(self._source, self._schema, names, size=size, encode=chosen, seed=self._sample_seed),
         )
+
+    def record_count(self) -> int:
+        """Return how many rows the table has; for the person unit, how many people.
+
+        Guarantee:
+            None by itself. Replacing one row or person leaves the number as it was, so under ``replace_one`` it is
+            public; adding or removing one changes it, so under ``add_remove`` it is private.
+        """
+        return shielded(self.engine, "counting rows", lambda: count_records(self._source, self._schema.person_id))
+
+    def public_row_count(self, relation: Relation) -> int | None:
+        """Return how many rows the table has if neighbours always have the same number, else None.
+
+        Replacing one row leaves the number of rows as it was. A person may be replaced by one with fewer rows, and what
+        is added or removed changes the number: there it is private, and not counted.
+        """
+        return self.record_count() if relation == "replace_one" and self.unit == "row" else None
+
+    def value_counts(self, column: str) -> list[tuple[Any, int]]:
+        """Return the values of a column as they are stored, and how many rows have each: to learn levels from.
+
+        Every row counts here, however many a person has, and values outside the schema are not mapped. Missing values
+        are left out, and of a column of Python objects everything but text.
+
+        Args:
+            column: A column of the schema; its levels or bounds may still be open.
+
+        Raises:
+            SchemaError: If the schema does not have the column.
+
+        Guarantee:
+            None: both values and counts are private.
+        """
+        name = self._schema[column].name
+        return shielded(
+            self.engine, f"counting the values of column {name!r}", lambda: count_values(self._source, name)
+        )
+
+    def with_columns(self, *columns: Column) -> PrivateTable:
+        """Return the same table with each given column in the place of the schema's of its name, such as in finer bins.
+
+        Frame, account and sample seed stay.
+
+        Raises:
+            SchemaError: If the schema does not have a column of that name, or the frame cannot hold it so.
+        """
+        return self._like(self._schema.with_columns(*columns), self._account)
+
+    def with_account(self, account: Account) -> PrivateTable:
+        """Return the same table, whose releases are charged to another account.
+
+        Raises:
+            InputError: If the account protects another unit than the schema.
+        """
+        return self._like(self._schema, account)
+
+    def _like(self, schema: Schema, account: Account) -> PrivateTable:
+        return PrivateTable(self._source.frame, schema, account, sample_seed=self._sample_seed)
 
     def sensitivity(self, tables: int = 1, *, relation: Relation | None = None) -> CountSensitivity:
         """Return how far one row or person can move ``tables`` of this table's count tables, taken together.
@@ -199,7 +293,11 @@ class PrivateTable:
 def _names(schema: Schema, columns: object) -> tuple[str, ...]:
     if isinstance(columns, str) or not isinstance(columns, Sequence) or not columns:
         raise InputError("columns must be a sequence with at least one column's name.")
-    return tuple(schema[name].name for name in columns)
+    names = tuple(schema[name].name for name in columns)
+    for position, name in enumerate(names):
+        if name in names[:position]:
+            raise InputError(f"columns names {name!r} twice; name it once.")
+    return names
 
 
 def _account(schema: Schema, ledger: Ledger | Account | str | None, dataset: str | None) -> Account:
@@ -224,9 +322,11 @@ def _account(schema: Schema, ledger: Ledger | Account | str | None, dataset: str
         account = (Ledger(ledger) if isinstance(ledger, str) else ledger).account(dataset)
     promised, counted = _protects(account), _protects(schema)
     if promised != counted:
+        most = schema.max_rows_per_person
+        wanted = f"--unit {schema.unit}" + ("" if most is None else f" --max-rows-per-person {most}")
         raise InputError(
-            f"the account protects {promised}, but the schema {counted}; open an account for the schema's unit, or "
-            "change person_id and max_rows_per_person in the schema."
+            f"the account protects {promised}, but the schema {counted}; open an account for the schema's unit "
+            f"(escudo ledger open DATASET {wanted}), or change person_id and max_rows_per_person in the schema."
         )
     return account
 

@@ -80,7 +80,7 @@ CASES = [
     ("csv", 'a,"b\n0,1', 1, 1, "cannot be read"),
     ("csv", "", None, None, "is empty"),
     ("csv", "a,\n0,0\n0,0\n", 1, 1, "name is empty"),
-    ("csv", "a,b\n1,0\n0,0\n", 1, 1, "'a' to itself"),
+    ("csv", "a,b\n0,0\n0,1\n", 3, 1, "'b' to itself"),
     ("edgelist", "a ->\n", 1, 1, "empty end"),
     ("edgelist", "a -> b\nlung cancer smoke\n", 2, 1, "two names, and perhaps a weight"),
     ("edgelist", "a b c d\n", 1, 1, "two names"),

@@ -179,9 +179,22 @@ class TestReading:
         assert SEM.read(tmp_path / "good.sem").range("R") == ("α", "β")
         with pytest.raises(ParseError, match=r"^bad\.sem, line 1, column 1: .*0\.5"):
             SEM.read(str(tmp_path / "bad.sem"))
-        for name in ("binary.sem", "missing.sem"):
-            with pytest.raises(InputError, match=f"Cannot read the model file '{name}'"):
-                SEM.read(tmp_path / name)
+        with pytest.raises(ParseError, match=r"^binary\.sem, line 1: this is not UTF-8 text\. Save the file as UTF-8"):
+            SEM.read(tmp_path / "binary.sem")
+        with pytest.raises(InputError, match=r"missing\.sem does not exist\. Check the path"):
+            SEM.read(tmp_path / "missing.sem")
+        with pytest.raises(InputError, match="is a folder; a model file was expected"):
+            SEM.read(tmp_path)
+        with pytest.raises(InputError, match="cannot be read: not a usable path"):
+            SEM.read("no\0path.sem")
+
+    def test_a_file_saved_on_another_system_reads_the_same(self, tmp_path):
+        text = "R ~ a: 0.5, b: 0.5  # the law\nO := count(R = a) + \\\n  1\n"
+        for number, saved in enumerate((text, "\ufeff" + text, text.replace("\n", "\r\n"), text.replace("\n", "\r"))):
+            (tmp_path / f"{number}.sem").write_bytes(saved.encode("utf-8"))
+            assert SEM.read(tmp_path / f"{number}.sem") == SEM.parse(text)
+        with pytest.raises(InputError, match="A model is parsed from text; got bytes"):
+            SEM.parse(b"R ~ a: 1")
 
 
 class TestWriting:

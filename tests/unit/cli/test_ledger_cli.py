@@ -48,7 +48,7 @@ def refusal(*arguments: str) -> EscudoError:
 def used(folder: Path) -> Ledger:
     """A ledger with a bit of everything in it."""
     run("open", "visits", "--epsilon", "3", "--delta", "1e-6")
-    run("open", "[red]staff", "--epsilon", "1", "--unit", "person", "--max-rows", "5", "--relation", "add_remove")
+    run("open", "[red]staff", "--epsilon", "1", "--unit", "person", "--max-rows-per-person", "5", "--relation", "add_remove")
     ledger = Ledger()
     ledger.spend("visits", PureEvent(epsilon=0.5), purpose="[bold]a count")
     ledger.spend("visits", GaussianEvent(l2_sensitivity=1.0, scale=20.0, grid=1.0), for_release=False)
@@ -77,7 +77,7 @@ def test_open_makes_the_ledger_in_this_folder_and_says_what_was_agreed(folder: P
         ["--epsilon", "1", "--relation", "twins"],
         ["--epsilon", "1", "--unit", "family"],
         ["--epsilon", "1", "--unit", "person"],
-        ["--epsilon", "1", "--max-rows", "3"],
+        ["--epsilon", "1", "--max-rows-per-person", "3"],
     ],
 )
 def test_bad_terms_are_refused_and_nothing_is_created(folder: Path, terms: list[str]) -> None:

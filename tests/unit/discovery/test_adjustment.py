@@ -111,6 +111,12 @@ def test_a_collider_of_causes_is_not_opened() -> None:
         check_adjustment(graph, "t", "y", ["m"])
 
 
+def test_a_direction_that_others_imply_need_not_be_drawn() -> None:
+    # z → t — m with z and m apart: m → t would make a new v-structure, so t → m, and the effect is identified.
+    graph = CausalGraph.from_edges([("z", "t"), ("m", "y")], undirected=[("t", "m")])
+    assert smallest_adjustment(graph, "t", "y", sizes(graph)) == ()
+
+
 def test_a_hidden_common_cause_is_named_with_its_path() -> None:
     graph = CausalGraph.from_edges([*CONFOUNDED, ("genes", "smoke"), ("genes", "lung")], latents=["genes"])
     with pytest.raises(NotIdentifiableError, match=r"path smoke ← genes → lung stays open .*'genes' is not observed"):
@@ -181,3 +187,12 @@ def test_an_open_path_may_run_through_the_descendant_of_a_collider() -> None:
     graph = CausalGraph.from_edges([("a", "m"), ("b", "m"), ("m", "d")])
     assert open_path(graph, "a", "b", []) == ""
     assert open_path(graph, "a", "b", ["d"]) == "a → m ← b"
+
+
+def test_a_node_that_is_no_column_is_named_as_what_keeps_the_path_open() -> None:
+    graph = CausalGraph.from_edges(CONFOUNDED)
+    columns = {name: size for name, size in sizes(graph).items() if name != "age"} | {"Age": 2}
+    with pytest.raises(
+        NotIdentifiableError, match=r"path smoke ← age → lung stays open .*'age' is no column of the schema.* 'Age'"
+    ):
+        smallest_adjustment(graph, "smoke", "lung", columns)

@@ -249,6 +249,24 @@ class TestKnowledge:
         found = discover(PrivateTable(collider_rows, collider_schema), **BUDGET, knowledge=known, seed=1)
         assert {("a", "d"), ("b", "d"), ("c", "d")} <= set(found.graph.edges)
 
+    @pytest.mark.parametrize(
+        "known",
+        [
+            CausalGraph.from_edges([("a", "b")], nodes=list("abcd"), required=[("b", "c"), ("c", "a")]),
+            CausalGraph.from_edges(
+                [],
+                nodes=list("abcd"),
+                undirected=[("a", "b"), ("b", "c"), ("c", "a")],
+                forbidden=[("b", "a"), ("c", "b"), ("a", "c")],
+            ),
+        ],
+        ids=["arrows and required arrows", "edges that can go one way only"],
+    )
+    def test_knowledge_that_goes_round_in_a_circle_is_refused_before_anything_is_spent(self, collider_table, known):
+        with pytest.raises(GraphError, match="a → b → c → a"):
+            discover(collider_table, **BUDGET, knowledge=known)
+        assert collider_table.account.receipts == ()
+
     def test_unknown_columns_are_named_with_a_suggestion(self, collider_table):
         with pytest.raises(GraphError, match="'dd'"):
             discover(collider_table, **BUDGET, knowledge=CausalGraph.from_edges([("a", "dd")]))

@@ -201,6 +201,14 @@ def test_a_pattern_without_knowledge_is_the_cpdag(collider):
     assert chain.undirected_edges == (("a", "b"), ("b", "c"))
 
 
+def test_an_undirected_edge_that_may_go_one_way_only_is_a_required_arrow():
+    schema = Schema.from_dict({name: [0, 1] for name in "abcdx"})
+    graph = CausalGraph.from_edges([], undirected=[(name, "x") for name in "abcd"], tiers=[list("abcd"), ["x"]])
+    known = constraints_of(schema, graph)
+    assert known.required == {(place, 4) for place in range(4)}
+    assert not known.joined
+
+
 def test_knowledge_directs_an_edge_and_all_that_follows():
     schema = Schema.from_dict({name: ["x", "y"] for name in "abc"})
     known = constraints_of(schema, CausalGraph.from_edges([("a", "b")], nodes=["c"]))

@@ -83,6 +83,9 @@ class TestResults:
             result[7]
         with pytest.raises(InputError, match="Definition 9 is not one of"):
             result[9]  # type: ignore[index]
+        assert 7 not in result
+        assert 1 in result
+        assert result.get(7) is None
 
     def test_every_definition_speaks(self) -> None:
         for table in ([[0.5, 0.5], [0.25, 0.75]], [[0.5, 0.5], [0.5, 0.5]], [[1, 0], [0, 1]]):

@@ -163,6 +163,20 @@ class TestRefusals:
         with pytest.raises(InputError, match="epsilon for D must be at least 0"):
             points.mechanism("O", reads=["D"], epsilon=-1.0)
 
+    def test_one_name_needs_no_list(self) -> None:
+        diagram = Diagram().attribute("R1").point("D1", causes="R1").mechanism("O", reads="D1", epsilon=1.0)
+        assert bound(diagram.post("P", reads="O"), "R1", "P").epsilon == 1.0
+
+    def test_a_guarantee_is_not_a_number(self) -> None:
+        with pytest.raises(InputError, match="guarantee of mechanism 'O' must be a Guarantee or an Event"):
+            Diagram().point("D").mechanism("O", reads=["D"], guarantee=1.0)  # type: ignore[arg-type]
+
+    def test_a_household_has_somebody_in_it(self, tmp_path: Path) -> None:
+        with Ledger(f"sqlite:///{tmp_path}/book.db") as book:
+            book.open("clinic", epsilon=1.0)
+            with pytest.raises(InputError, match="people must be a whole number of at least 1"):
+                from_ledger(book, "clinic", people=0)
+
     def test_unknown_nodes_get_a_suggestion(self, survey: Diagram) -> None:
         with pytest.raises(InputError, match="no node 'D3'"):
             bound(survey, "D3", "O")

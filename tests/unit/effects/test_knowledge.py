@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -80,6 +81,27 @@ def test_secrets_of_independent_people_are_kept_by_dp(mechanism: Mechanism, e: f
     assert {**found.witness.x1} != {**found.witness.x2}
     count = np.indices((2, 2, 2)).sum(axis=0)
     assert secrets(mechanism, [(count == 0, count == 3)], [alike]).epsilon == pytest.approx(3 * e)
+
+
+def test_secrets_of_different_kinds_are_compared_in_words(mechanism: Mechanism) -> None:
+    even = np.full((2, 2, 2), 1 / 8)
+    points = secrets(mechanism, [({"D1": 1, "D2": 1}, {"D1": 1, "D3": 0})], [even])
+    assert re.match(r"Learning (D2 = 1 rather than D3 = 0|D3 = 0 rather than D2 = 1) makes O = ", str(points))
+    assert "where D1 = 1" in points.sentence
+    assert re.search(r"(D2 = 1 against D3 = 0|D3 = 0 against D2 = 1), where D1 = 1", str(points.witness))
+    sets = secrets(mechanism, [({"D1": 1}, np.indices((2, 2, 2)).sum(axis=0) == 0)], [even])
+    assert "D1 = 1" in sets.sentence
+    assert "secret = the given set" in sets.sentence
+
+
+def test_disclosure_about_one_point_names_the_output_that_tells_it() -> None:
+    # Output "b" tells the two values of D2 apart best, and output "a" those of D1, when D2 is 0.
+    table = np.array([[[0.02, 0.3, 0.68], [0.2, 0.1, 0.7]], [[0.6, 0.2, 0.2], [0.2, 0.02, 0.78]]])
+    mechanism = Mechanism(table, outputs=["a", "b", "c"])
+    assert nondisclosure(mechanism).output == nondisclosure(mechanism, about="D1").output == "a"
+    about = nondisclosure(mechanism, about="D2")
+    assert about.output == "b"
+    assert about.log_ratio == pytest.approx(np.log(0.3 / 0.02))
 
 
 def test_secrets_that_cannot_both_hold_are_not_compared(mechanism: Mechanism) -> None:

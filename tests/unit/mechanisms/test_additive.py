@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from escudo.errors import InputError
-from escudo.mechanisms import gaussian, laplace
+from escudo.mechanisms import as_planned, gaussian, gaussian_event, laplace, laplace_event
+from escudo.privacy import GaussianEvent, MemoryAccount
 
 
 class TestLaplace:
@@ -122,3 +123,38 @@ class TestGaussian:
 
     def test_the_answer_is_near_the_truth(self):
         assert gaussian(1234.5, l2_sensitivity=1e-6, rho=0.5).value == pytest.approx(1234.5, abs=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["laplace", "gaussian"])
+def test_what_was_planned_is_released_with_the_same_noise_as_by_the_mechanism_itself(kind):
+    counts = np.arange(6).reshape(2, 3)
+    if kind == "laplace":
+        event = laplace_event(6, sensitivity=2, epsilon=0.5, integers=True, relation="add_remove")
+        direct = laplace(counts, sensitivity=2, epsilon=0.5, relation="add_remove", seed=4)
+    else:
+        event = gaussian_event(6, l2_sensitivity=2, rho=0.1, changed_cells=2, integers=True)
+        direct = gaussian(counts, l2_sensitivity=2, rho=0.1, changed_cells=2, seed=4)
+    account = MemoryAccount(relation=event.relation)
+    planned = as_planned(counts, event, account=account, seed=4, purpose="counts")
+    assert (planned.value == direct.value).all()
+    assert planned.value.shape == (2, 3)
+    assert planned.event == direct.event == account.receipts[0].event
+    assert planned.guarantee == direct.guarantee
+
+
+@pytest.mark.parametrize(
+    ("values", "event", "problem"),
+    [
+        ([1.5, 2.0], laplace_event(2, sensitivity=2, epsilon=1.0, integers=True), "integers"),
+        ([1, 2], laplace_event(2, sensitivity=2.0, epsilon=1.0), "grid 1"),
+        ([1, 2, 3], laplace_event(2, sensitivity=2, epsilon=1.0, integers=True), r"planned for 2 numbers.* has 3"),
+        ([], laplace_event(2, sensitivity=2, epsilon=1.0, integers=True), "empty"),
+        ([1], GaussianEvent(l2_sensitivity=1, scale=2.0**60, grid=1), "noise scale"),
+    ],
+    ids=["reals", "another grid", "another number", "nothing", "too much noise"],
+)
+def test_values_that_a_plan_is_not_for_are_refused_before_the_charge(values, event, problem):
+    account = MemoryAccount()
+    with pytest.raises(InputError, match=problem):
+        as_planned(values, event, account=account, purpose="counts")
+    assert account.receipts == ()

@@ -214,7 +214,7 @@ class Stopped(Exception):
 def stopped(tmp_path, monkeypatch):
     """A checkpoint of a training that stopped after its first segment, and the account that paid for it."""
     path, account = tmp_path / "training.ckpt", MemoryAccount(relation="add_remove")
-    write = module._write
+    write = module.write_state
 
     def write_and_stop(*arguments):
         write(*arguments)
@@ -222,7 +222,8 @@ def stopped(tmp_path, monkeypatch):
 
     long = Training(**{**{name: getattr(TRAINING, name) for name in TRAINING.__slots__}, "steps": 600})
     with monkeypatch.context() as patch:
-        patch.setattr(module, "_write", write_and_stop)
+        patch.setattr(module, "write_state", write_and_stop)
+        patch.setattr(module, "_SECONDS_BETWEEN", 0.0)
         with pytest.raises(Stopped):
             train(regression, LAYOUT, np.zeros(4, np.float32), table(), long, account=account, checkpoint=path, **TERMS)
     return path, account, long
@@ -257,6 +258,37 @@ def test_the_checkpoint_of_another_training_is_refused_and_kept(stopped):
     damaged.write_bytes(path.read_bytes()[:50])
     with pytest.raises(InputError, match="no readable checkpoint"):
         resume(damaged, regression, LAYOUT, table(), long, **TERMS)
+
+
+@pytest.mark.parametrize("q", [0.05, 1.0], ids=["samples", "all rows, steps of several segments"])
+def test_a_seeded_training_that_was_stopped_gives_what_it_would_have_given(q, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_SECONDS_BETWEEN", 0.0)
+    monkeypatch.setattr("escudo.mechanisms.dpsgd._sampling._LARGEST", {"cpu": 8})
+    monkeypatch.setattr("escudo.mechanisms.dpsgd._sampling._SEGMENT_ROWS", 1)  # segments of 8 slots of 8 rows
+    path, rows = tmp_path / "training.ckpt", table(80)
+    fields = {name: getattr(TRAINING, name) for name in TRAINING.__slots__}
+    long = Training(**{**fields, "steps": 60, "sampling_probability": q})
+    begin = (regression, LAYOUT, np.zeros(4, np.float32), rows, long)
+    whole = train(*begin, seed=5, **TERMS)
+    write, written = module.write_state, []
+
+    def stops_at_the_third(*arguments):
+        write(*arguments)
+        written.append(1)
+        if len(written) == 3:
+            raise Stopped
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "write_state", stops_at_the_third)
+        with pytest.raises(Stopped):
+            train(*begin, seed=5, checkpoint=path, **TERMS)
+    resumed = resume(path, regression, LAYOUT, rows, long, seed=5, **TERMS)
+    np.testing.assert_array_equal(resumed.value, whole.value)
+
+
+def test_a_checkpoint_is_its_owner_s_alone(stopped):
+    assert stopped[0].stat().st_mode & 0o077 == 0
+    assert [path.name for path in stopped[0].parent.iterdir()] == ["training.ckpt"]
 
 
 def test_a_finished_training_leaves_no_checkpoint(tmp_path):
@@ -361,7 +393,7 @@ def test_canaries_in_a_training_can_be_scored_and_one_run_stays_below_the_claim(
 def test_the_core_needs_nothing_but_jax_and_numpy():
     program = (
         "import sys, json\n"
-        "from escudo.mechanisms.dpsgd import _core, _layers, _sampling\n"
+        "from escudo.mechanisms.dpsgd import _core, _layers, _normal, _sampling\n"
         "print(json.dumps(sorted({name.split('.')[0] for name in sys.modules})))"
     )
     loaded = json.loads(subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout)

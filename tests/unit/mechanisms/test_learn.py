@@ -275,11 +275,39 @@ class TestPeople:
         learnt = learn_schema(table, self.schema(2), epsilon=20.0, delta=1e-6).value
         assert learnt["town"].levels == ("Lima", "Oslo", "Pune", "(other)")
 
+    @pytest.mark.parametrize("odd", [2**53, -(2**53), 2**62])
+    def test_a_number_too_large_for_a_level_is_left_out_and_never_an_error(self, odd):
+        # Whole numbers of that size are no levels, and one person's must not decide whether there is an answer.
+        table = pl.DataFrame({"x": [odd] * 300 + [1] * 300, "who": range(600)})
+        for person in ({}, {"person_id": "who", "max_rows_per_person": 1}):
+            schema = Schema((Categorical("x", confirmed=False),), **person)
+            assert learn_schema(table, schema, epsilon=8.0, delta=1e-6, seed=0).value["x"].levels == (1,)
+
     def test_more_rows_per_person_need_a_higher_threshold(self):
         def threshold(rows):
             return stable_threshold(epsilon=1.0, delta=1e-6, max_rows_per_person=rows).least
 
         assert threshold(1) < threshold(2) < threshold(5)
+
+
+class TestTexts:
+    def test_texts_that_a_database_takes_for_equal_are_different_levels(self):
+        # Otherwise one row would decide under which of its spellings a whole group of rows is counted.
+        import duckdb
+
+        connection = duckdb.connect()
+        connection.execute("CREATE TABLE visits (town VARCHAR COLLATE NOCASE)")
+        connection.execute("INSERT INTO visits SELECT 'oslo' FROM range(300) UNION ALL SELECT 'OSLO' FROM range(200)")
+        schema = Schema((Categorical("town", confirmed=False),))
+        learnt = learn_schema(connection.sql("SELECT * FROM visits"), schema, epsilon=8.0, delta=1e-6, seed=0).value
+        assert learnt["town"].levels == ("OSLO", "oslo", "(other)")
+
+    def test_one_odd_object_among_texts_is_no_error(self):
+        import pandas as pd
+
+        table = pd.DataFrame({"town": pd.Series(["Oslo"] * 300 + [1, None, ["a list"]], dtype=object)})
+        schema = Schema((Categorical("town", confirmed=False),))
+        assert learn_schema(table, schema, epsilon=8.0, delta=1e-6, seed=0).value["town"].levels == ("Oslo", "(other)")
 
 
 class TestRefusals:

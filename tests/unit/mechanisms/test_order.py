@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from escudo import mechanisms
-from escudo.errors import BudgetExceededError, InputError
+from escudo.errors import BudgetExceededError, InputError, LedgerError
 from escudo.privacy import MemoryAccount
 
 VALUES = np.arange(40.0)
@@ -64,6 +64,16 @@ def test_a_failure_after_the_charge_is_marked_without_the_errors_own_words(call,
         call(account=diary)
     assert diary.words == ["spent", "failed"]
     assert diary.entries[1] == ("failed", "receipt 1", "RuntimeError")
+
+
+def test_a_failure_that_cannot_be_marked_does_not_hide_its_reason(diary, broken_noise, monkeypatch):
+    def no_ledger(receipt, reason):
+        raise LedgerError("the disk is full.")
+
+    monkeypatch.setattr(diary, "fail", no_ledger)
+    with pytest.raises(RuntimeError) as raised:
+        MECHANISMS["laplace"](account=diary)
+    assert raised.value.__notes__ == ["The spend could not be marked as failed in the account: the disk is full."]
 
 
 @every_mechanism

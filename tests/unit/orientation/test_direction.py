@@ -296,3 +296,11 @@ def test_pairs_stay_in_their_place_when_a_value_is_missing() -> None:
     assert pairs.x.min() >= 0
     assert pairs.y.max() <= 1
     assert "0." not in repr(pairs)
+
+
+@pytest.mark.parametrize("method", ["gap", "paper"])
+def test_a_wrong_number_of_rows_is_noticed_before_anything_is_spent(method: str) -> None:
+    asked = table(4000)
+    with pytest.raises(InputError, match="rows was stated as 3,900, but the table has 4,000"):
+        direction(asked, "cause", "effect", epsilon=1.0, method=method, train=frame(500, seed=1), rows=3900)
+    assert asked.account.receipts == ()

@@ -169,3 +169,19 @@ def test_a_table_without_a_pair_is_refused() -> None:
     private = PrivateTable(frame().select("a", "kind"), table().schema.select(["a", "kind"]))
     with pytest.raises(InputError, match="no pair to orient"):
         orient(None, private, epsilon=1.0)
+
+
+@pytest.mark.parametrize("ask", [direction, orient], ids=["direction", "orient"])
+def test_people_too_few_for_any_verdict_are_told_so_free_of_charge(ask: Any) -> None:
+    rows = frame(160).with_columns(who=pl.Series(list(range(80)) * 2))
+    schema = Schema.from_dict({"a": BOUNDS, "b": BOUNDS}, person_id="who", max_rows_per_person=2)
+    people = PrivateTable(rows, schema)
+    found = ask(people, "a", "b", epsilon=0.01) if ask is direction else ask(None, people, epsilon=0.01)
+    assert people.account.receipts == ()
+    assert (found.guarantee.epsilon, found.guarantee.unit, found.guarantee.max_rows_per_person) == (0.0, "person", 2)
+
+
+def test_an_answer_that_costs_nothing_still_names_whom_it_is_about() -> None:
+    found = orient(None, table(70), epsilon=0.01, relation="add_remove", rows=70, seed=1)
+    assert not any(answer.released for answer in found.directions)
+    assert found.guarantee.relation == "add_remove"

@@ -244,6 +244,17 @@ def test_a_function_cannot_change_the_records() -> None:
 # -- what a margin is worth
 
 
+def test_planning_refuses_numbers_that_mean_nothing() -> None:
+    for ask, message in (
+        (lambda: rows_needed(0), "epsilon must be greater than 0"),
+        (lambda: epsilon_needed(0), "rows must be a whole number of at least 1"),
+        (lambda: sign_probability(1.0, 0, 2.0), "blocks must be a whole number of at least 1"),
+        (lambda: sign_probability(1.0, 20, 0.0), "scale must be greater than 0"),
+    ):
+        with pytest.raises(InputError, match=message):
+            ask()
+
+
 def test_the_sign_probability_is_bayes_rule_with_every_margin_equally_likely() -> None:
     rng = np.random.default_rng(0)
     blocks, scale = 12, 5.0

@@ -23,6 +23,7 @@ from escudo.privacy import (
     PureEvent,
     RepeatedEvent,
     RunningTotal,
+    SampledGaussianEvent,
     ZCDPEvent,
     gdp_to_epsilon,
     guarantee_of,
@@ -59,6 +60,31 @@ def test_a_hundred_selections_do_not_come_out_as_one():
     assert counted.epsilon(1e-6) == pytest.approx(37.4, abs=0.1)
     assert convolved(event, 100, 1e-6) == pytest.approx(83.53, abs=0.01)
     assert RunningTotal.of(ExponentialEvent(epsilon=0.0)).epsilon(1e-6) == 0.0
+
+
+BY_NOISE = {
+    "laplace": lambda s: LaplaceEvent(l1_sensitivity=1, scale=s, grid=0),
+    "laplace on integers": lambda s: LaplaceEvent(l1_sensitivity=1, scale=s, grid=1),
+    "laplace on a fine grid": lambda s: LaplaceEvent(l1_sensitivity=1, scale=s, grid=2.0**-20),
+    "laplace on an array": lambda s: LaplaceEvent(l1_sensitivity=1, scale=s, grid=1, dimensions=5),
+    "gaussian": lambda s: GaussianEvent(l2_sensitivity=1, scale=s, grid=0),
+    "gaussian on integers": lambda s: GaussianEvent(l2_sensitivity=1, scale=s, grid=1),
+    "gaussian on counts": lambda s: GaussianEvent(l2_sensitivity=2, scale=s, grid=1, changed_cells=2),
+    "sampled gaussian": lambda s: SampledGaussianEvent(noise_multiplier=s, sampling_probability=0.01),
+    "exponential": lambda s: ExponentialEvent(epsilon=1 / s),
+    "approximate": lambda s: ApproximateEvent(epsilon=1 / s, delta=1e-9),
+}
+
+
+@pytest.mark.parametrize("kind", BY_NOISE)
+@pytest.mark.parametrize("count", [1, 3])
+def test_more_noise_never_costs_more_from_absurdly_little_to_plenty(kind, count):
+    costs = []
+    for noise in np.geomspace(2e-3, 1e4, 12):
+        event = BY_NOISE[kind](float(noise))
+        costs.append(RunningTotal().add(event, count).epsilon(1e-6))
+    assert costs[0] > 100
+    assert all(later <= earlier * (1 + 1e-6) for earlier, later in itertools.pairwise(costs))
 
 
 def test_ten_tenths_make_one():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -67,7 +68,7 @@ def test_a_person_needs_a_bound_on_rows_and_a_row_takes_none():
         parse_unit("person")
     with pytest.raises(InputError, match="at least 1"):
         parse_unit("person", 0)
-    with pytest.raises(InputError, match="a row stands for itself"):
+    with pytest.raises(InputError, match="goes with unit='person'"):
         parse_unit("row", 3)
     with pytest.raises(InputError, match="unit must be one of"):
         parse_unit("column")
@@ -178,7 +179,7 @@ def test_structured_events_take_relation_and_unit_from_their_parts():
     for whole in (
         RepeatedEvent(event=part, count=2),
         ComposedEvent(events=(part, part)),
-        ParallelEvent(events=[part, part], by="position"),
+        ParallelEvent(events=[part, part], by="value"),
     ):
         assert (whole.relation, whole.unit) == ("add_remove", "person")
     assert ComposedEvent(events=()).relation == "replace_one"
@@ -204,6 +205,18 @@ def test_structured_events_refuse_parts_that_disagree():
         ParallelEvent(events=(), by="value")
     with pytest.raises(InputError, match="by must be one of"):
         ParallelEvent(events=(here,), by="row")
+
+
+def test_parts_by_position_are_refused_where_a_record_more_shifts_all_behind_it():
+    part = PureEvent(epsilon=1.0, relation="add_remove")
+    for make in (
+        lambda: ParallelEvent(events=(part, part), by="position"),
+        lambda: Event.from_json(
+            {**ParallelEvent(events=(part,), by="value").to_json(), "by": "position"},
+        ),
+    ):
+        with pytest.raises(InputError, match=r"by position shift when a record is added.*by='value'"):
+            make()
 
 
 ADD_REMOVE: dict[str, Any] = {"relation": "add_remove"}
@@ -234,10 +247,6 @@ ADD_REMOVE: dict[str, Any] = {"relation": "add_remove"}
         ),
         (ComposedEvent(events=(PureEvent(epsilon=0.5, **ADD_REMOVE),)), ComposedEvent(events=(PureEvent(epsilon=1),))),
         (ComposedEvent(events=(), **ADD_REMOVE), ComposedEvent(events=())),
-        (
-            ParallelEvent(events=(PureEvent(epsilon=0.5, **ADD_REMOVE),), by="position"),
-            ParallelEvent(events=(PureEvent(epsilon=1),), by="position"),
-        ),
         (
             ParallelEvent(events=(PureEvent(epsilon=0.5, **ADD_REMOVE),), by="value"),
             ParallelEvent(events=(PureEvent(epsilon=0.5, **ADD_REMOVE),), by="value", relation="replace_one"),
@@ -284,6 +293,13 @@ def test_a_person_with_k_rows_is_k_steps_away():
     )
     with pytest.raises(InputError, match="per person already"):
         stated.for_person(2)
+
+
+def test_the_rho_of_gaussian_noise_is_never_below_the_exact_one():
+    for sensitivity, scale in ((0.1, 0.3), (1 / 3, 7.0), (math.sqrt(2), 1.1), (0.0, 1.0)):
+        exact = (Fraction(sensitivity) / Fraction(scale)) ** 2 / 2
+        rho = GaussianEvent(l2_sensitivity=sensitivity, scale=scale, grid=0).rho
+        assert exact <= Fraction(rho) <= exact * (1 + Fraction(1, 2**52))
 
 
 def test_rows_of_one_person_may_share_a_cell_so_cells_are_not_counted_for_them():

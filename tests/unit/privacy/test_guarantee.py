@@ -70,7 +70,7 @@ def test_relation_and_unit_are_checked_and_synonyms_understood():
     assert Guarantee(epsilon=1.0) == Guarantee(epsilon=1, relation="bounded")
     with pytest.raises(InputError, match="needs max_rows_per_person"):
         Guarantee(epsilon=1.0, unit="person")
-    with pytest.raises(InputError, match="a row stands for itself"):
+    with pytest.raises(InputError, match="goes with unit='person'"):
         Guarantee(epsilon=1.0, max_rows_per_person=2)
     with pytest.raises(InputError, match="same relation and unit"):
         Guarantee(epsilon=1.0, source=PureEvent(epsilon=1.0, relation="add_remove"))
@@ -316,6 +316,35 @@ def test_a_guarantee_for_a_row_becomes_one_for_a_person():
 )
 def test_a_guarantee_survives_being_written_and_read(guarantee: Guarantee) -> None:
     assert Guarantee.from_json(guarantee.to_json()) == guarantee
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"for_release": "no"}, "for_release of a guarantee must be true or false"),
+        ({"float_safe": 1}, "float_safe of a guarantee must be true or false"),
+        ({"accountant": None}, "accountant of a guarantee must be text"),
+        ({"epsilon": None, "curve": 5}, "curve must be a list"),
+        ({"epsilon": None, "curve": [1, 2]}, "every point of curve must be a pair"),
+        ({"event": 5}, "an event is a JSON object"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_record_that_was_edited_into_nonsense_is_refused_by_name(change: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Guarantee.from_json(Guarantee(epsilon=1.0).to_json() | change)
+    with pytest.raises(InputError, match="record is a JSON object; this is list"):
+        Guarantee.from_json([])  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="source of a guarantee must be an event or None"):
+        Guarantee(epsilon=1.0, source=1.0)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("notion", [{"rho": 0.5}, {"mu": 1.0}], ids=["rho", "mu"])
+def test_rho_and_mu_are_restated_in_their_own_notion_even_where_the_event_is_pure(notion: dict[str, float]) -> None:
+    one = Guarantee(**notion, relation="add_remove", source=PureEvent(epsilon=1.0, relation="add_remove"))  # type: ignore[arg-type]
+    assert (one.under("replace_one").rho, one.under("replace_one").mu) == ((2.0, None) if one.rho else (None, 2.0))
+    assert one.under("replace_one").source == PureEvent(epsilon=2.0)
+    assert one.for_person(3).max_rows_per_person == 3
 
 
 def test_a_record_with_an_unknown_key_is_refused() -> None:

@@ -22,6 +22,7 @@ from escudo.privacy import (
     guarantee_of,
 )
 from escudo.privacy._curves import ORDERS, curve_of
+from escudo.privacy._sampled_gaussian import SampledPair
 
 SETTINGS = [(0.8, 0.01, 1000), (1.0, 0.02, 2000), (2.0, 0.1, 500), (5.0, 0.3, 100)]
 by_setting = pytest.mark.parametrize(("noise", "q", "steps"), SETTINGS)
@@ -164,3 +165,26 @@ def test_a_number_out_of_range_is_refused(field, value):
 def test_parallel_events_do_not_take_it_since_their_lemmas_do_not_cover_it():
     with pytest.raises(InputError, match="sampled_gaussian"):
         ParallelEvent(events=(RepeatedEvent(event=event(1.0, 0.1), count=2),), by="value")
+
+
+@by_relation
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("noise", [0.004, 0.02, 0.026, 0.05])
+def test_hardly_any_noise_is_never_taken_for_privacy(noise, rows, relation):
+    # e^{-m²/2} is 0 in floats for such shifts m, while a drawn row is seen for certain.
+    total = RunningTotal.of(event(noise, 0.01, relation, rows))
+    assert total.delta(1.0) == pytest.approx(1 - 0.99**rows, rel=1e-6)
+    assert total.epsilon(1e-6) > 100
+    assert RunningTotal.of(RepeatedEvent(event=event(noise, 0.01, relation, rows), count=3)).epsilon(1e-6) > 100
+
+
+@pytest.mark.parametrize("shift", [1e-3, 0.1, 1.0, 10.0, 500.0])
+@pytest.mark.parametrize("q", [1e-8, 0.01, 0.999])
+@pytest.mark.parametrize("both", [True, False], ids=["replace_one", "add_remove"])
+def test_half_lines_end_where_the_loss_is_epsilon(shift, q, both):
+    pair = SampledPair(shift=shift, q=q, rows=1, both=both)
+    lowest = -5.0 if both else math.log1p(-q) * 0.9  # under add_remove the loss is above log(1 - q) everywhere
+    epsilons = np.array([lowest, lowest / 2, 0.0, 1e-9, 1e-3, 0.5, 1.0, 3.0, 30.0, 300.0, 900.0])
+    assert pair._loss(pair._end(epsilons)) == pytest.approx(epsilons, rel=1e-9, abs=1e-9 * max(1.0, shift))
+    if not both:
+        assert pair._end(np.array([2 * math.log1p(-q)]))[0] == -math.inf

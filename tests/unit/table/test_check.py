@@ -163,3 +163,21 @@ def test_a_tiny_share_is_not_shown_as_none():
 def test_dictionary_types_are_text(frame):
     (column,) = check(frame, Schema.from_dict({"x": ["a", "z"]})).columns
     assert (3 * column.outside, 3 * column.missing, column.unused) == (1, 1, ("z",))
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pl.DataFrame({"x": ["a"] * 6, "pid": [1, 1, 2, None, None, None]}),
+        pd.DataFrame({"x": ["a"] * 6, "pid": [1, 1, 2, None, None, None]}),  # pandas makes them floats, with NaN
+    ],
+    ids=["polars", "pandas"],
+)
+def test_rows_without_a_person_id_are_no_person_and_take_no_part(frame):
+    report = check(frame, Schema.from_dict({"x": ["a"]}, person_id="pid", max_rows_per_person=1))
+    assert report.person is not None
+    assert report.person.people_over == 1 / 2
+    assert report.person.rows_dropped == (1 + 3) / 6
+    empty = check(frame[3:], Schema.from_dict({"x": ["a"]}, person_id="pid", max_rows_per_person=1))
+    assert empty.person is not None
+    assert (empty.person.people_over, empty.person.rows_dropped) == (0.0, 1.0)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import pickle
+import sys
 from decimal import Decimal
 from fractions import Fraction
 
@@ -301,3 +302,11 @@ def test_values_must_be_one_dimensional():
     for column in (Categorical("s", ["a"]), Numeric("x", 0, 1)):
         with pytest.raises(InputError, match="one-dimensional"):
             column.encode(np.zeros((2, 2)))
+
+
+def test_bounds_up_to_the_largest_float_are_cut_without_overflow():
+    largest = sys.float_info.max
+    column = Numeric("x", 0, largest, 3)
+    assert column.boundaries[-1] == largest
+    assert column.encode([0, largest / 2, largest, math.inf]).tolist() == [0, 1, 2, 2]
+    assert np.isfinite(column.decode([0, 1, 2])).all()

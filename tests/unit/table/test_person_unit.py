@@ -238,3 +238,17 @@ class TestSensitivity:
             count_sensitivity(max_rows_per_person=3)
         with pytest.raises(InputError, match="relation"):
             count_sensitivity(relation="neighbours")  # type: ignore[arg-type]
+
+
+def test_a_text_that_is_no_valid_unicode_is_no_error_in_a_column_nor_as_a_person() -> None:
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(
+        {
+            "x": pd.Series(["a", "\ud800", "b", None, "a"], dtype=object),
+            "who": pd.Series(["\ud800", "q", "\ud800", "s", "\udfff"], dtype=object),
+        }
+    )
+    column = Categorical("x", ["a", "b"], missing=True)
+    table = PrivateTable(frame, Schema((column,), person_id="who", max_rows_per_person=1))
+    assert table.counts("x").sum() == table.record_count() == 4
+    assert dict(PrivateTable(frame, Schema((column,))).value_counts("x")) == {"a": 2, "b": 1}

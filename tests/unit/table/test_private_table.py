@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from escudo.errors import EscudoError, InputError, SchemaError
+from escudo.errors import EngineError, InputError, SchemaError
 from escudo.privacy import Ledger, MemoryAccount
 from escudo.table._columns import Categorical, Numeric
 from escudo.table._schema import Schema
@@ -182,10 +182,16 @@ def test_an_engine_error_never_shows_values() -> None:
 
     lazy = _frame().lazy().with_columns(pl.col("age").map_batches(fail, return_dtype=pl.Float64))
     table = PrivateTable(lazy, SCHEMA)
-    for ask in (lambda: table.counts("age"), lambda: list(table.batches())):
-        with pytest.raises(EscudoError, match="polars engine failed while") as failed:
+    for ask in (
+        lambda: table.counts("age"),
+        lambda: list(table.batches()),
+        lambda: table.value_counts("age"),
+        lambda: table.with_columns(Numeric("age", 0, 1, 1)).counts("age"),
+    ):
+        with pytest.raises(EngineError, match="polars engine failed while") as failed:
             ask()
         assert SECRET not in _whole_story(failed.value)
+        assert failed.value.exit_code == 2  # the data's fault or the machine's, no bug of ours
         assert failed.value.__cause__ is None
         assert failed.value.__context__ is None
 
@@ -267,3 +273,38 @@ class TestAccount:
 def test_the_sample_seed_must_be_a_whole_number(seed: Any) -> None:
     with pytest.raises(InputError, match="sample_seed"):
         PrivateTable(_frame(), SCHEMA, sample_seed=seed)
+
+
+def test_the_same_table_can_be_cut_anew_and_charged_elsewhere() -> None:
+    table = PrivateTable(pl.DataFrame({"x": [1, 2, 3]}), Schema((Numeric("x", 0, 4, 2),)), sample_seed=5)
+    fine = table.with_columns(Numeric("x", 0, 4, 4))
+    assert fine.counts("x").tolist() == [0, 1, 1, 1]
+    assert table.counts("x").tolist() == [1, 2]
+    assert fine.account is table.account
+    other = MemoryAccount(relation="add_remove")
+    assert table.with_account(other).account is other
+    with pytest.raises(SchemaError, match="no column 'y'"):
+        table.with_columns(Numeric("y", 0, 4, 4))
+    with pytest.raises(SchemaError, match="its type in the table is Int64"):
+        table.with_columns(Categorical("x", ["a"]))
+    with pytest.raises(InputError, match="protects one person"):
+        table.with_account(MemoryAccount(unit="person", max_rows_per_person=2))
+
+
+def test_hashes_of_people_need_people_and_columns_are_named_once() -> None:
+    table = PrivateTable(pl.DataFrame({"x": [1, 2, 3]}), Schema((Numeric("x", 0, 4, 2),)))
+    with pytest.raises(InputError, match="no person_id"):
+        table.person_batches()
+    with pytest.raises(InputError, match="names 'x' twice"):
+        table.batches(columns=["x", "x"])
+    with pytest.raises(SchemaError, match="no column 'z'"):
+        table.value_counts("z")
+
+
+def test_levels_without_an_order_have_no_way_from_0_to_1() -> None:
+    frame = pl.DataFrame({"x": ["a", "b", "c"], "one": ["a", "a", "z"]})
+    table = PrivateTable(frame, Schema((Categorical("x", ["a", "b", "c"]), Categorical("one", ["a"], missing=True))))
+    with pytest.raises(SchemaError, match=r"'x' is categorical without an order .* encode='codes'"):
+        table.batches(columns=["x"], encode="shares")
+    (alone,) = table.batches(columns=["one"], encode="shares")
+    np.testing.assert_array_equal(alone[:, 0], [0.0, 0.0, np.nan])

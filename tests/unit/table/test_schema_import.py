@@ -108,7 +108,7 @@ def test_unusable_json_says_why(read, document, problem):
     ("text", "problem"),
     [
         ("{", "line 1, column 2: not valid JSON"),
-        ('{"columns": {}, "columns": {}}', "key appears twice"),
+        ('{"columns": {}, "columns": {}}', "key 'columns' appears twice"),
         ("[" * 100_000, "not valid JSON"),
         ("9" * 5000, "not valid JSON"),
     ],

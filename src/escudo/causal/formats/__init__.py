@@ -112,12 +112,12 @@ def read_draft(text: str, format: FormatName | None, source: str) -> Draft:
     if not isinstance(text, str):
         raise InputError(f"A graph is parsed from text; got {type(text).__name__}.")
     if len(text) > MAX_BYTES:
-        raise ParseError(f"this text has more than {MAX_BYTES:,} characters, which no causal graph has", source=source)
+        raise ParseError(f"this text has more than {MAX_BYTES:,} characters, which no causal graph has.", source=source)
     text = text.removeprefix("\ufeff")
     name = recognise(text) if format is None else one_of("format", format, FORMATS)
     draft = FORMATS[name].read(Source(text, source))
     if not draft.nodes:
-        raise ParseError("this text names no node", source=source)
+        raise ParseError("this text names no node; write edges such as 'smoke -> lung'.", source=source)
     return draft
 
 

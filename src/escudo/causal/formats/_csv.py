@@ -49,6 +49,7 @@ def read(source: Source) -> Draft:
     if len(rows) != len(names):
         raise source.error(f"{len(names)} names need {len(names)} rows; found {len(rows)}", start)
     matrix: dict[str, list[bool]] = {}
+    places: dict[str, int] = {}
     for (at, cells), column in zip(rows, names, strict=True):
         name, values = (cells[0], cells[1:]) if named else (column, cells)
         if name not in draft.nodes or name in matrix:
@@ -60,13 +61,13 @@ def read(source: Source) -> Draft:
         for value in values:
             if value.strip().lower() not in _BITS:
                 raise source.error(f"expected 0 or 1, found {shown(value)}", at)
-        matrix[name] = [value.strip().lower() in _ONE for value in values]
+        matrix[name], places[name] = [value.strip().lower() in _ONE for value in values], at
     place = {name: number for number, name in enumerate(names)}
     for name, arrows in matrix.items():
         for other, arrow in zip(names, arrows, strict=True):
             back = matrix[other][place[name]]
             if arrow and (not back or place[name] <= place[other]):
-                draft.add_edge(name, other, arrow_at_tail=False, arrow_at_head=not back, at=start)
+                draft.add_edge(name, other, arrow_at_tail=False, arrow_at_head=not back, at=places[name])
     return draft
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import zlib
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +26,7 @@ class Source:
 
     def error(self, message: str, at: int | None = None) -> ParseError:
         """Return the error for offset ``at`` of the text, with its line and column counted from 1."""
+        message = message if message.endswith((".", "?")) else f"{message}."
         if at is None:
             return ParseError(message, source=self.name)
         before = self.text[:at].replace("\r\n", "\n").replace("\r", "\n")
@@ -37,13 +39,17 @@ def shown(text: str, limit: int = 40) -> str:
     return repr(text if len(text) <= limit else text[: limit - 1] + "…")
 
 
-def read_text(path: Path) -> str:
-    """Return the text of a UTF-8 file (unpacked if its name ends in ``.gz``), refusing what is too large to be a graph.
+def read_text(path: Path, *, what: str = "graph") -> str:
+    """Return the text of a UTF-8 file (unpacked if its name ends in ``.gz``), refusing what is too large for one.
 
     Line ends are kept as they are, because a quoted name may contain them.
 
+    Args:
+        path: The file.
+        what: What the file should hold, for messages.
+
     Raises:
-        InputError: The file cannot be read, is not a graph-sized file, or is not gzip although its name says so.
+        InputError: The file cannot be read, is far too large, or is not gzip although its name says so.
         ParseError: The file is not UTF-8 text.
     """
     try:
@@ -52,7 +58,7 @@ def read_text(path: Path) -> str:
     except FileNotFoundError:
         raise InputError(f"{path} does not exist. Check the path.") from None
     except IsADirectoryError:
-        raise InputError(f"{path} is a folder; a graph file was expected.") from None
+        raise InputError(f"{path} is a folder; a {what} file was expected.") from None
     except (gzip.BadGzipFile, EOFError, zlib.error):
         raise InputError(f"{path} is not a complete gzip file. Unpack it yourself, or copy it again.") from None
     except (OSError, ValueError) as error:
@@ -60,7 +66,7 @@ def read_text(path: Path) -> str:
         raise InputError(f"{path} cannot be read: {reason}.") from None
     if len(content) > MAX_BYTES:
         raise InputError(
-            f"{path} is larger than {MAX_BYTES // 2**20} MiB, which no causal graph is. Is it a data file?"
+            f"{path} is larger than {MAX_BYTES // 2**20} MiB, which no causal {what} is. Is it a data file?"
         )
     try:
         return content.decode("utf-8-sig")
@@ -89,4 +95,5 @@ def write_text(path: Path, text: str) -> None:
         reason = getattr(error, "strerror", None) or "not a usable path"
         raise InputError(f"{path} cannot be written: {reason}.") from None
     finally:
-        draft.unlink(missing_ok=True)
+        with suppress(OSError):  # a name that cannot be written cannot be looked for either
+            draft.unlink(missing_ok=True)

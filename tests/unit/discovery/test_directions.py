@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 
 from escudo.causal import CausalGraph
-from escudo.discovery import prepare
-from escudo.discovery._gaussian_directions import _with_arrow, run_prepared, split, with_directions
+from escudo.discovery import prepare, run_prepared
+from escudo.discovery._directions import _with_arrow, split, with_directions
 from escudo.errors import InputError
 from escudo.privacy import MemoryAccount, PureEvent
 from escudo.table import PrivateTable, Schema
@@ -79,3 +79,26 @@ def test_a_vote_brings_what_follows_and_makes_no_new_collider() -> None:
 def test_a_share_is_a_part_of_the_budget(share: float) -> None:
     with pytest.raises(InputError, match="directions"):
         split(1.0, share)
+
+
+def test_columns_too_coarse_to_vote_on_stay_open_and_the_graph_is_not_lost() -> None:
+    # The budget is charged before it is known which edges are open: whatever they are, there must be an answer.
+    rng = np.random.default_rng(0)
+    first = rng.integers(0, 2, ROWS)
+    second = np.where(rng.random(ROWS) < 0.1, 1 - first, first)
+    schema = Schema.from_dict({"a": [0, 1], "b": [0, 1]})
+    prepared = prepare(schema, epsilon=2.0, delta=1e-6, directions=0.3)
+    found = run_prepared(prepared, PrivateTable(pl.DataFrame({"a": first, "b": second}), schema), seed=1)
+    assert found.graph.undirected_edges == (("a", "b"),)
+    assert "nothing was voted on" in found.notes[-1]
+
+
+def test_a_table_too_small_to_vote_on_keeps_its_graph_and_says_why() -> None:
+    rng = np.random.default_rng(0)
+    cause = rng.uniform(-1, 1, 50)
+    frame = pl.DataFrame({"a": cause, "b": cause + rng.uniform(-0.1, 0.1, 50)})
+    schema = Schema.from_dict({"a": WIDE, "b": WIDE})
+    prepared = with_directions(prepare(schema, epsilon=100.0, delta=1e-3, method="gaussian"), schema, epsilon=1.0)
+    found = run_prepared(prepared, PrivateTable(frame, schema), seed=1)
+    assert found.graph.undirected_edges == (("a", "b"),)
+    assert "50 rows are too few" in found.notes[-1]

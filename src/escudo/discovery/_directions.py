@@ -12,21 +12,20 @@ are open. The votes are ε-private for any set of edges chosen from what was rel
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from escudo._validate import probability, whole
+from escudo._validate import probability
 from escudo.causal import CausalGraph
 from escudo.discovery._discovery import Discovery, Edge, Prepared
-from escudo.discovery._pattern import oriented
-from escudo.errors import GraphError
+from escudo.discovery._pattern import closed
+from escudo.errors import GraphError, InputError
 from escudo.mechanisms import Seed
-from escudo.privacy import Account, MemoryAccount, Plan, PureEvent, charging
-from escudo.table import Numeric, PrivateTable, Schema
+from escudo.privacy import Account, MemoryAccount, Plan, PureEvent
+from escudo.table import PrivateTable, Schema
 
-__all__ = ["PreparedDirections", "run_prepared", "split", "with_directions"]
+__all__ = ["PreparedDirections", "split", "with_directions"]
 
 
 def split(epsilon: float, share: float) -> tuple[float, float]:
@@ -37,26 +36,6 @@ def split(epsilon: float, share: float) -> tuple[float, float]:
     """
     part = epsilon * probability("directions", share)
     return epsilon - part, part
-
-
-def run_prepared(prepared: Prepared, table: PrivateTable, *, seed: int | None = None) -> Discovery:
-    """Run a prepared method on a private table: charge its account for the whole plan, measure, search.
-
-    Args:
-        prepared: What to run.
-        table: The private table.
-        seed: Repeatable noise for tests and demonstrations; marks everything not for release.
-
-    Raises:
-        BudgetExceededError: If the account does not allow the plan; nothing was spent.
-
-    **Guarantee.** The accountant's total of the plan's events.
-    """
-    noise = None if seed is None else np.random.default_rng(whole("seed", seed))
-    plan = prepared.plan
-    promise = replace(plan.guarantee(max_rows_per_person=table.max_rows_per_person), for_release=seed is None)
-    with charging(table.account, plan, for_release=seed is None, purpose=f"discover ({plan.name})") as purse:
-        return replace(prepared.run(table, purse, noise), guarantee=promise)
 
 
 def with_directions(prepared: Prepared, schema: Schema, *, epsilon: float) -> PreparedDirections:
@@ -100,22 +79,27 @@ class PreparedDirections:
     def run(self, table: PrivateTable, account: Account, seed: Seed) -> Discovery:
         """Find the graph, then let blocks vote on the edges it leaves open; charges ``account`` before each."""
         from escudo.orientation import orient
+        from escudo.orientation._orient import can_be_oriented
 
         found = self.prepared.run(table, account, seed)
-        lines = [pair for pair in found.graph.undirected_edges if all(map(self._ordered, pair))]
+        fine = {name for name in found.graph.nodes if can_be_oriented(self.schema, name)}
+        lines = [pair for pair in found.graph.undirected_edges if fine.issuperset(pair)]
         account.spend(self.votes, purpose="directions", for_release=seed is None)
         if not lines:
-            note = "No edge between columns with an order was left open, so nothing was voted on."
+            note = "No edge between columns with an order and values enough was left open, so nothing was voted on."
             return replace(found, plan=self.plan, notes=(*found.notes, note))
-        # What the votes cost has just been paid, so they are not charged to the table's account a second time.
-        judged = orient(
-            CausalGraph.from_edges([], nodes=found.graph.nodes, undirected=lines),
-            _unrecorded(table, self.votes),
-            epsilon=self.votes.epsilon,
-            relation=self.votes.relation,
-            rows=found.rows,
-            seed=int(np.random.default_rng(seed).integers(2**31)) if seed is not None else None,
-        )
+        try:
+            # What the votes cost has just been paid, so they are not charged to the table's account a second time.
+            judged = orient(
+                CausalGraph.from_edges([], nodes=found.graph.nodes, undirected=lines),
+                _unrecorded(table, self.votes),
+                epsilon=self.votes.epsilon,
+                relation=self.votes.relation,
+                rows=found.rows,
+                seed=int(np.random.default_rng(seed).integers(2**31)) if seed is not None else None,
+            )
+        except InputError as error:  # too few rows for blocks: the graph is paid for, and stays
+            return replace(found, plan=self.plan, notes=(*found.notes, f"Nothing was voted on: {error}"))
         graph = found.graph
         told = []
         for answer in sorted(judged.directions, key=lambda one: -abs(one.margin)):
@@ -132,28 +116,14 @@ class PreparedDirections:
         )
         return replace(found, graph=graph, plan=self.plan, notes=(*found.notes, note))
 
-    def _ordered(self, name: str) -> bool:
-        column = self.schema[name]
-        return isinstance(column, Numeric) or column.ordered or len(column.levels) == 2
-
 
 def _with_arrow(graph: CausalGraph, arrow: Edge) -> CausalGraph | None:
     """Return the graph with one open edge directed and all that follows, or None if that does not fit it."""
-    names = graph.nodes
-    place = {name: number for number, name in enumerate(names)}
-    line = frozenset((place[arrow[0]], place[arrow[1]]))
-    lines = {frozenset((place[a], place[b])) for a, b in graph.undirected_edges}
-    if line not in lines:
-        return None
-    arrows, left = oriented({*_numbers(graph.edges, place), (place[arrow[0]], place[arrow[1]])}, lines - {line})
-    if (place[arrow[0]], place[arrow[1]]) not in arrows:
+    lines = tuple(line for line in graph.undirected_edges if set(line) != set(arrow))
+    if len(lines) == len(graph.undirected_edges):
         return None
     try:
-        better = replace(
-            graph,
-            edges=tuple((names[a], names[b]) for a, b in sorted(arrows)),
-            undirected_edges=tuple((names[a], names[b]) for a, b in sorted(map(sorted, left))),
-        )
+        better = closed(replace(graph, edges=(*graph.edges, arrow), undirected_edges=lines))
         better.extension()
     except GraphError:
         return None
@@ -170,10 +140,6 @@ def _colliders(graph: CausalGraph) -> set[tuple[frozenset[str], str]]:
         for b in graph.parents(name)
         if a < b and frozenset((a, b)) not in joined
     }
-
-
-def _numbers(edges: Iterable[Edge], place: dict[str, int]) -> set[tuple[int, int]]:
-    return {(place[a], place[b]) for a, b in edges}
 
 
 def _unrecorded(table: PrivateTable, terms: PureEvent) -> PrivateTable:
