@@ -18,7 +18,7 @@ SEED = 7
 
 
 def careless(rows: list[int], rng: np.random.Generator) -> float:
-    """Return a noisy count whose author took the variance for the scale: half the noise that ε = 1 needs."""
+    """Return a noisy count whose author halved the scale: half the noise that ε = 1 needs."""
     return round(sum(rows) + rng.laplace(scale=0.5), 3)
 
 

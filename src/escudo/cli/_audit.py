@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from escudo.cli._arguments import RelationName
 from escudo.cli._console import JsonFlag, emit
 from escudo.errors import InputError
 
@@ -37,12 +38,12 @@ def audit(
     delta: Annotated[float, typer.Option(help="The claim: δ, with --epsilon.")] = 0.0,
     rho: Annotated[float | None, typer.Option(help="The claim: ρ of zero-concentrated privacy.")] = None,
     mu: Annotated[float | None, typer.Option(help="The claim: μ of Gaussian privacy.")] = None,
-    relation: Annotated[str, typer.Option(help="Neighbours: replace_one or add_remove.")] = "replace_one",
+    relation: RelationName = "replace_one",
     schema: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Make input pairs for tables of this schema.")
     ] = None,
     pairs: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Input pairs as JSON: a list of [dataset, neighbour].")
+        Path | None, typer.Option(metavar="FILE", help="Input pairs as JSON: a list of pairs, dataset and neighbour.")
     ] = None,
     url: Annotated[str | None, typer.Option(help="Audit a service instead: POST {'dataset': ...} to this.")] = None,
     header: Annotated[
@@ -55,13 +56,18 @@ def audit(
     log: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Keep the record of the experiment; resumes if it is there.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(metavar="OUT.html", help="Also write a report.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--report", "-r", "--out", "-o", metavar="FILE", help="Write a page with the verdict."),
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Measure a mechanism's ε by a randomised experiment, and say whether it breaks its claim.
 
     Ends with code 5 if it does. An audit can show that a claim is false, and never that it is true. Without --pairs and
     --schema the inputs are short lists of zeros and ones.
+
+    Example: escudo audit mylib.mechanisms:noisy_count --epsilon 1 --schema visits.toml --report audit.html
     """
     claim = _claim(epsilon, delta, rho, mu, relation)
     target, name = _target(mechanism, url, header or [], rate)
@@ -185,6 +191,13 @@ def _loaded(name: str) -> Any:
             module = importlib.import_module(where)
     except ImportError as error:
         raise InputError(f"cannot import {where!r}: {error}.") from error
+    except InputError:
+        raise
+    except Exception as error:  # whatever the user's own file does
+        raise InputError(
+            f"importing {where!r} failed with a {type(error).__name__}; run the command again as 'escudo --debug ...' "
+            "to see where."
+        ) from error
     found: Any = module
     for part in what.split("."):
         if not hasattr(found, part):
@@ -192,7 +205,12 @@ def _loaded(name: str) -> Any:
 
             raise InputError(f"{where!r} has no {what!r}.{did_you_mean(part, dir(found))}")
         found = getattr(found, part)
-    return found() if isinstance(found, type) else found
+    if not isinstance(found, type):
+        return found
+    try:
+        return found()
+    except TypeError as error:
+        raise InputError(f"{what!r} is a class that cannot be made without arguments; name a function.") from error
 
 
 def _pairs(path: Path) -> list[tuple[Any, Any, str]]:

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-import os
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from escudo.cli._console import JsonFlag, console, emit
-from escudo.cli._release import _options, _print_plan, _standing, _without_secrets
+from escudo.cli._arguments import (
+    Data,
+    Dataset,
+    Epsilon,
+    LedgerUrl,
+    PlanOnly,
+    RelationName,
+    SchemaFile,
+    Seeded,
+    check_files,
+    never_lost,
+    open_table,
+    shown_first,
+)
+from escudo.cli._console import JsonFlag, emit
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,22 +33,21 @@ if TYPE_CHECKING:
 
 __all__ = ["direction"]
 
-DEFAULT = "sqlite:///escudo-ledger.db"
-
 
 def direction(
-    data: Annotated[str, typer.Argument(metavar="DATA", help="A table: CSV, Parquet, or a database URL.")],
+    data: Data,
     x: Annotated[str | None, typer.Argument(metavar="X", help="One column.")] = None,
     y: Annotated[str | None, typer.Argument(metavar="Y", help="The other column.")] = None,
     *,
-    schema: Annotated[Path, typer.Option("--schema", "-s", help="The table's public description (escudo schema).")],
-    epsilon: Annotated[float, typer.Option("--epsilon", "-e", help="The privacy budget to spend, in all.")],
+    schema: SchemaFile,
+    epsilon: Epsilon,
     delta: Annotated[
-        float, typer.Option("--delta", "-d", help="Probability aside, where the method needs one, such as 1e-6.")
+        float,
+        typer.Option("--delta", "-d", help="Probability that the promise may fail, where the method needs one; 1e-6."),
     ] = 0.0,
     method: Annotated[str, typer.Option(help="votes (default), gap or paper.")] = "votes",
     score: Annotated[
-        str, typer.Option(help="What blocks do, or which dependence is measured; the method's own by default.")
+        str, typer.Option(help="What a block computes (votes), or the dependence measured; committee: the usual one.")
     ] = "committee",
     all_pairs: Annotated[
         bool, typer.Option("--all-pairs", help="Ask about all pairs of columns under the one budget, by votes.")
@@ -44,22 +56,26 @@ def direction(
         Path | None, typer.Option(metavar="FILE", help="PUBLIC records that fit the regressions (gap, paper).")
     ] = None,
     test: Annotated[Path | None, typer.Option(metavar="FILE", help="PUBLIC records that are scored (paper).")] = None,
-    relation: Annotated[str, typer.Option(help="replace_one or add_remove.")] = "replace_one",
-    rows: Annotated[int | None, typer.Option(min=1, help="The public number of rows, for add_remove.")] = None,
-    ledger: Annotated[
-        str | None, typer.Option(metavar="URL", help="The ledger; else ESCUDO_LEDGER, else escudo-ledger.db here.")
+    relation: RelationName = "replace_one",
+    rows: Annotated[
+        int | None,
+        typer.Option(
+            "--public-rows", "--rows", min=1, help="About how many rows or people, where add_remove hides it."
+        ),
     ] = None,
-    dataset: Annotated[
-        str | None, typer.Option(help="The account to charge; without one, nothing is recorded.")
-    ] = None,
+    ledger: LedgerUrl = None,
+    dataset: Dataset = None,
     option: Annotated[
-        list[str] | None, typer.Option("--option", metavar="NAME=VALUE", help="What else the method takes.")
+        list[str] | None,
+        typer.Option(
+            "--option", metavar="NAME=VALUE", help="What else the method takes, such as blocks=40; repeatable."
+        ),
     ] = None,
-    seed: Annotated[
-        int | None, typer.Option(min=0, help="Repeatable noise, for trying things out: NOT FOR RELEASE.")
+    seed: Seeded = None,
+    plan: PlanOnly = False,
+    out: Annotated[
+        Path | None, typer.Option("--report", "-r", "--out", "-o", metavar="FILE", help="Write a page with the answer.")
     ] = None,
-    plan: Annotated[bool, typer.Option("--plan", help="Show the budget tree and stop; nothing is spent.")] = False,
-    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="HTML", help="Also write a report.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Say which of two columns causes the other, or that one cannot tell.
@@ -69,6 +85,7 @@ def direction(
 
     Example: escudo direction stations.csv altitude temperature --schema stations.toml --epsilon 0.5
     """
+    from escudo.cli._release import _without_secrets
     from escudo.errors import InputError
     from escudo.orientation import direction as ask
     from escudo.orientation import orient
@@ -80,24 +97,15 @@ def direction(
         raise InputError("name two columns: escudo direction DATA X Y ..., or use --all-pairs.")
     if all_pairs and (method != "votes" or train is not None or test is not None):
         raise InputError("--all-pairs goes by votes; leave out --method, --train and --test.")
-    if out is not None:
-        _check_page(out)
-    table = _table(data, schema, ledger=ledger, dataset=dataset, relation=relation)
+    check_files(report=out)
+    table = open_table(data, schema, relation=relation, ledger=ledger, dataset=dataset)
     terms: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "score": score, "relation": relation, "rows": rows}
-    terms |= _options(option or [])
+    terms |= _extras(option or [], all_pairs=all_pairs)
     if not all_pairs:
         terms |= {"method": method, **_public(train, test, table.schema, x, y)}
     tree = plan_of(orient, None, table, **terms) if all_pairs else plan_of(ask, table, x, y, **terms)
-    standing = _standing(table.account, tree)
-    if plan:
-        emit(
-            {"plan": tree.to_json(), "ledger": standing, "spent": False},
-            as_json=as_json,
-            human=lambda screen: _print_plan(screen, tree, standing, stop=True),
-        )
+    if (plan or dataset is not None) and shown_first(table.account, tree, stop=plan, as_json=as_json):
         return
-    if not as_json and standing is not None:
-        _print_plan(console(), tree, standing, stop=False)
     found: Direction | Orientation
     if all_pairs:
         found = orient(None, table, seed=seed, **terms)
@@ -105,37 +113,43 @@ def direction(
         assert x is not None
         assert y is not None
         found = ask(table, x, y, seed=seed, **terms)
-    if out is not None:
-        from escudo.report import write
-        from escudo.report._direction_page import direction_page
 
-        known = _public_rows(table, relation, rows)
-        page = direction_page(found, source=dataset or _without_secrets(data), rows=known, curves=_curves(known))
-        write(page, out)
+    def show(written: bool) -> None:
+        page = out if written else None
 
-    def human(screen: Console) -> None:
-        screen.print(str(found), markup=False)
+        def human(screen: Console) -> None:
+            screen.print(str(found), markup=False)
+            if page is not None:
+                screen.print(f"Report   {page}", markup=False)
+
+        payload = {**_payload(found), "dataset": dataset, "report": None if page is None else str(page)}
+        emit(payload, as_json=as_json, human=human)
+
+    with never_lost(show):
         if out is not None:
-            screen.print(f"Report   {out}", markup=False)
+            from escudo.report import write
+            from escudo.report._direction_page import direction_page
 
-    emit({**_payload(found), "dataset": dataset, "report": str(out) if out else None}, as_json=as_json, human=human)
+            known = _public_rows(table, relation, rows)
+            page = direction_page(found, source=dataset or _without_secrets(data), rows=known, curves=_curves(known))
+            write(page, out)
 
 
-def _table(data: str, schema: Path, *, ledger: str | None, dataset: str | None, relation: str) -> PrivateTable:
+def _extras(option: list[str], *, all_pairs: bool) -> dict[str, Any]:
+    """Return the method's own options; what has an argument of its own must be given by that."""
+    from escudo.cli._release import _options
     from escudo.errors import InputError
-    from escudo.privacy import Account, MemoryAccount, parse_relation
-    from escudo.table import PrivateTable, Schema, open_data
+    from escudo.orientation import direction as ask
+    from escudo.orientation._asked import check_options
+    from escudo.orientation._votes import OPTIONS
 
-    if ledger is not None and dataset is None:
-        raise InputError("a ledger holds one account per dataset; say which one with --dataset.")
-    described = Schema.read(schema)
-    described.require_confirmed(source=str(schema), data=_without_secrets(data))
-    account: Account | str = ledger or os.environ.get("ESCUDO_LEDGER", DEFAULT)
-    if dataset is None:
-        account = MemoryAccount(
-            relation=parse_relation(relation), unit=described.unit, max_rows_per_person=described.max_rows_per_person
-        )
-    return PrivateTable(open_data(data, described), described, account, dataset)
+    found = _options(option)
+    for name in found:
+        if name in (*signature(ask).parameters, "train", "test"):
+            raise InputError(f"{name!r} is no --option: it has an argument of its own.")
+    if all_pairs:
+        check_options("votes", found, OPTIONS)
+    return found
 
 
 def _public(train: Path | None, test: Path | None, schema: Schema, x: str | None, y: str | None) -> dict[str, Any]:
@@ -146,19 +160,6 @@ def _public(train: Path | None, test: Path | None, schema: Schema, x: str | None
     assert y is not None
     named = {"train": train, "test": test}
     return {role: open_data(str(path), schema.select([x, y])) for role, path in named.items() if path is not None}
-
-
-def _check_page(out: Path) -> None:
-    """Raise if the report could not be written, before anything is spent."""
-    from escudo.errors import InputError
-    from escudo.report._page import is_report
-
-    if out.is_dir() or not out.parent.is_dir():
-        raise InputError(f"--out must name a file such as report.html in a folder that exists; got '{out}'.")
-    if out.exists() and not is_report(out):
-        raise InputError(f"{out.name!r} exists and is not a report of escudo; choose another name.")
-    if not os.access(out if out.exists() else out.parent, os.W_OK):
-        raise InputError(f"'{out}' cannot be written: permission denied.")
 
 
 def _public_rows(table: PrivateTable, relation: str, stated: int | None) -> int | None:

@@ -19,15 +19,15 @@ __all__ = ["doctor"]
 
 _CORE = ("numpy", "scipy", "narwhals", "polars", "opendp", "dp-accounting", "networkx", "SQLAlchemy", "safetensors")
 _EXTRAS = {
-    "pandas": ("pandas", "frames of pandas"),
-    "pyarrow": ("pyarrow", "Arrow and Parquet through pandas and DuckDB"),
-    "duckdb": ("duckdb", "tables of DuckDB"),
-    "ibis-framework": ("ibis", "tables inside PostgreSQL (extra database)"),
-    "dask": ("dask", "frames of Dask"),
-    "pyspark": ("pyspark", "frames of Spark"),
-    "psycopg": ("psycopg", "a ledger on PostgreSQL (extra postgresql)"),
-    "jax": ("jax", "neural generators (extra neural)"),
-    "scikit-learn": ("sklearn", "evaluations and attacks (extra evaluation)"),
+    "pandas": "frames of pandas",
+    "pyarrow": "Arrow and Parquet through pandas and DuckDB",
+    "duckdb": "tables of DuckDB",
+    "ibis-framework": "tables inside PostgreSQL (extra database)",
+    "dask": "frames of Dask",
+    "pyspark": "frames of Spark",
+    "psycopg": "a ledger on PostgreSQL (extra postgresql)",
+    "jax": "neural generators (extra neural)",
+    "scikit-learn": "evaluations and attacks (extra evaluation)",
 }
 
 
@@ -49,7 +49,7 @@ def doctor(
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
         "core": {name: version(name) for name in _CORE},
-        "extras": {name: {"version": _version(name), "for": what} for name, (_, what) in _EXTRAS.items()},
+        "extras": {name: {"version": _version(name), "for": what} for name, what in _EXTRAS.items()},
         "devices": _devices(),
         "ledger": _ledger(ledger),
         "audit": _audit(),
@@ -80,21 +80,21 @@ def _devices() -> list[str]:
 
 def _ledger(url: str | None) -> dict[str, Any]:
     """Return whether the ledger is there, and whole."""
-    from pathlib import Path
-
     from escudo.errors import EscudoError, LedgerCorruptError
     from escudo.privacy import Ledger
 
     place = url or os.environ.get("ESCUDO_LEDGER", DEFAULT)
     shown = place.partition("://")[0] + "://…" if "@" in place else place  # a URL may hold a password
-    if place.startswith("sqlite:///") and not Path(place.removeprefix("sqlite:///")).exists():
-        return {"url": shown, "state": "none here yet; escudo ledger open makes one", "whole": None}
+    if place.startswith("sqlite:///") and not os.path.exists(place.removeprefix("sqlite:///")):
+        return {"url": shown, "state": "none here yet; escudo ledger open makes one", "whole": None, "readable": None}
     try:
         with Ledger(place) as book:
             problem, datasets = book.verify().problem, len(book.datasets())
     except EscudoError as error:
-        return {"url": shown, "state": str(error), "whole": False if isinstance(error, LedgerCorruptError) else None}
-    return {"url": shown, "state": problem or f"whole, datasets: {datasets}", "whole": problem is None}
+        whole = False if isinstance(error, LedgerCorruptError) else None
+        return {"url": shown, "state": str(error), "whole": whole, "readable": False}
+    state = problem or f"whole, datasets: {datasets}"
+    return {"url": shown, "state": state, "whole": problem is None, "readable": True}
 
 
 def _audit() -> dict[str, Any]:
@@ -133,6 +133,9 @@ def _print(screen: Console, found: dict[str, Any]) -> None:
     for name, extra in found["extras"].items():
         screen.print(f"{name:<16} {extra['version'] or 'not installed':<14} {extra['for']}", highlight=False)
     screen.print("devices   " + (", ".join(found["devices"]) or "JAX is not installed"))
-    screen.print(f"ledger    {found['ledger']['url']}: {found['ledger']['state']}")
-    screen.print(f"audit     {found['audit']['verdict']} ({found['audit']['seconds']} s)")
+    screen.print(f"ledger    {found['ledger']['url']}: {found['ledger']['state']}", markup=False)
+    screen.print(f"audit     {found['audit']['verdict']} ({found['audit']['seconds']} s)", markup=False)
+    if found["healthy"] and found["ledger"]["readable"] is False:
+        screen.print("Healthy, but for the ledger: it cannot be read.", style="bold")
+        return
     screen.print("Healthy." if found["healthy"] else "NOT healthy: see above.", style="bold")

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from escudo.cli._console import JsonFlag, console, emit
-from escudo.cli._discover import (
+from escudo.cli._arguments import (
     Data,
     Dataset,
     Epsilon,
@@ -19,9 +18,12 @@ from escudo.cli._discover import (
     RelationName,
     SchemaFile,
     Seeded,
+    check_files,
+    never_lost,
     open_table,
-    targets,
+    shown_first,
 )
+from escudo.cli._console import JsonFlag, emit
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -71,17 +73,15 @@ def effect(
     Example: escudo effect visits.csv smoke lung --graph clinic.dot --schema visits.toml --epsilon 0.5
     """
     from escudo.causal import CausalGraph
-    from escudo.cli._release import _print_plan, _standing, _without_secrets
-    from escudo.discovery import effect_of, prepare_effect
+    from escudo.discovery import effect_of
     from escudo.errors import InputError
+    from escudo.privacy import plan as plan_of
     from escudo.report import treatment_page, write
-    from escudo.table import Schema
 
     start = time.perf_counter()
-    targets(None, report, force=False)
-    described = Schema.read(schema)
-    described.require_confirmed(source=str(schema), data=_without_secrets(data))
-    name, separator, level = outcome.partition("=") if outcome not in described else (outcome, "", "")
+    check_files(report=report)
+    table = open_table(data, schema, relation=relation, ledger=ledger, dataset=dataset)
+    name, separator, level = outcome.partition("=") if outcome not in table.schema else (outcome, "", "")
     levels = None
     if compare is not None:
         levels = tuple(part.strip() for part in compare.split(","))
@@ -99,30 +99,25 @@ def effect(
         "public_rows": public_rows,
         "confidence": confidence,
     }
-    shown = prepare_effect(described, treatment, name, **arguments).plan
-    table = open_table(data, described, relation=relation, ledger=ledger, dataset=dataset)
-    standing = _standing(table.account, shown)
-    if plan:
-        emit(
-            {"plan": shown.to_json(), "ledger": standing, "spent": False},
-            as_json=as_json,
-            human=lambda screen: _print_plan(screen, shown, standing, stop=True),
-        )
+    tree = plan_of(effect_of, table, treatment, name, **arguments)
+    if shown_first(table.account, tree, stop=plan, as_json=as_json):
         return
-    if not as_json:
-        _print_plan(console(), shown, standing, stop=False)
     found = effect_of(table, treatment, name, seed=seed, **arguments)
-    if report is not None:
-        write(treatment_page(found, graph=arguments["graph"], dataset=dataset or ""), report)
-    seconds = time.perf_counter() - start
-    payload = {
-        **found.to_json(),
-        "report": None if report is None else str(report),
-        "for_release": found.guarantee.for_release,
-        "dataset": dataset,
-        "seconds": round(seconds, 2),
-    }
-    emit(payload, as_json=as_json, human=lambda screen: _print_effect(screen, found, report, seconds))
+
+    def show(written: bool) -> None:
+        seconds, page = time.perf_counter() - start, report if written else None
+        payload = {
+            **found.to_json(),
+            "report": None if page is None else str(page),
+            "for_release": found.guarantee.for_release,
+            "dataset": dataset,
+            "seconds": round(seconds, 2),
+        }
+        emit(payload, as_json=as_json, human=lambda screen: _print_effect(screen, found, page, seconds))
+
+    with never_lost(show):
+        if report is not None:
+            write(treatment_page(found, graph=arguments["graph"], dataset=dataset or ""), report)
 
 
 def _print_effect(screen: Console, found: TreatmentEffect, report: Path | None, seconds: float) -> None:

@@ -44,13 +44,15 @@ def effects(
     dataset: Annotated[str | None, typer.Option(metavar="NAME", help="The dataset in the ledger.")] = None,
     people: Annotated[int, typer.Option(metavar="K", min=1, help="With --ledger: size of a household.")] = 3,
     report: Annotated[
-        Path | None, typer.Option(metavar="OUT.html", help="Also write a report with the diagram.")
+        Path | None, typer.Option("--report", "-r", metavar="FILE", help="Write a page with the diagram.")
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Say how much each variable of a model can change its outputs: exact ε, where it is attained, and why.
 
     In JSON an infinite ε is the text "inf".
+
+    Example: escudo effects survey.sem --of R1 --report effects.html
     """
     if ledger is not None:
         if file is not None or dataset is None:
@@ -77,9 +79,10 @@ def effects(
 
     table = survey(sem, of=chosen or None, on=observed or None, population=population)
     if report is not None:
+        from escudo.causal.formats import read_text
         from escudo.report import effects_page, write
 
-        write(effects_page(sem, found=table, source=file.name, text=file.read_text(encoding="utf-8").strip()), report)
+        write(effects_page(sem, found=table, source=file.name, text=read_text(file, what="model").strip()), report)
 
     def human(console: Console) -> None:
         console.print(_survey_table(table))
@@ -105,6 +108,8 @@ def definitions(
 
     The parents of the output are the data points; their population is the model's own. In JSON an infinite ε is the
     text "inf".
+
+    Example: escudo definitions survey.sem
     """
     from escudo.causal import SEM
     from escudo.effects import definitions as all_definitions

@@ -12,7 +12,8 @@ from escudo.cli._console import JsonFlag, emit
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from escudo.utility import Evaluation
+    from escudo.table import Schema
+    from escudo.utility import Evaluation, Rows
 
 __all__ = ["evaluate"]
 
@@ -21,25 +22,54 @@ def evaluate(
     real_train: Annotated[Path, typer.Argument(metavar="REAL_TRAIN", help="The rows the generator was fitted to.")],
     real_test: Annotated[Path, typer.Argument(metavar="REAL_TEST", help="Real rows held out from it.")],
     synthetic: Annotated[
-        list[Path], typer.Argument(metavar="SYNTHETIC...", help="Synthetic rows; several files for several fits.")
-    ],
-    schema: Annotated[Path, typer.Option("--schema", "-s", help="The table's public description (escudo schema).")],
+        list[Path] | None,
+        typer.Argument(
+            metavar="SYNTHETIC",
+            help="Synthetic rows; several files for several fits. Or --release.",
+            show_default=False,
+        ),
+    ] = None,
+    release: Annotated[
+        Path | None,
+        typer.Option(
+            "--release",
+            "-r",
+            metavar="DIR",
+            help="Evaluate this release, and add what is found to the custodian's copy of its report, beside DIR: NOT "
+            "FOR RELEASE.",
+        ),
+    ] = None,
+    schema: Annotated[
+        Path | None,
+        typer.Option(
+            "--schema", "-s", help="The table's public description (escudo schema); the release's by default."
+        ),
+    ] = None,
     targets: Annotated[int, typer.Option(min=1, help="How many columns to predict, drawn at random.")] = 20,
     target: Annotated[
-        list[str] | None, typer.Option("--target", metavar="COLUMN", help="Predict this column; may be repeated.")
+        list[str] | None,
+        typer.Option("--target", metavar="COLUMN", help="Predict this column instead; may be repeated."),
     ] = None,
     learner: Annotated[
-        list[str] | None, typer.Option("--learner", help="Use this learner only; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            "--learner",
+            metavar="NAME",
+            help="Use this learner only: linear svc, rbf svc, logistic, forest or neighbours; may be repeated.",
+        ),
     ] = None,
     most_rows: Annotated[int, typer.Option(min=10, help="The most rows that a learner sees.")] = 5000,
     model: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="A released model, to compare its interventions too.")
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="A released model, to compare its interventions too; the release's by default."
+        ),
     ] = None,
     reference: Annotated[
-        Path | None, typer.Option(metavar="BIF", help="The true network that --model is compared with.")
+        Path | None, typer.Option(metavar="BIF", help="The true network that the model is compared with.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="HTML", help="Write a page: NOT FOR RELEASE.")
+        Path | None, typer.Option("--out", "-o", metavar="HTML", help="Write a page of its own: NOT FOR RELEASE.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Decides targets, samples and learners.")] = 0,
     jobs: Annotated[int, typer.Option(help="Processes to use; -1 for all cores.")] = -1,
@@ -47,22 +77,31 @@ def evaluate(
 ) -> None:
     """Compare what can be learnt from synthetic rows with what can be learnt from the real ones.
 
-    The figures read the real rows exactly. They are for the custodian's eyes only.
+    The figures read the real rows exactly, and nothing is charged: they are
+    for the custodian's eyes only. For figures that may be published, see
+    escudo release --evaluate.
 
-    Example: escudo evaluate train.csv test.csv release/synthetic.parquet --schema visits.toml
+    Example: escudo evaluate train.csv test.csv --release release
+
+    Or: escudo evaluate train.csv test.csv made.csv --schema visits.toml
     """
     from escudo.causal import Network
-    from escudo.report import evaluation_page, write
+    from escudo.report import check_page, custodian_report, evaluation_page, write
     from escudo.synthesis import load
-    from escudo.table import Schema, open_data
     from escudo.utility import LEARNERS
     from escudo.utility import evaluate as run
 
-    described = Schema.read(schema)
+    if out is not None:
+        check_page(out)
+    files, described = _asked(synthetic or [], release, schema)
+    if release is not None and reference is not None and model is None:
+        model = release / "model"
+    real, tested = _rows(real_train, described), _rows(real_test, described)
+    made = [_rows(path, described) for path in files]
     found = run(
-        open_data(str(real_train), described),
-        open_data(str(real_test), described),
-        [open_data(str(path), described) for path in synthetic],
+        real,
+        tested,
+        made,
         described,
         targets=target or targets,
         learners=learner or LEARNERS,
@@ -73,15 +112,54 @@ def evaluate(
         jobs=jobs,
     )
     if out is not None:
-        write(evaluation_page(found), out)
+        write(evaluation_page(found, rows=(real, made[0])), out)
+    copy = None if release is None else custodian_report(release, evaluation=found, rows=(real, made[0]))
     emit(
-        {**found.to_json(), "page": None if out is None else str(out)},
+        {
+            **found.to_json(),
+            "page": None if out is None else str(out),
+            "custodian": None if copy is None else str(copy),
+        },
         as_json=as_json,
-        human=lambda screen: _print(screen, found, out),
+        human=lambda screen: _print(screen, found, [path for path in (out, copy) if path is not None]),
     )
 
 
-def _print(screen: Console, found: Evaluation, out: Path | None) -> None:
+def _asked(synthetic: list[Path], release: Path | None, schema: Path | None) -> tuple[list[Path], Schema]:
+    """Return the files to evaluate and their schema, before anything is worked out."""
+    from escudo.errors import InputError
+    from escudo.report import check_custodian_report
+    from escudo.synthesis import load
+    from escudo.table import Schema
+
+    if release is None:
+        if not synthetic:
+            raise InputError("name the synthetic rows after the real ones, or the release they are in: --release DIR.")
+        if schema is None:
+            raise InputError("--schema says what the columns are; only with --release it may be left out.")
+        return synthetic, Schema.read(schema)
+    if synthetic:
+        raise InputError("--release evaluates the synthetic rows of that release; leave out SYNTHETIC, or --release.")
+    check_custodian_report(release)
+    released = load(release / "model").schema
+    if schema is not None and Schema.read(schema).fingerprint != released.fingerprint:
+        raise InputError(f"'{schema}' is not the schema of the release in '{release}'; leave out --schema.")
+    return [release / "synthetic.parquet"], released
+
+
+def _rows(path: Path, schema: Schema) -> Rows:
+    """Read a file's rows; an error says which file it is about."""
+    from escudo.errors import SchemaError
+    from escudo.table import open_data
+    from escudo.utility import Rows
+
+    try:
+        return Rows.read(open_data(str(path), schema), schema, argument=f"'{path}'")
+    except SchemaError as error:
+        raise SchemaError(f"'{path}': {error}") from None
+
+
+def _print(screen: Console, found: Evaluation, pages: list[Path]) -> None:
     import numpy as np
     from rich.table import Table
 
@@ -89,6 +167,8 @@ def _print(screen: Console, found: Evaluation, out: Path | None) -> None:
         changes = [change for change in found.changes if change.kind == kind]
         if not changes:
             continue
+        if len(changes) == 2:
+            changes = changes[:1]  # one learner and "all" of it
         table = Table(title=f"{what.capitalize()} on held-out real rows, per cent", title_justify="left", box=None)
         table.add_column("learner")
         for heading in ("real", "synthetic", "lost", "95 % interval", "commonest class"):
@@ -99,7 +179,7 @@ def _print(screen: Console, found: Evaluation, out: Path | None) -> None:
                 f"{one.real:.1f}",
                 f"{one.synthetic:.1f}",
                 f"{one.change:+.1f}",
-                f"{one.low:+.1f} … {one.high:+.1f}",
+                f"{one.low:+.1f} … {one.high:+.1f}" if np.isfinite(one.low) else "one value only",
                 f"{one.baseline:.1f}" if kind == "class" else "",
             )
         screen.print(table)
@@ -123,6 +203,6 @@ def _print(screen: Console, found: Evaluation, out: Path | None) -> None:
         screen.print(
             f"Interventions: {found.causal.intervention:.2%} in the wrong cell over {found.causal.questions} questions"
         )
-    if out is not None:
-        screen.print(f"Page   {out}")
+    for page in pages:
+        screen.print(f"NOT FOR RELEASE: {page}", markup=False)
     screen.print("For the custodian only: these figures read the real rows exactly.", style="bold")

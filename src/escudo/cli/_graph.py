@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from escudo.cli._console import JsonFlag, emit
-from escudo.errors import GraphError, RefusedError
+from escudo.errors import GraphError, InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,7 +22,10 @@ __all__ = ["app"]
 app = typer.Typer(no_args_is_help=True, help="Show, convert and check causal graphs.")
 
 _File = Annotated[
-    Path, typer.Argument(help="A graph: .dot .gv .gml .dagitty .bif .bif.gz .csv .edges, or .txt (recognised).")
+    Path,
+    typer.Argument(
+        metavar="FILE", help="A graph: .dot .gv .gml .dagitty .bif .bif.gz .csv .edges, or .txt (recognised)."
+    ),
 ]
 _Force = Annotated[bool, typer.Option("--force", help="Replace the output file if it exists.")]
 
@@ -33,7 +37,10 @@ def show(
     force: _Force = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Show a graph: each node with its causes, causes first."""
+    """Show a graph: each node with its causes, causes first.
+
+    Example: escudo graph show clinic.dot --svg clinic.svg
+    """
     from escudo.causal import CausalGraph
     from escudo.causal.formats import write_text
 
@@ -57,12 +64,15 @@ def show(
 @app.command()
 def convert(
     file: _File,
-    out: Annotated[Path, typer.Argument(help="Where to write; its ending names the format.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Where to write; its ending names the format.")],
     lossy: Annotated[bool, typer.Option("--lossy", help="Leave out what the new format cannot carry.")] = False,
     force: _Force = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Write a graph in another format; refuses to lose latents, groups or knowledge unless told to."""
+    """Write a graph in another format; refuses to lose latents, groups or knowledge unless told to.
+
+    Example: escudo graph convert clinic.dagitty clinic.dot
+    """
     from escudo.causal import CausalGraph
     from escudo.causal.formats import format_of, read_text, write_text
 
@@ -91,7 +101,10 @@ def check(
     schema: Annotated[Path | None, typer.Option("--schema", help="Compare the names with this schema.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Check that a graph is acyclic and, with --schema, that it names the table's columns."""
+    """Check that a graph is acyclic and, with --schema, that it names the table's columns.
+
+    Example: escudo graph check clinic.dot --schema visits.toml
+    """
     from escudo.causal import CausalGraph
 
     graph = CausalGraph.read(file)
@@ -134,8 +147,8 @@ def _compare(graph: CausalGraph, file: Path, schema: Path, payload: dict[str, An
 
 
 def _free(path: Path, force: bool) -> None:
-    if path.exists() and not force:
-        raise RefusedError(f"{path} exists and was left as it is. Pass --force to replace it, or name another file.")
+    if os.path.exists(path) and not force:  # unlike Path's, it takes any name; one that is unusable cannot be written
+        raise InputError(f"'{path}' exists; choose another name, or pass --force to replace it.")
 
 
 def _undirected_note(graph: CausalGraph) -> str:

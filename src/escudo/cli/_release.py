@@ -1,9 +1,10 @@
-"""``escudo release`` and ``escudo sample``: synthetic tables that follow a causal graph, and rows from their models."""
+"""``escudo release``: a synthetic table that follows a causal graph, with its model, record and report."""
 
 from __future__ import annotations
 
 import os
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,16 +12,18 @@ import typer
 
 from escudo.cli._console import JsonFlag, console, emit
 from escudo.cli._ledger import DEFAULT
+from escudo.cli._sample import sample, settings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from rich.console import Console
 
     from escudo.privacy import Account, Plan
     from escudo.report import ReleaseFiles
     from escudo.synthesis import Model, Prepared
-    from escudo.table import Schema
+    from escudo.table import PrivateTable, Schema
+    from escudo.utility._evaluated import Evaluate, PreparedEvaluated
 
 __all__ = ["release", "sample"]
 
@@ -66,7 +69,12 @@ def release(
     rows: Annotated[
         int | None, typer.Option(min=1, help="Synthetic rows to make; about as many as the table has if left out.")
     ] = None,
-    public_rows: Annotated[int | None, typer.Option(help="The number of real rows, if it is public knowledge.")] = None,
+    public_rows: Annotated[
+        int | None,
+        typer.Option(
+            help="The number of real rows, if it is public; under replace_one it is, unless people are protected."
+        ),
+    ] = None,
     ledger: Annotated[
         str | None,
         typer.Option(metavar="URL", envvar="ESCUDO_LEDGER", help="The ledger; escudo-ledger.db here if left out."),
@@ -77,10 +85,21 @@ def release(
     option: Annotated[
         list[str] | None, typer.Option("--option", metavar="NAME=VALUE", help="What else the generator takes.")
     ] = None,
+    evaluate: Annotated[
+        float | None,
+        typer.Option(
+            "--evaluate",
+            metavar="SHARE",
+            help="Pay for figures of how good the rows are, with noise, for the public report: a share of the budget, "
+            "such as 0.1.",
+        ),
+    ] = None,
     csv: Annotated[bool, typer.Option("--csv", help="Write synthetic.csv as well.")] = False,
     custodian: Annotated[
         bool,
-        typer.Option("--custodian", help="Also compare with the real rows, on a page beside DIR: NOT FOR RELEASE."),
+        typer.Option(
+            "--custodian", help="Also compare with the real rows, in a copy of the report beside DIR: NOT FOR RELEASE."
+        ),
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier release in DIR.")] = False,
     seed: Annotated[
@@ -93,13 +112,18 @@ def release(
 
     Example: escudo release visits.csv --schema visits.toml --graph clinic.dot --epsilon 1 --out release
 
-    With --graph discover the graph is learnt from the table under the same budget, and its tables are used again.
+    With --graph discover the graph is learnt from the table under the same
+    budget, and its tables are used again.
+
+    How good are the rows? --evaluate pays for figures that may be published.
+    The custodian may look for free: with --custodian, escudo evaluate and
+    escudo attack.
     """
     from escudo.errors import InputError
     from escudo.privacy import MemoryAccount, parse_relation
     from escudo.report import check_target, write_release
-    from escudo.synthesis import fitting
     from escudo.table import PrivateTable, Schema, open_data
+    from escudo.utility._evaluated import prepare_evaluated
 
     start = time.perf_counter()
     if ledger is not None and dataset is None and ledger != os.environ.get("ESCUDO_LEDGER"):
@@ -110,23 +134,25 @@ def release(
         check_target(out, custodian=custodian, overwrite=force)
     described = Schema.read(schema)
     described.require_confirmed(source=str(schema), data=_without_secrets(data))
-    prepared = _prepared(
-        described,
-        graph,
-        knowledge,
-        generator=generator,
-        options=_options(option or []),
-        epsilon=epsilon,
-        delta=delta,
-        relation=relation,
-        public_rows=public_rows,
-    )
+    neighbours = parse_relation(relation)
     account: Account | str = ledger or DEFAULT
     if dataset is None:
         account = MemoryAccount(
-            relation=parse_relation(relation), unit=described.unit, max_rows_per_person=described.max_rows_per_person
+            relation=neighbours, unit=described.unit, max_rows_per_person=described.max_rows_per_person
         )
     table = PrivateTable(open_data(data, described), described, account, dataset)
+    known = table.public_row_count(neighbours) or None if public_rows is None else public_rows
+    budget: dict[str, Any] = {"delta": delta, "relation": relation, "public_rows": known}
+    choices: dict[str, Any] = {"generator": generator, "options": _options(option or [])}
+
+    def prepare_for(left: float) -> Prepared:
+        return _prepared(described, graph, knowledge, **choices, epsilon=left, **budget)
+
+    prepared = (
+        prepare_for(epsilon)
+        if evaluate is None
+        else prepare_evaluated(prepare_for, share=evaluate, epsilon=epsilon, **budget)
+    )
     standing = _standing(table.account, prepared.plan)
     if plan:
         emit(
@@ -139,7 +165,7 @@ def release(
         _print_plan(console(), prepared.plan, standing, stop=False)
     assert out is not None
     try:
-        with fitting(prepared, table, seed=seed) as model:
+        with _fitting(prepared, table, seed=seed) as (model, evaluated):
             made = rows or int(model.details["rows"])
             files = write_release(
                 model,
@@ -149,6 +175,7 @@ def release(
                 csv=csv,
                 seed=seed,
                 table=table if custodian else None,
+                evaluate=evaluated,
                 overwrite=force,
             )
     except KeyboardInterrupt:
@@ -166,6 +193,7 @@ def release(
         "for_release": model.guarantee.for_release,
         "dataset": dataset,
         "graph": found,
+        "evaluation": None if files.evaluation is None else files.evaluation.to_json(),
         "custodian": None if files.custodian is None else str(files.custodian),
         "seconds": round(seconds, 2),
     }
@@ -173,49 +201,6 @@ def release(
         payload,
         as_json=as_json,
         human=lambda screen: _print_release(screen, out, model, files, rows=made, seconds=seconds),
-    )
-
-
-def sample(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The model folder of a release.")],
-    rows: Annotated[int, typer.Option("--rows", "-n", min=0, help="How many rows.")] = 10,
-    do: Annotated[
-        list[str] | None, typer.Option("--do", metavar="COLUMN=VALUE", help="Set a column by intervention.")
-    ] = None,
-    given: Annotated[
-        list[str] | None, typer.Option("--given", metavar="COLUMN=VALUE", help="Condition on a column's value.")
-    ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="For repeatable rows.")] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write .parquet or .csv instead of printing.")] = None,
-    as_json: JsonFlag = False,
-) -> None:
-    """Draw rows from a released model, also under an intervention; free, as often as wanted.
-
-    Example: escudo sample release/model --rows 5 --do smoke=yes
-    """
-    from escudo.errors import InputError
-    from escudo.synthesis import load
-
-    if out is not None and out.suffix not in (".csv", ".parquet"):
-        raise InputError(f"--out must end in .csv or .parquet; got {out.name!r}.")
-    if out is not None and out.exists():
-        raise InputError(f"'{out}' exists; choose another name.")
-    drawn = load(model).sample(rows, do=_settings("--do", do), given=_settings("--given", given), seed=seed)
-    if out is None:
-        emit({"rows": drawn.to_dicts()}, as_json=as_json, human=lambda screen: _print_rows(screen, drawn))
-        return
-    try:
-        with out.open("xb") as file:
-            if out.suffix == ".csv":
-                drawn.write_csv(file)
-            else:
-                drawn.write_parquet(file)
-    except OSError as error:
-        raise InputError(f"cannot write '{out}': {error.strerror or 'input/output error'}.") from None
-    emit(
-        {"rows": rows, "file": str(out)},
-        as_json=as_json,
-        human=lambda screen: screen.print(f"{rows:,} rows written to {out}", markup=False),
     )
 
 
@@ -250,24 +235,25 @@ def _prepared(
     return prepare_discovered(schema, None if knowledge is None else CausalGraph.read(knowledge), **budget, **options)
 
 
-def _settings(option: str, pairs: list[str] | None) -> dict[str, str | None]:
-    """Read COLUMN=VALUE pairs; an empty value means missing."""
-    from escudo.errors import InputError
+@contextmanager
+def _fitting(
+    prepared: Prepared | PreparedEvaluated, table: PrivateTable, *, seed: int | None
+) -> Iterator[tuple[Model, Evaluate | None]]:
+    """Give the model, and what evaluates its rows if that was paid for."""
+    from escudo.synthesis import fitting
+    from escudo.utility._evaluated import PreparedEvaluated, fitting_evaluated
 
-    found: dict[str, str | None] = {}
-    for pair in pairs or []:
-        name, separator, value = pair.partition("=")
-        if not separator or not name:
-            raise InputError(f"{option} takes NAME=VALUE, such as smoke=yes; got {pair!r}.")
-        if name in found:
-            raise InputError(f"{option} names {name!r} twice.")
-        found[name] = value or None
-    return found
+    if isinstance(prepared, PreparedEvaluated):
+        with fitting_evaluated(prepared, table, seed=seed) as both:
+            yield both
+    else:
+        with fitting(prepared, table, seed=seed) as model:
+            yield model, None
 
 
 def _options(pairs: list[str]) -> dict[str, Any]:
     """Read NAME=VALUE options of a generator: numbers, true and false as such, all else as text."""
-    return {name.replace("-", "_"): _read(value or "") for name, value in _settings("--option", pairs).items()}
+    return {name.replace("-", "_"): _read(value or "") for name, value in settings("--option", pairs).items()}
 
 
 def _read(text: str) -> bool | int | float | str:
@@ -296,7 +282,8 @@ def _standing(account: Account, plan: Plan) -> dict[str, Any] | None:
     cap, delta = account.terms.epsilon, account.terms.delta
     assert cap is not None, "an account in a ledger has a cap"
     spent = account.total()
-    after = guarantee_of([spent.event, plan.event.under(account.relation)], delta=delta)
+    events = [spent.event, plan.event.under(account.relation)]
+    after = guarantee_of(events, delta=delta, max_rows_per_person=account.max_rows_per_person)
     assert spent.epsilon is not None
     assert after.epsilon is not None
     return {
@@ -339,10 +326,13 @@ def _print_release(screen: Console, out: Path, model: Model, files: ReleaseFiles
         screen.print("  synthetic.csv       the same rows")
     if files.custodian is not None:
         screen.print(
-            f"Beside it, NOT FOR RELEASE: {files.custodian.name}, exact figures of the real table", markup=False
+            f"Beside it, NOT FOR RELEASE: {files.custodian.name}, the report with exact figures of the real table",
+            markup=False,
         )
     if found := model.details.get("discovery"):
         _print_graph(screen, found)
+    if files.evaluation is not None:
+        screen.print(f"How good it is, paid for: {files.evaluation}", markup=False)
     if not model.guarantee.for_release:
         screen.print("NOT FOR RELEASE: the noise was seeded, so anyone can take it off again.", style="bold red")
     screen.print(f"What it means: {model.guarantee}", markup=False)
@@ -373,22 +363,3 @@ def _word(text: str) -> str:
     from shlex import quote
 
     return quote(text)
-
-
-def _print_rows(screen: Console, frame: Any) -> None:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for name, dtype in frame.schema.items():
-        table.add_column(Text(name), justify="right" if dtype.is_numeric() else "left")
-    for row in frame.iter_rows():
-        table.add_row(*(Text(_shown(value)) for value in row))
-    screen.print(table)
-
-
-def _shown(value: object) -> str:
-    if value is None:
-        return ""
-    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -28,7 +28,10 @@ _TAKEN_AS_PUBLIC = "The kind of each column (levels or numbers) was taken as pub
 
 @app.command()
 def draft(data: _Data, out: _Out = None, force: _Force = False, as_json: JsonFlag = False) -> None:
-    """Draft a schema from the data, for the custodian to confirm; nothing is released from it before."""
+    """Draft a schema from the data, for the custodian to confirm; nothing is released from it before.
+
+    Example: escudo schema draft visits.csv --out visits.toml
+    """
     from escudo.table import draft as draft_schema
 
     _check_target(out, force=force)
@@ -59,7 +62,10 @@ def learn(
     force: _Force = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Learn the levels and bounds that are not public, under differential privacy, and charge them."""
+    """Learn the levels and bounds that are not public, under differential privacy, and charge them.
+
+    Example: escudo schema learn visits.csv --schema visits.toml --epsilon 0.1 --delta 1e-7 --out learnt.toml
+    """
     from dataclasses import replace
 
     from escudo.errors import EscudoError, InputError
@@ -91,7 +97,10 @@ def check(
     schema: Annotated[Path, typer.Option("--schema", "-s", help="The schema to compare with.")],
     as_json: JsonFlag = False,
 ) -> None:
-    """Compare data with a schema, for the custodian's eyes only: exact shares, without any protection."""
+    """Compare data with a schema, for the custodian's eyes only: exact shares, without any protection.
+
+    Example: escudo schema check visits.csv --schema visits.toml
+    """
     from escudo.errors import ViolationError
     from escudo.table import Schema
     from escudo.table import check as check_schema
@@ -126,7 +135,10 @@ def convert(
     force: _Force = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Convert a schema, SDV metadata (JSON) or SmartNoise metadata (YAML) to a schema of escudo's."""
+    """Convert a schema, SDV metadata (JSON) or SmartNoise metadata (YAML) to a schema of escudo's.
+
+    Example: escudo schema convert metadata.json visits.toml
+    """
     from escudo.table import Schema
 
     value = Schema.read(schema, table=table)
@@ -142,7 +154,10 @@ def confirm(
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Vouch that the levels and bounds of columns are public knowledge; changes the schema's file."""
+    """Vouch that the levels and bounds of columns are public knowledge; changes the schema's file.
+
+    Example: escudo schema confirm visits.toml age smoke
+    """
     from escudo.table import Schema
     from escudo.table._schema_files import confirm_file
 
@@ -160,7 +175,7 @@ def _check_target(out: Path | None, *, force: bool) -> None:
     if out.suffix.lower() not in (".toml", ".json"):
         raise InputError(f"cannot write a schema to '{out}': the name must end in .toml or .json.")
     if out.exists() and not force:
-        raise InputError(f"'{out}' exists already; choose another name, or say --force to replace it.")
+        raise InputError(f"'{out}' exists; choose another name, or pass --force to replace it.")
     if not out.parent.is_dir():
         raise InputError(f"cannot write '{out}': the folder '{out.parent}' does not exist.")
 

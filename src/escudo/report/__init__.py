@@ -1,6 +1,7 @@
 """Reports: one self-contained HTML page each, with inline pictures, that prints and works offline.
 
-* :func:`render` and :func:`write`: the page that every kind of report shares;
+* :func:`render` and :func:`write`: the page that every kind of report shares; :func:`check_page`: whether it can be
+  written, before it is made;
 * :func:`effects_page`: all effects of a model on its outputs;
 * :func:`effects_picture`: its diagram, with ε on the arrows;
 * :func:`audit_page`, :func:`direction_page`, :func:`discovery_page`, :func:`treatment_page`: one answer each;
@@ -8,7 +9,9 @@
 * :func:`write_release`: a release folder, with :func:`release_page` for people and ``release.json``
   (:func:`release_schema`) for machines; :func:`check_target`: whether it can be written, before anything is spent;
 * :func:`custodian_page`: synthetic against real data; :func:`evaluation_page`: what can be learnt from them;
-  :func:`attack_page`: what an attacker could learn. These are for the custodian only.
+  :func:`attack_page`: what an attacker could learn. These are for the custodian only;
+* :func:`custodian_report`: the custodian's own copy of a release's report, with what was evaluated and attacked;
+  :func:`check_custodian_report`: whether it can be written, before that is worked out.
 """
 
 from __future__ import annotations
@@ -16,11 +19,12 @@ from __future__ import annotations
 from escudo.report._attack_page import attack_page
 from escudo.report._audit_page import audit_page
 from escudo.report._custodian_page import custodian_page
+from escudo.report._custodian_report import check_custodian_report, custodian_report
 from escudo.report._direction_page import direction_page
 from escudo.report._discovery_page import discovery_page
 from escudo.report._effects import effects_page, effects_picture, ledger_page
 from escudo.report._evaluation_page import evaluation_page
-from escudo.report._page import render, write
+from escudo.report._page import check_page, render, write
 from escudo.report._record import release_schema
 from escudo.report._release import ReleaseFiles, check_target, write_release
 from escudo.report._release_page import release_page
@@ -30,8 +34,11 @@ __all__ = [
     "ReleaseFiles",
     "attack_page",
     "audit_page",
+    "check_custodian_report",
+    "check_page",
     "check_target",
     "custodian_page",
+    "custodian_report",
     "direction_page",
     "discovery_page",
     "effects_page",

@@ -6,12 +6,16 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from escudo.effects import show_epsilon
-from escudo.report._page import render
+from escudo.report._page import fragment, render
 
 if TYPE_CHECKING:
+    from markupsafe import Markup
+
     from escudo.attacks import Attack, Score
 
-__all__ = ["attack_page"]
+__all__ = ["attack_page", "attack_section"]
+
+_TITLE = "What an attacker could learn from the synthetic rows"
 
 
 def attack_page(found: Attack) -> str:
@@ -19,16 +23,23 @@ def attack_page(found: Attack) -> str:
 
     **Guarantee.** None: the page is about single people in the private table.
     """
+    return render("attack.html.j2", kind="For the custodian", title=_TITLE, **_content(found))
+
+
+def attack_section(found: Attack) -> Markup:
+    """Return the same as a section of the custodian's copy of a release's report."""
+    body = "attack_body.html.j2"
+    return fragment("custodian_section.html.j2", anchor="attack", title=_TITLE, body=body, **_content(found))
+
+
+def _content(found: Attack) -> dict[str, Any]:
     ceiling = found.ceiling
-    return render(
-        "attack.html.j2",
-        kind="For the custodian",
-        title="What an attacker could learn from the synthetic rows",
-        lead=found.verdict,
-        violated=found.violated,
-        promise=None if found.claim is None else str(found.claim),
-        confidence=f"{100 * found.confidence:g}",
-        targets=[
+    return {
+        "lead": found.verdict,
+        "violated": found.violated,
+        "promise": None if found.claim is None else str(found.claim),
+        "confidence": f"{100 * found.confidence:g}",
+        "targets": [
             {
                 "label": target.label,
                 "bound": show_epsilon(target.audit.epsilon_lower),
@@ -38,8 +49,8 @@ def attack_page(found: Attack) -> str:
             }
             for target in found.targets
         ],
-        scores=[_row(score) for score in sorted(found.overall, key=lambda one: -one.accuracy)],
-        ceiling=None
+        "scores": [_row(score) for score in sorted(found.overall, key=lambda one: -one.accuracy)],
+        "ceiling": None
         if ceiling is None
         else {
             "accuracy": _percent(ceiling.accuracy),
@@ -47,13 +58,13 @@ def attack_page(found: Attack) -> str:
             "auc": f"{ceiling.auc:.3f}",
             "tpr": _percent(ceiling.tpr),
         },
-        relation="somebody else stands in their place"
+        "relation": "somebody else stands in their place"
         if found.relation == "replace_one"
         else "nobody stands in their place",
-        rest="stay as they are" if found.rest == "fixed" else "are drawn anew for each fit",
-        shadows=f"{found.shadows:,}",
-        trials=f"{found.trials:,}",
-    )
+        "rest": "stay as they are" if found.rest == "fixed" else "are drawn anew for each fit",
+        "shadows": f"{found.shadows:,}",
+        "trials": f"{found.trials:,}",
+    }
 
 
 def _row(score: Score) -> dict[str, Any]:

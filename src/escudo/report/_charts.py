@@ -1,4 +1,4 @@
-"""Small charts as inline SVG, drawn by hand: bars, a histogram, a heat map and a matrix of pairs.
+"""Small charts as inline SVG, drawn by hand: bars, a histogram and a heat map.
 
 Colours come from the page's own style, so that a chart follows its light, dark or printed form. Shades are one hue;
 what a second series shows is told by shape as well. Every text is escaped where it is written.
@@ -6,8 +6,7 @@ what a second series shows is told by shape as well. Every text is escaped where
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from unicodedata import combining, east_asian_width
 
@@ -17,43 +16,12 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-__all__ = ["Axis", "Panel", "bars", "heat_map", "histogram", "pair_plot", "percent"]
+__all__ = ["bars", "heat_map", "histogram", "percent"]
 
 Floats = NDArray[np.float64]
 
 _WIDTH = 260.0
 _ROW = 21.0
-_SHADES = 12  # steps of one hue: finer ones cannot be told apart
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Axis:
-    """One column of a pair plot: its name, its own bars, and what to write along the edges.
-
-    Attributes:
-        name: The column's name.
-        heights: The heights of its bars, from left to right.
-        across: Labels along the bottom, with their places from 0 (left) to 1 (right).
-        down: Labels along the side, with their places from 0 (top) to 1 (bottom).
-    """
-
-    name: str
-    heights: Floats
-    across: Sequence[tuple[float, str]]
-    down: Sequence[tuple[float, str]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Panel:
-    """What a pair plot shows where two columns cross: shades, or points.
-
-    Attributes:
-        shades: Numbers from 0 to 1, of shape (cells down, cells across); None for points.
-        points: Places from 0 to 1, across and upwards, of shape (points, 2); None for shades.
-    """
-
-    shades: Floats | None = None
-    points: Floats | None = None
 
 
 def percent(share: float) -> str:
@@ -165,43 +133,6 @@ def heat_map(names: Sequence[str], values: Floats, *, title: str, most: float = 
     return _svg(width, up + count * side, "".join(body), title=title)
 
 
-def pair_plot(axes: Sequence[Axis], panels: Mapping[tuple[int, int], Panel], *, title: str) -> Markup:
-    """Return a matrix of small panels: each column by itself on the diagonal, pairs below it.
-
-    Args:
-        axes: The columns.
-        panels: For (row, column) with row > column, what is shown there.
-        title: What the chart shows, for screen readers.
-    """
-    gap, foot = 8.0, 20.0
-    side = float(np.clip(820 / max(len(axes), 1), 70, 130))
-    left = min(max((_length(label, 11.0) for axis in axes[1:] for _, label in axis.down), default=0.0), 80.0) + 8
-    total = len(axes) * (side + gap) - gap
-    body = []
-    for place, axis in enumerate(axes):
-        x, y = left + place * (side + gap), place * (side + gap)
-        body.append(f'<text x="{x + 2:.1f}" y="{y + 13:.1f}" class="name">{_text(_fit(axis.name, side - 2))}</text>')
-        body.append(_upright(axis.heights, x, y, side))
-        if place > 0:
-            for at, label in axis.down:
-                down = min(max(y + at * side + 4, y + 9), y + side - 1)
-                shown = _text(_fit(label, left - 8, 11.0))
-                body.append(f'<text x="{left - 6:.1f}" y="{down:.1f}" class="end tick">{shown}</text>')
-        for at, label in _with_room(axis.across, side):
-            anchor = "mid" if 0 < at < 1 else "end" if at == 1 else ""
-            body.append(
-                f'<text x="{x + at * side:.1f}" y="{total + 14:.1f}" class="tick {anchor}">{_text(label)}</text>'
-            )
-    for (row, column), panel in panels.items():
-        x, y = left + column * (side + gap), row * (side + gap)
-        inner = _points(panel.points, x, y, side) if panel.points is not None else _shades(panel.shades, x, y, side)
-        body.append(
-            f"<g><title>{_text(axes[row].name)} (down), {_text(axes[column].name)} (across)</title>"
-            f'<rect x="{x:.1f}" y="{y:.1f}" width="{side:.1f}" height="{side:.1f}" class="frame"/>{inner}</g>'
-        )
-    return _svg(left + total, total + foot, "".join(body), title=title)
-
-
 def _square(x: float, y: float, side: float, value: float, most: float, decimals: int, pair: tuple[str, str]) -> str:
     share = min(max(value / most, 0.0), 1.0) if most > 0 else 0.0
     shown = f"{value:.{decimals}f}"
@@ -213,47 +144,6 @@ def _square(x: float, y: float, side: float, value: float, most: float, decimals
         return square
     kind = "value over" if share > 0.5 else "value"
     return square + f'<text x="{x + side / 2:.1f}" y="{y + side / 2 + 4:.1f}" class="{kind}">{shown}</text>'
-
-
-def _with_room(labels: Sequence[tuple[float, str]], side: float) -> list[tuple[float, str]]:
-    """Return the labels if each has room in its share of the edge, or else the first and the last, cut to fit."""
-    if all(_length(label, 11.0) <= side / len(labels) - 2 for _, label in labels):
-        return list(labels)
-    return [(0.0, _fit(labels[0][1], side / 2 - 2, 11.0)), (1.0, _fit(labels[-1][1], side / 2 - 2, 11.0))]
-
-
-def _upright(heights: Floats, x: float, y: float, side: float) -> str:
-    wide, most = side / len(heights), max(float(np.max(heights)), 1e-9)
-    steps = "".join(
-        f"M{x + number * wide:.1f} {y + side:.1f}v{-up:.1f}h{max(wide - 1, 0.5):.1f}v{up:.1f}z"
-        for number, up in enumerate((side - 20) * heights / most)
-        if up > 0.05
-    )
-    return f'<path d="{steps}" class="fill"/>'
-
-
-def _shades(shades: Floats | None, x: float, y: float, side: float) -> str:
-    if shades is None:
-        return ""
-    tall, wide = (side - 2) / shades.shape[0], (side - 2) / shades.shape[1]
-    gap = 1.0 if max(shades.shape) <= 6 else 0.0
-    steps = np.rint(np.clip(shades, 0, 1) * _SHADES).astype(int)
-    paths = []
-    for step in range(1, _SHADES + 1):  # one path for each shade, not one element for each cell
-        cells = "".join(
-            f"M{x + 1 + column * wide + gap / 2:.1f} {y + 1 + row * tall + gap / 2:.1f}"
-            f"h{wide - gap:.1f}v{tall - gap:.1f}h{gap - wide:.1f}z"
-            for row, column in np.argwhere(steps == step)
-        )
-        if cells:
-            paths.append(f'<path d="{cells}" class="shade" fill-opacity="{0.85 * step / _SHADES:.2f}"/>')
-    return "".join(paths)
-
-
-def _points(points: Floats, x: float, y: float, side: float) -> str:
-    inner = side - 8
-    dots = "".join(f"M{x + 4 + inner * across:.1f} {y + 4 + inner * (1 - up):.1f}h0" for across, up in points)
-    return f'<path d="{dots}" class="dots"/>'
 
 
 def _svg(width: float, height: float, body: str, *, title: str) -> Markup:

@@ -16,15 +16,16 @@ import numpy as np
 
 from escudo.report._charts import heat_map, percent
 from escudo.report._look import MOST_CARDS, MOST_MAPPED, column_card
-from escudo.report._page import render
+from escudo.report._page import fragment, render
 from escudo.utility import sampling_error, synthetic_table, total_variation
 
 if TYPE_CHECKING:
     import polars as pl
+    from markupsafe import Markup
 
     from escudo.table import PrivateTable
 
-__all__ = ["custodian_page"]
+__all__ = ["comparison_section", "custodian_page"]
 
 _MOST_PAIR_CELLS = 2**13
 _MOST_TRIPLE_CELLS = 2**16
@@ -45,6 +46,32 @@ def custodian_page(table: PrivateTable, synthetic: pl.DataFrame, *, dataset: str
 
     **Guarantee.** None: the page shows exact figures of the private table.
     """
+    source = f"{made:%d %B %Y}".lstrip("0")
+    return render(
+        "custodian.html.j2",
+        kind="For the custodian",
+        title=_title(dataset),
+        source=source,
+        **_content(table, synthetic),
+    )
+
+
+def comparison_section(table: PrivateTable, synthetic: pl.DataFrame, *, dataset: str = "") -> Markup:
+    """Return the same as a section of the custodian's copy of a release's report."""
+    return fragment(
+        "custodian_section.html.j2",
+        anchor="comparison",
+        title=_title(dataset),
+        body="comparison_body.html.j2",
+        **_content(table, synthetic),
+    )
+
+
+def _title(dataset: str) -> str:
+    return f"How close the synthetic data come to {dataset or 'the table'}"
+
+
+def _content(table: PrivateTable, synthetic: pl.DataFrame) -> dict[str, Any]:
     schema = table.schema
     drawn = synthetic_table(synthetic, schema)
     names = list(schema.names[:MOST_MAPPED])
@@ -63,21 +90,17 @@ def custodian_page(table: PrivateTable, synthetic: pl.DataFrame, *, dataset: str
     for card in cards:
         card["note"] = f"{100 * singles[(card['name'],)][0]:.2f}\N{NO-BREAK SPACE}% in the wrong cell"
     levels = [("one", singles), ("two", pairs), ("three", triples)]
-    return render(
-        "custodian.html.j2",
-        kind="For the custodian",
-        title=f"How close the synthetic data come to {dataset or 'the table'}",
-        lead=_lead(pairs or singles),
-        source=f"{made:%d %B %Y}".lstrip("0"),
-        levels=[_level(number, found) for number, found in levels if found],
-        cards=cards,
-        columns=len(schema.names),
-        mapped=heat_map(
+    return {
+        "lead": _lead(pairs or singles),
+        "levels": [_level(number, found) for number, found in levels if found],
+        "cards": cards,
+        "columns": len(schema.names),
+        "mapped": heat_map(
             names, apart, title="Rows in the wrong cell, per cent", most=max(most, 1e-9), decimals=2 if most < 1 else 1
         )
         if pairs
         else "",
-        worst=[
+        "worst": [
             {
                 "pair": " × ".join(columns),
                 "error": f"{100 * error:.2f}",
@@ -86,8 +109,8 @@ def custodian_page(table: PrivateTable, synthetic: pl.DataFrame, *, dataset: str
             }
             for columns, (error, chance) in sorted(pairs.items(), key=lambda item: -item[1][0])[:_WORST]
         ],
-        left_out=math.comb(len(names), 2) - len(pairs),
-    )
+        "left_out": math.comb(len(names), 2) - len(pairs),
+    }
 
 
 def _compare(

@@ -3,19 +3,44 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from escudo.privacy import ExponentialEvent
-from escudo.report._record import Noise
+from escudo.report._record import Noise, observed_pairs
 from escudo.table import Numeric
 
 if TYPE_CHECKING:
     from escudo.synthesis import Model
 
-__all__ = ["limits_of", "picks_arrows"]
+__all__ = ["FoundEdge", "discovered_edges", "limits_of", "picks_arrows"]
 
 _NAMED = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundEdge:
+    """An edge that a discovery reported.
+
+    Attributes:
+        first: The cause, where it has a direction.
+        second: The effect.
+        directed: Whether it has one.
+        sure: The estimated probability that the two are joined.
+        way: The estimated probability that the direction is right, if they are; None where it is known or open.
+    """
+
+    first: str
+    second: str
+    directed: bool
+    sure: float
+    way: float | None
+
+    @property
+    def text(self) -> str:
+        """The edge for people."""
+        return f"{self.first} {'→' if self.directed else '—'} {self.second}"
 
 
 def limits_of(
@@ -67,22 +92,14 @@ def _privacy(model: Model) -> list[tuple[str, str]]:
         ),
         (
             "What was tried against it",
-            "No attack was run on this release. The promise is a theorem about how it was made and does not rest on "
-            "one.",
+            "The promise is a theorem about how the release was made and does not rest on attacks. What the custodian "
+            "tried is no part of the public report: its results are about single people.",
         ),
     ]
 
 
 def _use(model: Model, *, noise: Sequence[Noise], added: Sequence[tuple[str, str]] | None) -> list[tuple[str, str]]:
-    found = [
-        (
-            "The graph is an assumption",
-            "Given its causes, a column depends on nothing else here; columns that no path of arrows joins come out "
-            "independent, whatever the table says. What an intervention does follows from the directions of the "
-            "arrows, which data alone cannot prove.",
-        ),
-        *_open_ends(model, added),
-    ]
+    found = [*_graph(model), *_open_ends(model, added)]
     rows = max((one.rows for one in noise if one.rows is not None), default=None)
     if rows is not None:
         found.append(
@@ -121,6 +138,70 @@ def _use(model: Model, *, noise: Sequence[Noise], added: Sequence[tuple[str, str
     return found
 
 
+def _graph(model: Model) -> list[tuple[str, str]]:
+    """Return what rests on the graph: an assumption if it was given, a finding with errors if it was discovered."""
+    alone = (
+        "Given its causes, and the columns it was seen to go with, a column depends on nothing else here"
+        if observed_pairs(model)
+        else "Given its causes, a column depends on nothing else here"
+    )
+    apart = "columns that no path of arrows joins come out independent, whatever the table says"
+    edges = discovered_edges(model)
+    if edges is None:
+        return [
+            (
+                "The graph is an assumption",
+                f"{alone}; {apart}. What an intervention does follows from the directions of the arrows, which data "
+                "alone cannot prove.",
+            )
+        ]
+    directed = [edge for edge in edges if edge.directed]
+    sure = [edge for edge in edges if edge.sure >= 0.9]
+    found = [
+        (
+            "The graph was found, not given",
+            f"It was learnt from the same table, through the same noise, so it may be wrong. {len(sure)} of "
+            f"{len(edges)} edges are there with a confidence of 90 % or more, and {len(directed)} of {len(edges)} have "
+            "a direction that the data speak for. A confidence is about noise and chance; a common cause that nobody "
+            "measured can make an arrow that is not there, however sure it looks.",
+        ),
+        ("What follows from it", f"{alone}; {apart}."),
+    ]
+    others = len(model.graph.edges) - sum(_in(edge, model) for edge in directed)
+    if others:
+        found.append(
+            (
+                "Arrows without a finding",
+                f"{others} of the {len(model.graph.edges)} arrows drawn only help to imitate the table: their "
+                "direction, or that they are there at all, is not a finding. An intervention still follows them, so "
+                "do not read cause and effect into what travels along them.",
+            )
+        )
+    return found
+
+
+def _in(edge: FoundEdge, model: Model) -> bool:
+    return (edge.first, edge.second) in model.graph.edges
+
+
+def discovered_edges(model: Model) -> list[FoundEdge] | None:
+    """Return the edges that a discovery reported, the surest first; None if the graph was given."""
+    found = model.details.get("discovery")
+    if not isinstance(found, Mapping):
+        return None
+    edges = [
+        FoundEdge(
+            first=str(edge["from"]),
+            second=str(edge["to"]),
+            directed=bool(edge["directed"]),
+            sure=float(edge["confidence"]),
+            way=None if edge["direction_confidence"] is None else float(edge["direction_confidence"]),
+        )
+        for edge in found["edges"]
+    ]
+    return sorted(edges, key=lambda edge: -edge.sure)
+
+
 def _open_ends(model: Model, added: Sequence[tuple[str, str]] | None) -> list[tuple[str, str]]:
     """Return what the graph itself leaves open: latents, and arrows that nobody stated."""
     graph, found = model.graph, []
@@ -132,7 +213,7 @@ def _open_ends(model: Model, added: Sequence[tuple[str, str]] | None) -> list[tu
                 "cause would blur are refused, not guessed.",
             )
         )
-    if added:
+    if added and discovered_edges(model) is None:
         arrows = _listed([f"{cause} → {effect}" for cause, effect in added])
         how = (
             "picked privately, by how much the columns depend on each other"

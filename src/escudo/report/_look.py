@@ -6,20 +6,31 @@ Everything here is made from a synthetic table. Only the custodian's report pass
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo.report._charts import Axis, Panel, bars, histogram, pair_plot, percent
+from escudo.report._charts import bars, histogram, percent
+from escudo.report._pair_plot import Axis, Panel, pair_plot
 from escudo.table import Categorical, Numeric, Schema
+from escudo.utility import Rows, dependence
 
 if TYPE_CHECKING:
     import polars as pl
     from markupsafe import Markup
 
-__all__ = ["MAP_CELLS", "MOST_CARDS", "MOST_MAPPED", "column_card", "merged", "pairs_of"]
+__all__ = [
+    "MAP_CELLS",
+    "MOST_CARDS",
+    "MOST_MAPPED",
+    "column_card",
+    "merged",
+    "pairs_beside",
+    "pairs_of",
+]
 
 MOST_CARDS = 30
 MOST_MAPPED = 60
@@ -28,6 +39,7 @@ _MOST_PAIRED = 10
 _MOST_BARS = 8
 _MOST_BINS = 60
 _MOST_POINTS = 220
+_MOST_COUNTED = 50_000
 _PANEL_CELLS = 12
 _FEW = 4
 _ENOUGH = 10
@@ -70,14 +82,66 @@ def pairs_of(
         codes: The same rows as cells.
         strength: How much each pair depends on each other.
     """
-    ranked = np.argsort(-strength.sum(axis=0), kind="stable")[:_MOST_PAIRED]
-    places = sorted(int(place) for place in ranked)
+    places = _most_dependent(strength)
     shown = [names[place] for place in places]
     columns = [schema[name] for name in shown]
     few = [merged(column, codes[:, place], most=_PANEL_CELLS) for column, place in zip(columns, places, strict=True)]
-    values = [_scaled(column, frame) for column in columns]
+    panels = _panels(columns, few, [_scaled(column, frame) for column in columns])
+    axes = [_axis(column, *cells) for column, cells in zip(columns, few, strict=True)]
+    return shown, pair_plot(axes, panels, title=f"Pairs of {', '.join(shown)} in the synthetic data")
+
+
+def pairs_beside(real: Rows, synthetic: Rows) -> tuple[list[str], Markup] | None:
+    """Return the pair plot of up to ten columns with real rows beside synthetic ones, and the columns' names.
+
+    Args:
+        real: Real rows: what is drawn is private.
+        synthetic: Synthetic rows of the same schema.
+
+    Returns:
+        None if there is only one column.
+    """
+    schema = real.schema
+    count = min(len(schema), MOST_MAPPED)
+    if count < 2:
+        return None
+    rng = np.random.default_rng(0)
+    both = [rows.at_most(_MOST_COUNTED, rng) for rows in (synthetic, real)]
+    sizes = [min(column.size, MAP_CELLS) for column in schema.fields[:count]]
+    strength = np.zeros((count, count))
+    for rows in both:
+        few = [merged(schema.fields[place], rows.codes[:, place], most=MAP_CELLS)[0] for place in range(count)]
+        strength = np.maximum(strength, dependence(np.column_stack(few), sizes)[0])
+    places = _most_dependent(strength)
+    columns = [schema.fields[place] for place in places]
+    # Rare levels are those of both tables together, so that cells mean the same on both sides.
+    together = [np.concatenate([rows.codes[:, place] for rows in both]) for place in places]
+    cells = [merged(column, codes, most=_PANEL_CELLS) for column, codes in zip(columns, together, strict=True)]
+    first = len(both[0])
+    parts = [[(codes[part], size) for codes, size in cells] for part in (slice(0, first), slice(first, None))]
+    values = [[_numbers_of(rows, place) for place in places] for rows in both]
+    ours, theirs = (_panels(columns, few, some) for few, some in zip(parts, values, strict=True))
+    axes = [
+        replace(_axis(column, *made), real=_axis(column, *seen).heights)
+        for column, made, seen in zip(columns, *parts, strict=True)
+    ]
+    shown = [column.name for column in columns]
+    title = f"Pairs of {', '.join(shown)}: synthetic at the left, real at the right"
+    return shown, pair_plot(axes, ours, title=title, real=theirs)
+
+
+def _most_dependent(strength: Floats) -> list[int]:
+    """Return the places of up to ten columns that depend most on others, in their own order."""
+    ranked = np.argsort(-strength.sum(axis=0), kind="stable")[:_MOST_PAIRED]
+    return sorted(int(place) for place in ranked)
+
+
+def _panels(
+    columns: Sequence[Categorical | Numeric], few: Sequence[tuple[Integers, int]], values: Sequence[Floats | None]
+) -> dict[tuple[int, int], Panel]:
+    """Return a panel for each pair: points of two numeric columns, else the shares of cells."""
     panels = {}
-    for across, down in combinations(range(len(shown)), 2):
+    for across, down in combinations(range(len(columns)), 2):
         x, y = values[across], values[down]
         if x is not None and y is not None:
             known = np.isfinite(x) & np.isfinite(y)
@@ -85,8 +149,7 @@ def pairs_of(
         else:
             flip = isinstance(columns[down], Numeric)
             panels[down, across] = Panel(shades=_given_across(few[down], few[across], flip=flip))
-    axes = [_axis(column, *cells) for column, cells in zip(columns, few, strict=True)]
-    return shown, pair_plot(axes, panels, title=f"Pairs of {', '.join(shown)} in the synthetic data")
+    return panels
 
 
 def _levels(column: Categorical, shares: Floats, real: Floats | None) -> tuple[str, Markup]:
@@ -179,6 +242,14 @@ def _scaled(column: Categorical | Numeric, frame: pl.DataFrame) -> Floats | None
     low, high = column.bounds
     values: Floats = frame[column.name].head(_MOST_POINTS).cast(pl.Float64).to_numpy()
     return (values - low) / (high - low)
+
+
+def _numbers_of(rows: Rows, place: int) -> Floats | None:
+    """Return the values of some rows on [0, 1]; None for a column of levels."""
+    if not isinstance(rows.schema.fields[place], Numeric):
+        return None
+    values: Floats = (rows.numbers[:_MOST_POINTS, place] + 1) / 2
+    return values
 
 
 def _number(value: float, digits: int = 6) -> str:

@@ -6,6 +6,7 @@ dark setting. A kind of report is a template that extends ``page.html.j2`` and f
 
 from __future__ import annotations
 
+import os
 import re
 from functools import cache
 from importlib.metadata import version
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
 
-__all__ = ["is_report", "render", "write"]
+__all__ = ["CUSTODIAN_ONLY", "check_page", "fragment", "is_report", "render", "write"]
+
+CUSTODIAN_ONLY = "Custodian only, not for release"
+"""What stands on every page that reads the private table and was not paid for."""
 
 _POWER = re.compile(r"\be\^([0-9.]+[0-9])")
 _GENERATOR = '<meta name="generator" content="escudo '
@@ -36,6 +40,7 @@ def _environment() -> Environment:
         undefined=StrictUndefined,
     )
     environment.filters["prose"] = _prose
+    environment.globals["CUSTODIAN_ONLY"] = CUSTODIAN_ONLY
     return environment
 
 
@@ -67,14 +72,21 @@ def render(template: str, *, kind: str, title: str, lead: str, source: str = "",
     )
 
 
+def fragment(template: str, **content: Any) -> Markup:
+    """Return a part of a page as markup; text in ``content`` is escaped, as by :func:`render`."""
+    from markupsafe import Markup
+
+    return Markup(_environment().get_template(template).render(**content))
+
+
 def is_report(path: Path) -> bool:
     """Return whether a file is a report of escudo, which may be replaced by another."""
     with path.open(encoding="utf-8", errors="replace") as file:
         return _GENERATOR in file.read(2000)
 
 
-def write(html: str, path: str | Path) -> Path:
-    """Write a page, replacing an earlier report but no other file.
+def check_page(path: str | Path) -> Path:
+    """Check that a page can be written there, before anything is worked out for it.
 
     Raises:
         InputError: If the path holds something that is not a report of escudo, or cannot be written.
@@ -83,6 +95,25 @@ def write(html: str, path: str | Path) -> Path:
     try:
         if file.exists() and not is_report(file):
             raise InputError(f"{file.name!r} exists and is not a report of escudo; choose another name.")
+    except OSError as error:
+        raise InputError(f"Cannot write the report {file.name!r}: {error.strerror or error}.") from error
+    home = file.resolve().parent
+    if not (home.is_dir() and os.access(home, os.W_OK | os.X_OK)):
+        raise InputError(f"Cannot write the report {file.name!r}: nothing can be written in '{home}'.")
+    return file
+
+
+def write(html: str, path: str | Path) -> Path:
+    """Write a page, replacing an earlier report but no other file; one for the custodian is its owner's to read only.
+
+    Raises:
+        InputError: If the path holds something that is not a report of escudo, or cannot be written.
+    """
+    file = check_page(path)
+    try:
+        if f'<div class="marking">{CUSTODIAN_ONLY}</div>' in html:
+            file.touch(mode=0o600)
+            file.chmod(0o600)
         file.write_text(html, encoding="utf-8")
     except OSError as error:
         raise InputError(f"Cannot write the report {file.name!r}: {error.strerror or error}.") from error

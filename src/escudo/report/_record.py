@@ -24,6 +24,7 @@ from escudo.privacy import Event, GaussianEvent, Guarantee, LaplaceEvent, Plan
 
 if TYPE_CHECKING:
     from escudo.synthesis import Model
+    from escudo.utility import PrivateEvaluation
 
 __all__ = [
     "FORMAT",
@@ -34,6 +35,7 @@ __all__ = [
     "added_arrows",
     "is_record",
     "noise_of",
+    "observed_pairs",
     "release_record",
     "release_schema",
 ]
@@ -87,7 +89,14 @@ class Noise:
 
 
 def release_record(
-    model: Model, *, rows: int, dataset: str, seed: int | None, made: datetime, entries: Sequence[FileEntry]
+    model: Model,
+    *,
+    rows: int,
+    dataset: str,
+    seed: int | None,
+    made: datetime,
+    entries: Sequence[FileEntry],
+    evaluation: PrivateEvaluation | None = None,
 ) -> dict[str, Any]:
     """Return the record of a release as JSON values, in the form of ``release.schema.json``.
 
@@ -98,6 +107,7 @@ def release_record(
         seed: The seed of the synthetic rows, if they can be drawn again; it has nothing to do with the noise.
         made: When, in UTC.
         entries: The other files of the release.
+        evaluation: Figures about the synthetic rows that the plan paid for.
     """
     graph, added = model.graph, added_arrows(model)
     return {
@@ -118,6 +128,7 @@ def release_record(
             "edges": [list(edge) for edge in graph.edges],
             "latents": sorted(graph.latents),
             "added": None if added is None else [list(edge) for edge in added],
+            "observed": [list(pair) for pair in observed_pairs(model)],
         },
         "generator": {"name": model.generator, "details": dict(model.details)},
         "synthetic": {"rows": rows, "seed": seed},
@@ -131,7 +142,8 @@ def release_record(
                     "share": noise.share,
                 }
                 for noise in noise_of(model, rows)
-            ]
+            ],
+            "paid": None if evaluation is None else evaluation.to_json(),
         },
         "files": [
             {"path": entry.path, "bytes": entry.bytes, "sha256": entry.sha256}
@@ -162,6 +174,20 @@ def added_arrows(model: Model) -> tuple[tuple[str, str], ...] | None:
         return None
     known = {(str(cause), str(effect)) for cause, effect in stated}
     return tuple(edge for edge in model.graph.edges if edge not in known and edge[0] not in model.graph.latents)
+
+
+def observed_pairs(model: Model) -> tuple[tuple[str, str], ...]:
+    """Return the columns that go together in rows without an intervention, though no arrow joins them."""
+    laws = getattr(model, "observed", {})
+    joined = {frozenset(edge) for edge in model.graph.edges}
+    place = {name: number for number, name in enumerate(model.schema.names)}
+    pairs = {
+        tuple(sorted((name, other), key=place.__getitem__))
+        for name, law in laws.items()
+        for other in law.parents
+        if frozenset((name, other)) not in joined
+    }
+    return tuple((a, b) for a, b in sorted(pairs, key=lambda pair: [place[name] for name in pair]))
 
 
 def noise_of(model: Model, rows: int) -> list[Noise]:

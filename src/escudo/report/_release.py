@@ -11,16 +11,18 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from escudo._validate import positive_integer
 from escudo.errors import InputError
-from escudo.report._custodian_page import custodian_page
+from escudo.report._custodian_page import comparison_section
+from escudo.report._custodian_report import beside, custodian_copy, private_draft
 from escudo.report._page import is_report
 from escudo.report._record import FileEntry, is_record, release_record
 from escudo.report._release_page import release_page
@@ -28,6 +30,7 @@ from escudo.report._release_page import release_page
 if TYPE_CHECKING:
     from escudo.synthesis import Model
     from escudo.table import PrivateTable
+    from escudo.utility import PrivateEvaluation
 
 __all__ = ["ReleaseFiles", "check_target", "write_release"]
 
@@ -52,7 +55,9 @@ class ReleaseFiles:
         model: The folder of the model, to be sampled again.
         record: The machine-readable record.
         report: The page for people.
-        custodian: The comparison with the real table, beside the folder; None unless asked for. Not for release.
+        custodian: The custodian's copy of the report, which compares with the real table, beside the folder; None
+            unless asked for. Not for release.
+        evaluation: What was paid for to know about the rows; None unless asked for.
     """
 
     directory: Path
@@ -62,6 +67,24 @@ class ReleaseFiles:
     record: Path
     report: Path
     custodian: Path | None
+    evaluation: PrivateEvaluation | None
+
+    def _repr_html_(self) -> str:
+        parts = {
+            "report": "open this",
+            "synthetic": "the rows",
+            "csv": "the same as text",
+            "model": "sample it again, or under an intervention",
+            "record": "for machines",
+            "custodian": "NOT FOR RELEASE",
+        }
+        rows = "".join(
+            f"<tr><td><code>{escape(path.name)}</code></td><td>{words}</td></tr>"
+            for name, words in parts.items()
+            if (path := getattr(self, name)) is not None
+        )
+        figures = "" if self.evaluation is None else self.evaluation._repr_html_()
+        return f"<div><strong>Released to {escape(self.directory.name)}</strong><table>{rows}</table>{figures}</div>"
 
 
 def write_release(
@@ -73,6 +96,7 @@ def write_release(
     csv: bool = False,
     seed: int | None = None,
     table: PrivateTable | None = None,
+    evaluate: Callable[[object], PrivateEvaluation] | None = None,
     overwrite: bool = False,
 ) -> ReleaseFiles:
     """Draw synthetic rows and write them, the model, the record and the report into one folder, all or nothing.
@@ -84,44 +108,51 @@ def write_release(
         dataset: What the table is called.
         csv: Whether to write the rows as CSV as well.
         seed: To draw the same rows again. The noise is drawn already and does not depend on it.
-        table: The private table. Given, a page that compares it with the synthetic rows *without noise* is written
-            beside the folder, as ``NAME-custodian.html``, readable by its owner only and marked on every page.
+        table: The private table. Given, a copy of the report that compares it with the synthetic rows *without noise*
+            is written beside the folder, as ``NAME-custodian.html``, readable by its owner only and marked on every
+            page.
+        evaluate: Takes the synthetic rows and returns figures about them that were paid for, for record and report:
+            what :func:`escudo.utility.fitting_evaluated` gives along with the model.
         overwrite: Whether an earlier release in that folder may be replaced; nothing else ever is.
 
     Raises:
         InputError: If the folder holds something else, or cannot be written; the target is then as it was.
 
-    **Guarantee.** The folder's contents are post-processing of the model: ``model.guarantee`` holds for them. The
-    custodian's page has no guarantee at all.
+    **Guarantee.** The folder's contents are post-processing of the model, and of the figures that its plan paid for:
+    ``model.guarantee`` holds for them. The custodian's copy has no guarantee at all.
     """
     from polars.exceptions import PolarsError
 
     count = positive_integer("rows", rows)
     if table is not None and table.schema != model.schema:
         raise InputError("table has another schema than the model was fitted with; pass the table that was released.")
-    target, beside = check_target(directory, custodian=table is not None, overwrite=overwrite)
+    target, copy = check_target(directory, custodian=table is not None, overwrite=overwrite)
     made = _now()
     synthetic = model.sample(count, seed=seed)
+    evaluation = None if evaluate is None else evaluate(synthetic)
     try:
-        with _draft_of(target) as draft, _private_draft_of(beside) as page_draft:
+        with _draft_of(target) as draft, ExitStack() as stack:
+            copy_draft = None if copy is None else stack.enter_context(private_draft(copy))
             synthetic.write_parquet(draft / _SYNTHETIC)
             if csv:
                 synthetic.write_csv(draft / _CSV)
             model.save(draft / _MODEL)
             entries = [FileEntry.of(draft, path) for path in _files_in(draft)]
-            page = release_page(model, synthetic, dataset=dataset, made=made, entries=entries)
+            page = release_page(model, synthetic, dataset=dataset, made=made, entries=entries, evaluation=evaluation)
             (draft / _REPORT).write_text(page, encoding="utf-8")
             entries.append(FileEntry.of(draft, _REPORT))
-            record = release_record(model, rows=count, dataset=dataset, seed=seed, made=made, entries=entries)
+            record = release_record(
+                model, rows=count, dataset=dataset, seed=seed, made=made, entries=entries, evaluation=evaluation
+            )
             text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
             (draft / _RECORD).write_text(text, encoding="utf-8")
-            if table is not None and page_draft is not None:
-                compared = custodian_page(table, synthetic, dataset=dataset, made=made)
-                page_draft.write_text(compared, encoding="utf-8")
+            if table is not None and copy_draft is not None:
+                section = comparison_section(table, synthetic, dataset=dataset)
+                copy_draft.write_text(custodian_copy(page, {"comparison": section}), encoding="utf-8")
             _flush(draft)
             _put(draft, target)
-            if page_draft is not None and beside is not None:
-                page_draft.replace(beside)
+            if copy_draft is not None and copy is not None:
+                copy_draft.replace(copy)
     except (OSError, PolarsError) as error:
         reason = getattr(error, "strerror", None) or "input/output error"
         raise InputError(f"The release could not be written to '{target}': {reason}.") from None
@@ -132,7 +163,8 @@ def write_release(
         model=target / _MODEL,
         record=target / _RECORD,
         report=target / _REPORT,
-        custodian=beside,
+        custodian=copy,
+        evaluation=evaluation,
     )
 
 
@@ -143,24 +175,24 @@ def check_target(
 
     Args:
         directory: The folder to hand over.
-        custodian: Whether a page for the custodian will be written beside it.
+        custodian: Whether a copy for the custodian will be written beside it.
         overwrite: Whether an earlier release may be replaced.
 
     Returns:
-        The folder, and where the custodian's page will be; None without one.
+        The folder, and where the custodian's copy of the report will be; None without one.
 
     Raises:
         InputError: If something else is in the way, or the place cannot be written to.
     """
     target = Path(directory).resolve()
-    beside = target.with_name(f"{target.name}-custodian.html") if custodian else None
+    copy = beside(target) if custodian else None
     _check_target(target, overwrite=overwrite)
-    if beside is not None:
-        _check_beside(beside, overwrite=overwrite)
+    if copy is not None:
+        _check_beside(copy, overwrite=overwrite)
     home = next(parent for parent in target.parents if parent.exists())
     if not (home.is_dir() and os.access(home, os.W_OK | os.X_OK)):
         raise InputError(f"'{target}' cannot be made: nothing can be written in '{home}'.")
-    return target, beside
+    return target, copy
 
 
 def _now() -> datetime:
@@ -209,20 +241,6 @@ def _draft_of(target: Path) -> Iterator[Path]:
         yield draft
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-
-
-@contextmanager
-def _private_draft_of(beside: Path | None) -> Iterator[Path | None]:
-    """Give an empty hidden file that only its owner can read, or None; it is removed unless it was renamed."""
-    if beside is None:
-        yield None
-        return
-    draft = beside.with_name(f".{beside.name}.{secrets.token_hex(4)}.part")
-    draft.touch(mode=0o600, exist_ok=False)
-    try:
-        yield draft
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def _put(draft: Path, target: Path) -> None:

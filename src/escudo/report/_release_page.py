@@ -6,6 +6,7 @@ It reads the model and the synthetic rows only: nothing on the page looks at the
 from __future__ import annotations
 
 import json
+import math
 import shlex
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -27,11 +28,14 @@ from escudo.privacy import (
     RepeatedEvent,
     ZCDPEvent,
 )
+from escudo.privacy._composition import leaf_curve
+from escudo.privacy._curves import ORDERS
 from escudo.privacy._plan_text import cost_text
 from escudo.report._charts import heat_map, percent
-from escudo.report._limits import limits_of, picks_arrows
+from escudo.report._limits import FoundEdge, discovered_edges, limits_of, picks_arrows
 from escudo.report._look import MAP_CELLS, MOST_CARDS, MOST_MAPPED, column_card, merged, pairs_of
 from escudo.report._page import render
+from escudo.report._paid import paid_figures
 from escudo.report._promise import (
     power_of_ten,
     promise_picture,
@@ -40,20 +44,24 @@ from escudo.report._promise import (
     stated,
     who_gets_what,
 )
-from escudo.report._record import LIBRARIES, FileEntry, added_arrows, noise_of
+from escudo.report._record import LIBRARIES, FileEntry, added_arrows, noise_of, observed_pairs
 from escudo.table import Numeric
 from escudo.utility import cells, dependence, synthetic_table
+from escudo.utility._private import PURPOSE
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from escudo.causal import CausalGraph
     from escudo.synthesis import Model
+    from escudo.utility import PrivateEvaluation
 
 __all__ = ["release_page"]
 
 _MOST_NODES, _MOST_ARROWS = 300, 1500
 _MOST_LINES = 24
 _MOST_NOISE = 16
+_MOST_FOUND = 25
 _MOST_TEXT = 60_000
 _DELTAS = (1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-10)
 
@@ -74,7 +82,13 @@ class _Look(NamedTuple):
 
 
 def release_page(
-    model: Model, synthetic: pl.DataFrame, *, dataset: str = "", made: datetime, entries: Sequence[FileEntry] = ()
+    model: Model,
+    synthetic: pl.DataFrame,
+    *,
+    dataset: str = "",
+    made: datetime,
+    entries: Sequence[FileEntry] = (),
+    evaluation: PrivateEvaluation | None = None,
 ) -> str:
     """Return the report of a release as one HTML page of less than 2 MB.
 
@@ -84,6 +98,7 @@ def release_page(
         dataset: What the table is called.
         made: When, in UTC.
         entries: The files beside the report.
+        evaluation: Figures about the synthetic rows that the plan paid for.
     """
     from markupsafe import Markup
 
@@ -92,8 +107,8 @@ def release_page(
     promise = promise_sentence(guarantee)
     look = _look(model, synthetic)
     added = added_arrows(model)
-    noise = noise_of(model, synthetic.height)
-    drawable = len(graph.nodes) <= _MOST_NODES and len(graph.edges) <= _MOST_ARROWS
+    noise = [one for one in noise_of(model, synthetic.height) if one.what != PURPOSE]
+    found = discovered_edges(model)
     return render(
         "release.html.j2",
         kind="Release",
@@ -111,11 +126,14 @@ def release_page(
         unit=guarantee.unit,
         who=who_gets_what(guarantee),
         delta=power_of_ten(delta),
-        graph=Markup(graph.to_svg()) if drawable else "",
+        graph=Markup(_drawn(graph, found)),
         graph_summary=f"{len(schema.names)} columns, {len(graph.edges)} arrows",
         latents=sorted(graph.latents),
-        added=[] if added is None else [f"{cause} → {effect}" for cause, effect in added],
+        added=[] if added is None or found is not None else [f"{cause} → {effect}" for cause, effect in added],
         picked=picks_arrows(model),
+        found=found,
+        found_shown=_MOST_FOUND,
+        observed=[" — ".join(pair) for pair in observed_pairs(model)],
         tree=(
             tree := _tree(
                 model.plan, f"ε = {rounded_up(epsilon)}" + (f" at δ = {power_of_ten(delta)}" if delta else "")
@@ -129,6 +147,7 @@ def release_page(
         gap=None if look.gap is None else percent(look.gap),
         noise=[_noise_row(one) for one in noise[:_MOST_NOISE]],
         noise_left=len(noise) - _MOST_NOISE,
+        paid=None if evaluation is None else paid_figures(evaluation),
         limits=limits_of(model, noise=noise, added=added),
         generator=model.generator,
         hashes="\n".join(f"{entry.sha256}  {entry.path}" for entry in entries),
@@ -145,6 +164,22 @@ def release_page(
         details=_capped(json.dumps(dict(model.details), indent=1, ensure_ascii=False, default=str)),
         versions=[(name, version(name)) for name in ("escudo", *LIBRARIES)],
     )
+
+
+def _drawn(graph: CausalGraph, found: Sequence[FoundEdge] | None) -> str:
+    """Return the graph as SVG, how sure its edges are where they were found; nothing if it is too large."""
+    if len(graph.nodes) > _MOST_NODES or len(graph.edges) > _MOST_ARROWS:
+        return ""
+    if found is None:
+        return graph.to_svg()
+    sure = {(cause, effect): 0.0 for cause, effect in graph.edges}
+    for one in found:
+        for pair in ((one.first, one.second), (one.second, one.first)):
+            if pair in sure:
+                sure[pair] = one.sure
+    labels = {pair: f"{100 * share:.0f} %" for pair, share in sure.items() if share}
+    widths = {pair: 0.8 + 3.4 * share for pair, share in sure.items()}
+    return graph.to_svg(edge_width=widths, edge_labels=labels if len(labels) <= _MOST_FOUND else {})
 
 
 def _facts(model: Model, synthetic: pl.DataFrame, epsilon: float, delta: float) -> list[tuple[str, str, str]]:
@@ -223,7 +258,10 @@ def _rho(event: Event) -> float:
         return event.count * _rho(event.event)
     if isinstance(event, ComposedEvent):
         return sum(map(_rho, event.events))
-    return max(map(_rho, event.events)) if isinstance(event, ParallelEvent) else 0.0
+    if isinstance(event, ParallelEvent):
+        return max(map(_rho, event.events))
+    loss = float((leaf_curve(event).renyi / ORDERS).max())  # as the cost beside the bar
+    return loss if math.isfinite(loss) else 0.0
 
 
 def _noise_row(noise: Any) -> dict[str, Any]:

@@ -4,9 +4,11 @@
 * :func:`fidelity` compares tables of one, two and three columns, moments and correlations (:class:`Fidelity`);
 * :func:`causal_fidelity` compares interventions and treatment effects with a reference model (:class:`CausalFidelity`);
 * :func:`evaluate_privately` pays for a few such figures, so that they may be published (:class:`PrivateEvaluation`);
+* :func:`prepare_evaluated` and :func:`fitting_evaluated` do so within a release, under one plan;
 * :func:`total_variation` and its neighbours: what contingency tables say.
 
-Everything but :func:`evaluate_privately` reads the real rows exactly: its figures are private.
+Everything but :func:`evaluate_privately` and :func:`fitting_evaluated` reads the real rows exactly: its figures are
+private.
 """
 
 from escudo.utility._causal import CausalFidelity, causal_fidelity
@@ -19,6 +21,7 @@ from escudo.utility._contingency import (
     synthetic_table,
     total_variation,
 )
+from escudo.utility._evaluated import PreparedEvaluated, fitting_evaluated, prepare_evaluated
 from escudo.utility._evaluation import Change, Evaluation, evaluate
 from escudo.utility._fidelity import Fidelity, fidelity
 from escudo.utility._learners import LEARNERS
@@ -33,6 +36,7 @@ __all__ = [
     "Evaluation",
     "Fidelity",
     "Prediction",
+    "PreparedEvaluated",
     "PrivateEvaluation",
     "Rows",
     "causal_fidelity",
@@ -42,7 +46,9 @@ __all__ = [
     "evaluate",
     "evaluate_privately",
     "fidelity",
+    "fitting_evaluated",
     "independence_gap",
+    "prepare_evaluated",
     "sampling_error",
     "synthetic_table",
     "total_variation",

@@ -87,17 +87,17 @@ class Evaluation:
         raise InputError(f"no {kind} target was learnt by {learner!r}; see .changes for what there is.")
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything as plain JSON values."""
+        """Return everything as plain JSON values; an interval that one value does not give, and other such, is null."""
         return {
             "custodian_only": True,
-            "changes": [asdict(change) for change in self.changes],
+            "changes": [_plain(change) for change in self.changes],
             "fidelity": [found.to_json() for found in self.fidelity],
             "floor": self.floor.to_json(),
             "causal": None if self.causal is None else self.causal.to_json(),
             "targets": list(self.targets),
             "rows": self.rows,
             "seed": self.seed,
-            "predictions": [asdict(found) for found in self.predictions],
+            "predictions": [_plain(found) for found in self.predictions],
         }
 
     def __str__(self) -> str:
@@ -120,10 +120,22 @@ class Evaluation:
         head = "".join(f"<th>{title}</th>" for title in ("learner", "real, %", "synthetic, %", "lost", "95 % interval"))
         rows = "".join(
             f"<tr><td>{escape(one.learner)}</td><td>{one.real:.1f}</td><td>{one.synthetic:.1f}</td>"
-            f"<td>{one.change:+.1f}</td><td>{one.low:+.1f} to {one.high:+.1f}</td></tr>"
+            f"<td>{one.change:+.1f}</td><td>{_interval(one)}</td></tr>"
             for one in self.changes
         )
         return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table><p>For the custodian only.</p>"
+
+
+def _plain(found: Change | Prediction) -> dict[str, Any]:
+    """Return a record as JSON values, which know no infinities."""
+    values = asdict(found)
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in values.items()
+    }
+
+
+def _interval(change: Change) -> str:
+    return f"{change.low:+.1f} to {change.high:+.1f}" if math.isfinite(change.low) else "one value only"
 
 
 def evaluate(

@@ -1,11 +1,15 @@
 r"""A few figures about real rows, with noise, so that they may be published beside the synthetic ones.
 
-**What is released.** With n rows and fixed synthetic rows, in one Laplace release:
+**What is released.** With n rows and fixed synthetic rows, in one release:
 
-* :math:`n` times the mean total variation over all one-, two- and three-column tables looked at, three numbers;
-* how many real rows are answered right, on average over targets, by learners trained on the synthetic rows; and by
-  always answering the commonest synthetic class;
+* :math:`n` times the mean total variation over the one-, two- and three-column tables looked at, as far as the schema
+  has such tables;
+* where there is a categorical column to predict, how many real rows are answered right, on average over targets, by
+  learners trained on the synthetic rows; and by always answering the commonest synthetic class;
 * :math:`n` itself, where it is not public.
+
+The noise is Laplace's for a pure ε, or Gaussian where the figures are part of a release that has a δ anyway
+(:mod:`escudo.utility._evaluated`).
 
 **Sensitivity.** One row moves each of them by at most 1, added, removed or replaced. *Proof.* Let c be the counts of a
 table, q the synthetic shares, :math:`f(c) = \tfrac12 \sum_j |c_j - n q_j|` with :math:`n = \sum_j c_j`. A row added to
@@ -13,13 +17,25 @@ cell k changes the sum by at most :math:`|1 - q_k| + \sum_{j \ne k} q_j = 2 (1 -
 moved from one cell to another changes two terms by 1 each, so f by at most 1. A row is answered right or not, so sums
 of right answers move by at most 1. Means of such functions move by at most 1 too. A person with at most m rows is m
 such steps at most, as a pairs with b rows of another in min(a, b) moves and \|a - b\| additions or removals, max(a, b)
-in all. Hence L1 is m times the number of figures.
+in all. Hence k figures move by at most m k in l1 norm, and by at most :math:`m \sqrt k` in l2 norm.
+
+**Whole rows.** Figures are released as integers, :math:`\lfloor (1 - \eta) f + 1/2 \rfloor` with η = 2⁻¹⁰, and divided
+by 1 - η afterwards. Neighbours' figures then differ by at most 1 - η before rounding, and by at most 1 as computed in
+floating point, whose errors are below :math:`10^{-14} n`, for up to 10¹⁰ rows. As
+:math:`\lfloor y + 1 \rfloor = \lfloor y \rfloor + 1`, the integers differ by at most 1. So at most k integers change,
+each by one step: what ``changed_cells`` of a Gaussian event states (for one row; a person's rows may add up).
+
+**Intervals.** They are for the noise only. With known n, a figure's share is off by the noise over n. With a noisy N,
+:math:`|F / N - f / n| = |e_F - (f / n) e_N| / N`, whose standard deviation is
+:math:`\sigma \sqrt{1 + (f / n)^2} / N`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from html import escape
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -27,21 +43,25 @@ from numpy.typing import NDArray
 
 from escudo._validate import positive, positive_integer, whole
 from escudo.errors import InputError
-from escudo.mechanisms import laplace, laplace_event
-from escudo.privacy import Guarantee, LaplaceEvent, Plan, Relation, parse_relation, plannable
-from escudo.table import Numeric, PrivateTable, Schema
-from escudo.utility._fidelity import counted, subsets
+from escudo.mechanisms import Release, Seed, gaussian, gaussian_event, laplace, laplace_event
+from escudo.privacy import Account, GaussianEvent, Guarantee, LaplaceEvent, Plan, Relation, parse_relation, plannable
+from escudo.table import Categorical, PrivateTable, Schema
+from escudo.utility._fidelity import subsets
 from escudo.utility._learners import learner_of
-from escudo.utility._prediction import kind_of
+from escudo.utility._real_figures import TEACHERS, Columns, exact_figures
 from escudo.utility._rows import Rows
 
-__all__ = ["PrivateEvaluation", "evaluate_privately"]
+__all__ = ["PURPOSE", "PreparedFigures", "PrivateEvaluation", "evaluate_privately", "prepare_figures"]
 
-Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
-_FIGURES = ("one_way", "two_way", "three_way", "accuracy", "baseline")
-_LEARNERS = ("logistic", "forest")
-_PURPOSE = "private evaluation"
+PURPOSE = "private evaluation"
+"""What the plan and the ledger call it."""
+
+_WAYS = ("one_way", "two_way", "three_way")
+_LEARNT = ("accuracy", "baseline")
+_SHRINK = 1 - 2.0**-10  # makes room for floating point errors before figures are rounded
+_IN_DEVIATIONS = {"gaussian": 1.96, "laplace": 2.12}  # half of a 95 % interval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,49 +70,214 @@ class PrivateEvaluation:
 
     Attributes:
         one_way: Mean total variation over columns: the share of rows in the wrong cell.
-        two_way: The same over pairs of columns.
+        two_way: The same over pairs of columns; None if there is no pair, or all have very large tables.
         three_way: The same over triples.
-        accuracy: The share of real rows that learners trained on synthetic rows answer right, mean over targets.
+        accuracy: The share of real rows that learners trained on synthetic rows answer right, mean over targets; None
+            without a categorical column to predict.
         baseline: The same for always answering the commonest synthetic class.
-        deviation: The standard deviation of the noise in each of these.
+        deviation: The standard deviation of the noise in each of these, as a share of the rows.
+        intervals: For each figure by name, where it lies without noise, with 95 % confidence.
+        chance: For the first three: what two samples of one population, as large as the synthetic table, would give.
         targets: The columns that were predicted.
         guarantee: What this evaluation promises to the people in the table.
     """
 
     one_way: float
-    two_way: float
-    three_way: float
-    accuracy: float
-    baseline: float
+    two_way: float | None
+    three_way: float | None
+    accuracy: float | None
+    baseline: float | None
     deviation: float
     targets: tuple[str, ...]
     guarantee: Guarantee
+    intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    chance: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """The figures that there are, by name."""
+        found = {name: getattr(self, name) for name in (*_WAYS, *_LEARNT)}
+        return {name: value for name, value in found.items() if value is not None}
 
     def to_json(self) -> dict[str, Any]:
         """Return the figures as plain JSON values."""
-        figures = {name: value for name, value in asdict(self).items() if name != "guarantee"}
-        return {**figures, "targets": list(self.targets), "guarantee": self.guarantee.to_json()}
+        return {
+            **{name: getattr(self, name) for name in (*_WAYS, *_LEARNT)},
+            "deviation": self.deviation,
+            "intervals": {name: list(ends) for name, ends in self.intervals.items()},
+            "chance": dict(self.chance),
+            "targets": list(self.targets),
+            "guarantee": self.guarantee.to_json(),
+        }
 
     def __str__(self) -> str:
-        return (
-            f"real rows in the wrong cell: {100 * self.one_way:.1f} % of columns, {100 * self.two_way:.1f} % of pairs, "
-            f"{100 * self.three_way:.1f} % of triples; learners trained on synthetic rows answer "
-            f"{100 * self.accuracy:.1f} % of real rows right, the commonest class {100 * self.baseline:.1f} % "
-            f"(noise ±{100 * self.deviation:.2f})"
+        shares = {name: f"{100 * value:.1f} %" for name, value in self.figures.items()}
+        words = {"one_way": "columns", "two_way": "pairs", "three_way": "triples"}
+        apart = ", ".join(f"{shares[name]} of {word}" for name, word in words.items() if name in shares)
+        text = f"real rows in the wrong cell: {apart}"
+        if "accuracy" in shares:
+            text += (
+                f"; learners trained on synthetic rows answer {shares['accuracy']} of real rows right, the commonest "
+                f"class {shares['baseline']}"
+            )
+        return f"{text} (noise ±{100 * self.deviation:.2f})"
+
+    def _repr_html_(self) -> str:
+        return f"<p>{escape(str(self))}<br><small>{escape(str(self.guarantee))}</small></p>"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedFigures:
+    """What will be released, and with how much noise: public, and fixed before a row is read.
+
+    Attributes:
+        schema: The columns.
+        tables: The tables to compare, by the name of their figure.
+        targets: The columns to predict.
+        counted: Whether the number of rows is released along.
+        public_rows: The number of rows, if it is public knowledge.
+        noise: ``epsilon`` of Laplace noise, or ``scale`` of Gaussian noise.
+        relation: The neighbouring relation.
+    """
+
+    schema: Schema
+    tables: Mapping[str, Sequence[Columns]]
+    targets: tuple[str, ...]
+    counted: bool
+    public_rows: int | None
+    noise: Mapping[str, float]
+    relation: Relation
+
+    @property
+    def figures(self) -> tuple[str, ...]:
+        """The names of the figures, in the order of the release."""
+        return (*self.tables, *(_LEARNT if self.targets else ()))
+
+    @property
+    def size(self) -> int:
+        """How many numbers are released."""
+        return len(self.figures) + self.counted
+
+    @property
+    def l1_sensitivity(self) -> float:
+        """How far one record moves them in l1 norm."""
+        return float(self.size * (self.schema.max_rows_per_person or 1))
+
+    @property
+    def l2_sensitivity(self) -> float:
+        """How far one record moves them in l2 norm."""
+        return float(np.sqrt(self.size)) * (self.schema.max_rows_per_person or 1)
+
+    @property
+    def _changed_cells(self) -> int | None:
+        return self.size if self.schema.unit == "row" else None
+
+    @property
+    def event(self) -> LaplaceEvent | GaussianEvent:
+        """What will be charged."""
+        terms: dict[str, Any] = {"relation": self.relation, "unit": self.schema.unit, **self.noise}
+        if "epsilon" in self.noise:
+            return laplace_event(self.size, sensitivity=self.l1_sensitivity, integers=True, **terms)
+        terms["changed_cells"] = self._changed_cells
+        return gaussian_event(self.size, l2_sensitivity=self.l2_sensitivity, integers=True, **terms)
+
+    @property
+    def plan(self) -> Plan:
+        """The leaf of the budget tree."""
+        return Plan(PURPOSE, self.event, buys="how close the rows are, and what can be learnt from them")
+
+    def run(
+        self, table: PrivateTable, synthetic: object, *, account: Account | None = None, seed: Seed = None
+    ) -> PrivateEvaluation:
+        """Count, charge, and release; ``account`` is the table's own by default.
+
+        **Guarantee.** That of ``event``; the sensitivity is proved in the module's docstring.
+        """
+        made = Rows.read(synthetic, self.schema, argument="synthetic")
+        exact, chances, rows = exact_figures(table, made, self.tables, self.targets)
+        values = np.floor(np.array(exact) * _SHRINK + 0.5).astype(np.int64)
+        values = np.append(values, rows) if self.counted else values
+        released = self._released(values, account=table.account if account is None else account, seed=seed)
+        noisy = np.asarray(released.value, dtype=np.float64)
+        total = float(noisy[-1]) if self.counted else float(self.public_rows or rows)
+        return replace(
+            self._told(noisy[: len(self.figures)], max(total, 1.0), released.guarantee),
+            chance=MappingProxyType(dict(zip(self.tables, chances, strict=True))),
+        )
+
+    def _released(self, values: NDArray[np.int64], *, account: Account, seed: Seed) -> Release[Any]:
+        terms: dict[str, Any] = {
+            "relation": self.relation,
+            "unit": self.schema.unit,
+            "max_rows_per_person": self.schema.max_rows_per_person,
+            "account": account,
+            "seed": seed,
+            "purpose": PURPOSE,
+            **self.noise,
+        }
+        if "epsilon" in self.noise:
+            return laplace(values, sensitivity=self.l1_sensitivity, **terms)
+        terms["changed_cells"] = self._changed_cells
+        return gaussian(values, l2_sensitivity=self.l2_sensitivity, **terms)
+
+    def _told(self, noisy: Floats, total: float, guarantee: Guarantee) -> PrivateEvaluation:
+        event = self.event
+        deviation = (1.0 if isinstance(event, GaussianEvent) else np.sqrt(2.0)) * event.scale / _SHRINK / total
+        shares = noisy / _SHRINK / total
+        wide = _IN_DEVIATIONS[event.kind] * deviation * np.sqrt(1 + self.counted * np.clip(shares, 0, 1) ** 2)
+        low, high, told = (np.clip(ends, 0.0, 1.0).tolist() for ends in (shares - wide, shares + wide, shares))
+        found: dict[str, Any] = dict.fromkeys((*_WAYS, *_LEARNT)) | dict(zip(self.figures, told, strict=True))
+        return PrivateEvaluation(
+            **found,
+            deviation=float(deviation),
+            intervals=MappingProxyType(dict(zip(self.figures, zip(low, high, strict=True), strict=True))),
+            targets=self.targets,
+            guarantee=guarantee,
         )
 
 
-def _event(
-    schema: Schema, *, epsilon: float, relation: str, public_rows: int | None
-) -> tuple[LaplaceEvent, Relation, bool]:
+def prepare_figures(
+    schema: Schema,
+    *,
+    relation: str,
+    public_rows: int | None = None,
+    targets: int | Sequence[str] = 5,
+    epsilon: float | None = None,
+    scale: float | None = None,
+) -> PreparedFigures:
+    """Choose what to release from public facts alone; see :func:`evaluate_privately`.
+
+    Args:
+        schema: The columns.
+        relation: The neighbouring relation.
+        public_rows: The number of rows, if it is public knowledge.
+        targets: How many categorical columns to predict, the first ones of the schema; or their names.
+        epsilon: What it may cost, under Laplace noise; this or ``scale``.
+        scale: The standard deviation of Gaussian noise on each figure, in rows.
+
+    Raises:
+        InputError: If an argument is out of range, or scikit-learn is missing.
+        RefusedError: If the schema is not confirmed.
+    """
+    schema.require_confirmed()
     stated = parse_relation(relation)
-    paid = public_rows is None and not (stated == "replace_one" and schema.unit == "row")
-    size = len(_FIGURES) + paid
-    moved = size * (schema.max_rows_per_person or 1)
-    event = laplace_event(
-        size, sensitivity=moved, epsilon=positive("epsilon", epsilon), relation=stated, unit=schema.unit
+    chosen = _chosen(schema, targets)
+    if chosen:
+        learner_of(TEACHERS[0], "class", 0)  # says what to install, before anything is spent
+    blank = Rows(schema=schema, codes=np.empty((0, len(schema)), dtype=np.int64), numbers=np.empty((0, len(schema))))
+    rng = np.random.default_rng(0)
+    looked_at = {
+        name: subsets(blank, size, rng) for size, name in enumerate(_WAYS, start=1) if size <= min(3, len(schema))
+    }
+    return PreparedFigures(
+        schema=schema,
+        tables={name: several for name, several in looked_at.items() if several},
+        targets=chosen,
+        counted=public_rows is None and not (stated == "replace_one" and schema.unit == "row"),
+        public_rows=None if public_rows is None else positive_integer("public_rows", public_rows),
+        noise={"epsilon": positive("epsilon", epsilon)} if scale is None else {"scale": positive("scale", scale)},
+        relation=stated,
     )
-    return event, stated, paid
 
 
 def _plan(
@@ -105,8 +290,9 @@ def _plan(
     targets: int | Sequence[str] = 5,
     seed: int | None = None,
 ) -> Plan:
-    event, _, _ = _event(table.schema, epsilon=epsilon, relation=relation, public_rows=public_rows)
-    return Plan(_PURPOSE, event, buys="how close synthetic rows are, and what can be learnt from them")
+    return prepare_figures(
+        table.schema, relation=relation, public_rows=public_rows, targets=targets, epsilon=epsilon
+    ).plan
 
 
 @plannable(_plan)
@@ -137,102 +323,25 @@ def evaluate_privately(
 
     **Guarantee.** ε for the stated relation and the schema's unit; the sensitivity is proved in the module's docstring.
     """
-    schema = table.schema
-    schema.require_confirmed()
-    event, stated, paid = _event(schema, epsilon=epsilon, relation=relation, public_rows=public_rows)
-    if stated != table.account.relation:
+    prepared = prepare_figures(
+        table.schema, relation=relation, public_rows=public_rows, targets=targets, epsilon=epsilon
+    )
+    if prepared.relation != table.account.relation:
         raise InputError(
-            f"the account is kept for relation {table.account.relation!r}; this evaluation asks for {stated!r}."
+            f"the account is kept for relation {table.account.relation!r}; this evaluation asks for "
+            f"{prepared.relation!r}."
         )
-    made = Rows.read(synthetic, schema, argument="synthetic")
-    names = _chosen(made, targets)
-    figures, rows = _statistics(table, made, names)
-    known = float(rows) if public_rows is None else float(positive_integer("public_rows", public_rows))
-    values = np.array([*figures, *([float(rows)] if paid else [])])
-    released = laplace(
-        values,
-        sensitivity=values.size * (schema.max_rows_per_person or 1),
-        epsilon=epsilon,
-        relation=stated,
-        unit=schema.unit,
-        max_rows_per_person=schema.max_rows_per_person,
-        account=table.account,
-        seed=None if seed is None else whole("seed", seed),
-        purpose=_PURPOSE,
-    )
-    noisy = np.asarray(released.value, dtype=np.float64)
-    total = max(float(noisy[-1]), 1.0) if paid else known
-    shares = np.clip(noisy[: len(_FIGURES)] / total, 0.0, 1.0)
-    return PrivateEvaluation(
-        **dict(zip(_FIGURES, shares.tolist(), strict=True)),
-        deviation=float(np.sqrt(2.0) * event.scale / total),
-        targets=names,
-        guarantee=released.guarantee,
-    )
+    return prepared.run(table, synthetic, seed=None if seed is None else whole("seed", seed))
 
 
-def _chosen(made: Rows, targets: int | Sequence[str]) -> tuple[str, ...]:
-    if isinstance(targets, str):
-        targets = [targets]
-    usable = [name for name in made.schema.names if kind_of(made, name) == "class"]
-    if len(made.schema) < 2 or not usable:
-        raise InputError("a private evaluation predicts categorical columns from others; the schema has none.")
+def _chosen(schema: Schema, targets: int | Sequence[str]) -> tuple[str, ...]:
+    usable = [column.name for column in schema.fields if isinstance(column, Categorical)] if len(schema) > 1 else []
     if isinstance(targets, int):
         return tuple(usable[: positive_integer("targets", targets)])
-    for name in targets:
+    names = (targets,) if isinstance(targets, str) else tuple(targets)
+    for name in names:
         if name not in usable:
-            raise InputError(f"targets must be categorical columns of the schema; {name!r} is not.")
-    if not targets:
+            raise InputError(f"targets must be categorical columns, predicted from others; {name!r} is not one.")
+    if not names:
         raise InputError("targets must name at least one column.")
-    return tuple(targets)
-
-
-def _statistics(table: PrivateTable, made: Rows, names: Sequence[str]) -> tuple[list[float], int]:
-    """Return the exact figures, in rows, and the number of rows. The columns looked at do not depend on real rows."""
-    rng = np.random.default_rng(0)
-    figures: list[float] = []
-    for size in (1, 2, 3):
-        chosen = subsets(made, size, rng) if size <= len(made.schema) else []
-        real = table.counts([list(columns) for columns in chosen]) if chosen else []
-        apart = [
-            np.abs(counts.ravel() - counts.sum() * (counted(made, columns) / len(made))).sum() / 2
-            for columns, counts in zip(chosen, real, strict=True)
-        ]
-        figures.append(float(np.mean(apart)) if apart else 0.0)
-    learners = {name: _learnt(made, name) for name in names}
-    right = np.zeros(2)
-    rows = 0
-    for batch in table.batches():
-        codes = batch.astype(np.int64)
-        rows += len(codes)
-        for name, (common, trained) in learners.items():
-            truth = codes[:, made.schema.names.index(name)]
-            inputs = _inputs(made.schema, codes, without=name)
-            answers = [learner.predict(inputs) == truth for learner in trained] or [truth == common]
-            right += np.mean([answer.sum() for answer in answers]), (truth == common).sum()
-    return [*figures, *(right / len(learners)).tolist()], rows
-
-
-def _learnt(made: Rows, target: str) -> tuple[int, list[Any]]:
-    """Return the commonest synthetic class of a target, and learners trained on the synthetic rows."""
-    known = made.codes[:, made.schema.names.index(target)]
-    common = int(np.bincount(known).argmax())
-    if np.unique(known).size == 1:
-        return common, []
-    inputs = _inputs(made.schema, made.codes, without=target)
-    return common, [learner_of(name, "class", 0).fit(inputs, known) for name in _LEARNERS]
-
-
-def _inputs(schema: Schema, codes: Integers, *, without: str) -> NDArray[np.float64]:
-    """Return cells as numbers for a learner: indicators of levels, the place of a numeric cell on [0, 1]."""
-    parts = []
-    for place, column in enumerate(schema.fields):
-        if column.name == without:
-            continue
-        if isinstance(column, Numeric):
-            parts.append(codes[:, [place]] / max(column.size - 1, 1))
-            if column.missing:
-                parts.append((codes[:, [place]] == column.missing_code).astype(np.float64))
-        else:
-            parts.append((codes[:, [place]] == np.arange(1, column.size)).astype(np.float64))
-    return np.hstack(parts)
+    return names

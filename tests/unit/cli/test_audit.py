@@ -30,6 +30,10 @@ class Gaussian:
     def __call__(self, rows, rng):
         return round((sum(rows) + rng.normal(scale=0.5)) * 1024) / 1024
 
+class Needy:
+    def __init__(self, scale):
+        self.scale = scale
+
 number = 3
 """
 
@@ -41,6 +45,8 @@ app.command("museum")(museum)
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "audited_here.py").write_text(MECHANISMS, encoding="utf-8")
+    (tmp_path / "broken.py").write_text("def f(:\n", encoding="utf-8")
+    (tmp_path / "failing.py").write_text("raise RuntimeError\n", encoding="utf-8")
     (tmp_path / "pairs.json").write_text("[[[0, 0], [0, 1]]]", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -138,6 +144,10 @@ class TestAudit:
             (("audited_here", "--epsilon", 1), "MODULE:FUNCTION"),
             (("not_there:f", "--epsilon", 1), "cannot import 'not_there'"),
             (("not_there.py:f", "--epsilon", 1), "no file"),
+            (("broken.py:f", "--epsilon", 1), "importing 'broken.py' failed with a SyntaxError"),
+            (("failing.py:f", "--epsilon", 1), "importing 'failing.py' failed with a RuntimeError"),
+            (("failing:f", "--epsilon", 1), "importing 'failing' failed with a RuntimeError"),
+            (("audited_here.py:Needy", "--epsilon", 1), "'Needy' is a class that cannot be made without arguments"),
             (("audited_here.py:enough", "--epsilon", 1), "Did you mean 'enough_noise'"),
             (("audited_here.py:number", "--epsilon", 1, "--pairs", "pairs.json"), "callable"),
             (("audited_here.py:enough_noise", "--epsilon", 1, "--pairs", "nowhere.json"), "cannot read"),

@@ -137,6 +137,18 @@ class TestReport:
         assert "altitude → frost" in page
         run(*BASE, "--epsilon", "2", "--seed", "2", "--out", "answer.html")
 
+    def test_an_answer_that_is_paid_for_is_shown_even_if_its_page_cannot_be_written(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def full_disk(*_: object) -> None:
+            raise InputError("no space left")
+
+        monkeypatch.setattr("escudo.report.write", full_disk)
+        result = CliRunner().invoke(app, [*BASE, "--epsilon", "2", "--seed", "1", "--out", "answer.html"])
+        assert isinstance(result.exception, InputError)
+        assert result.stdout.startswith("altitude → frost")
+        assert "Report   " not in result.stdout
+
     def test_a_page_for_all_pairs(self, folder: Path) -> None:
         run("stations.csv", "-s", "stations.toml", "-e", "6", "--all-pairs", "--seed", "1", "--out", "all.html")
         assert "Which column causes which" in (folder / "all.html").read_text(encoding="utf-8")
@@ -160,8 +172,21 @@ class TestRefusals:
             (("stations.csv", "altitude", "frost", "--method", "hsic"), "votes"),
             (("stations.csv", "altitude", "frost", "--ledger", "sqlite:///x.db"), "--dataset"),
             (("stations.csv", "altitude", "frost", "--method", "gap", "--option", "bandwidth=2"), "no option"),
+            (("stations.csv", "--all-pairs", "--option", "width=2"), "'votes' has no option 'width'; it has abstain"),
+            (
+                ("stations.csv", "altitude", "frost", "--option", "epsilon=9"),
+                "'epsilon' is no --option: it has an argument",
+            ),
+            (("stations.csv", "altitude", "frost", "--option", "x=3"), "'x' is no --option: it has an argument"),
+            (
+                ("stations.csv", "altitude", "frost", "--option", "train=x"),
+                "'train' is no --option: it has an argument",
+            ),
         ],
-        ids=["one column", "too many", "all by gap", "twice", "method", "ledger", "option"],
+        ids=[
+            *("one column", "too many", "all by gap", "twice", "method", "ledger", "option"),
+            *("option for all", "budget as an option", "column as an option", "records as an option"),
+        ],
     )
     def test_what_is_wrong_is_named(self, arguments: tuple[str, ...], words: str) -> None:
         assert words in refuse(InputError, *arguments, "--schema", "stations.toml", "--epsilon", "1")

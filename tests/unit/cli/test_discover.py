@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from escudo.causal import CausalGraph
 from escudo.cli import _discover
-from escudo.errors import BudgetExceededError, EscudoError, InputError, RefusedError
+from escudo.errors import BudgetExceededError, EscudoError, InputError
 from escudo.privacy import Ledger
 from escudo.table import Schema
 
@@ -92,6 +92,13 @@ def test_knowledge_settles_a_direction(folder: Path) -> None:
     assert ("age", "dose") in CausalGraph.read("graph.dot").edges
 
 
+@pytest.mark.parametrize("name", ["graph.csv", "graph.edges", "graph.dagitty", "graph.gml"])
+def test_a_graph_that_was_paid_for_is_written_in_every_format_that_holds_its_edges(folder: Path, name: str) -> None:
+    CausalGraph.from_edges([("age", "dose")], nodes=NAMES, tiers=[["diet"], ["pressure"]]).write("known.dot")
+    run(*ASK, "--seed", "1", "--out", name, "--knowledge", "known.dot")
+    assert ("age", "dose") in CausalGraph.read(name).edges
+
+
 def test_the_ledger_is_charged_once_and_refuses_the_second(folder: Path) -> None:
     book = Ledger(f"sqlite:///{folder / 'book.db'}")
     book.open("trial", epsilon=1.2, delta=1e-6)
@@ -110,12 +117,26 @@ def test_the_ledger_is_charged_once_and_refuses_the_second(folder: Path) -> None
         ([], InputError, "--out says where"),
         (["--out", "graph.xyz"], InputError, "xyz"),
         (["--out", "no/graph.dot"], InputError, "does not exist"),
-        (["--out", "num.csv"], RefusedError, "exists"),
-        (["--out", "g.dot", "--report", "num.csv"], RefusedError, "no report of escudo"),
+        (["--out", "graph.bif"], InputError, "BIF cannot hold edges without a direction"),
+        (["--out", f"{'g' * 300}.dot"], InputError, "cannot be written: File name too long"),
+        (["--out", "num.csv"], InputError, "exists; choose another name, or pass --force"),
+        (["--out", "g.dot", "--report", "num.csv"], InputError, "not a report of escudo"),
+        (["--out", "g.dot", "--report", "."], InputError, "'.' is a folder; name a file in it."),
         (["--out", "g.dot", "--ledger", "sqlite:///book.db"], InputError, "--dataset"),
         (["--out", "g.dot", "--method", "magic"], InputError, "method"),
     ],
-    ids=["no out", "format", "folder", "exists", "report", "dataset", "method"],
+    ids=[
+        "no out",
+        "format",
+        "folder",
+        "no undirected edges",
+        "long name",
+        "exists",
+        "report",
+        "folder as a report",
+        "dataset",
+        "method",
+    ],
 )
 def test_bad_arguments_are_refused_before_anything_is_spent(
     folder: Path, arguments: list[str], error: type[Exception], match: str
@@ -124,6 +145,22 @@ def test_bad_arguments_are_refused_before_anything_is_spent(
     assert isinstance(found, error)
     assert match in str(found)
     assert not (folder / "g.dot").exists()
+
+
+def test_an_answer_that_is_paid_for_is_shown_even_if_its_files_cannot_be_written(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full_disk(*_: object) -> None:
+        raise InputError("no space left")
+
+    monkeypatch.setattr("escudo.report.write", full_disk)
+    result = CliRunner().invoke(app, [*ASK, "--seed", "1", "--out", "graph.dot", "--report", "page.html", "--json"])
+    assert isinstance(result.exception, InputError)
+    assert json.loads(result.output)["file"] is None
+    assert len(json.loads(result.output)["edges"]) == 3
+    result = CliRunner().invoke(app, [*ASK, "--seed", "1", "--out", "other.dot", "--report", "page.html"])
+    assert "dose → pressure" in result.output
+    assert "Written to" not in result.output
 
 
 def test_an_existing_graph_is_replaced_on_request(folder: Path) -> None:

@@ -50,6 +50,12 @@ def test_a_password_in_the_url_is_not_shown():
     assert json.loads(result.stdout)["ledger"]["whole"] is None
 
 
+def test_a_ledger_that_cannot_be_read_is_not_called_healthy():
+    result = run("--ledger", "postgresql://me:secret@localhost:1/none")
+    assert result.exit_code == 0
+    assert result.output.rstrip().endswith("Healthy, but for the ledger: it cannot be read.")
+
+
 def test_people_get_one_line_each(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("ESCUDO_LEDGER", raising=False)

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from escudo.causal import CausalGraph, asia
 from escudo.cli import _effect
-from escudo.errors import EscudoError, InputError, NotIdentifiableError, RefusedError, SchemaError
+from escudo.errors import EscudoError, InputError, NotIdentifiableError, SchemaError
 from escudo.privacy import Ledger
 from escudo.table import Schema
 
@@ -106,7 +106,7 @@ def test_the_plan_forecasts_and_spends_nothing(folder: Path) -> None:
         ([*GRAPH, "--compare", "yes"], InputError, "two levels"),
         ([*GRAPH, "--compare", "yes,maybe"], InputError, "no level 'maybe'"),
         (["--adjust", "smok"], SchemaError, "smoke"),
-        ([*GRAPH, "--report", "visits.csv"], RefusedError, "no report of escudo"),
+        ([*GRAPH, "--report", "visits.csv"], InputError, "not a report of escudo"),
         ([*GRAPH, "--report", "no/effect.html"], InputError, "does not exist"),
     ],
     ids=["nothing", "trial and graph", "one level", "no level", "unknown column", "not a report", "no folder"],
@@ -115,6 +115,19 @@ def test_bad_arguments_are_refused(folder: Path, arguments: list[str], error: ty
     found = refusal(*ASK, *arguments)
     assert isinstance(found, error)
     assert match in str(found)
+
+
+def test_an_answer_that_is_paid_for_is_shown_even_if_its_page_cannot_be_written(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full_disk(*_: object) -> None:
+        raise InputError("no space left")
+
+    monkeypatch.setattr("escudo.report.write", full_disk)
+    result = CliRunner().invoke(app, [*ASK, *GRAPH, "--report", "page.html"])
+    assert isinstance(result.exception, InputError)
+    assert "95% interval" in result.output
+    assert "Written to" not in result.output
 
 
 def test_an_unidentified_effect_names_the_open_path(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import subprocess
 import sys
@@ -98,6 +99,10 @@ class TestEffects:
         assert f"Report   {report}" in run("effects", survey, "--report", report)
         assert "# Ada&#39;s status affects Byron&#39;s" in report.read_text(encoding="utf-8")
         assert json.loads(run("effects", survey, "--report", report, "--json"))["report"] == str(report)
+        packed = tmp_path / "survey.sem.gz"
+        packed.write_bytes(gzip.compress(survey.read_bytes()))
+        run("effects", packed, "--report", report)
+        assert "# Ada&#39;s status affects Byron&#39;s" in report.read_text(encoding="utf-8")
         with pytest.raises(InputError, match="not a report of escudo"):
             run("effects", survey, "--report", survey)
         assert survey.read_text(encoding="utf-8") == SURVEY
@@ -113,7 +118,7 @@ class TestEffects:
             run("effects", survey, "--of", "R1,R2", "--joint", "--report", tmp_path / "x.html")
         with pytest.raises(InputError, match=r"no variable 'R11'.*Did you mean 'R1'"):
             run("effects", survey, "--of", "R11")
-        with pytest.raises(InputError, match="Cannot read"):
+        with pytest.raises(InputError, match="does not exist"):
             run("effects", tmp_path / "missing.sem")
         (tmp_path / "bad.sem").write_text("X := X", encoding="utf-8")
         with pytest.raises(ParseError, match="line 1"):

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from escudo.causal import CausalGraph, Network, asia
 from escudo.cli._graph import app
-from escudo.errors import GraphError, InputError, ParseError, RefusedError
+from escudo.errors import GraphError, InputError, ParseError
 
 RICH = CausalGraph.from_edges(
     [("person", "y"), ("u", "y")], undirected=[("y", "z")], latents="u", outcomes="y", groups={"person": ["age", "sex"]}
@@ -61,11 +61,13 @@ class TestShow:
         assert f"Drawn into {out}." in run("show", rich_file, "--svg", out).replace("\n", "")
         assert ElementTree.parse(out).getroot().tag.endswith("svg")
         out.write_text("mine")
-        with pytest.raises(RefusedError, match=r"exists and was left as it is\. Pass --force"):
+        with pytest.raises(InputError, match="exists; choose another name, or pass --force"):
             run("show", rich_file, "--svg", out)
         assert out.read_text() == "mine"
         run("show", rich_file, "--svg", out, "--force")
         assert out.read_text() != "mine"
+        with pytest.raises(InputError, match="cannot be written: File name too long"):
+            run("show", rich_file, "--svg", tmp_path / f"{'g' * 300}.svg")
 
     def test_names_cannot_steer_the_terminal(self, tmp_path: Path) -> None:
         CausalGraph.from_edges([("\x1b[31mred", "b[bold]")]).write(tmp_path / "g.dot")
@@ -91,7 +93,7 @@ class TestConvert:
     def test_an_existing_file_is_left_alone(self, rich_file: Path, tmp_path: Path) -> None:
         out = tmp_path / "g.gml"
         out.write_text("mine")
-        with pytest.raises(RefusedError, match="--force"):
+        with pytest.raises(InputError, match="--force"):
             run("convert", rich_file, out)
         assert out.read_text() == "mine"
         run("convert", rich_file, out, "--force")

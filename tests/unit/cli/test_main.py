@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 
 import escudo.cli as cli
 from escudo.errors import (
@@ -124,3 +125,14 @@ def test_every_command_explains_itself(
 ) -> None:
     assert run(monkeypatch, *command, "--help") == 0
     assert "Usage: escudo" in capsys.readouterr().out
+
+
+def test_no_help_text_has_brackets_that_are_taken_for_colours() -> None:
+    found = []
+    waiting = [typer.main.get_command(cli.app)]
+    while waiting:
+        command = waiting.pop()
+        waiting += getattr(command, "commands", {}).values()
+        found += [(command.name, one.name) for one in command.params if "[" in (getattr(one, "help", None) or "")]
+        assert "[" not in (command.help or "")
+    assert not found

@@ -20,12 +20,14 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 import escudo.report
+import escudo.utility
 from escudo.causal import asia
 from escudo.cli import app
 from escudo.errors import BudgetExceededError, EscudoError, GraphError, InputError, LedgerError, RefusedError
 from escudo.privacy import Ledger
 from escudo.synthesis import load
 from escudo.table import Schema
+from escudo.utility import _real_figures
 
 ROWS = 3000
 RELEASE = ["release", "visits.parquet", "--schema", "visits.toml", "--graph", "clinic.dot", "--epsilon", "1"]
@@ -167,6 +169,82 @@ def test_a_table_in_a_database_is_named_by_its_url(folder: Path) -> None:
     run(*RELEASE, "--out", "from-parquet", "--seed", "1")
     one, other = (pl.read_parquet(f"from-{place}/synthetic.parquet") for place in ("database", "parquet"))
     assert one.equals(other)
+
+
+# -- an evaluation that is paid for
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_real_figures, "TEACHERS", ("logistic",))
+
+
+def test_an_evaluation_stands_in_the_plan_and_within_the_budget(folder: Path, ledger: Ledger) -> None:
+    charged = [*RELEASE, "--evaluate", "0.2", "--dataset", "visits-2026", "--plan"]
+    shown = run(*charged).stdout
+    assert re.match(r"marginals +ε = (0\.999\d|1\.00), δ = 1e-06, replace one row \(PLD\)", shown)
+    assert re.search(r"└─ private evaluation +ρ = 0\.0056", shown)  # a fifth of 0.028
+    assert "this would leave 0.50" in shown
+    assert [row.kind for row in ledger.history()] == ["open"]
+
+
+@pytest.mark.usefixtures("quick")
+def test_what_was_paid_for_is_printed_recorded_and_charged_once(folder: Path, ledger: Ledger) -> None:
+    charged = [*RELEASE, "--evaluate", "0.2", "--dataset", "visits-2026", "--rows", "500"]
+    shown = run(*charged, "--out", "out").stdout
+    assert "How good it is, paid for: real rows in the wrong cell: " in shown
+    assert [row.kind for row in ledger.history()] == ["open", "spend"]
+    record = json.loads(Path("out/release.json").read_text())
+    assert record["plan"]["children"][-1]["name"] == "private evaluation"
+    assert record["guarantee"]["epsilon"] <= 1.0
+    assert 0.9 < record["evaluation"]["paid"]["accuracy"] + 0.1 < 1.1
+    assert "How good it is, measured on the real rows" in Path("out/report.html").read_text()
+    assert load("out/model").plan.children[-1].name == "private evaluation"
+    assert ledger.total("visits-2026").epsilon_at(1e-6) <= 1.0
+
+
+@pytest.mark.usefixtures("quick")
+def test_as_json_it_comes_with_the_release(folder: Path) -> None:
+    said = json.loads(run(*RELEASE, "--evaluate", "0.1", "--out", "out", "--rows", "200", "--json").stdout)
+    assert said["evaluation"]["intervals"]["one_way"][0] <= said["evaluation"]["one_way"]
+    without = json.loads(run(*RELEASE, "--out", "other", "--rows", "20", "--json").stdout)
+    assert without["evaluation"] is None
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("options", [["--generator", "moments"], ["--relation", "add_remove"]], ids=" ".join)
+def test_it_goes_with_other_generators_and_relations(folder: Path, options: list[str]) -> None:
+    said = json.loads(run(*RELEASE, *options, "--evaluate", "0.1", "--out", "out", "--rows", "200", "--json").stdout)
+    assert said["guarantee"]["epsilon"] <= 1.0
+    assert said["evaluation"]["deviation"] > 0
+
+
+@pytest.mark.usefixtures("quick")
+def test_it_goes_with_a_graph_that_is_discovered(folder: Path) -> None:
+    arguments = ["visits.parquet", "--schema", "visits.toml", "--graph", "discover", "--epsilon", "1"]
+    run("release", *arguments, "--evaluate", "0.1", "--out", "out", "--rows", "200")
+    page = Path("out/report.html").read_text()
+    assert "Nobody stated this graph." in page
+    assert "How good it is, measured on the real rows" in page
+
+
+@pytest.mark.parametrize("share", ["0", "1", "-0.1", "nan"])
+def test_a_share_is_a_part_of_the_budget(folder: Path, share: str) -> None:
+    assert "share" in str(refusal(*RELEASE, "--evaluate", share, "--plan"))
+
+
+def test_a_failing_evaluation_marks_the_spend_and_leaves_nothing(
+    folder: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> object:
+        raise RuntimeError("private words")
+
+    monkeypatch.setattr(escudo.utility._private, "exact_figures", broken)
+    charged = [*RELEASE, "--evaluate", "0.1", "--dataset", "visits-2026", "--out", "out"]
+    assert isinstance(CliRunner().invoke(app, charged).exception, RuntimeError)
+    assert [row.kind for row in ledger.history()] == ["open", "spend", "failed"]
+    assert "private words" not in json.dumps(ledger.export())
+    assert not Path("out").exists()
 
 
 # -- planning and the ledger

@@ -76,7 +76,7 @@ def test_no_command_replaces_a_file_unasked(escudo, tmp_path):
     for command in (("draft", "visits.csv", "--out", "out.toml"), ("convert", "s.toml", "out.toml")):
         outcome = escudo(*command)
         assert outcome.code == 2
-        assert "exists already" in outcome.err
+        assert "exists" in outcome.err
         assert target.read_text(encoding="utf-8") == "precious"
         assert escudo(*command, "--force").code == 0
         target.write_text("precious", encoding="utf-8")

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from escudo.causal import CausalGraph
-from escudo.privacy import ExponentialEvent, GaussianEvent, Plan, guarantee_of
+from escudo.privacy import ExponentialEvent, GaussianEvent, Guarantee, Plan, guarantee_of
 from escudo.synthesis import CausalModel, TableConditional
 from escudo.table import Schema
+from escudo.utility import PrivateEvaluation
 
 CLINIC: dict[str, Any] = {
     "age": {"type": "numeric", "lower": 0, "upper": 110, "bins": 22, "integer": True, "missing": True},
@@ -108,6 +109,29 @@ def model_of() -> Callable[..., CausalModel]:
 @pytest.fixture(scope="session")
 def model() -> CausalModel:
     return make_model(details={"rows": 10_000, "stated_arrows": [list(arrow) for arrow in ARROWS]})
+
+
+@pytest.fixture(scope="session")
+def paid() -> PrivateEvaluation:
+    """Figures that somebody paid for."""
+    return PrivateEvaluation(
+        one_way=0.012,
+        two_way=0.034,
+        three_way=0.056,
+        accuracy=0.789,
+        baseline=0.61,
+        deviation=0.002,
+        targets=("smoke", "lung"),
+        guarantee=Guarantee(rho=0.0028, source=GaussianEvent(l2_sensitivity=1.0, scale=13.363, grid=1.0)),
+        intervals={
+            "one_way": (0.008, 0.016),
+            "two_way": (0.03, 0.038),
+            "three_way": (0.052, 0.06),
+            "accuracy": (0.785, 0.793),
+            "baseline": (0.606, 0.614),
+        },
+        chance={"one_way": 0.005, "two_way": 0.011, "three_way": 0.02},
+    )
 
 
 @pytest.fixture(scope="session")

@@ -18,6 +18,7 @@ from escudo.errors import InputError
 from escudo.report import ReleaseFiles, _release, write_release
 from escudo.synthesis import CausalModel, synthesize
 from escudo.table import PrivateTable, Schema
+from escudo.utility import PrivateEvaluation
 
 PARTS = {"synthetic.parquet", "model", "release.json", "report.html"}
 
@@ -96,9 +97,36 @@ class TestAWholeRelease:
         assert "Not for release" in files.report.read_text(encoding="utf-8")
 
 
+class TestAnEvaluation:
+    def test_it_is_about_the_rows_that_are_written_and_stands_in_record_and_report(
+        self, model: CausalModel, paid: PrivateEvaluation, tmp_path: Path
+    ) -> None:
+        seen = []
+
+        def evaluate(rows: object) -> PrivateEvaluation:
+            seen.append(rows)
+            return paid
+
+        files = write_release(model, tmp_path / "out", rows=30, evaluate=evaluate)
+        (rows,) = seen
+        assert isinstance(rows, pl.DataFrame)
+        assert rows.equals(pl.read_parquet(files.synthetic))
+        assert files.evaluation is paid
+        record = json.loads(files.record.read_text(encoding="utf-8"))
+        assert record["evaluation"]["paid"] == json.loads(json.dumps(paid.to_json()))
+        assert "How good it is, measured on the real rows" in files.report.read_text(encoding="utf-8")
+
+    def test_without_one_nothing_is_said(self, model: CausalModel, tmp_path: Path) -> None:
+        files = write_release(model, tmp_path / "out", rows=30)
+        assert json.loads(files.record.read_text(encoding="utf-8"))["evaluation"]["paid"] is None
+        assert "measured on the real rows" not in files.report.read_text(encoding="utf-8")
+
+
 class TestAllOrNothing:
     @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
-    @pytest.mark.parametrize("step", ["release_page", "release_record", "_flush", "_put", "custodian_page"])
+    @pytest.mark.parametrize(
+        "step", ["release_page", "release_record", "_flush", "_put", "comparison_section", "custodian_copy"]
+    )
     def test_a_stop_at_any_step_leaves_nothing(
         self,
         model: CausalModel,
@@ -114,6 +142,14 @@ class TestAllOrNothing:
         monkeypatch.setattr(_release, step, stop)
         with pytest.raises(error):
             write_release(model, tmp_path / "out", rows=10, table=table)
+        assert os.listdir(tmp_path) == []
+
+    def test_a_failing_evaluation_leaves_nothing(self, model: CausalModel, tmp_path: Path) -> None:
+        def refuse(rows: object) -> PrivateEvaluation:
+            raise RuntimeError
+
+        with pytest.raises(RuntimeError):
+            write_release(model, tmp_path / "out", rows=10, evaluate=refuse)
         assert os.listdir(tmp_path) == []
 
     def test_a_stop_while_replacing_keeps_the_earlier_release(

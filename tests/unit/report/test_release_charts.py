@@ -8,10 +8,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from escudo.report._charts import Axis, Panel, bars, heat_map, histogram, pair_plot
-from escudo.report._look import column_card, merged, pairs_of
+from escudo.report._charts import bars, heat_map, histogram
+from escudo.report._look import column_card, merged, pairs_beside, pairs_of
+from escudo.report._pair_plot import Axis, Panel, pair_plot
 from escudo.table import Categorical, Numeric, Schema
 from escudo.utility import (
+    Rows,
     cells,
     cramers_v,
     dependence,
@@ -104,6 +106,54 @@ class TestPairPlot:
         shown, svg = pairs_of(schema, schema.names, frame, codes, strength)
         assert shown == [f"c{i}" for i in range(4, 14)]
         assert svg.count('class="frame"') == 45
+
+
+class TestRealBesideSynthetic:
+    def rows(self, count: int, seed: int, *, flip: float = 0.1) -> Rows:
+        rng = np.random.default_rng(seed)
+        base = rng.random(count) < 0.5
+        columns = {f"c{i}": base ^ (rng.random(count) < flip) for i in range(12)}
+        frame = pl.DataFrame({**columns, "x": rng.random(count), "y": rng.random(count) * base})
+        number = {"type": "numeric", "lower": 0, "upper": 1, "bins": 5}
+        schema = Schema.from_dict({**{name: [False, True] for name in columns}, "x": number, "y": number})
+        return Rows.read(frame, schema)
+
+    def test_every_panel_has_its_twin(self) -> None:
+        found = pairs_beside(self.rows(800, 1), self.rows(500, 2))
+        assert found is not None
+        shown, svg = found
+        assert len(shown) == 10
+        assert svg.count('class="panel"') == svg.count('class="panel twin"') == 45
+        assert svg.count("synthetic</title>") == svg.count(": real</title>") == 45
+        assert svg.count('class="real"') == 10  # a line over the bars of each column
+        assert len(svg) < 300_000
+
+    def test_equal_rows_look_the_same_on_both_sides_and_others_do_not(self) -> None:
+        def opacities(kind: str, svg: str) -> list[list[str]]:
+            panels = re.findall(rf'<g class="{kind}">(.*?)</g>', svg)
+            return [re.findall(r'fill-opacity="([\d.]+)"', panel) for panel in panels]
+
+        same = pairs_beside(self.rows(800, 1), self.rows(800, 1))
+        other = pairs_beside(self.rows(800, 1), self.rows(800, 2, flip=0.5))
+        assert same is not None
+        assert other is not None
+        assert opacities("panel", same[1]) == opacities("panel twin", same[1])
+        assert opacities("panel", other[1]) != opacities("panel twin", other[1])
+
+    def test_rare_levels_are_the_same_on_both_sides(self) -> None:
+        towns = [f"t{i:02d}" for i in range(40)]
+        schema = Schema.from_dict({"town": towns, "ill": [0, 1]})
+        ours = pl.DataFrame({"town": towns[:20] * 50, "ill": [0, 1] * 500})
+        theirs = pl.DataFrame({"town": towns[20:] * 50, "ill": [0, 1] * 500})
+        found = pairs_beside(Rows.read(theirs, schema), Rows.read(ours, schema))
+        assert found is not None
+        panels = re.findall(r'<g class="panel(?: twin)?">(.*?)</g>', found[1])
+        assert len(set(panels)) == 2
+
+    def test_one_column_has_no_pairs(self) -> None:
+        schema = Schema.from_dict({"a": [0, 1]})
+        rows = Rows.read(pl.DataFrame({"a": [0, 1, 1]}), schema)
+        assert pairs_beside(rows, rows) is None
 
 
 class TestCards:

@@ -17,13 +17,14 @@ import numpy as np
 import polars as pl
 import pytest
 
-from escudo.privacy import Guarantee, guarantee_of
+from escudo.privacy import GaussianEvent, Guarantee, Plan, SampledGaussianEvent, guarantee_of
 from escudo.report import release_page
 from escudo.report._limits import limits_of
 from escudo.report._promise import promise_picture, promise_sentence, who_gets_what
 from escudo.report._record import FileEntry
-from escudo.synthesis import CausalModel, synthesize
+from escudo.synthesis import CausalModel, TableConditional, synthesize
 from escudo.table import PrivateTable, Schema
+from escudo.utility import PrivateEvaluation
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 MADE = datetime(2026, 11, 5, 12, 30, tzinfo=UTC)
@@ -83,6 +84,12 @@ class TestWhatItSays:
             assert leaf.name in cost
             assert leaf.buys in cost
         assert "sampling free" in cost
+
+    def test_noisy_gradients_have_their_bar_too(self, model: CausalModel) -> None:
+        training = SampledGaussianEvent(noise_multiplier=3.0, sampling_probability=0.2)
+        whole = replace(model, plan=Plan("vae", children=[*model.plan.children, Plan("training", training, count=50)]))
+        line = page_of(whole).split("50 × training", 1)[1].split("</tr>", 1)[0]
+        assert float(re.findall(r"width:([\d.]+)%", line)[0]) > 50
 
     def test_every_column_has_its_chart_and_every_pair_its_square(self, page: str, model: CausalModel) -> None:
         names = model.schema.names
@@ -217,8 +224,99 @@ class TestWhoGetsWhat:
         assert words in promise_sentence(guarantee)
 
 
+class TestAnEvaluation:
+    def test_it_says_what_was_paid_and_what_came_out_with_intervals(
+        self, model: CausalModel, paid: PrivateEvaluation, outline: Any
+    ) -> None:
+        html = page_of(model, evaluation=paid)
+        text = outline(html).text.split("How good it is, measured on the real rows")[1].split("What it does not")[0]
+        assert "Part of the budget (ρ = 0.002801)" in text
+        assert "one column at a time 1 .2 0.8 to 1.6 0 .5" in text
+        assert "three columns together 5 .6 5.2 to 6.0 2 .0" in text
+        assert "Each of smoke, lung was predicted from all other columns" in text
+        assert "learners trained on the synthetic rows 78 .9 78.5 to 79.3" in text
+        assert "17.9 points better than knowing nothing" in text
+        assert "noise of ± 0.2 of 100" in text
+
+    def test_figures_that_there_are_none_of_are_left_out(
+        self, model: CausalModel, paid: PrivateEvaluation, outline: Any
+    ) -> None:
+        few = replace(paid, three_way=None, accuracy=None, baseline=None)
+        text = outline(page_of(model, evaluation=few)).text
+        assert "two columns together" in text
+        assert "three columns together" not in text
+        assert "Learning from it" not in text
+
+    @pytest.mark.parametrize(
+        ("accuracy", "said"),
+        [(0.612, "The noise is too large to tell"), (0.5, "They do worse than knowing nothing, by 11.0 points")],
+    )
+    def test_it_does_not_flatter(
+        self, model: CausalModel, paid: PrivateEvaluation, outline: Any, accuracy: float, said: str
+    ) -> None:
+        assert said in outline(page_of(model, evaluation=replace(paid, accuracy=accuracy))).text
+
+    def test_its_noise_is_not_listed_among_the_tables(self, model: CausalModel, paid: PrivateEvaluation) -> None:
+        leaf = Plan("private evaluation", GaussianEvent(l2_sensitivity=2.0, scale=80.0, grid=1.0))
+        whole = replace(model, plan=Plan("marginals", children=[*model.plan.children, leaf]))
+        html = page_of(whole, evaluation=paid)
+        far = html.split("How far off it may be</h2>")[1].split("<h2>")[0]
+        assert "private evaluation" not in far
+        assert "private evaluation" in html.split("What it cost</h2>")[1].split("<h2>")[0]
+
+
+class TestTheGraph:
+    EDGES = (
+        {"from": "smoke", "to": "lung", "directed": True, "confidence": 0.97, "direction_confidence": 0.8},
+        {"from": "age", "to": "smoke", "directed": False, "confidence": 0.61, "direction_confidence": None},
+    )
+
+    def found(self, model_of: Callable[..., CausalModel]) -> CausalModel:
+        told = {"method": "exact", "edges": list(self.EDGES), "cannot_tell": "", "notes": []}
+        return model_of(details={"rows": 9000, "discovery": told, "stated_arrows": [["smoke", "lung"]]})
+
+    def test_one_that_was_found_says_so_and_how_sure_each_edge_is(
+        self, model_of: Callable[..., CausalModel], outline: Any
+    ) -> None:
+        html = page_of(self.found(model_of))
+        text = outline(html).text
+        assert "Nobody stated this graph." in text
+        assert "smoke → lung 97 .0 80 .0" in text
+        assert "age — smoke 61 .0 open" in text
+        assert "97 %" in html.split("<svg")[2]  # at its arrow in the drawing
+        assert "1 of 2 edges are there with a confidence of 90 % or more, and 1 of 2 have a direction" in text
+        assert "2 of the 3 arrows drawn only help to imitate the table" in text
+        for wrong in ("The graph is an assumption", "the order of the columns", "stated by nobody but"):
+            assert wrong not in text
+
+    def test_one_without_an_edge_says_that_nothing_stood_out(
+        self, model_of: Callable[..., CausalModel], outline: Any
+    ) -> None:
+        told = {"method": "exact", "edges": [], "cannot_tell": "too few rows", "notes": []}
+        text = outline(page_of(model_of(arrows=[], details={"discovery": told, "stated_arrows": []}))).text
+        assert "No edge stood out from the noise." in text
+
+    def test_one_that_was_given_is_an_assumption(self, page: str, outline: Any) -> None:
+        text = outline(page).text
+        assert "The graph is an assumption" in text
+        assert "and on nothing else" in text
+        assert "Nobody stated this graph" not in text
+
+    def test_what_goes_together_without_an_arrow_is_told_apart_from_causes(
+        self, model: CausalModel, outline: Any
+    ) -> None:
+        laws = dict(model.conditionals)
+        shape = model.schema.shape(["smoke", "region"])
+        laws["region"] = TableConditional(("smoke",), np.full(shape, 1 / shape[-1]))
+        text = outline(page_of(replace(model, observed=laws))).text
+        assert "these columns were seen to go together, without an arrow between them. That claims no cause" in text
+        assert "smoke — region" in text
+        assert "Given its causes, and the columns it was seen to go with" in text
+        assert "and on nothing else" not in text
+
+
 class TestOneSafeFile:
-    ALLOWED = re.compile(r"data:,|(width|font-size|max-width):[\w.%;:-]*")
+    ALLOWED = re.compile(r"data:,|(width|font-size|max-width|margin-left):[\w.%;:-]*")
 
     def test_it_loads_nothing_and_runs_nothing(self, page: str, outline: Any) -> None:
         found = outline(page)
@@ -235,6 +333,13 @@ class TestOneSafeFile:
         assert found.scripts == 0
         assert [load for load in found.loads if not self.ALLOWED.fullmatch(load)] == []
         assert found.text.count("<script>alert(") > 5  # as words to read
+
+    def test_an_evaluations_words_are_escaped_too(
+        self, model: CausalModel, paid: PrivateEvaluation, outline: Any
+    ) -> None:
+        found = outline(page_of(model, evaluation=replace(paid, targets=(NASTY,))))
+        assert found.scripts == 0
+        assert [load for load in found.loads if not self.ALLOWED.fullmatch(load)] == []
 
     def test_222_columns_stay_under_two_megabytes(self, wide: str) -> None:
         assert len(wide.encode("utf-8")) < TWO_MEGABYTES
@@ -266,7 +371,10 @@ class TestInABrowser:
         tampered = page.replace("</main>", '<img src="https://example.invalid/x.png"></main>')
         assert "CONSOLE" in browse(tampered, tmp_path)[1]
 
-    def test_it_fits_a_phone_without_sideways_scrolling(self, page: str, wide: str, tmp_path: Path) -> None:
+    def test_it_fits_a_phone_without_sideways_scrolling(
+        self, model: CausalModel, paid: PrivateEvaluation, wide: str, tmp_path: Path
+    ) -> None:
+        page = page_of(model, evaluation=paid)
         for number, one in enumerate((page, wide)):
             assert scroll_width(one, 390, tmp_path / str(number)) == 390
         broken = page.replace("</main>", '<div style="width:800px">too wide</div></main>')

@@ -10,12 +10,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
 import pytest
 
-from escudo.privacy import GaussianEvent, Guarantee, LaplaceEvent, Plan, PureEvent
+from escudo.privacy import Event, GaussianEvent, Guarantee, LaplaceEvent, Plan, PureEvent
 from escudo.report import release_schema
-from escudo.report._record import FileEntry, added_arrows, noise_of, release_record
-from escudo.synthesis import CausalModel
+from escudo.report._record import FileEntry, added_arrows, noise_of, observed_pairs, release_record
+from escudo.synthesis import CausalModel, TableConditional
+from escudo.utility import PrivateEvaluation
 
 MADE = datetime(2026, 11, 5, 12, 30, 59, tzinfo=UTC)
 ENTRY = FileEntry(path="synthetic.parquet", bytes=3, sha256="0" * 64)
@@ -33,7 +35,8 @@ TYPES: dict[str, type | tuple[type, ...]] = {
 def violations(value: Any, schema: dict[str, Any], root: dict[str, Any], at: str = "$") -> Iterator[str]:
     """Yield where a JSON value breaks a schema: the part of JSON Schema that ours uses."""
     known = {
-        "$schema", "title", "description", "$defs", "$ref", "type", "const", "enum", "pattern", "minimum", "anyOf",
+        "$schema", "title", "description", "$defs", "$ref", "type", "const", "enum", "pattern", "minimum",
+        "maximum", "anyOf",
         "required", "properties", "additionalProperties", "items", "minItems", "maxItems",
     }  # fmt: skip
     assert set(schema) <= known, set(schema) - known
@@ -54,6 +57,8 @@ def violations(value: Any, schema: dict[str, Any], root: dict[str, Any], at: str
         yield f"{at}: does not match"
     if isinstance(value, int | float) and value < schema.get("minimum", -math.inf):
         yield f"{at}: too small"
+    if isinstance(value, int | float) and value > schema.get("maximum", math.inf):
+        yield f"{at}: too large"
     if isinstance(value, list):
         if not schema.get("minItems", 0) <= len(value) <= schema.get("maxItems", math.inf):
             yield f"{at}: wrong length"
@@ -67,6 +72,13 @@ def violations(value: Any, schema: dict[str, Any], root: dict[str, Any], at: str
                 yield f"{at}: unknown key {key}"
             else:
                 yield from violations(item, inner, root, f"{at}.{key}")
+
+
+def subclasses(kind: type[Event]) -> Iterator[type[Event]]:
+    for inner in kind.__subclasses__():
+        if inner.__module__.startswith("escudo."):
+            yield inner
+        yield from subclasses(inner)
 
 
 def record_of(model: CausalModel, **changes: Any) -> dict[str, Any]:
@@ -87,6 +99,39 @@ class TestForm:
             record = record_of(made, seed=4)
             assert list(violations(record, release_schema(), release_schema())) == []
 
+    def test_an_evaluation_that_was_paid_for_has_a_documented_form(
+        self, model: CausalModel, paid: PrivateEvaluation
+    ) -> None:
+        few = replace(paid, three_way=None, accuracy=None, baseline=None, intervals={"one_way": (0.0, 1.0)}, chance={})
+        for found in (paid, few):
+            record = record_of(model, evaluation=found)
+            assert record["evaluation"]["paid"]["one_way"] == 0.012
+            assert list(violations(record, release_schema(), release_schema())) == []
+
+    @pytest.mark.parametrize(
+        ("key", "value"),
+        [
+            ("one_way", 1.2),
+            ("accuracy", "most"),
+            ("deviation", -0.1),
+            ("intervals", {"one_way": [0.1]}),
+            ("intervals", {"other": [0.1, 0.2]}),
+            ("chance", {"accuracy": 0.1}),
+            ("guarantee", None),
+            ("rows", 17),
+        ],
+    )
+    def test_a_wrong_evaluation_does_not_fit_it(
+        self, model: CausalModel, paid: PrivateEvaluation, key: str, value: object
+    ) -> None:
+        record = record_of(model, evaluation=paid)
+        record["evaluation"]["paid"][key] = value
+        assert list(violations(record, release_schema(), release_schema()))
+
+    def test_every_kind_of_event_is_documented(self) -> None:
+        kinds = {kind.kind for kind in subclasses(Event) if kind.kind}
+        assert kinds == set(release_schema()["$defs"]["event"]["properties"]["kind"]["enum"])
+
     @pytest.mark.parametrize(
         ("path", "value"),
         [
@@ -103,6 +148,8 @@ class TestForm:
             ("graph.edges", [["a"]]),
             ("synthetic.rows", 0),
             ("evaluation.noise", [{}]),
+            ("evaluation.paid", {}),
+            ("graph.observed", [["a", "b", "c"]]),
             ("files", [{"path": "x", "bytes": 1, "sha256": "z"}]),
             ("extra", 1),
         ],
@@ -148,6 +195,27 @@ class TestArrows:
             arrows=[("genes", "smoke"), ("genes", "lung")], latents=["genes"], details={"stated_arrows": []}
         )
         assert added_arrows(hidden) == ()
+
+
+class TestWhatGoesTogether:
+    def observed(self, model: CausalModel, **given: tuple[str, ...]) -> CausalModel:
+        laws = {}
+        for name in model.schema.names:
+            several = given.get(name, ())
+            shape = model.schema.shape([*several, name])
+            laws[name] = TableConditional(several, np.full(shape, 1 / shape[-1]))
+        return replace(model, observed=laws)
+
+    def test_it_is_what_no_arrow_joins(self, model: CausalModel) -> None:
+        seen = self.observed(model, lung=("smoke", "region"), smoke=("age",), region=("age",))
+        assert observed_pairs(seen) == (("age", "region"), ("lung", "region"))
+        record = record_of(seen)
+        assert record["graph"]["observed"] == [["age", "region"], ["lung", "region"]]
+        assert list(violations(record, release_schema(), release_schema())) == []
+
+    def test_laws_along_the_arrows_add_nothing(self, model: CausalModel) -> None:
+        assert observed_pairs(model) == ()
+        assert observed_pairs(self.observed(model, lung=("smoke", "age"), smoke=("age",))) == ()
 
 
 class TestNoise:

@@ -1,0 +1,140 @@
+"""Arguments that the commands about private tables share, in the same words, and what they stand for.
+
+``release`` has its own; the others ask their question the same way: open the table behind its account, show the plan,
+stop there if that was all, check where files go before anything is spent.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from escudo.cli._console import console, emit
+from escudo.cli._ledger import DEFAULT
+
+if TYPE_CHECKING:
+    from escudo.privacy import Account, Plan
+    from escudo.table import PrivateTable
+
+__all__ = [
+    "Data",
+    "Dataset",
+    "Epsilon",
+    "Force",
+    "LedgerUrl",
+    "PlanOnly",
+    "PublicRows",
+    "RelationName",
+    "SchemaFile",
+    "Seeded",
+    "check_files",
+    "never_lost",
+    "open_table",
+    "shown_first",
+]
+
+Data = Annotated[
+    str,
+    typer.Argument(
+        metavar="DATA",
+        help="CSV, TSV, Parquet, Arrow or NDJSON file; or duckdb:///FILE?table=T, postgresql://USER@HOST/DB?table=T.",
+    ),
+]
+SchemaFile = Annotated[Path, typer.Option("--schema", "-s", help="The table's public description (escudo schema).")]
+Epsilon = Annotated[float, typer.Option("--epsilon", "-e", help="The privacy budget to spend, in all.")]
+LedgerUrl = Annotated[
+    str | None,
+    typer.Option("--ledger", metavar="URL", help="The ledger; else ESCUDO_LEDGER, else escudo-ledger.db here."),
+]
+Dataset = Annotated[str | None, typer.Option(help="The account to charge; without one, nothing is recorded.")]
+RelationName = Annotated[
+    str, typer.Option(help="What is hidden: replace_one (one record changes) or add_remove (one comes or goes).")
+]
+PublicRows = Annotated[int | None, typer.Option(min=1, help="The number of rows, if it is public knowledge.")]
+Seeded = Annotated[int | None, typer.Option(min=0, help="Repeatable noise, for trying things out: NOT FOR RELEASE.")]
+PlanOnly = Annotated[bool, typer.Option("--plan", help="Show the budget tree and stop; nothing is spent.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
+
+
+def open_table(data: str, schema: Path, *, relation: str, ledger: str | None, dataset: str | None) -> PrivateTable:
+    """Return the private table behind its ledger account, or behind one in memory that nobody sees."""
+    from escudo.cli._release import _without_secrets
+    from escudo.errors import InputError
+    from escudo.privacy import MemoryAccount, parse_relation
+    from escudo.table import PrivateTable, Schema, open_data
+
+    if ledger is not None and dataset is None:
+        raise InputError("a ledger holds one account per dataset; say which one with --dataset.")
+    described = Schema.read(schema)
+    described.require_confirmed(source=str(schema), data=_without_secrets(data))
+    account: Account | str = ledger or os.environ.get("ESCUDO_LEDGER", DEFAULT)
+    if dataset is None:
+        account = MemoryAccount(
+            relation=parse_relation(relation), unit=described.unit, max_rows_per_person=described.max_rows_per_person
+        )
+    return PrivateTable(open_data(data, described), described, account, dataset)
+
+
+def shown_first(account: Account, plan: Plan, *, stop: bool, as_json: bool) -> bool:
+    """Show the plan and where it would leave the account, before anything is spent; return whether to stop there."""
+    from escudo.cli._release import _print_plan, _standing
+
+    standing = _standing(account, plan)
+    if stop:
+        emit(
+            {"plan": plan.to_json(), "ledger": standing, "spent": False},
+            as_json=as_json,
+            human=lambda screen: _print_plan(screen, plan, standing, stop=True),
+        )
+    elif not as_json:
+        _print_plan(console(), plan, standing, stop=False)
+    return stop
+
+
+@contextmanager
+def never_lost(show: Callable[[bool], None]) -> Iterator[None]:
+    """Write files about an answer; one that cannot be written does not lose the answer, which is paid for.
+
+    Args:
+        show: Shows the answer; told whether its files were written.
+    """
+    try:
+        yield
+    except BaseException:
+        show(False)
+        raise
+    show(True)
+
+
+def check_files(*, graph: Path | None = None, report: Path | None = None, force: bool = False) -> None:
+    """Raise unless the files can be written, before anything is spent; an earlier report may be replaced."""
+    from escudo.causal.formats import FORMATS, format_of
+    from escudo.errors import InputError
+    from escudo.report._page import is_report
+
+    if graph is not None and "undirected edges" not in FORMATS[format_of(graph)].carries:
+        raise InputError(
+            f"'{graph}': {format_of(graph).upper()} cannot hold edges without a direction; use .dot or .gml."
+        )
+    for file in (graph, report):
+        if file is None:
+            continue
+        try:
+            taken, folder = file.exists(), file.is_dir()
+        except (OSError, ValueError) as error:  # such as a name that is too long
+            raise InputError(f"'{file}' cannot be written: {getattr(error, 'strerror', None) or error}.") from None
+        if folder:
+            raise InputError(f"'{file}' is a folder; name a file in it.")
+        if not file.parent.is_dir():
+            raise InputError(f"the folder of '{file}' does not exist; make it first.")
+        if file is graph and taken and not force:
+            raise InputError(f"'{file}' exists; choose another name, or pass --force to replace it.")
+        if file is report and taken and not is_report(file):
+            raise InputError(f"'{file}' exists and is not a report of escudo; choose another name.")
+        if not os.access(file if taken else file.parent, os.W_OK):
+            raise InputError(f"'{file}' cannot be written: permission denied.")
