@@ -16,13 +16,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -30,6 +27,7 @@ from typing import Any
 import duckdb
 import numpy as np
 import polars as pl
+from _made import made, told
 
 from escudo.table import PrivateTable, Schema
 
@@ -149,31 +147,6 @@ def missed(found: dict[str, Any], *, speed: bool) -> list[str]:
     return problems
 
 
-def commit() -> str:
-    """Return the commit that was measured, or "uncommitted" if the package has changes that are in none."""
-    git = ["git", "-C", str(Path(__file__).parent)]
-    head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    changed = subprocess.run([*git, "status", "--porcelain", "../src"], capture_output=True, text=True, check=False)
-    return head.stdout.strip() if head.returncode == 0 and not changed.stdout.strip() else "uncommitted"
-
-
-def processor() -> str:
-    listed = Path("/proc/cpuinfo")
-    lines = listed.read_text().splitlines() if listed.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
-
-
-def machine() -> dict[str, Any]:
-    return {
-        "processor": processor(),
-        "cores": os.cpu_count(),
-        "load_before": os.getloadavg()[0],
-        "python": platform.python_version(),
-        **{name: version(name) for name in ("numpy", "narwhals", "polars", "duckdb", "pyarrow", "pandas")},
-    }
-
-
 def verdict(record: dict[str, Any]) -> str:
     if record["missed"]:
         return f"Missed: {'; '.join(record['missed'])}."
@@ -186,9 +159,8 @@ def markdown(record: dict[str, Any]) -> str:
         "# Contingency counts",
         "",
         f"Eight 3-way tables over {record['rows']:,} rows × {COLUMNS} columns of small integers; fastest of "
-        f"{record['repeats']} interleaved runs. {record['date'][:10]}, commit {record['commit'][:12]}, seed "
-        f"{record['seed']}. {about['processor']}, {about['cores']} cores, load {about['load_before']:.1f} before; "
-        f"polars {about['polars']}, DuckDB {about['duckdb']}. Made by `python benchmarks/counts.py`.",
+        f"{record['repeats']} interleaved runs. {told(about)}, polars {about['polars']}, DuckDB {about['duckdb']}. "
+        "Made by `python benchmarks/counts.py`.",
         "",
         "| | levels | seconds | against the same group-bys by hand | MB above the table |",
         "|---|---|---|---|---|",
@@ -219,13 +191,12 @@ def main() -> int:
         return 0
     quick = options.quick
     rows, repeats = (100_000, 1) if quick else (ROWS, REPEATS)
-    about = machine()
+    packages = ("numpy", "narwhals", "polars", "duckdb", "pyarrow", "pandas")
+    about = made(seed=SEED, **{name: version(name) for name in packages})
     measured = [measure(levels, rows, repeats) for levels in LEVELS]
     problems = [f"{found['levels']} levels, {text}" for found in measured for text in missed(found, speed=not quick)]
     record = {
         "benchmark": "counts",
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": commit(),
         "seed": SEED,
         "rows": rows,
         "repeats": repeats,

@@ -19,19 +19,18 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import resource
 import subprocess
 import sys
 import tempfile
 import time
-from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
+from _made import made, told
 
 SEED = 20_261_115
 SMALL = (250, 1000, 2000)
@@ -133,30 +132,13 @@ def missed(record: dict[str, Any]) -> list[str]:
     return problems + [f"wrong verdict at {rows} rows" for rows in wrong]
 
 
-def commit() -> str:
-    """Return the commit that was measured, or "uncommitted" if the package has changes that are in none."""
-    git = ["git", "-C", str(Path(__file__).parent)]
-    head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    changed = subprocess.run([*git, "status", "--porcelain", "../src"], capture_output=True, text=True, check=False)
-    return head.stdout.strip() if head.returncode == 0 and not changed.stdout.strip() else "uncommitted"
-
-
-def processor() -> str:
-    listed = Path("/proc/cpuinfo")
-    lines = listed.read_text().splitlines() if listed.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
-
-
 def markdown(record: dict[str, Any]) -> str:
     about = record["machine"]
     peers = {found["rows"]: found for found in record["peer"]}
     lines = [
         "# Which of two columns causes the other: time and memory",
         "",
-        f"{record['date'][:10]}, commit {record['commit'][:12]}, seed {record['seed']}. {about['processor']}, "
-        f"{about['cores']} cores, load {about['load_before']:.1f} before; numpy {about['numpy']}, polars "
-        f"{about['polars']}. Made by `python benchmarks/direction.py`.",
+        f"{told(about)}, numpy {about['numpy']}, polars {about['polars']}. Made by `python benchmarks/direction.py`.",
         "",
         "## Both directions of one pair, in memory (default: committee)",
         "",
@@ -205,18 +187,10 @@ def main() -> int:
     if options.stream:
         stream_here(options.stream)
         return 0
-    about = {
-        "processor": processor(),
-        "cores": os.cpu_count(),
-        "load_before": os.getloadavg()[0],
-        "python": platform.python_version(),
-        **{name: version(name) for name in ("numpy", "polars", "opendp")},
-    }
+    about = made(seed=SEED, **{name: version(name) for name in ("numpy", "polars", "opendp")})
     sizes = STREAMED[:2] if options.quick else STREAMED
     record: dict[str, Any] = {
         "benchmark": "direction",
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": commit(),
         "seed": SEED,
         "machine": about,
         "targets": TARGETS,

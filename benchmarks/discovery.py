@@ -25,14 +25,10 @@ import hashlib
 import itertools
 import json
 import math
-import os
-import platform
 import resource
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +37,7 @@ import polars as pl
 
 sys.path.insert(0, str(Path(__file__).parent))
 from _discovery_baselines import BASELINES
+from _made import made, told
 
 from escudo.causal import Network, asia
 from escudo.discovery import Discovery, discover
@@ -257,29 +254,6 @@ def calibrate_confidence(count: int) -> None:
 # -- writing down
 
 
-def setting() -> dict[str, Any]:
-    def git(*words: str) -> str:
-        done = subprocess.run(["git", *words], capture_output=True, text=True, check=False, cwd=Path(__file__).parent)
-        return done.stdout.strip()
-
-    processor = platform.processor() or platform.machine()
-    for line in Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else ():
-        if line.startswith("model name"):
-            processor = line.split(":", 1)[1].strip()
-            break
-    changed = bool(git("status", "--porcelain", "--", "../src"))
-    return {
-        "date": datetime.now(UTC).date().isoformat(),
-        "commit": (git("rev-parse", "--short", "HEAD") or "none") + (" with uncommitted changes" if changed else ""),
-        "seed": SEED,
-        "processor": processor,
-        "cores": os.cpu_count(),
-        "load_at_end": os.getloadavg()[0],
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-    }
-
-
 def hashes(data: Path) -> dict[str, str]:
     folder = data / "networks"
     return {file.name: hashlib.sha256(file.read_bytes()).hexdigest()[:16] for file in sorted(folder.glob("*.bif.gz"))}
@@ -318,8 +292,7 @@ def page(payload: dict[str, Any]) -> str:
     lines = [
         "# Private causal graphs",
         "",
-        f"{facts['date']}, commit {facts['commit']}, seed {facts['seed']}. {facts['processor']}, {facts['cores']} "
-        f"cores, load {facts['load_at_end']:.1f}, one thread. Python {facts['python']}, numpy {facts['numpy']}. Made "
+        f"{told(facts)}, numpy {facts['numpy']}, one thread. Made "
         "by `python benchmarks/discovery.py`. Skeleton F1 / structural Hamming distance of the patterns; CPU seconds.",
     ]
     if runs := payload.get("networks"):
@@ -394,7 +367,7 @@ def main() -> None:
         return
     record = RESULTS / "discovery.json"
     old = json.loads(record.read_text()) if record.exists() and not options.quick else {}
-    payload: dict[str, Any] = {**old, "setting": setting(), "data": hashes(options.data)}
+    payload: dict[str, Any] = {**old, "setting": made(seed=SEED, numpy=np.__version__), "data": hashes(options.data)}
     few = options.quick
     chosen = options.parts.split(",")
     if "networks" in chosen:
@@ -412,7 +385,7 @@ def main() -> None:
         payload["wide"] = wide()
     if "synthesis" in chosen:
         payload["synthesis"] = synthesis(1 if few else 10)
-    payload["setting"] = setting()
+    payload["setting"] = made(seed=SEED, numpy=np.__version__)
     if not few:
         RESULTS.mkdir(exist_ok=True)
         record.write_text(json.dumps(payload, indent=1) + "\n")

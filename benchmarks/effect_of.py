@@ -23,18 +23,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
-import subprocess
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _made import made, told
 from numpy.typing import NDArray
 
 from escudo.causal import CausalGraph, Network, asia
@@ -216,23 +213,6 @@ def measure(question: Question, rows: int, epsilon: float, delta: float, runs: i
     }
 
 
-def describe() -> dict[str, Any]:
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    cpu = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=RESULTS.parent)
-    changed = subprocess.run(["git", "status", "--porcelain"], capture_output=True, text=True, cwd=RESULTS.parent)
-    clean = commit.returncode == 0 and not changed.stdout.strip()
-    return {
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "commit": commit.stdout.strip() if clean else "uncommitted",
-        "seed": SEED,
-        "cpu": cpu[0] if cpu else platform.processor(),
-        "cores": os.cpu_count(),
-        "load_average": os.getloadavg()[0],
-        "python": platform.python_version(),
-    }
-
-
 def report(result: dict[str, Any]) -> str:
     machine, rows, met = result["machine"], result["rows"], result["met"]
     least = min(rows, key=lambda row: row["coverage"])
@@ -240,9 +220,7 @@ def report(result: dict[str, Any]) -> str:
     lines = [
         "# Treatment effects",
         "",
-        f"{machine['date']}, commit {machine['commit']}, seed {machine['seed']}. {machine['cpu']}, {machine['cores']} "
-        f"cores, load {machine['load_average']:.1f} at the start, Python {machine['python']}. Made by "
-        f"`python benchmarks/effect_of.py`, {result['runs']} tables each.",
+        f"{told(machine)}. Made by `python benchmarks/effect_of.py`, {result['runs']} tables each.",
         "",
         "| target | measured | met |",
         "|---|---|---|",
@@ -274,7 +252,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a smoke run that writes nothing")
     options = parser.parse_args()
     runs = 20 if options.quick else options.runs
-    machine, rows = describe(), []
+    machine, rows = made(seed=SEED), []
     for question in questions(options.data):
         for count in ROWS[:1] if options.quick else ROWS:
             for epsilon, delta in BUDGETS:

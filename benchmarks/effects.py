@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import platform
-import subprocess
 import time
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 
 import numpy as np
+from _made import made, told
 
 from escudo.causal import SEM
 from escudo.effects import CountMechanism, associative, definitions, effect, mechanism_of
@@ -143,32 +141,11 @@ def _definitions(sem: SEM) -> float:
     return definitions(mechanism, population)[3].epsilon
 
 
-def machine() -> dict[str, object]:
-    return {
-        "commit": commit(),
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "system": f"{platform.system()} {platform.machine()}",
-        "cores": os.cpu_count(),
-    }
-
-
-def commit() -> str:
-    """Return the commit that was measured, and whether the working tree differs from it."""
-
-    def git(*arguments: str) -> str:
-        done = subprocess.run(["git", *arguments], capture_output=True, text=True, cwd=ROOT, check=False)
-        return done.stdout.strip() if done.returncode == 0 else ""
-
-    changed = git("status", "--porcelain", "--", "src/escudo", "benchmarks/effects.py")
-    return (git("rev-parse", "--short", "HEAD") or "uncommitted") + (" with uncommitted changes" if changed else "")
-
-
 def markdown(result: dict[str, object]) -> str:
     lines = ["# Exact effects against plain enumeration", ""]
     facts = result["machine"]
     assert isinstance(facts, dict)
-    lines += [", ".join(f"{key}: {value}" for key, value in facts.items()) + f", seed: {result['seed']}.", ""]
+    lines += [f"{told(facts)}, numpy {facts['numpy']}. Made by `python benchmarks/effects.py`.", ""]
     lines += [
         "Effect of one person, who affects another, on a noisy count of n people (worst case over all populations).",
         "",
@@ -186,7 +163,7 @@ def markdown(result: dict[str, object]) -> str:
 def main() -> None:
     result: dict[str, object] = {
         "seed": SEED,
-        "machine": machine(),
+        "machine": made(seed=SEED, numpy=np.__version__),
         "enumeration": against_enumeration(),
         "scale": at_scale(),
     }

@@ -14,12 +14,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
-import subprocess
 import sys
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,6 +24,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from _made import made, told
 
 from escudo.table import Categorical, Numeric, PrivateTable, Schema
 
@@ -116,21 +114,12 @@ def by_reference(frame: pl.DataFrame, schema: Schema) -> list[np.ndarray]:
     return tables
 
 
-def commit() -> str:
-    """Return the commit that was measured, or "uncommitted" if the package has changes that are in none."""
-    git = ["git", "-C", str(Path(__file__).parent)]
-    head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    changed = subprocess.run([*git, "status", "--porcelain", "../src"], capture_output=True, text=True, check=False)
-    return head.stdout.strip() if head.returncode == 0 and not changed.stdout.strip() else "uncommitted"
-
-
 def markdown(record: dict[str, Any]) -> str:
     lines = [
         "# The same counts in every engine",
         "",
-        f"Five tables over {record['rows']:,} rows with missing, unknown and infinite values. {record['date'][:10]}, "
-        f"commit {record['commit'][:12]}, seed {record['seed']}, {record['cores']} cores. "
-        "Made by `python benchmarks/engines.py`.",
+        f"Five tables over {record['rows']:,} rows with missing, unknown and infinite values. "
+        f"{told(record['machine'])}. Made by `python benchmarks/engines.py`.",
         "",
         "| engine | unit | seconds, first and second run | the same counts |",
         "|---|---|---|---|",
@@ -173,15 +162,13 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a smoke run that writes nothing")
     quick = parser.parse_args().quick
     rows = 20_000 if quick else ROWS
+    about = made(seed=SEED)
     measured, skipped = measure(rows)
     record = {
         "benchmark": "engines",
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": commit(),
+        "machine": about,
         "seed": SEED,
         "rows": rows,
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
         "measured": measured,
         "skipped": skipped,
     }

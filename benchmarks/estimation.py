@@ -16,19 +16,18 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import os
 import statistics
 import sys
 import time
 import warnings
 from dataclasses import replace
-from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
+from _made import made, told
 
 from escudo.causal import Network, asia
 from escudo.privacy import Guarantee, MemoryAccount, Plan, PureEvent
@@ -154,7 +153,7 @@ def report(result: dict[str, Any]) -> str:
     lines = [
         "# Estimation benchmark",
         "",
-        f"{machine['date']}, seed {SEED}, mbi {machine['mbi']}, load {machine['load_average']:.1f} at the start, "
+        f"{told(machine)}, mbi {machine['mbi']}. "
         f"{machine['runs']} runs each. Made by `python benchmarks/estimation.py`. Mean total variation, and seconds of "
         "processor time for the estimation alone; mbi compiles once per network, in the first run at ε = 1.",
         "",
@@ -182,12 +181,7 @@ def main() -> int:
         path = options.data / "networks" / f"{title.lower()}.bif.gz"
         if path.exists():
             networks[title] = Network.read(path)
-    machine = {
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "mbi": version("mbi"),
-        "load_average": os.getloadavg()[0],
-        "runs": runs,
-    }
+    machine = made(seed=SEED, mbi=version("mbi"), runs=runs)
     rows = [
         {"network": title, "epsilon": epsilon} | compare(network, epsilon, runs)
         for title, network in networks.items()

@@ -23,17 +23,14 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
-import platform
-import subprocess
 import sys
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
+from _made import made, told
 from numpy.typing import NDArray
 
 from escudo.causal import CausalGraph
@@ -179,32 +176,13 @@ def calibration(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
-def describe() -> dict[str, Any]:
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    cpu = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=RESULTS.parent)
-    changed = subprocess.run(["git", "status", "--porcelain"], capture_output=True, text=True, cwd=RESULTS.parent)
-    clean = commit.returncode == 0 and not changed.stdout.strip()
-    return {
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "commit": commit.stdout.strip() if clean else "uncommitted",
-        "seed": SEED,
-        "cpu": cpu[0] if cpu else platform.processor(),
-        "cores": os.cpu_count(),
-        "load_average": os.getloadavg()[0],
-        "python": platform.python_version(),
-    }
-
-
 def report(result: dict[str, Any]) -> str:
     machine = result["machine"]
     target = result["rows"][0]
     lines = [
         "# Discovery of linear effects",
         "",
-        f"{machine['date']}, commit {machine['commit']}, seed {machine['seed']}. {machine['cpu']}, {machine['cores']} "
-        f"cores, load {machine['load_average']:.1f} at the start, Python {machine['python']}. Made by "
-        "`python benchmarks/gaussian_discovery.py`.",
+        f"{told(machine)}. Made by `python benchmarks/gaussian_discovery.py`.",
         "",
         "| target | measured | met |",
         "|---|---|---|",
@@ -242,7 +220,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--quick", action="store_true", help="a smoke run that writes nothing")
     options = parser.parse_args()
-    machine, rows = describe(), []
+    machine, rows = made(seed=SEED), []
     for columns, count, law, epsilons in CASES[:2] if options.quick else CASES:
         rows += measure(columns, count, law, epsilons, 2 if options.quick else options.seeds)
         print(

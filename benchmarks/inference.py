@@ -14,17 +14,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
-import subprocess
 import sys
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _made import made, told
 
 from escudo.causal import SEM
 
@@ -109,28 +107,6 @@ def reach(text: str, do: dict[str, str]) -> dict[str, float]:
     return {"reading_s": reading, "question_s": asking, "total_probability": float(law.array.sum())}
 
 
-def describe() -> dict[str, Any]:
-    here = {"cwd": RESULTS.parent, "capture_output": True, "text": True, "check": False}
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], **here)
-    changed = subprocess.run(["git", "status", "--porcelain", "--", "../src"], **here)
-    clean = commit.returncode == 0 and not changed.stdout.strip()
-    return {
-        "date": datetime.now(UTC).date().isoformat(),
-        "commit": commit.stdout.strip() if clean else "uncommitted",
-        "cpu": _cpu(),
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-    }
-
-
-def _cpu() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
-
-
 def report(result: dict[str, Any]) -> str:
     machine = result["machine"]
     rows = "\n".join(
@@ -143,7 +119,7 @@ def report(result: dict[str, Any]) -> str:
     )
     return f"""# Exact inference: contraction against enumeration
 
-{machine["date"]}, commit {machine["commit"]}. {machine["cpu"]}, Python {machine["python"]}, numpy {machine["numpy"]}.
+{told(machine)}, numpy {machine["numpy"]}.
 Processor time, best of {REPEATS} (enumeration: one run). Made by `python benchmarks/inference.py`.
 
 Noisy count of n people who influence each other, Pr[O given do(D2 = pos)]:
@@ -165,7 +141,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a smoke run that writes nothing")
     quick = parser.parse_args().quick
     result: dict[str, Any] = {
-        "machine": describe(),
+        "machine": made(numpy=np.__version__),
         "people": [compare(people) for people in (range(2, 7) if quick else PEOPLE)],
         "larger": {name: reach(text, do) for name, (text, do) in LARGER.items()},
     }

@@ -13,18 +13,17 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import random
 import signal
 import sqlite3
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+from _made import made, told
 
 from escudo.errors import BudgetExceededError
 from escudo.privacy import GaussianEvent, Ledger, PureEvent
@@ -203,25 +202,11 @@ def kill_many(path: Path, kills: int, rng: random.Random) -> dict[str, Any]:
 
 
 def describe(folder: Path) -> dict[str, Any]:
-    cpu = [line.split(":", 1)[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
     mounts = [line.split()[1:3] for line in _lines("/proc/mounts")]
     place = max(
         (m for m in mounts if folder.resolve().is_relative_to(m[0])), key=lambda m: len(m[0]), default=["", "?"]
     )
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=RESULTS.parent)
-    changed = subprocess.run(["git", "status", "--porcelain"], capture_output=True, text=True, cwd=RESULTS.parent)
-    clean = commit.returncode == 0 and not changed.stdout.strip()
-    return {
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "commit": commit.stdout.strip() if clean else "uncommitted",
-        "seed": SEED,
-        "cpu": cpu[0] if cpu else platform.processor(),
-        "cores": os.cpu_count(),
-        "load_average": os.getloadavg()[0],
-        "filesystem": place[1],
-        "python": platform.python_version(),
-        "sqlite": sqlite3.sqlite_version,
-    }
+    return made(seed=SEED, filesystem=place[1], sqlite=sqlite3.sqlite_version)
 
 
 def _lines(path: str) -> list[str]:
@@ -241,9 +226,8 @@ def report(result: dict[str, Any]) -> str:
     )
     return f"""# Ledger benchmark
 
-{machine["date"]}, commit {machine["commit"]}, seed {machine["seed"]}. {machine["cpu"]}, {machine["cores"]} cores, load
-{machine["load_average"]:.1f} at the start, {machine["filesystem"]}, Python {machine["python"]}, SQLite
-{machine["sqlite"]}. Made by `python benchmarks/ledger.py`.
+{told(machine)}, {machine["filesystem"]}, SQLite {machine["sqlite"]}.
+Made by `python benchmarks/ledger.py`.
 
 | target | measured | met |
 |---|---|---|

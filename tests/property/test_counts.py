@@ -41,11 +41,17 @@ def numeric_columns(draw: st.DrawFn) -> Numeric:
         raise
 
 
+def _floats_away(number: float, steps: int) -> float:
+    for _ in range(abs(steps)):
+        number = math.nextafter(number, math.copysign(math.inf, steps))
+    return number
+
+
 @given(column=numeric_columns(), data=st.data())
 def test_numbers_fall_into_the_bin_of_the_reference(column: Numeric, data: st.DataObject) -> None:
     boundaries = column.boundaries
     near = st.integers(0, len(boundaries) - 1).flatmap(
-        lambda i: st.integers(-3, 3).map(lambda steps: float(boundaries[i] + steps * np.spacing(boundaries[i])))
+        lambda i: st.integers(-3, 3).map(lambda steps: _floats_away(float(boundaries[i]), steps))
     )
     between = st.floats(float(boundaries[0]), float(boundaries[-1]))
     values = data.draw(st.lists(st.one_of(near, between, st.floats(), st.none()), min_size=1, max_size=60))

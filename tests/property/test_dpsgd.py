@@ -139,6 +139,49 @@ def measured(kind: str, layout: Layout, parameters, batch):
     return gradient_norms(network(kind), layout.unflatten(parameters), batch, jax.random.key(0))
 
 
+# -- factors rounded to bfloat16
+
+
+@partial(jax.jit, static_argnames="kind")
+def roughly(kind: str, parameters, batch, weights, clip):
+    layout = layout_of(kind)
+    tree = layout.unflatten(parameters)
+    return layout.flatten(clipped_sum(network(kind), tree, batch, jax.random.key(0), weights, clip, "bfloat16")[0])
+
+
+@by_layer
+@given(seed=seeds, scale=st.sampled_from([0.3, 1.0, 3.0]), clip=st.sampled_from([0.01, 0.3, 1.0, 30.0]))
+def test_with_rounded_factors_no_row_is_longer_than_the_bound(kind, seed, scale, clip):
+    """Row by row, in float64 and without a margin: what is added is what its length was computed from."""
+    parameters, batch = drawn(kind, seed, scale)
+    for row in range(2):
+        alone = jnp.zeros(ROWS).at[row].set(1.0)
+        added = np.asarray(roughly(kind, parameters, batch, alone, clip), np.float64)
+        assert np.isfinite(added).all()
+        assert np.linalg.norm(added) <= clip
+
+
+@by_layer
+@given(seed=seeds, share=st.sampled_from([0.2, 1.0, 5.0]))
+def test_rounded_factors_give_about_the_same_sum(kind, seed, share):
+    parameters, batch = drawn(kind, seed, 1.0)
+    _, norms = slowly(kind, parameters, batch, jnp.ones(ROWS), 1.0)
+    clip = float(share * jnp.median(norms)) + 1e-3
+    expected, _ = slowly(kind, parameters, batch, jnp.ones(ROWS), clip)
+    found = roughly(kind, parameters, batch, jnp.ones(ROWS), clip)
+    assert float(jnp.linalg.norm(found - expected)) <= 0.05 * ROWS * min(clip, float(norms.max()))
+
+
+@by_layer
+@given(seed=seeds, row=st.lists(BAD, min_size=WIDTH, max_size=WIDTH), clip=st.sampled_from([0.01, 1.0, 30.0]))
+def test_with_rounded_factors_no_hostile_row_moves_the_sum_by_more_than_the_bound(kind, seed, row, clip):
+    parameters, (x, ids) = drawn(kind, seed, 1.0)
+    hostile = x.at[0].set(jnp.asarray(row, jnp.float32))
+    alone = np.asarray(roughly(kind, parameters, (hostile, ids), jnp.zeros(ROWS).at[0].set(1.0), clip), np.float64)
+    assert np.isfinite(alone).all()
+    assert np.linalg.norm(alone) <= clip
+
+
 def test_the_search_would_find_a_row_that_is_not_clipped():
     parameters, batch = drawn("dense", 1, 3.0)
     one = jnp.zeros(ROWS).at[0].set(1.0)

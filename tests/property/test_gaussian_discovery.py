@@ -15,13 +15,13 @@ from escudo.discovery._gaussian_moments import (
     CELLS,
     STEPS,
     _complete,
-    _summed,
     clipped_rows,
     histograms,
     squared_limit,
     turned_rows,
     unit_rows,
 )
+from escudo.mechanisms import second_moments
 from escudo.table import PrivateTable, Schema
 
 ANY = st.floats(allow_nan=True, allow_infinity=True) | st.floats(-20, 20) | st.none()
@@ -86,8 +86,8 @@ def test_one_row_or_person_never_moves_a_release_further_than_its_event_says(
         limit = squared_limit(columns)
         return [
             histograms(_complete(table, schema.names), columns),
-            _summed(map(unit_rows, _complete(table, schema.names)), columns),
-            _summed(
+            second_moments(map(unit_rows, _complete(table, schema.names)), columns),
+            second_moments(
                 (clipped_rows(turned_rows(batch, turn), limit) for batch in _complete(table, schema.names)), columns + 1
             ),
         ]

@@ -58,7 +58,7 @@ def test_one_row_or_person_never_moves_the_statistic_further_than_the_event_says
     names = {"id": pl.String} | {name: pl.Float64 for name in schema.names}
     prepared = prepare(schema, None, epsilon=1.0, delta=1e-6, generator="linear", relation=relation, clip=clip)
     exact = [
-        _second_moments(PrivateTable(pl.DataFrame(rows, schema=names, orient="row"), schema), prepared.limit)[0]
+        _second_moments(PrivateTable(pl.DataFrame(rows, schema=names, orient="row"), schema), prepared.limit)
         for rows in (others + before, others + after)
     ]
     distance = math.sqrt(sum(int(entry) ** 2 for entry in (exact[0] - exact[1]).ravel()))
@@ -73,7 +73,7 @@ def test_the_stated_sensitivity_is_attained(person_rows: int | None, relation: s
 
     def moments(*values: float) -> np.ndarray:
         frame = pl.DataFrame({"id": ["other"] + ["me"] * (len(values) - 1), "x0": values})
-        return _second_moments(PrivateTable(frame, schema), prepared.limit)[0]
+        return _second_moments(PrivateTable(frame, schema), prepared.limit)
 
     prepared = prepare(schema, None, epsilon=1.0, delta=1e-6, generator="linear", relation=relation)
     replaced = moments(5.0, *[-1.0] * copies) if relation == "replace_one" else moments(5.0)

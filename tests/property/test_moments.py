@@ -6,7 +6,7 @@ import itertools
 import math
 
 import numpy as np
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from escudo.synthesis._moment_statistics import UNIT, MomentLayout, clip_factors, row_squares, summed
@@ -67,6 +67,25 @@ def test_no_row_moves_the_sum_further_than_the_proof_says(
     assert int(one.astype(object) @ one.astype(object)) <= UNIT**2
     moved = (one - other).astype(object)
     assert int(moved @ moved) <= 2 * UNIT**2
+
+
+@given(layouts(), st.data(), st.floats(0, 1e6))
+def test_whatever_the_suspects_and_the_clip_bound_no_row_moves_a_second_release_further(
+    layout: MomentLayout, data: st.DataObject, square: float
+) -> None:
+    """Suspects and bound come from an earlier release, so the proof must hold for each choice: all pairs of rows."""
+    suspects = [pair for pair in layout.candidates if data.draw(st.booleans())]
+    kept = {name: min(size, 3) for name, size in layout.sizes.items()}
+    second = MomentLayout(sizes=kept, pairs=(*layout.pairs, *suspects))
+    assume(second.size > 0)
+    bound = second.bound(square)
+    every = np.array(list(itertools.product(*(range(size) for size in kept.values()))))
+    codes = every[-1 :: -max(len(every) // 40, 1)]  # the longest first
+    moved = np.array([clipped_sum(second, row[None, :], bound) for row in codes], dtype=object)
+    products = moved @ moved.T
+    lengths = np.diag(products)
+    assert lengths.max() <= UNIT**2  # add or remove
+    assert (lengths[:, None] + lengths[None, :] - 2 * products).max() <= 2 * UNIT**2  # replace
 
 
 def test_the_bounds_are_nearly_reached() -> None:
