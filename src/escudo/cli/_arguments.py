@@ -1,7 +1,7 @@
 """Arguments that the commands about private tables share, in the same words, and what they stand for.
 
-``release`` has its own; the others ask their question the same way: open the table behind its account, show the plan,
-stop there if that was all, check where files go before anything is spent.
+All ask their question the same way: open the table behind its account, show the plan, stop there if that was all, check
+where files go before anything is spent.
 """
 
 from __future__ import annotations
@@ -10,14 +10,17 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from escudo.cli._console import console, emit
 from escudo.cli._ledger import DEFAULT
+from escudo.cli._sample import settings
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from escudo.privacy import Account, Plan
     from escudo.table import PrivateTable
 
@@ -35,7 +38,9 @@ __all__ = [
     "check_files",
     "never_lost",
     "open_table",
+    "options_of",
     "shown_first",
+    "without_secrets",
 ]
 
 Data = Annotated[
@@ -63,7 +68,6 @@ Force = Annotated[bool, typer.Option("--force", help="Replace files that exist."
 
 def open_table(data: str, schema: Path, *, relation: str, ledger: str | None, dataset: str | None) -> PrivateTable:
     """Return the private table behind its ledger account, or behind one in memory that nobody sees."""
-    from escudo.cli._release import _without_secrets
     from escudo.errors import InputError
     from escudo.privacy import MemoryAccount, parse_relation
     from escudo.table import PrivateTable, Schema, open_data
@@ -71,7 +75,7 @@ def open_table(data: str, schema: Path, *, relation: str, ledger: str | None, da
     if ledger is not None and dataset is None:
         raise InputError("a ledger holds one account per dataset; say which one with --dataset.")
     described = Schema.read(schema)
-    described.require_confirmed(source=str(schema), data=_without_secrets(data))
+    described.require_confirmed(source=str(schema), data=without_secrets(data))
     account: Account | str = ledger or os.environ.get("ESCUDO_LEDGER", DEFAULT)
     if dataset is None:
         account = MemoryAccount(
@@ -82,8 +86,6 @@ def open_table(data: str, schema: Path, *, relation: str, ledger: str | None, da
 
 def shown_first(account: Account, plan: Plan, *, stop: bool, as_json: bool) -> bool:
     """Show the plan and where it would leave the account, before anything is spent; return whether to stop there."""
-    from escudo.cli._release import _print_plan, _standing
-
     standing = _standing(account, plan)
     if stop:
         emit(
@@ -94,6 +96,51 @@ def shown_first(account: Account, plan: Plan, *, stop: bool, as_json: bool) -> b
     elif not as_json:
         _print_plan(console(), plan, standing, stop=False)
     return stop
+
+
+def _standing(account: Account, plan: Plan) -> dict[str, Any] | None:
+    """Return where the account stands and where this plan would take it; None if nothing is recorded."""
+    from escudo.privacy import LedgerAccount, guarantee_of
+    from escudo.privacy._totals import within
+
+    if not isinstance(account, LedgerAccount) or plan.event is None:
+        return None
+    cap, delta = account.terms.epsilon, account.terms.delta
+    assert cap is not None, "an account in a ledger has a cap"
+    spent = account.total()
+    events = [spent.event, plan.event.under(account.relation)]
+    after = guarantee_of(events, delta=delta, max_rows_per_person=account.max_rows_per_person)
+    assert spent.epsilon is not None
+    assert after.epsilon is not None
+    return {
+        "dataset": account.dataset,
+        "cap": cap,
+        "delta": delta,
+        "spent": spent.epsilon,
+        "after": after.epsilon,
+        "left_after": max(0.0, cap - after.epsilon),
+        "fits": within(after.epsilon, cap),
+        "accountant": after.accountant,
+    }
+
+
+def _print_plan(screen: Console, plan: Plan, standing: dict[str, Any] | None, *, stop: bool) -> None:
+    from escudo.privacy._tally import shown_down, shown_up
+
+    screen.print(str(plan), markup=False)
+    if standing is None:
+        line = "none: what is spent is not recorded anywhere (see --dataset)"
+    else:
+        line = f"{standing['dataset']}: {shown_up(standing['spent'])} of {shown_down(standing['cap'])} spent; "
+        line += (
+            f"this would leave {shown_down(standing['left_after'])}"
+            if standing["fits"]
+            else f"this would make {shown_up(standing['after'])} and be refused"
+        )
+        line += f"   (accountant: {standing['accountant']})"
+    screen.print(f"Ledger   {line}", markup=False)
+    if stop:
+        screen.print("Nothing was spent. Leave out --plan to go on.")
 
 
 @contextmanager
@@ -138,3 +185,24 @@ def check_files(*, graph: Path | None = None, report: Path | None = None, force:
             raise InputError(f"'{file}' exists and is not a report of escudo; choose another name.")
         if not os.access(file if taken else file.parent, os.W_OK):
             raise InputError(f"'{file}' cannot be written: permission denied.")
+
+
+def without_secrets(data: str) -> str:
+    """Return what was typed for DATA; of a URL, which may hold a password, a placeholder only."""
+    return "DATA" if "://" in data else data
+
+
+def options_of(pairs: list[str]) -> dict[str, Any]:
+    """Read NAME=VALUE options: numbers, true and false as such, all else as text."""
+    return {name.replace("-", "_"): _read(value or "") for name, value in settings("--option", pairs).items()}
+
+
+def _read(text: str) -> bool | int | float | str:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

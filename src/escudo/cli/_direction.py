@@ -20,7 +20,9 @@ from escudo.cli._arguments import (
     check_files,
     never_lost,
     open_table,
+    options_of,
     shown_first,
+    without_secrets,
 )
 from escudo.cli._console import JsonFlag, emit
 
@@ -85,7 +87,6 @@ def direction(
 
     Example: escudo direction stations.csv altitude temperature --schema stations.toml --epsilon 0.5
     """
-    from escudo.cli._release import _without_secrets
     from escudo.errors import InputError
     from escudo.orientation import direction as ask
     from escudo.orientation import orient
@@ -131,19 +132,18 @@ def direction(
             from escudo.report._direction_page import direction_page
 
             known = _public_rows(table, relation, rows)
-            page = direction_page(found, source=dataset or _without_secrets(data), rows=known, curves=_curves(known))
+            page = direction_page(found, source=dataset or without_secrets(data), rows=known, curves=_curves(known))
             write(page, out)
 
 
 def _extras(option: list[str], *, all_pairs: bool) -> dict[str, Any]:
     """Return the method's own options; what has an argument of its own must be given by that."""
-    from escudo.cli._release import _options
     from escudo.errors import InputError
     from escudo.orientation import direction as ask
     from escudo.orientation._asked import check_options
     from escudo.orientation._votes import OPTIONS
 
-    found = _options(option)
+    found = options_of(option)
     for name in found:
         if name in (*signature(ask).parameters, "train", "test"):
             raise InputError(f"{name!r} is no --option: it has an argument of its own.")

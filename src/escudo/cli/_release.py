@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,16 +9,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from escudo.cli._arguments import (
+    Data,
+    Dataset,
+    Epsilon,
+    LedgerUrl,
+    PlanOnly,
+    RelationName,
+    SchemaFile,
+    Seeded,
+    open_table,
+    options_of,
+    shown_first,
+)
 from escudo.cli._console import JsonFlag, console, emit
-from escudo.cli._ledger import DEFAULT
-from escudo.cli._sample import sample, settings
+from escudo.cli._sample import sample
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from rich.console import Console
 
-    from escudo.privacy import Account, Plan
     from escudo.report import ReleaseFiles
     from escudo.synthesis import Model, Prepared
     from escudo.table import PrivateTable, Schema
@@ -34,17 +44,16 @@ _SHOWN_EDGES = 12
 
 
 def release(
-    data: Annotated[
-        str,
-        typer.Argument(
-            metavar="DATA",
-            help="CSV, TSV, Parquet, Arrow or NDJSON file; or duckdb:///FILE?table=T, postgresql://USER@HOST/DB?table=T.",
-        ),
-    ],
-    schema: Annotated[Path, typer.Option("--schema", "-s", help="The table's public description (escudo schema).")],
-    epsilon: Annotated[float, typer.Option("--epsilon", "-e", help="The privacy budget to spend.")],
+    data: Data,
+    schema: SchemaFile,
+    epsilon: Epsilon,
     delta: Annotated[
-        float, typer.Option("--delta", "-d", help="Probability aside; well below one over the number of people.")
+        float,
+        typer.Option(
+            "--delta",
+            "-d",
+            help="With this probability the promise may fail; well below one over the number of people.",
+        ),
     ] = 1e-6,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="DIR", help="A new folder for the release.")
@@ -65,7 +74,7 @@ def release(
     generator: Annotated[
         str, typer.Option(help="auto, marginals, moments, linear, vae, autoregressive, one-way or independent.")
     ] = "marginals",
-    relation: Annotated[str, typer.Option(help="replace_one or add_remove.")] = "replace_one",
+    relation: RelationName = "replace_one",
     rows: Annotated[
         int | None, typer.Option(min=1, help="Synthetic rows to make; about as many as the table has if left out.")
     ] = None,
@@ -75,13 +84,8 @@ def release(
             help="The number of real rows, if it is public; under replace_one it is, unless people are protected."
         ),
     ] = None,
-    ledger: Annotated[
-        str | None,
-        typer.Option(metavar="URL", envvar="ESCUDO_LEDGER", help="The ledger; escudo-ledger.db here if left out."),
-    ] = None,
-    dataset: Annotated[
-        str | None, typer.Option(help="The account to charge; without one, nothing is recorded.")
-    ] = None,
+    ledger: LedgerUrl = None,
+    dataset: Dataset = None,
     option: Annotated[
         list[str] | None, typer.Option("--option", metavar="NAME=VALUE", help="What else the generator takes.")
     ] = None,
@@ -102,10 +106,8 @@ def release(
         ),
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier release in DIR.")] = False,
-    seed: Annotated[
-        int | None, typer.Option(min=0, help="Repeatable noise, for trying things out: NOT FOR RELEASE.")
-    ] = None,
-    plan: Annotated[bool, typer.Option("--plan", help="Show the budget tree and stop; nothing is spent.")] = False,
+    seed: Seeded = None,
+    plan: PlanOnly = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Release a synthetic table that follows a causal graph, with its model, record and report.
@@ -120,49 +122,30 @@ def release(
     escudo attack.
     """
     from escudo.errors import InputError
-    from escudo.privacy import MemoryAccount, parse_relation
+    from escudo.privacy import parse_relation
     from escudo.report import check_target, write_release
-    from escudo.table import PrivateTable, Schema, open_data
     from escudo.utility._evaluated import prepare_evaluated
 
     start = time.perf_counter()
-    if ledger is not None and dataset is None and ledger != os.environ.get("ESCUDO_LEDGER"):
-        raise InputError("a ledger holds one account per dataset; say which one with --dataset.")
     if out is None and not plan:
         raise InputError("--out says where the release goes: a new folder. Or add --plan to look first.")
     if out is not None:
         check_target(out, custodian=custodian, overwrite=force)
-    described = Schema.read(schema)
-    described.require_confirmed(source=str(schema), data=_without_secrets(data))
-    neighbours = parse_relation(relation)
-    account: Account | str = ledger or DEFAULT
-    if dataset is None:
-        account = MemoryAccount(
-            relation=neighbours, unit=described.unit, max_rows_per_person=described.max_rows_per_person
-        )
-    table = PrivateTable(open_data(data, described), described, account, dataset)
-    known = table.public_row_count(neighbours) or None if public_rows is None else public_rows
+    table = open_table(data, schema, relation=relation, ledger=ledger, dataset=dataset)
+    known = table.public_row_count(parse_relation(relation)) or None if public_rows is None else public_rows
     budget: dict[str, Any] = {"delta": delta, "relation": relation, "public_rows": known}
-    choices: dict[str, Any] = {"generator": generator, "options": _options(option or [])}
+    choices: dict[str, Any] = {"generator": generator, "options": options_of(option or [])}
 
     def prepare_for(left: float) -> Prepared:
-        return _prepared(described, graph, knowledge, **choices, epsilon=left, **budget)
+        return _prepared(table.schema, graph, knowledge, **choices, epsilon=left, **budget)
 
     prepared = (
         prepare_for(epsilon)
         if evaluate is None
         else prepare_evaluated(prepare_for, share=evaluate, epsilon=epsilon, **budget)
     )
-    standing = _standing(table.account, prepared.plan)
-    if plan:
-        emit(
-            {"plan": prepared.plan.to_json(), "ledger": standing, "spent": False},
-            as_json=as_json,
-            human=lambda screen: _print_plan(screen, prepared.plan, standing, stop=True),
-        )
+    if shown_first(table.account, prepared.plan, stop=plan, as_json=as_json):
         return
-    if not as_json:
-        _print_plan(console(), prepared.plan, standing, stop=False)
     assert out is not None
     try:
         with _fitting(prepared, table, seed=seed) as (model, evaluated):
@@ -249,72 +232,6 @@ def _fitting(
     else:
         with fitting(prepared, table, seed=seed) as model:
             yield model, None
-
-
-def _options(pairs: list[str]) -> dict[str, Any]:
-    """Read NAME=VALUE options of a generator: numbers, true and false as such, all else as text."""
-    return {name.replace("-", "_"): _read(value or "") for name, value in settings("--option", pairs).items()}
-
-
-def _read(text: str) -> bool | int | float | str:
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
-
-
-def _without_secrets(data: str) -> str:
-    """Return what was typed for DATA; of a URL, which may hold a password, a placeholder only."""
-    return "DATA" if "://" in data else data
-
-
-def _standing(account: Account, plan: Plan) -> dict[str, Any] | None:
-    """Return where the account stands and where this plan would take it; None if nothing is recorded."""
-    from escudo.privacy import LedgerAccount, guarantee_of
-    from escudo.privacy._totals import within
-
-    if not isinstance(account, LedgerAccount) or plan.event is None:
-        return None
-    cap, delta = account.terms.epsilon, account.terms.delta
-    assert cap is not None, "an account in a ledger has a cap"
-    spent = account.total()
-    events = [spent.event, plan.event.under(account.relation)]
-    after = guarantee_of(events, delta=delta, max_rows_per_person=account.max_rows_per_person)
-    assert spent.epsilon is not None
-    assert after.epsilon is not None
-    return {
-        "dataset": account.dataset,
-        "cap": cap,
-        "delta": delta,
-        "spent": spent.epsilon,
-        "after": after.epsilon,
-        "left_after": max(0.0, cap - after.epsilon),
-        "fits": within(after.epsilon, cap),
-        "accountant": after.accountant,
-    }
-
-
-def _print_plan(screen: Console, plan: Plan, standing: dict[str, Any] | None, *, stop: bool) -> None:
-    from escudo.privacy._tally import shown_down, shown_up
-
-    screen.print(str(plan), markup=False)
-    if standing is None:
-        line = "none: what is spent is not recorded anywhere (see --dataset)"
-    else:
-        line = f"{standing['dataset']}: {shown_up(standing['spent'])} of {shown_down(standing['cap'])} spent; "
-        line += (
-            f"this would leave {shown_down(standing['left_after'])}"
-            if standing["fits"]
-            else f"this would make {shown_up(standing['after'])} and be refused"
-        )
-        line += f"   (accountant: {standing['accountant']})"
-    screen.print(f"Ledger   {line}", markup=False)
-    if stop:
-        screen.print("Nothing was spent. Leave out --plan to release.")
 
 
 def _print_release(screen: Console, out: Path, model: Model, files: ReleaseFiles, *, rows: int, seconds: float) -> None:

@@ -253,7 +253,7 @@ def test_a_failing_evaluation_marks_the_spend_and_leaves_nothing(
 def test_a_plan_stops_before_anything_is_read_spent_or_written(folder: Path, ledger: Ledger) -> None:
     shown = run(*RELEASE, "--dataset", "visits-2026", "--plan").stdout
     assert "Ledger   visits-2026: 0.00 of 1.50 spent; this would leave 0.50   (accountant: PLD)" in shown
-    assert shown.endswith("Nothing was spent. Leave out --plan to release.\n")
+    assert shown.endswith("Nothing was spent. Leave out --plan to go on.\n")
     assert [row.kind for row in ledger.history()] == ["open"]
     others = [name for name in os.listdir() if not name.startswith("escudo-ledger.db")]
     assert sorted(others) == ["clinic.dot", "visits.parquet", "visits.toml"]
@@ -410,7 +410,7 @@ def test_a_release_stopped_half_way_is_in_the_ledger_and_nowhere_else(
         assert process.poll() is None
     time.sleep(0.1)
     process.send_signal(sent)
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=120)
     kinds = [row.kind for row in ledger.history()]
     if sent == signal.SIGINT:
         assert process.returncode == 130
