@@ -34,9 +34,9 @@ ROWS, WIDTH, BATCH = 5000, 222, 100
 TARGETS = {1: 8_000, 2048: 400_000}
 STEPS = {1: 2000, 64: 400, 512: 200, 2048: 100}
 ROUNDS = 3
-WAYS = {  # generator, whether averaged, steps in one turn of the loop; by whether there is one copy only
-    True: (("threefry2x32", True, 1), ("threefry2x32", True, 8), ("rbg", True, 8)),
-    False: (("threefry2x32", True, 1), ("threefry2x32", True, 2), ("rbg", True, 1)),
+WAYS = {  # precision of factors, steps in one turn of the loop; by whether there is one copy only
+    True: (("float32", 8), ("bfloat16", 1), ("bfloat16", 8)),
+    False: (("float32", 1), ("bfloat16", 1), ("bfloat16", 2)),
 }
 
 
@@ -50,19 +50,17 @@ def network() -> Network:
     )
 
 
-def trainings(generator: str, averaged: bool, steps: int, unroll: int, alone: bool) -> Any:
+def trainings(precision: Any, steps: int, unroll: int, alone: bool) -> Any:
     """Return a function that runs some steps of many copies, each from its own key and state; or of one alone."""
     vae = network()
-    recipe = _core.Recipe(generator=generator, averaged=averaged, split=False, unroll=unroll)
+    recipe = _core.Recipe(precision=precision, split=False, unroll=unroll)
     knobs = _core.Knobs(*map(jnp.float32, (1.0, 1.0, BATCH, 1e-3, 1e6, 0.0, 0.99)))
-    words = {"threefry2x32": 2, "rbg": 4}[generator]
     draw = partial(
         device_slots,
         rows=ROWS,
         probability=BATCH / ROWS,
         steps=steps,
         capacity=capacity_for(ROWS, BATCH / ROWS),
-        key_words=words,
     )
 
     def one(data: Any, state: Any, key: Any) -> Any:
@@ -71,7 +69,7 @@ def trainings(generator: str, averaged: bool, steps: int, unroll: int, alone: bo
     return jax.jit(one) if alone else jax.jit(jax.vmap(one, in_axes=(None, 0, 0)), donate_argnums=1)
 
 
-def measured(copies: int, generator: str, averaged: bool, unroll: int) -> dict[str, Any]:
+def measured(copies: int, precision: str, unroll: int) -> dict[str, Any]:
     vae, steps = network(), STEPS[copies]
     data = jnp.asarray((np.random.default_rng(0).random((ROWS, WIDTH)) < 0.1).astype(np.uint8))
     start = np.asarray(vae.layout.flatten(vae.start(np.random.default_rng(0))), np.float32)
@@ -81,7 +79,7 @@ def measured(copies: int, generator: str, averaged: bool, unroll: int) -> dict[s
         return jax.random.key(seed) if alone else jax.random.split(jax.random.key(seed), copies)
 
     state = begin(start) if alone else jax.vmap(begin)(jnp.tile(start, (copies, 1)))
-    run = trainings(generator, averaged, steps, unroll, alone)
+    run = trainings(precision, steps, unroll, alone)
     began = time.perf_counter()
     state = jax.block_until_ready(run(data, state, keys(0)))
     compiled = time.perf_counter() - began
@@ -95,14 +93,39 @@ def measured(copies: int, generator: str, averaged: bool, unroll: int) -> dict[s
     memory = jax.devices()[0].memory_stats() or {}
     return {
         "copies": copies,
-        "generator": generator,
-        "averaged": averaged,
+        "precision": precision,
         "unroll": unroll,
         "model_steps_per_second": copies * steps / min(times),
         "seconds": times,
         "first_call_seconds": compiled,
         "peak_gb": memory.get("peak_bytes_in_use", 0) / 2**30,
     }
+
+
+STREAMS, BANDWIDTH = 9, 4.3e12  # vectors that a step reads and writes at least; bytes per second of a copy on an H200
+
+
+def possible(parameters: int, profile: dict[str, Any] | None) -> list[str]:
+    """Return lines on what the memory's speed alone would allow, and where the time goes."""
+    traffic = 4 * STREAMS * parameters
+    lines = [
+        "## What is possible",
+        "",
+        "With thousands of copies nothing of a step stays in a cache. Parameters, Adam's two memories and the average "
+        f"are read and written once in each step, and the gradient read: {STREAMS} vectors of {parameters:,} numbers, "
+        f"{traffic / 1e6:.1f} MB. At {BANDWIDTH / 1e12:.1f} TB/s that is {1e6 * traffic / BANDWIDTH:.2f} µs: no step "
+        f"can do more than {BANDWIDTH / traffic / 1e6:.1f} million model-steps/s.",
+        "",
+    ]
+    if profile is not None:
+        parts = "; ".join(f"{name} {time / profile['copies']:.2f} µs" for name, time in profile["kernels"].items())
+        lines += [
+            f"Where the time goes, for each model-step of {profile['copies']:,} copies in {profile['precision']}, "
+            f"{profile['step'] / profile['copies']:.2f} µs in all: {parts}; products and norms take the rest. Noise is "
+            "drawn in the kernel that waits for the memory anyway.",
+            "",
+        ]
+    return lines
 
 
 def page(payload: dict[str, Any]) -> str:
@@ -127,14 +150,15 @@ def page(payload: dict[str, Any]) -> str:
                 for copies, aim in aims
             ),
             "",
-            "| copies | generator | averaged | unrolled | model-steps/s | first call, s | peak GB so far |",
-            "|---|---|---|---|---|---|---|",
+            "| copies | factors of gradients | unrolled | model-steps/s | first call, s | peak GB so far |",
+            "|---|---|---|---|---|---|",
             *(
-                f"| {run['copies']:,} | {run['generator']} | {'yes' if run['averaged'] else 'no'} | {run['unroll']} | "
+                f"| {run['copies']:,} | {run['precision']} | {run['unroll']} | "
                 f"{run['model_steps_per_second']:,.0f} | {run['first_call_seconds']:.1f} | {run['peak_gb']:.1f} |"
                 for run in runs
             ),
             "",
+            *possible(network().layout.size, payload.get("profile_us_per_step")),
         ]
     )
 
@@ -146,8 +170,8 @@ def main() -> None:
     arguments = parser.parse_args()
     runs = []
     for copies in arguments.copies:
-        for generator, averaged, unroll in WAYS[copies == 1]:
-            runs.append(measured(copies, generator, averaged, unroll))
+        for precision, unroll in WAYS[copies == 1]:
+            runs.append(measured(copies, precision, unroll))
             print(json.dumps(runs[-1]), flush=True)
     payload = {
         "date": datetime.now(UTC).date().isoformat(),

@@ -18,8 +18,9 @@ among rows with some parent on. From this truth are drawn a private table, a tes
 the 770. *Edge covariance error*: length of the error in their covariances, relative to the covariances (1 is
 independence). *Accuracy* of a logistic regression and a random forest that learn 20 columns, drawn at random, from the
 others on synthetic rows and are tested on 2,500 rows of the truth; *AUC* over those of the 20 with at least 1 % on.
-Each seed takes its own 20 % of the arrows away. Each fit runs in a process of its own, on one thread: seconds and
-memory are for all of it, with imports, fitting and sampling.
+Each seed takes its own 20 % of the arrows away; *fresh* seeds draw a private table of their own as well. Each fit runs
+in a process of its own, on one thread: seconds and memory are for all of it, with imports, fitting and
+sampling.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ Floats = NDArray[np.float64]
 
 SEED = 20_261_115  # of the tables drawn from the truth, the missing arrows, the learnt columns and the learners
 SEEDS = (1, 2, 3)
+FRESH_SEEDS = (300, 301, 302, 303, 304, 305)  # not looked at while repair was built
 EPSILONS = (1.0, 3.0)
 DELTA = 1e-5
 ROWS = 5000
@@ -142,6 +144,7 @@ class Method:
     options: Mapping[str, Any] = field(default_factory=dict)
     missing: bool = False
     learners: tuple[int, ...] = ()  # seeds whose rows the learners get
+    seeds: tuple[int, ...] = SEEDS
 
 
 METHODS = {
@@ -161,18 +164,25 @@ METHODS = {
         missing=True,
         learners=SEEDS,
     ),
+    "fresh repair": Method(
+        title="the same, six fresh tables and graphs",
+        generator="moments",
+        options={"form": "max", "repair": True},
+        missing=True,
+        seeds=FRESH_SEEDS,
+    ),
 }
 
 
 def fit(job: Mapping[str, Any], folder: Path) -> None:
-    """Release ``rows.npy`` as ``synthetic.npy``, and write down what it took."""
+    """Release the seed's rows as ``synthetic.npy``, and write down what it took."""
     started = time.perf_counter()
     import polars as pl
 
     import escudo
     from escudo.privacy import MemoryAccount
 
-    rows, arrows = np.load(folder / "rows.npy"), np.load(folder / f"{job['graph']}.npy")
+    rows, arrows = np.load(folder / f"rows{job['seed']}.npy"), np.load(folder / f"{job['graph']}.npy")
     names = [f"x{place:03}" for place in range(rows.shape[1])]
     schema = escudo.Schema.from_dict({name: [0, 1] for name in names})
     edges = [(names[cause], names[effect]) for cause, effect in np.argwhere(arrows)]
@@ -300,7 +310,7 @@ def measured(data: Path, kept: Path, *, only: Sequence[str], quick: bool) -> Ite
 
     facts = {
         "data": {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (graph, raw)},
-        "seeds": {"tables, missing arrows, learners": SEED, "runs": SEEDS},
+        "seeds": {"tables, missing arrows, learners": SEED, "runs": SEEDS, "fresh": FRESH_SEEDS},
         "private_rows": ROWS,
         "columns": arrows.shape[1],
         "arrows": int(arrows.sum()),
@@ -314,15 +324,16 @@ def measured(data: Path, kept: Path, *, only: Sequence[str], quick: bool) -> Ite
             yield keep(name, {"method": name, **scored(made, learners=True)})
     with tempfile.TemporaryDirectory() as work:
         folder = Path(work)
-        np.save(folder / "rows.npy", rows)
         np.save(folder / "true.npy", arrows)
-        for seed in SEEDS:
+        for seed in (*SEEDS, *FRESH_SEEDS):
+            own = rng if seed in SEEDS else np.random.default_rng(seed)
+            np.save(folder / f"rows{seed}.npy", rows if seed in SEEDS else truth.drawn(ROWS, own))
             missing = arrows.copy()
-            missing[tuple(np.argwhere(arrows)[rng.choice(arrows.sum(), MISSING, replace=False)].T)] = False
+            missing[tuple(np.argwhere(arrows)[own.choice(arrows.sum(), MISSING, replace=False)].T)] = False
             np.save(folder / f"missing{seed}.npy", missing)
-        for seed, name, epsilon in itertools.product(SEEDS, only, EPSILONS):
+        for seed, name, epsilon in itertools.product((*SEEDS, *FRESH_SEEDS), only, EPSILONS):
             method, file = METHODS[name], f"{name},{epsilon},{seed}"
-            if (kept / f"{file}.json").exists():
+            if seed not in method.seeds or (kept / f"{file}.json").exists():
                 continue
             job = {
                 "generator": method.generator,
@@ -380,8 +391,11 @@ def targets(payload: Mapping[str, Any]) -> list[tuple[str, str, bool]]:
     for learner in ("logistic", "forest"):
         lost = mean(runs, "real", None, f"{learner}_auc") - mean(runs, "max", 1.0, f"{learner}_auc")
         found.append((f"ε = 1: AUC of {learner} loses ≤ 2", f"{lost:+.2f}", lost <= 2))
-    repaired = mean(runs, "missing repair", 1.0, "cov_edges")
-    found.append(("ε = 1: repair, edge covariance error ≤ 0.22", f"{repaired:.3f}", repaired <= 0.22))
+    for name, note in (("missing repair", ""), ("fresh repair", ", six fresh tables and graphs")):
+        every = [r["cov_edges"] for r in runs if (r["method"], r.get("epsilon")) == (name, 1.0)]
+        repaired, worst = mean(runs, name, 1.0, "cov_edges"), max(every, default=0.0)
+        aim = f"ε = 1: repair, edge covariance error ≤ 0.22{note}"
+        found.append((aim, f"{repaired:.3f} (worst {worst:.3f})", repaired <= 0.22))
     fitted = [r for r in runs if "seconds" in r] or [dict.fromkeys(("seconds", "cpu_seconds", "peak_mb"), 0.0)]
     slowest, processor, largest = (max(r[figure] for r in fitted) for figure in ("seconds", "cpu_seconds", "peak_mb"))
     told = f"{processor:.1f} s of processor time at most, {slowest:.1f} s by the clock of a shared machine"

@@ -19,8 +19,8 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ from escudo.privacy import Guarantee, RepeatedEvent, SampledGaussianEvent, calib
 from escudo.utility import Rows
 
 ROOT = Path(__file__).parents[1]
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path(os.environ.get("ESCUDO_RESULTS", Path(__file__).parent / "results"))  # elsewhere where parts are merged
 sys.path.insert(0, str(ROOT / "benchmarks"))
 from wide import FILES, Truth, setting  # noqa: E402  # a script of the project, not a package
 
@@ -144,13 +144,15 @@ def table_of(name: str, data: Path = DATA, *, rows: int = 1000, tested: int = 50
 
 
 class PaperVae:
-    """The paper's VAE as something to attack: every fit starts at random and is trained as the paper says.
+    """The paper's VAE as something to attack: every fit is trained as the paper says.
 
     Args:
         table: What it is for; only names, epochs and the number of rows are read.
         causal: Whether it follows the graph.
         epsilon: What a fit promises; None for no clipping and no noise.
         edges: Another graph than the table's.
+        one_start: Whether all fits start at the same parameters, which makes attacks stronger; each has its own
+            otherwise, as in the paper.
     """
 
     def __init__(
@@ -160,9 +162,9 @@ class PaperVae:
         causal: bool,
         epsilon: float | None,
         edges: Sequence[tuple[str, str]] | None = None,
+        one_start: bool = False,
     ):
         from escudo.synthesis.neural._columns import Columns, ColumnSpec
-        from escudo.synthesis.neural._model import _tiers
         from escudo.synthesis.neural._network import Network, Unit
 
         width, rows = len(table.names), len(table.codes)
@@ -183,67 +185,107 @@ class PaperVae:
             encoder=(128, 64),
             decoder=(64, 128),
         )
-        self._tiers = _tiers(self.network)
-        self.schema, self.rows = table.schema, rows
+        self.schema, self.one_start = table.schema, one_start
         self.steps, self.chance = table.epochs * rows // BATCH, BATCH / rows
         self.noise = 0.0 if epsilon is None else calibrate(self._events, epsilon=epsilon, delta=DELTA)
         self.claim: Guarantee | None = None
         if epsilon is not None:
             self.claim = guarantee_of(self._events(self.noise), delta=DELTA)
         self.fits, self.seconds = 0, 0.0
-        self._kept: dict[tuple[str, int, int, int], NDArray[np.uint8]] = {}
+        self._kept: dict[tuple[str, int, int, int], list[NDArray[np.uint8]]] = {}
 
     def _events(self, noise: float) -> RepeatedEvent:
         step = SampledGaussianEvent(noise_multiplier=noise, sampling_probability=self.chance, relation="add_remove")
         return RepeatedEvent(event=step, count=self.steps, relation="add_remove")
 
-    def fit(self, codes: Codes, seed: int) -> dict[str, dict[str, NDArray[np.float32]]]:
-        """Train on rows and return the parameters."""
-        import jax.numpy as jnp
+    @property
+    def together(self) -> bool:
+        """Whether fits are quicker all at once."""
+        from escudo.synthesis.neural import on_accelerator
 
-        from escudo.mechanisms.dpsgd import _core
-        from escudo.mechanisms.dpsgd._sampling import capacity_for, slots_of
+        return on_accelerator()
 
-        began = time.process_time()
-        rng = np.random.default_rng(seed)
+    def trainings(self, worlds: Iterable[tuple[RowsWithRecord, int]]) -> Iterator[Any]:
+        """Return the training of each world, for ``escudo.synthesis.neural``."""
+        from escudo.mechanisms.dpsgd._core import Knobs
+        from escudo.synthesis.neural._many import Copy
+
         clip = 1.0 if self.noise else np.inf
-        knobs = _core.Knobs(*map(jnp.float32, (clip, self.noise, BATCH, 1e-3, 1e6, 0.0, 0.0)))
-        state = _core.first_state(self.network.layout.flatten(self.network.start(rng)))
-        # One row more or less must not compile anew: the array has room for one that is never drawn.
-        padded = np.zeros((self.rows + 1, codes.shape[1]), np.uint8)
-        padded[: len(codes)] = codes
-        data, recipe = jnp.asarray(padded), _core.Recipe(averaged=False)
-        capacity = capacity_for(self.rows, self.chance)
-        for slots in slots_of(rng, rows=len(codes), probability=self.chance, steps=self.steps, capacity=capacity):
-            state = _core.run(self.network, self.network.layout, recipe, data, knobs, state, slots)
-        made = self.network.layout.unflatten(np.asarray(state.parameters))
-        self.fits, self.seconds = self.fits + 1, self.seconds + time.process_time() - began
-        return {layer: {name: np.asarray(array) for name, array in arrays.items()} for layer, arrays in made.items()}
+        knobs = Knobs(*map(np.float32, (clip, self.noise, BATCH, 1e-3, 1e6, 0.0, 0.0)))
+        rest, small, start = None, np.zeros((0, 0), np.uint8), None
+        for rows, seed in worlds:
+            rng = np.random.default_rng(0 if self.one_start else seed)
+            if start is None or not self.one_start:
+                start = np.asarray(self.network.layout.flatten(self.network.start(rng)), np.float32)
+            if rows.rest is not rest:
+                rest, small = rows.rest, rows.rest.codes.astype(np.uint8)
+            record = [] if rows.record is None else [rows.record.codes.astype(np.uint8)]
+            yield Copy(start=start, rows=np.concatenate([small, *record]), knobs=knobs, seed=seed)
 
-    def sampled(self, parameters: Mapping[str, Mapping[str, Any]], size: int, seed: int) -> NDArray[np.uint8]:
-        """Draw rows from a fitted network."""
-        rng, network = np.random.default_rng(seed), self.network
-        width = len(network.columns.specs)
-        outputs = network.from_latent(parameters, rng.normal(size=(size, 10)).astype(np.float32))
-        outputs = outputs + parameters["base"]["b"]
-        made = np.zeros((size, width), np.uint8)
-        for tier in self._tiers:
-            wanted = np.array(tier)
-            logit = outputs[:, wanted] + network.from_parents(parameters, made.astype(np.float32), wanted)
-            made[:, wanted] = rng.random(logit.shape) < 1 / (1 + np.exp(-np.clip(logit, -60, 60)))
-        return made
+    def fitted(self, worlds: Sequence[tuple[RowsWithRecord, int]], spread: Any = map) -> Iterator[FittedVae]:
+        """Train on all rows, side by side where there is an accelerator."""
+        from escudo.mechanisms.dpsgd import Training
+        from escudo.synthesis.neural._many import trained
+
+        usual = Training(steps=1, sampling_probability=1.0, noise_multiplier=1.0, clip_norm=1.0).recipe
+        made = trained(
+            self.network,
+            replace(usual, averaged=False),
+            self.trainings(worlds),
+            count=len(worlds),
+            steps=self.steps,
+            probability=self.chance,
+        )
+        bare = replace(self.network)  # without what it has computed: that would travel to other processes
+        for _, seed in worlds:
+            began = time.process_time()
+            flat = next(made)
+            self.fits, self.seconds = self.fits + 1, self.seconds + time.process_time() - began
+            tree = self.network.layout.unflatten(flat)
+            yield FittedVae(network=bare, parameters=tree, schema=self.schema, seed=seed)
 
     def synthetic(self, rows: RowsWithRecord, *, sets: int, size: int, seed: int) -> list[Rows]:
         """Fit the rows and return synthetic sets; the same fit asked for again is not trained again."""
         codes = rows.rest.codes if rows.record is None else np.concatenate([rows.rest.codes, rows.record.codes])
         key = (hashlib.sha256(codes.tobytes()).hexdigest(), seed, sets, size)
         if key not in self._kept:
-            parameters = self.fit(codes, seed)
-            self._kept[key] = np.stack([self.sampled(parameters, size, seed + 1 + place) for place in range(sets)])
-        return [
-            Rows(schema=self.schema, codes=one.astype(np.int64), numbers=np.full(one.shape, np.nan))
-            for one in self._kept[key]
-        ]
+            self._kept[key] = next(self.fitted([(rows, seed)])).drawn(sets, size)
+        return [_rows(self.schema, one) for one in self._kept[key]]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class FittedVae:
+    """A trained VAE, to draw from."""
+
+    network: Any
+    parameters: Mapping[str, Mapping[str, Any]]
+    schema: escudo.Schema
+    seed: int
+
+    def synthetic(self, *, sets: int, size: int) -> list[Rows]:
+        """Return synthetic sets."""
+        return [_rows(self.schema, one) for one in self.drawn(sets, size)]
+
+    def drawn(self, sets: int, size: int) -> list[NDArray[np.uint8]]:
+        """Return the cells of synthetic sets."""
+        return [self._set(size, np.random.default_rng(self.seed + 1 + place)) for place in range(sets)]
+
+    def _set(self, size: int, rng: np.random.Generator) -> NDArray[np.uint8]:
+        from escudo.synthesis.neural._model import _tiers
+
+        network = self.network
+        outputs = network.from_latent(self.parameters, rng.normal(size=(size, 10)).astype(np.float32))
+        outputs = outputs + self.parameters["base"]["b"]
+        made = np.zeros((size, len(network.columns.specs)), np.uint8)
+        for tier in _tiers(network):
+            wanted = np.array(tier)
+            logit = outputs[:, wanted] + network.from_parents(self.parameters, made.astype(np.float32), wanted)
+            made[:, wanted] = rng.random(logit.shape) < 1 / (1 + np.exp(-np.clip(logit, -60, 60)))
+        return made
+
+
+def _rows(schema: escudo.Schema, codes: NDArray[np.uint8]) -> Rows:
+    return Rows(schema=schema, codes=codes.astype(np.int64), numbers=np.full(codes.shape, np.nan))
 
 
 def vae_of(table: Table, model: str, **options: Any) -> PaperVae:
@@ -266,7 +308,10 @@ class Store:
     def put(self, key: str, value: Any, *, seconds: float) -> None:
         """Keep a part, with when and where it was made, and the processor time it took."""
         facts = setting()
+        if "ESCUDO_COMMIT" in os.environ:  # where the sources are a copy without their history
+            facts["commit"] = os.environ["ESCUDO_COMMIT"]
         made = {name: facts[name] for name in ("date", "commit", "processor", "cores", "load_at_end", "python")}
+        made["accelerator"] = _accelerator()
         if self._kept and self.path.exists():  # another process may have added parts
             self.parts = {**json.loads(self.path.read_text(encoding="utf-8"))["parts"], **self.parts}
         self.parts[key] = {**value, "made": {**made, "seed": SEED, "cpu_seconds": round(seconds, 1)}}
@@ -278,19 +323,27 @@ class Store:
             part.replace(self.path)
 
 
+def _accelerator() -> str | None:
+    import jax
+
+    return None if jax.devices()[0].platform == "cpu" else str(jax.devices()[0].device_kind)
+
+
 def header(title: str, script: str, parts: Mapping[str, Any]) -> list[str]:
     """Return the first lines of a page of results."""
     made = [part["made"] for part in parts.values()]
     if not made:
         return [f"# {title}", "", "Nothing measured yet.", ""]
     commits = sorted({one["commit"] for one in made})
+    machines = dict.fromkeys(
+        f"{one['processor']}, {one['cores']} cores" + (f" and {name}" if (name := one.get("accelerator")) else "")
+        for one in made
+    )
     return [
         f"# {title}",
         "",
-        f"{max(one['date'] for one in made)}, commit {', '.join(commits)}, seed {SEED}. {made[-1]['processor']}, "
-        f"{made[-1]['cores']} cores (shared; load {min(one['load_at_end'] for one in made):.0f} to "
-        f"{max(one['load_at_end'] for one in made):.0f}), Python {made[-1]['python']}; "
-        f"{sum(one['cpu_seconds'] for one in made) / 60:.0f} minutes of processor time in all. "
+        f"{max(one['date'] for one in made)}, commit {', '.join(commits)}, seed {SEED}. Machines, all of them shared: "
+        f"{'; '.join(machines)}. {sum(one['cpu_seconds'] for one in made) / 60:.0f} minutes of processor time in all. "
         f"Made by `python experiments/{script}.py`.",
         "",
     ]

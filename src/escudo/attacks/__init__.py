@@ -5,7 +5,8 @@
 * :func:`published_game`: the game as it was published, with its faults, and what it measures without any target;
 * :func:`infer_attribute`: the same experiment on one value of one record;
 * ``FEATURES``, ``CLASSIFIERS``, ``ATTACKS``: what attackers look at, how they judge it, and what is tried by default;
-* :func:`victim_of`: any generator as something to attack; :func:`canary`: a record made up to stand out.
+* :func:`victim_of`: any generator as something to attack (:class:`Victim`), or several fits of it at once
+  (:class:`TrainedTogether`), as escudo's networks on an accelerator; :func:`canary`: a record made up to stand out.
 
 Every figure is about single people in the private rows: for the custodian only.
 """
@@ -19,7 +20,7 @@ from escudo.attacks._measures import Score
 from escudo.attacks._published import PublishedScore, published_game
 from escudo.attacks._report import Attack, AttackedTarget
 from escudo.attacks._targets import canary, outlyingness
-from escudo.attacks._victims import Victim, victim_of
+from escudo.attacks._victims import Fitted, TrainedTogether, Victim, victim_of
 
 __all__ = [
     "ATTACKS",
@@ -29,8 +30,10 @@ __all__ = [
     "AttackedTarget",
     "AttributeAttack",
     "Ceiling",
+    "Fitted",
     "PublishedScore",
     "Score",
+    "TrainedTogether",
     "Victim",
     "attack",
     "canary",

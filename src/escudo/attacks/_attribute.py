@@ -16,14 +16,13 @@ from numpy.typing import NDArray
 
 from escudo._progress import tracking
 from escudo._validate import positive_integer, probability, whole
-from escudo.attacks._attack import _between
 from escudo.attacks._ceiling import Ceiling, ceiling_of
-from escudo.attacks._features import Attacker, _distances
+from escudo.attacks._features import distances
 from escudo.attacks._game import Game
-from escudo.attacks._moved import RowsWithRecord
 from escudo.attacks._targets import Choice, choose
+from escudo.attacks._trials import Trials
 from escudo.attacks._victims import Victim
-from escudo.auditing import Audit, audit
+from escudo.auditing import Audit
 from escudo.errors import InputError
 from escudo.privacy import Guarantee
 from escudo.table import Categorical, Schema
@@ -90,45 +89,20 @@ class AttributeAttack:
         )
 
 
-class _Guesses:
-    """The fits as a mechanism that an audit can run: which value is in the record, how likely the guess finds it."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class _Asker:
+    """An attacker who knows all of a record but one value, and asks the synthetic rows nearest in all others."""
 
-    def __init__(self, game: Game, place: int, value: int, advance: Any):
-        self._game, self._place, self._value, self._advance = game, place, value, advance
-        self.there: list[bool] = []
-        self.shares: list[float] = []
-
-    def __call__(self, there: bool, rng: np.random.Generator) -> float:
-        return float(self.batch(there, 1, rng)[0])
-
-    def batch(self, there: bool, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
-        """Run fits in one world; return the share of the true value among the nearest synthetic rows of each."""
-        seeds = rng.integers(2**62, size=count).tolist()
-        found = []
-        for sets in self._game.worlds([there] * count, seeds):
-            found.append(float(sets[0]["neighbours"][0]))
-            self._advance(1)
-        self.there += [there] * count
-        self.shares += found
-        return np.array(found)
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class _AttributeGame(Game):
-    """A game whose worlds differ in one value, and whose attacker asks the rows nearest in all others."""
-
+    target: Rows
     place: int
-    value: int
 
-    def world(self, there: bool, seed: int) -> list[dict[str, NDArray[np.float64]]]:
-        """Run one fit and return the share of the true value among the nearest synthetic rows."""
-        rng = np.random.default_rng(seed)
-        rows = RowsWithRecord(rest=self.rest, record=self.target if there else self.instead, counted=self._counted)
-        made = self.victim.synthetic(rows, sets=1, size=self.size, seed=int(rng.integers(2**31)))[0]
-        known = np.delete(np.arange(len(made.schema)), self.place)
-        apart = _distances(_narrowed(self.target, known), _narrowed(made, known))
+    def __call__(self, synthetic: Rows, rng: np.random.Generator) -> dict[str, NDArray[np.float64]]:
+        """Return the share of the true value among the nearest synthetic rows."""
+        known = np.delete(np.arange(len(synthetic.schema)), self.place)
+        apart = distances(_narrowed(self.target, known), _narrowed(synthetic, known))
         nearest = np.argsort(apart + rng.random(apart.size) * 1e-6)[:_NEAREST]
-        return [{"neighbours": np.array([float((made.codes[nearest, self.place] == self.value).mean())])}]
+        right = synthetic.codes[nearest, self.place] == self.target.codes[0, self.place]
+        return {"neighbours": np.array([float(right.mean())])}
 
 
 def infer_attribute(
@@ -176,39 +150,23 @@ def infer_attribute(
     with tracking("Attacking", total=len(people) * runs) as advance:
         for row in people:
             target, rest = private.take(every == row), private.take(every != row)
-            value = int(target.codes[0, place])
             codes = target.codes.copy()
-            codes[0, place] = (value + 1 + rng.integers(column.size - 1)) % column.size
-            game = _AttributeGame(
+            codes[0, place] = (codes[0, place] + 1 + rng.integers(column.size - 1)) % column.size
+            game = Game(
                 victim=victim,
-                attacker=Attacker(target=target, reference=rest, queries=()),
+                eye=_Asker(target=target, place=place),
                 rest=rest,
                 target=target,
                 instead=Rows(schema=target.schema, codes=codes, numbers=target.numbers),
                 rows=len(rest),
-                resampled=False,
-                sets=1,
                 size=len(rest) if size is None else positive_integer("size", size),
-                kinds=("neighbours",),
                 jobs=jobs,
-                place=place,
-                value=value,
+                label=f"row {row}",
             )
-            guesses = _Guesses(game, place, value, advance)
-            claim = victim.claim
-            audits.append(
-                audit(
-                    guesses,
-                    claim=Guarantee(epsilon=30.0) if claim is None else _between(claim, "replace_one"),
-                    pairs=[(True, False, f"row {row}")],
-                    confidence=1 - (1 - confidence) / len(people),
-                    max_runs=runs,
-                    stop_early=True,
-                    seed=int(rng.integers(2**31)),
-                    progress=False,
-                )
-            )
-            there, shares = np.array(guesses.there), np.array(guesses.shares)
+            tested = Trials(game, lambda seen: seen["neighbours"], trials=runs, rng=rng, advance=advance)
+            level = 1 - (1 - confidence) / len(people)
+            audits.append(tested.audited(confidence=level, seed=int(rng.integers(2**31))))
+            there, shares = np.array(tested.there), np.array(tested.scores)[:, 0]
             right.append(float((shares[there] > 0.5).mean()) if there.any() else 0.0)
             without.append(float((shares[~there] > 0.5).mean()) if (~there).any() else 0.0)
     return AttributeAttack(

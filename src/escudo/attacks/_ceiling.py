@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from escudo.privacy import Guarantee, Relation
 
-__all__ = ["Ceiling", "ceiling_of"]
+__all__ = ["Ceiling", "ceiling_of", "compared"]
 
 Floats = NDArray[np.float64]
 
@@ -48,16 +48,21 @@ class Ceiling:
         return {"advantage": self.advantage, "accuracy": self.accuracy, "auc": self.auc, "tpr_at_1_percent": self.tpr}
 
 
-def ceiling_of(claim: Guarantee, relation: Relation) -> Ceiling:
-    """Return what a guarantee allows an attacker who compares two worlds that are neighbours under ``relation``.
+def compared(claim: Guarantee, relation: Relation) -> Guarantee:
+    """Return what a guarantee promises about two worlds that are neighbours under ``relation``.
 
     A world where one record stands instead of another is two steps of a guarantee for adding or removing one.
+    """
+    return claim.under("replace_one") if relation == "replace_one" else claim
+
+
+def ceiling_of(claim: Guarantee, relation: Relation) -> Ceiling:
+    """Return what a guarantee allows an attacker who compares two worlds that are neighbours under ``relation``.
 
     >>> round(ceiling_of(Guarantee(epsilon=2.36), "replace_one").accuracy, 4)
     0.9137
     """
-    stated = claim.under("replace_one") if relation == "replace_one" else claim
-    epsilons, deltas = _front(stated)
+    epsilons, deltas = _front(compared(claim, relation))
     advantage = _total_variation(epsilons, deltas)
     rates = np.concatenate([[0.0], np.geomspace(1e-6, 1.0, 4000)])
     reach = _tpr(rates, epsilons, deltas)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from escudo.table import Numeric
 from escudo.utility import Rows
 
-__all__ = ["FEATURES", "Attacker", "extract"]
+__all__ = ["FEATURES", "Attacker", "distances"]
 
 Floats = NDArray[np.float64]
 
@@ -23,25 +23,31 @@ _WIDTHS = (0.5, 1.0, 2.0)
 _MOST_CORRELATED = 300  # columns; the upper triangle of more would be slow to learn from
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Attacker:
-    """What the attacker knows before looking: the target's record, and rows of the same population.
+    """What the attacker knows before looking; called with a synthetic set, what they see in it.
 
     Attributes:
         target: The record in question, a single row.
-        reference: Other rows of the population, for the density of the record without the generator.
+        kinds: Which features are looked at.
+        density: The log density of the record in other rows of the population, at three widths.
+        least: What is added to densities, so that none is 0.
         queries: Sets of columns on which synthetic rows are compared with the target.
         sorted_bins: Whether histograms lose the identity of their bins, as published.
     """
 
     target: Rows
-    reference: Rows
+    kinds: tuple[str, ...]
+    density: tuple[float, ...]
+    least: float
     queries: tuple[tuple[int, ...], ...]
     sorted_bins: bool = False
 
     @classmethod
-    def of(cls, target: Rows, reference: Rows, *, seed: int, sorted_bins: bool = False) -> Attacker:
-        """Return an attacker with a random choice of queries."""
+    def of(
+        cls, target: Rows, reference: Rows, *, kinds: Sequence[str], seed: int, sorted_bins: bool = False
+    ) -> Attacker:
+        """Return an attacker who knows other rows of the population, with a random choice of queries."""
         rng, width = np.random.default_rng(seed), len(target.schema)
         queries: list[tuple[int, ...]] = []
         for size, most in _QUERIES.items():
@@ -54,12 +60,19 @@ class Attacker:
             else:
                 drawn = {tuple(np.sort(rng.choice(width, size, replace=False)).tolist()) for _ in range(most)}
                 queries += sorted(drawn)
-        return cls(target=target, reference=reference, queries=tuple(queries), sorted_bins=sorted_bins)
+        least = 1.0 / (2 * len(reference))
+        return cls(
+            target=target,
+            kinds=tuple(kinds),
+            density=_log_density(distances(target, reference), least),
+            least=least,
+            queries=tuple(queries),
+            sorted_bins=sorted_bins,
+        )
 
-
-def extract(names: Sequence[str], attacker: Attacker, synthetic: Rows) -> dict[str, Floats]:
-    """Return each kind of features of one synthetic set."""
-    return {name: FEATURES[name](attacker, synthetic) for name in names}
+    def __call__(self, synthetic: Rows, rng: np.random.Generator) -> dict[str, Floats]:
+        """Return each kind of features of one synthetic set."""
+        return {kind: FEATURES[kind](self, synthetic) for kind in self.kinds}
 
 
 def _naive(attacker: Attacker, rows: Rows) -> Floats:
@@ -110,30 +123,30 @@ def _ensemble(attacker: Attacker, rows: Rows) -> Floats:
 
 def _queries(attacker: Attacker, rows: Rows) -> Floats:
     """The share of rows that agree with the target on sets of one, two and three columns."""
-    same = rows.codes == attacker.target.codes[0]
-    return np.array([same[:, list(places)].all(axis=1).mean() for places in attacker.queries])
+    # Eight rows to a byte: those that agree on several columns are the "and" of theirs.
+    same = np.packbits(rows.codes == attacker.target.codes[0], axis=0).T.copy()
+    agree = (np.bitwise_and.reduce(same[list(places)], axis=0) for places in attacker.queries)
+    return np.array([int(np.bitwise_count(each).sum(dtype=np.int64)) / len(rows) for each in agree])
 
 
 def _nearest(attacker: Attacker, rows: Rows) -> Floats:
     """Distances from the target to the nearest synthetic rows, and how many rows are equal to it."""
-    distances = np.sort(_distances(attacker.target, rows))
-    few = distances[:_NEAREST]
-    return np.array([few[0], few.mean(), float((distances == 0).mean()), float(distances.mean())])
+    apart = np.sort(distances(attacker.target, rows))
+    few = apart[:_NEAREST]
+    return np.array([few[0], few.mean(), float((apart == 0).mean()), float(apart.mean())])
 
 
 def _density(attacker: Attacker, rows: Rows) -> Floats:
-    """The log density of the target in the synthetic rows over that in the reference, at three widths."""
-    made, known = _distances(attacker.target, rows), _distances(attacker.target, attacker.reference)
-    least = 1.0 / (len(rows) + len(attacker.reference))
-    return np.array(
-        [
-            np.log(np.exp(-made / width).mean() + least) - np.log(np.exp(-known / width).mean() + least)
-            for width in _WIDTHS
-        ]
-    )
+    """The log density of the target in the synthetic rows over that in the population, at three widths."""
+    made = _log_density(distances(attacker.target, rows), attacker.least)
+    return np.array([here - there for here, there in zip(made, attacker.density, strict=True)])
 
 
-def _distances(target: Rows, rows: Rows) -> Floats:
+def _log_density(apart: Floats, least: float) -> tuple[float, ...]:
+    return tuple(float(np.log(np.exp(-apart / width).mean() + least)) for width in _WIDTHS)
+
+
+def distances(target: Rows, rows: Rows) -> Floats:
     """Return how many columns of each row differ from the target's; numbers count by how far they are apart."""
     apart = (rows.codes != target.codes[0]).astype(np.float64)
     numeric = [place for place, column in enumerate(rows.schema.fields) if isinstance(column, Numeric)]
@@ -141,8 +154,8 @@ def _distances(target: Rows, rows: Rows) -> Floats:
         gaps = np.abs(rows.numbers[:, numeric] - target.numbers[0, numeric]) / 2
         both = np.isnan(rows.numbers[:, numeric]) & np.isnan(target.numbers[0, numeric])
         apart[:, numeric] = np.where(np.isnan(gaps), 1.0 - both, gaps)
-    distances: Floats = apart.sum(axis=1)
-    return distances
+    total: Floats = apart.sum(axis=1)
+    return total
 
 
 FEATURES: Mapping[str, Callable[[Attacker, Rows], Floats]] = {

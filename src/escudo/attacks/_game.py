@@ -7,22 +7,29 @@ averages over the people who might have been in the table, and tells less about 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo.attacks._features import Attacker, extract
 from escudo.attacks._log import FitLog
 from escudo.attacks._moved import RowsWithRecord
-from escudo.attacks._victims import Victim
+from escudo.attacks._spread import spread, workers
+from escudo.attacks._victims import Fitted, Victim, trains_together
 from escudo.utility import Rows
 
-__all__ = ["Game", "Played"]
+__all__ = ["Eye", "Game", "Played", "collected"]
 
 Floats = NDArray[np.float64]
+Sets = list[dict[str, Floats]]
+Eye = Callable[[Rows, np.random.Generator], dict[str, Floats]]
+"""What an attacker sees in one synthetic set."""
+
+_BLOCK = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -46,37 +53,35 @@ class Game:
 
     Attributes:
         victim: The generator.
-        attacker: What the attacker knows.
+        eye: What the attacker sees in a synthetic set.
         rest: All rows but the target's place; with ``resampled`` the pool that others are drawn from.
         target: The record in question.
         instead: Who stands in its place otherwise; None for nobody.
         rows: How many rows a fit gets besides that place.
-        resampled: Whether the others are drawn anew for each fit.
+        size: Rows in each synthetic set.
         sets: Synthetic sets drawn from each fit.
-        size: Rows in each.
-        kinds: Which features are looked at.
+        resampled: Whether the others are drawn anew for each fit.
         jobs: How many processes, as in joblib.
         label: Which person it is about.
         log: Where fits are kept, to go on after a stop.
     """
 
     victim: Victim
-    attacker: Attacker
+    eye: Eye
     rest: Rows
     target: Rows
     instead: Rows | None
     rows: int
-    resampled: bool
-    sets: int
     size: int
-    kinds: tuple[str, ...]
+    sets: int = 1
+    resampled: bool = False
     jobs: int | None = None
     label: str = ""
     log: FitLog | None = None
     _counted: dict[tuple[str, ...], Any] = field(default_factory=dict, init=False)
 
-    def worlds(self, there: Sequence[bool], seeds: Sequence[int]) -> Iterator[list[dict[str, Floats]]]:
-        """Run one fit for each coin and seed; give the features of its synthetic sets, in order."""
+    def worlds(self, there: Sequence[bool], seeds: Sequence[int]) -> Iterator[Sets]:
+        """Run one fit for each coin and seed; give what is seen of its synthetic sets, in order."""
         keys = [(self.label, bool(coin), int(seed)) for coin, seed in zip(there, seeds, strict=True)]
         missing = [key for key in keys if self.log is None or self.log.get(key) is None]
         fresh = self._run([(coin, seed) for _, coin, seed in missing])
@@ -88,53 +93,61 @@ class Game:
                     self.log.put(key, known)
             yield known
 
-    def _run(self, fits: Sequence[tuple[bool, int]]) -> Iterator[list[dict[str, Floats]]]:
-        from joblib import Parallel, delayed, effective_n_jobs
-        from joblib.parallel import get_active_backend
-
-        workers = effective_n_jobs(self.jobs)
-        if workers == 1 or len(fits) < 2:
-            yield from (self.world(coin, seed) for coin, seed in fits)
+    def _run(self, fits: Sequence[tuple[bool, int]]) -> Iterator[Sets]:
+        if not trains_together(self.victim):
+            alone = replace(self, log=None)  # only this process writes
+            alone._counted = self._counted
+            yield from spread(alone._world, fits, self.jobs)
             return
-        chunk = max(1, -(-len(fits) // (4 * workers)))  # fits of a chunk share what they count
-        alone = replace(self, log=None)  # only this process writes
-        streams = getattr(get_active_backend()[0], "supports_return_generator", False)
-        work = Parallel(n_jobs=self.jobs, return_as="generator" if streams else "list")(
-            delayed(alone._chunk)(fits[start : start + chunk]) for start in range(0, len(fits), chunk)
-        )
-        for made in work:
-            yield from made
+        look = partial(_looked, self.eye, self.sets, self.size)
+        block = _BLOCK if self.resampled else max(len(fits), 1)  # resampled rows differ in each world, and take room
+        for start in range(0, len(fits), block):
+            some = fits[start : start + block]
+            worlds = [self._setting(coin, seed) for coin, seed in some]
+            made = zip(self.victim.fitted(worlds, partial(spread, jobs=self.jobs)), some, strict=True)
+            while ready := list(islice(made, 8 * workers(self.jobs))):  # looked at while the device trains the next
+                yield from spread(look, ready, self.jobs)
 
-    def _chunk(self, fits: Sequence[tuple[bool, int]]) -> list[list[dict[str, Floats]]]:
-        return [self.world(coin, seed) for coin, seed in fits]
+    def _world(self, fit: tuple[bool, int]) -> Sets:
+        """Run one fit in the world where the target is there, or not, and return what is seen."""
+        rows, seed = self._setting(*fit)
+        return _seen(self.eye, self.victim.synthetic(rows, sets=self.sets, size=self.size, seed=seed), fit[1])
 
-    def world(self, there: bool, seed: int) -> list[dict[str, Floats]]:
-        """Run one fit in the world where the target is there, or not, and return the features of its sets."""
+    def _setting(self, there: bool, seed: int) -> tuple[RowsWithRecord, int]:
+        """Return the rows of a world, and the seed of its fit."""
         rng = np.random.default_rng(seed)
         rest, counted = self.rest, self._counted
         if self.resampled:
             rest, counted = self.rest.take(np.sort(rng.permutation(len(self.rest))[: self.rows])), {}
         rows = RowsWithRecord(rest=rest, record=self.target if there else self.instead, counted=counted)
-        made = self.victim.synthetic(rows, sets=self.sets, size=self.size, seed=int(rng.integers(2**31)))
-        return [extract(self.kinds, self.attacker, one) for one in made]
+        return rows, int(rng.integers(2**31))
 
-    def play(self, fits: int, rng: np.random.Generator, advance: Any = None) -> Played:
+    def play(self, fits: int, rng: np.random.Generator, advance: Callable[[int], None]) -> Played:
         """Toss a coin for each fit and run them all."""
         there = rng.random(fits) < 0.5
         seeds = rng.integers(2**62, size=fits)
-        found: list[list[dict[str, Floats]]] = []
+        found: list[Sets] = []
         for sets in self.worlds(there.tolist(), seeds.tolist()):
             found.append(sets)
-            if advance is not None:
-                advance(1)
-        return collected(there, found, self.kinds)
+            advance(1)
+        return collected(there, found)
 
 
-def collected(there: NDArray[np.bool_], found: Sequence[list[dict[str, Floats]]], kinds: Sequence[str]) -> Played:
-    """Return the features of many fits as matrices."""
+def collected(there: NDArray[np.bool_], found: Sequence[Sets]) -> Played:
+    """Return what was seen of many fits as matrices."""
     sizes = [len(sets) for sets in found]
     return Played(
         there=np.repeat(there, sizes),
         fit=np.repeat(np.arange(len(found)), sizes),
-        features={kind: np.array([one[kind] for sets in found for one in sets]) for kind in kinds},
+        features={kind: np.array([one[kind] for sets in found for one in sets]) for kind in found[0][0]},
     )
+
+
+def _looked(eye: Eye, sets: int, size: int, made: tuple[Fitted, tuple[bool, int]]) -> Sets:
+    fitted, (_, seed) = made
+    return _seen(eye, fitted.synthetic(sets=sets, size=size), seed)
+
+
+def _seen(eye: Eye, made: Sequence[Rows], seed: int) -> Sets:
+    rng = np.random.default_rng([seed, 1])
+    return [eye(one, rng) for one in made]

@@ -48,7 +48,8 @@ class FitLog:
     """
 
     def __init__(self, path: str | PathLike[str], attack: str):
-        self._path, self._known = Path(path), {}  # type: Path, dict[Key, Sets]
+        self._path = Path(path)
+        self._known: dict[Key, Sets] = {}
         if self._path.exists():
             self._read(attack)
         else:

@@ -56,12 +56,13 @@ class Score:
 
     def to_json(self) -> dict[str, Any]:
         """Return the figures as plain JSON values."""
-        return {
-            name: list(value)
-            if isinstance(value, tuple)
-            else (None if isinstance(value, float) and math.isnan(value) else value)
-            for name, value in asdict(self).items()
-        }
+
+        def plain(value: Any) -> Any:
+            if isinstance(value, tuple):
+                return list(value)
+            return None if isinstance(value, float) and math.isnan(value) else value
+
+        return {name: plain(value) for name, value in asdict(self).items()}
 
 
 def score_of(features: str, classifier: str, there: NDArray[np.bool_], scores: Floats) -> Score:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
-from escudo.privacy import MemoryAccount, Relation
+from escudo.privacy import Guarantee, MemoryAccount
 from escudo.table import Numeric, PrivateTable
 from escudo.utility import Rows
+
+if TYPE_CHECKING:
+    import polars as pl
 
 __all__ = ["RowsWithRecord"]
 
@@ -36,12 +38,21 @@ class RowsWithRecord:
 
     def frame(self) -> pl.DataFrame:
         """Return all rows as a frame, the record last."""
+        import polars as pl
+
         rows = [self.rest] if self.record is None else [self.rest, self.record]
         return pl.concat([_decoded(part) for part in rows])
 
-    def table(self, relation: Relation) -> PrivateTable:
-        """Return all rows as a table whose counts are those of the rest, with the record's cells moved."""
-        return _MovedTable(self, relation)
+    def table(self, claim: Guarantee) -> PrivateTable:
+        """Return all rows as a table whose counts are those of the rest, with the record's cells moved.
+
+        Where the claim is about people, every row is a person of their own: each of them is protected at least as well
+        as one with more rows.
+
+        Args:
+            claim: What the table's account is stated for.
+        """
+        return _MovedTable(self, claim)
 
 
 class _MovedTable(PrivateTable):
@@ -49,9 +60,16 @@ class _MovedTable(PrivateTable):
 
     __slots__ = ("_rows",)
 
-    def __init__(self, rows: RowsWithRecord, relation: Relation):
-        super().__init__(_decoded(rows.rest), rows.rest.schema, MemoryAccount(relation=relation))
+    def __init__(self, rows: RowsWithRecord, claim: Guarantee):
+        super().__init__(_decoded(rows.rest), rows.rest.schema)
+        self._account = MemoryAccount(
+            relation=claim.relation, unit=claim.unit, max_rows_per_person=claim.max_rows_per_person
+        )
         self._rows = rows
+
+    def record_count(self) -> int:
+        """Return how many rows there are, with the record."""
+        return len(self._rows.rest) + (self._rows.record is not None)
 
     def counts(self, columns: Any) -> Any:
         """Return counts as :meth:`PrivateTable.counts` does."""
@@ -79,12 +97,14 @@ class _MovedTable(PrivateTable):
         record = self._rows.record
         if record is None:
             return super().batches(size, columns, encode=encode)
-        whole = PrivateTable(self._rows.frame(), self.schema, self.account)
+        whole = PrivateTable(self._rows.frame(), self.schema)
         return whole.batches(size, columns, encode=encode)
 
 
 def _decoded(rows: Rows) -> pl.DataFrame:
     """Return rows as a frame: levels, and the values of numeric columns."""
+    import polars as pl
+
     columns: dict[str, pl.Series] = {}
     for place, column in enumerate(rows.schema.fields):
         if isinstance(column, Numeric):

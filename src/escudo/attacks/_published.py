@@ -105,15 +105,13 @@ def published_game(
             target, rest = private.take(every == place), private.take(every != place)
             game = Game(
                 victim=victim,
-                attacker=Attacker.of(target, rest, seed=int(rng.integers(2**31)), sorted_bins=True),
+                eye=Attacker.of(target, rest, kinds=kinds, seed=int(rng.integers(2**31)), sorted_bins=True),
                 rest=rest,
                 target=target,
                 instead=None,
                 rows=len(rest),
-                resampled=False,
                 sets=drawn,
                 size=len(rest) if size is None else positive_integer("size", size),
-                kinds=kinds,
                 jobs=jobs,
             )
             labels = np.repeat([False, True], count)
@@ -122,7 +120,7 @@ def published_game(
             for one in game.worlds(worlds.tolist(), rng.integers(2**62, size=2 * count).tolist()):
                 made.append(one)
                 advance(1)
-            played = collected(labels, made, kinds)
+            played = collected(labels, made)
             tested = _split(played.there, played.fit, by_fit=by_fit, rng=rng)
             for kind, name in product(kinds, judges):
                 judge = trained(name, played.features[kind][~tested], played.there[~tested], int(rng.integers(2**31)))

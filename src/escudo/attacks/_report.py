@@ -104,9 +104,10 @@ class Attack:
         bound = f"ε ≥ {show_epsilon(self.epsilon_lower)} with {level} confidence"
         if self.violated:
             return f"VIOLATED: the generator's promise does not hold; {bound}."
+        low, high = self.best.accuracy_interval
         best = (
-            f"the best of {len(self.overall)} attacks is right about {100 * self.best.accuracy:.0f} % of fits "
-            f"(guessing: 50 %)"
+            f"the best of {len(self.overall)} attacks is right about {100 * self.best.accuracy:.0f} % of "
+            f"{self.best.fits:,} fits ({100 * low:.0f} to {100 * high:.0f} % with 95 % confidence; guessing: 50 %)"
         )
         if self.ceiling is None:
             return f"{bound}; {best}. The generator promises nothing."

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeGuard
 
 import numpy as np
-import polars as pl
 
 from escudo.attacks._moved import RowsWithRecord
 from escudo.causal import CausalGraph
 from escudo.errors import InputError
 from escudo.privacy import Guarantee
 from escudo.synthesis import prepare
+from escudo.synthesis._automatic import Chosen
+from escudo.synthesis._generators import Model
 from escudo.table import Schema
 from escudo.utility import Rows
 
-__all__ = ["EscudoVictim", "Victim", "victim_of"]
+__all__ = ["EscudoVictim", "Fitted", "TrainedTogether", "Victim", "trains_together", "victim_of"]
+
+Spread = Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[Any]]
+"""Calls a function for each item, in several processes if there are several; answers come in order."""
 
 
 class Victim(Protocol):
@@ -32,6 +37,54 @@ class Victim(Protocol):
     def synthetic(self, rows: RowsWithRecord, *, sets: int, size: int, seed: int) -> list[Rows]:
         """Fit the rows and return ``sets`` synthetic sets of ``size`` rows."""
         ...
+
+
+class Fitted(Protocol):
+    """A fit that can be sent to another process, and drawn from there."""
+
+    def synthetic(self, *, sets: int, size: int) -> list[Rows]:
+        """Return ``sets`` synthetic sets of ``size`` rows."""
+        ...
+
+
+class TrainedTogether(Victim, Protocol):
+    """A victim whose fits can be made all at once."""
+
+    @property
+    def together(self) -> bool:
+        """Whether that is quicker here than one after another, as it is for networks on an accelerator."""
+        ...
+
+    def fitted(self, worlds: Sequence[tuple[RowsWithRecord, int]], spread: Spread) -> Iterator[Fitted]:
+        """Fit all rows, each with its seed, and give the fits in order.
+
+        Args:
+            worlds: Rows and seeds.
+            spread: For what is not done on the accelerator.
+        """
+        ...
+
+
+def trains_together(victim: Victim) -> TypeGuard[TrainedTogether]:
+    """Return whether a victim's fits are to be made all at once."""
+    return bool(getattr(victim, "together", False))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class _Drawn:
+    """A fitted model of escudo, with what decides its synthetic sets."""
+
+    model: Model
+    schema: Schema
+    numeric: bool
+    seed: int
+
+    def synthetic(self, *, sets: int, size: int) -> list[Rows]:
+        seeds = [self.seed + 1 + place for place in range(sets)]
+        codes = getattr(self.model, "codes", None)
+        if codes is None or self.numeric:
+            return [Rows.read(self.model.sample(size, seed=seed), self.schema) for seed in seeds]
+        return [_of_codes(self.schema, codes(size, seed=seed)) for seed in seeds]
 
 
 class EscudoVictim:
@@ -58,20 +111,53 @@ class EscudoVictim:
         relation: str,
         **options: Any,
     ):
-        self._prepared = prepare(
+        prepared = prepare(
             schema, graph, epsilon=epsilon, delta=delta, generator=generator, relation=relation, **options
         )
+        self._prepared: Any = prepared.prepared if isinstance(prepared, Chosen) else prepared
+        self.claim = self._prepared.plan.guarantee(max_rows_per_person=schema.max_rows_per_person)
 
-        self.claim = self._prepared.plan.guarantee()
+    @property
+    def _neural(self) -> bool:
+        from escudo.synthesis.neural._generator import PreparedNeural
+
+        return isinstance(self._prepared, PreparedNeural)
+
+    @property
+    def together(self) -> bool:
+        """Whether fits are quicker all at once: networks on an accelerator."""
+        if not self._neural:
+            return False
+        from escudo.synthesis.neural import on_accelerator
+
+        return on_accelerator()
 
     def synthetic(self, rows: RowsWithRecord, *, sets: int, size: int, seed: int) -> list[Rows]:
         """Fit the rows and return ``sets`` synthetic sets of ``size`` rows."""
-        table = rows.table(self.claim.relation)
-        model = self._prepared.fit(table, account=table.account, seed=np.random.default_rng(seed), guarantee=self.claim)
-        codes = getattr(model, "codes", None)
-        if codes is not None and not np.isfinite(rows.rest.numbers).any():
-            return [_of_codes(rows.rest.schema, codes(size, seed=seed + 1 + place)) for place in range(sets)]
-        return [Rows.read(model.sample(size, seed=seed + 1 + place), rows.rest.schema) for place in range(sets)]
+        if self._neural:
+            return next(self.fitted([(rows, seed)], map)).synthetic(sets=sets, size=size)
+        table = rows.table(self.claim)
+        noise = np.random.default_rng(seed)
+        model = self._prepared.fit(table, account=table.account, seed=noise, guarantee=self.claim)
+        return self._drawn(model, rows, seed).synthetic(sets=sets, size=size)
+
+    def fitted(self, worlds: Sequence[tuple[RowsWithRecord, int]], spread: Spread) -> Iterator[_Drawn]:
+        """Fit networks to all rows; their starts are measured in several processes, and all are trained together."""
+        from escudo.synthesis.neural import finished
+
+        models = finished(self._prepared, spread(self._begun, worlds), count=len(worlds), guarantee=self.claim)
+        for model, (rows, seed) in zip(models, worlds, strict=True):
+            yield self._drawn(model, rows, seed)
+
+    def _begun(self, world: tuple[RowsWithRecord, int]) -> Any:
+        from escudo.synthesis.neural import begun
+
+        rows, seed = world
+        return begun(self._prepared, rows.table(self.claim), seed=seed, guarantee=self.claim)
+
+    def _drawn(self, model: Model, rows: RowsWithRecord, seed: int) -> _Drawn:
+        numeric = bool(np.isfinite(rows.rest.numbers).any())
+        return _Drawn(model=model, schema=rows.rest.schema, numeric=numeric, seed=seed)
 
 
 class _Callable:
@@ -168,7 +254,7 @@ def _sample(made: Any, size: int, seed: int) -> Any:
 
 
 def _is_frame(made: object) -> bool:
-    return isinstance(made, pl.DataFrame) or type(made).__module__.partition(".")[0] in ("pandas", "pyarrow", "duckdb")
+    return type(made).__module__.partition(".")[0] in ("polars", "pandas", "pyarrow", "duckdb")
 
 
 def _read(made: object, schema: Schema) -> Rows:

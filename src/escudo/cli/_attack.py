@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,14 +13,27 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from escudo.attacks import Attack
+    from escudo.table import Schema
 
 __all__ = ["attack"]
 
 
 def attack(
     data: Annotated[str, typer.Argument(metavar="DATA", help="The private rows: CSV, TSV, Parquet, Arrow or NDJSON.")],
-    schema: Annotated[Path, typer.Option("--schema", "-s", help="The table's public description (escudo schema).")],
-    epsilon: Annotated[float, typer.Option("--epsilon", "-e", help="What one release costs.")],
+    release: Annotated[
+        Path | None,
+        typer.Option(
+            "--release",
+            "-r",
+            metavar="DIR",
+            help="Attack the generator of this release, with its schema, graph and budget, and add what is found to "
+            "the custodian's copy of its report, beside DIR: NOT FOR RELEASE.",
+        ),
+    ] = None,
+    schema: Annotated[
+        Path | None, typer.Option("--schema", "-s", help="The table's public description (escudo schema).")
+    ] = None,
+    epsilon: Annotated[float | None, typer.Option("--epsilon", "-e", help="What one release costs.")] = None,
     delta: Annotated[float, typer.Option("--delta", "-d", help="Probability aside.")] = 1e-6,
     graph: Annotated[
         Path | None, typer.Option("--graph", "-g", help="The causal graph: DOT, GML, dagitty, BIF, CSV, edge list.")
@@ -56,23 +69,24 @@ def attack(
     Fits the generator many times, with and without one person's record. Nothing is released, and nothing is charged:
     the figures are about single people, and for the custodian's eyes only.
 
-    Example: escudo attack visits.csv --schema visits.toml --graph clinic.dot --epsilon 1 --targets 3 --shadows 100
+    Example: escudo attack visits.csv --release release --targets 3 --shadows 100
+
+    Or: escudo attack visits.csv --schema visits.toml --graph clinic.dot --epsilon 1
     """
     from escudo.attacks import attack as run
-    from escudo.causal import CausalGraph
-    from escudo.report import attack_page, write
-    from escudo.table import Schema, open_data
+    from escudo.report import attack_page, check_page, custodian_report, write
+    from escudo.table import open_data
 
-    described = Schema.read(schema)
-    described.require_confirmed(source=str(schema))
+    if out is not None:
+        check_page(out)
+    described, terms = _asked(
+        release, schema, graph, generator=generator, epsilon=epsilon, delta=delta, relation=relation
+    )
     found = run(
-        generator,
+        terms.pop("generator"),
         open_data(data, described),
         described,
-        graph=None if graph is None else CausalGraph.read(graph),
-        epsilon=epsilon,
-        delta=delta,
-        relation=relation,
+        **terms,
         targets=targets,
         choose=row or choose,
         shadows=shadows,
@@ -87,16 +101,69 @@ def attack(
     )
     if out is not None:
         write(attack_page(found), out)
+    copy = None if release is None else custodian_report(release, attack=found)
     emit(
-        {**found.to_json(), "page": None if out is None else str(out)},
+        {
+            **found.to_json(),
+            "page": None if out is None else str(out),
+            "custodian": None if copy is None else str(copy),
+        },
         as_json=as_json,
-        human=lambda screen: _print(screen, found, out),
+        human=lambda screen: _print(screen, found, [path for path in (out, copy) if path is not None]),
     )
     if found.violated:
         raise typer.Exit(5)
 
 
-def _print(screen: Console, found: Attack, out: Path | None) -> None:
+def _asked(
+    release: Path | None,
+    schema: Path | None,
+    graph: Path | None,
+    *,
+    generator: str,
+    epsilon: float | None,
+    delta: float,
+    relation: str,
+) -> tuple[Schema, dict[str, Any]]:
+    """Return the schema and what to attack: as the release says, or as was asked."""
+    from escudo.causal import CausalGraph
+    from escudo.errors import InputError
+    from escudo.report import check_custodian_report
+    from escudo.synthesis import load
+    from escudo.table import Schema
+
+    if release is not None:
+        if schema is not None or graph is not None or epsilon is not None:
+            raise InputError("--release says which schema, graph and epsilon; leave these options out, or --release.")
+        check_custodian_report(release)
+        model = load(release / "model")
+        promise = model.guarantee
+        if promise.epsilon is None:
+            raise InputError(f"the release in '{release}' states no epsilon; name what to attack option by option.")
+        counted = promise.relation == "replace_one" and promise.unit == "row"  # public, and known to the generator
+        return model.schema, {
+            "generator": model.generator,
+            "graph": model.graph,
+            "epsilon": promise.epsilon,
+            "delta": promise.delta,
+            "relation": promise.relation,
+            "public_rows": model.details["rows"] if counted else None,
+        }
+    if schema is None or epsilon is None:
+        missing = "--schema" if schema is None else "--epsilon"
+        raise InputError(f"{missing} is missing; or name a release to attack as it was made: --release DIR.")
+    described = Schema.read(schema)
+    described.require_confirmed(source=str(schema))
+    return described, {
+        "generator": generator,
+        "graph": None if graph is None else CausalGraph.read(graph),
+        "epsilon": epsilon,
+        "delta": delta,
+        "relation": relation,
+    }
+
+
+def _print(screen: Console, found: Attack, pages: list[Path]) -> None:
     from rich.table import Table
 
     screen.print(found.verdict, style="bold red" if found.violated else "bold")
@@ -126,6 +193,6 @@ def _print(screen: Console, found: Attack, out: Path | None) -> None:
             f"{100 * found.ceiling.tpr:.0f} %",
         )
     screen.print(table)
-    if out is not None:
-        screen.print(f"Page   {out}")
+    for page in pages:
+        screen.print(f"NOT FOR RELEASE: {page}", markup=False)
     screen.print("For the custodian only: these figures are about single people.", style="bold")

@@ -1,84 +1,66 @@
 r"""From noisy moments to one law per column, as post-processing.
 
-Columns are fitted along the causal order: parents are simulated from the laws fitted so far, and the column's law is
-the most likely one given its moments on these simulated parents (``_moment_family``). Three passes, because two things
-are learnt from one for the next:
+Columns are fitted along the causal order, in ``_PASSES`` passes (``_moment_pass``). Then missing arrows are looked for
+among the candidates (``_moment_search``).
 
-* **what parameters are like** in this table, for the priors;
-* **what clipping did.** It pulls moments down, most those of levels that come in long rows. By how much is read off the
-  simulated rows, clipped and unclipped, and undone. So the clip bound may be tight, and the noise small.
+**Second look.** Thousands of candidates share one release, so what each of them shows is mostly noise. Where there are
+many, the first release only finds suspects. The most surprising are released a second time together with all that is
+stated, each as loudly as an arrow: a row's vector is short without the other candidates, so this noise is small. Which
+they are, and the clip bound, follow from the first release alone: the bound is a quantile of the lengths of rows
+simulated from the model that it gave.
 
-**Missing arrows.** Candidate pairs are compared with what the model implies; each column gets its most surprising one
-above ``_SURPRISE`` standard deviations as a new parent, one per round.
+**Rounds.** Each column gets its most surprising candidate as a new parent, one per round; then all is fitted again,
+since an arrow explains other surprises away. An arrow from a cause past something that it is joined to in the same
+round waits for the next: what it would explain may go that way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from escudo._progress import tracking
-from escudo.causal import CausalGraph
 from escudo.synthesis._conditionals import Conditional
-from escudo.synthesis._moment_family import FIRST_PRIORS, Family, Found, kinds_of, learnt
-from escudo.synthesis._moment_forms import law_of
-from escudo.synthesis._moment_statistics import NoisyMoments, clip_factors, row_squares, summed
+from escudo.synthesis._moment_pass import Parents, State, Task, one_pass
+from escudo.synthesis._moment_search import Surprise, joined, turned, unrelated, without_shortcuts
+from escudo.synthesis._moment_statistics import MomentLayout, NoisyMoments, row_squares
 from escudo.synthesis._structure import Arrow
 
-__all__ = ["FittedMoments", "fit_moments"]
+__all__ = ["FittedMoments", "SecondLook", "fit_moments"]
 
-_SIMULATED = 20_000
-_MAX_SIMULATED = 100_000
-_SEED = 20_190_917  # any fixed number: the same release always gives the same model
 _PASSES = 3
-_SURPRISE = 4.0
-_STEADY = 5.0  # simulated rows that draw a correction to 1, for pairs hardly ever seen
-_MANY = 2**20  # configurations, before those that do not occur are left out
-
-Floats: TypeAlias = NDArray[np.float64]
-Codes: TypeAlias = NDArray[np.int64]
-Parents: TypeAlias = Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittedMoments:
-    """What a fit found: each column's parents and law."""
+    """What a fit found.
+
+    Attributes:
+        parents: Each column's parents.
+        laws: Each column's law.
+        noise: Standard deviation of the noise in a level or arrow, in rows, after all releases.
+    """
 
     parents: Parents
     laws: Mapping[str, Conditional]
+    noise: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Task:
-    """What is given: the release, the form of each column to fit, laws already known, whether arrows are equal."""
-
-    moments: NoisyMoments
-    forms: Mapping[str, str]
-    known: Mapping[str, Conditional]
-    tied: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _State:
-    """What a pass leaves to the next.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecondLook:
+    """A second release, of fewer candidates.
 
     Attributes:
-        laws: The law of each column.
-        found: The parameters of each fitted column.
-        expected: The moments that the model implies, in rows, without clipping.
-        clipped: The same with clipping, as they were released.
-        simulated: How many rows they were simulated on.
+        suspects: How many.
+        clip_quantile: The share of simulated rows that its clip bound leaves as they are.
+        measure: Releases a layout under a clip bound on squared lengths.
     """
 
-    laws: Mapping[str, Conditional]
-    found: Mapping[str, Found]
-    expected: Floats
-    clipped: Floats
-    simulated: int
+    suspects: int
+    clip_quantile: float
+    measure: Callable[[MomentLayout, int], NoisyMoments]
 
 
 def fit_moments(
@@ -88,6 +70,8 @@ def fit_moments(
     *,
     known: Mapping[str, Conditional] | None = None,
     most_added: int = 0,
+    loose: Collection[str] = (),
+    second_look: SecondLook | None = None,
     tied: bool = False,
 ) -> FittedMoments:
     """Fit a law to each column from moments alone.
@@ -98,158 +82,60 @@ def fit_moments(
         forms: The form of each column that is to be fitted.
         known: Laws of the other columns, which are only simulated; those need no moments.
         most_added: How many of its candidates a column may get as parents.
+        loose: Columns without arrows, effects in all their candidates, that may as well be the causes in them.
+        second_look: How suspects are measured again; None if they are not.
         tied: Whether the arrows into a column all get the same parameters; for pairs that were not measured.
     """
-    task = _Task(moments=moments, forms=forms, known=known or {}, tied=tied)
-    now, candidates = dict(parents), list(moments.layout.candidates)
+    task = Task(releases=(moments,), forms=forms, known=known or {}, tied=tied)
+    now, candidates = parents, list(moments.layout.candidates)
     rounds = most_added if candidates else 0
     with tracking("Fitting", total=_PASSES + rounds + 1) as advance:
-        state = _pass(task, now, None)
-        for _ in range(_PASSES - 1):
+        state = one_pass(task, now, None)
+        for _ in range(_PASSES - 1 - (second_look is not None)):
             advance(1)
-            state = _pass(task, now, state)
+            state = one_pass(task, now, state)
+        if second_look is not None:
+            advance(1)
+            candidates = Surprise(task, state).most(candidates, second_look.suspects)
+            again = _measured_again(second_look, moments, candidates, state)
+            task = replace(task, releases=(moments, again))
+            state = one_pass(task, now, state.with_release(again))
+        if rounds and loose:
+            causes = _causes(task, now, loose, candidates, state, most_added)
+            candidates = [(b, a) if b in causes else (a, b) for a, b in candidates]
         for _ in range(rounds):
             advance(1)
-            added = _most_surprising(moments, state, candidates)
+            strong = Surprise(task, state).strongest(candidates)
+            added = without_shortcuts([arrows[0] for arrows in strong.values()], now)
             if not added:
                 break
             candidates = [arrow for arrow in candidates if arrow not in added]
-            for cause, effect in added:
-                now[effect] = (*now[effect], cause)
-            state = _pass(task, now, state)
+            now = joined(now, added)
+            state = one_pass(task, now, state)
         if now != parents:
             advance(1)
-            state = _pass(task, now, state)  # with priors and corrections of the model that has all its arrows
-    return FittedMoments(parents=now, laws=state.laws)
+            state = one_pass(task, now, state)  # with priors and corrections of the model that has all its arrows
+    noise = sum(float(each.scale.min(initial=np.inf)) ** -2.0 for each in task.releases) ** -0.5
+    return FittedMoments(parents=now, laws=state.laws, noise=noise)
 
 
-def _pass(task: _Task, parents: Parents, before: _State | None) -> _State:
-    """Fit every column once along the causal order, with priors and corrections from the pass before."""
-    moments = task.moments
-    sizes = {name: law.size for name, law in task.known.items()} | dict(moments.layout.sizes)
-    values, noise = _corrected(moments, before)
-    priors = FIRST_PRIORS if before is None else learnt(before.found.values())
-    rng = np.random.default_rng(_SEED)
-    rows = int(np.clip(moments.rows, _SIMULATED, _MAX_SIMULATED))
-    codes: dict[str, Codes] = {}
-    laws: dict[str, Conditional] = {}
-    found: dict[str, Found] = {}
-    for name in _causal_order(parents):
-        several = parents[name]
-        parent_sizes = [sizes[parent] for parent in several]
-        simulated = _Configurations([codes[parent] for parent in several], parent_sizes, rows)
-        if name in task.known:
-            laws[name] = task.known[name]
-        else:
-            entries = moments.layout.family(name, several)
-            form = task.forms[name] if several else "logit"
-            family = Family(
-                form=form,
-                kinds=kinds_of(form, sizes[name], parent_sizes),
-                target=np.where(entries >= 0, values[entries], 0.0),
-                noise=np.where(entries >= 0, noise[entries] ** 2, np.inf),
-                design=simulated.design,
-                rows=simulated.shares * moments.rows,
-                tied=task.tied,
-            )
-            found[name] = family.fitted(priors, None if before is None else before.found[name])
-            laws[name] = law_of(form, several, parent_sizes, found[name].theta)
-        codes[name] = simulated.drawn(laws[name], rng)
-    return _state(moments, codes, laws, found, rows)
+def _measured_again(look: SecondLook, moments: NoisyMoments, suspects: list[Arrow], state: State) -> NoisyMoments:
+    """Release the suspects with all that is stated; the clip bound is read off simulated rows."""
+    layout = MomentLayout(sizes=moments.layout.sizes, pairs=(*moments.layout.pairs, *suspects))
+    square = int(np.quantile(row_squares(layout, state.drawn), look.clip_quantile))
+    return look.measure(layout, layout.bound(square))
 
 
-def _state(
-    moments: NoisyMoments,
-    codes: Mapping[str, Codes],
-    laws: Mapping[str, Conditional],
-    found: Mapping[str, Found],
-    rows: int,
-) -> _State:
-    layout = moments.layout
-    drawn = np.stack([codes[name] for name in layout.sizes], axis=1)
-    factors = clip_factors(layout, moments.square)
-    weights = factors[row_squares(layout, drawn)]
-    unit = layout.strengths * (float(factors[0]) * rows / moments.rows)
-    clipped, expected = (summed(layout, [(drawn, each)]) / unit for each in (weights, np.full(rows, factors[0])))
-    return _State(laws=laws, found=found, expected=expected, clipped=clipped, simulated=rows)
-
-
-def _corrected(moments: NoisyMoments, before: _State | None) -> tuple[Floats, Floats]:
-    """Return the moments with clipping undone, and the standard deviation of their noise."""
-    if before is None:
-        return moments.values, moments.scale
-    steady = _STEADY * moments.rows / before.simulated
-    undo = (before.expected + steady) / (before.clipped + steady)
-    return moments.values * undo, moments.scale * undo
-
-
-def _most_surprising(moments: NoisyMoments, state: _State, candidates: Iterable[Arrow]) -> set[Arrow]:
-    """Return, for each effect that has one, the candidate whose moments are furthest from what the model implies.
-
-    What the model implies for two levels together is first put right for what it gets wrong in each of them: rows with
-    a level can be clipped more than simulated just because an arrow elsewhere is missing.
-    """
-    layout = moments.layout
-    right = (moments.values + moments.scale) / (state.clipped + moments.scale)
-    implied = state.clipped.copy()
-    implied[layout.size - layout.ends.shape[1] :] *= np.clip(right[layout.ends], 0.5, 2.0).prod(axis=0)
-    share = np.clip(implied / moments.rows, 0.0, 1.0)
-    sampling = share * (1.0 - share) * moments.rows * (1.0 + moments.rows / state.simulated) + 1.0
-    surprise = np.abs(moments.values - implied) / np.sqrt(moments.scale**2 + sampling)
-    best: dict[str, tuple[float, Arrow]] = {}
-    for arrow in candidates:
-        most = float(surprise[layout.starts[arrow] :][: layout.lengths[arrow]].max(initial=0.0))
-        if most > max(_SURPRISE, best.get(arrow[1], (0.0,))[0]):
-            best[arrow[1]] = most, arrow
-    return {arrow for _, arrow in best.values()}
-
-
-class _Configurations:
-    """Simulated parents, row by row, and the distinct configurations among them.
-
-    Attributes:
-        codes: The distinct configurations, shape (configurations, parents).
-        shares: The share of rows that has each.
-        design: Them as 0/1 rows: an intercept, then the levels of each parent without the first.
-    """
-
-    def __init__(self, parents: Sequence[Codes], sizes: Sequence[int], rows: int):
-        group, count = np.zeros(rows, dtype=np.int64), 1
-        for code, size in zip(parents, sizes, strict=True):
-            if count * size > _MANY:
-                group, count = _renumbered(group, count)
-            group, count = group * size + code, count * size
-        self._group, count = _renumbered(group, count)
-        self._counts = np.bincount(self._group, minlength=count)
-        self.shares: Floats = (self._counts / rows).astype(np.float64)
-        example = np.zeros(count, dtype=np.int64)
-        example[self._group] = np.arange(rows)
-        self.codes = np.stack([code[example] for code in parents], axis=1) if parents else np.zeros((1, 0), np.int64)
-        levels = [self.codes[:, [place]] == np.arange(1, size)[None, :] for place, size in enumerate(sizes)]
-        self.design: Floats = np.concatenate([np.ones((count, 1)), *levels], axis=1)
-
-    def drawn(self, law: Conditional, rng: np.random.Generator) -> Codes:
-        """Return the child's value in each row; in each configuration the values have the law's shares, to one row."""
-        laws = np.broadcast_to(law.probabilities(self.codes), (len(self._counts), law.size))
-        mixed = rng.permutation(self._group.size)
-        short = self._group.astype(np.min_scalar_type(len(self._counts)))  # numpy sorts 16 bits ten times faster
-        order = mixed[np.argsort(short[mixed], kind="stable")]
-        place = np.arange(order.size) - np.repeat(np.cumsum(self._counts) - self._counts, self._counts)
-        quantile = (place + np.repeat(rng.random(self._counts.size), self._counts)) / np.repeat(
-            self._counts, self._counts
-        )
-        values = np.zeros(order.size, dtype=np.int64)
-        for bound in np.cumsum(laws[:, :-1], axis=1).T:
-            values[order] += np.repeat(bound, self._counts) <= quantile
-        return values
-
-
-def _renumbered(group: Codes, count: int) -> tuple[Codes, int]:
-    """Return groups numbered without gaps, and how many there are."""
-    present = np.bincount(group, minlength=count) > 0
-    return (np.cumsum(present) - 1)[group], int(present.sum())
-
-
-def _causal_order(parents: Parents) -> tuple[str, ...]:
-    arrows = [(parent, name) for name, several in parents.items() for parent in several]
-    return CausalGraph.from_edges(arrows, nodes=tuple(parents)).topological_order()
+def _causes(
+    task: Task, parents: Parents, loose: Collection[str], candidates: list[Arrow], state: State, most: int
+) -> set[str]:
+    """Return the loose columns that are causes rather than effects, by a trial of both."""
+    strong = Surprise(task, state).strongest(arrow for arrow in candidates if arrow[1] in loose)
+    if not strong:
+        return set()
+    arrows = [arrow for several in strong.values() for arrow in unrelated(several, parents)[:most]]
+    as_effects, as_causes = (
+        Surprise(task, one_pass(task, joined(parents, each), state))
+        for each in (arrows, [(effect, cause) for cause, effect in arrows])
+    )
+    return turned(strong, as_effects, as_causes)

@@ -11,7 +11,7 @@ child, first level left out:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Protocol, TypeAlias
 
@@ -19,6 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from escudo._validate import did_you_mean, one_of
+from escudo.errors import InputError
 from escudo.synthesis._conditionals import (
     Conditional,
     LogitConditional,
@@ -26,10 +28,12 @@ from escudo.synthesis._conditionals import (
     NoisyOrConditional,
     TableConditional,
 )
+from escudo.table import Schema
 
-__all__ = ["FORMS", "Form", "Formed", "law_of"]
+__all__ = ["FORMS", "MONOTONE", "Form", "Formed", "Shape", "forms_of", "law_of"]
 
 Floats: TypeAlias = NDArray[np.float64]
+Form: TypeAlias = str | Mapping[str, str]
 
 
 class Formed(Protocol):
@@ -46,8 +50,8 @@ class Formed(Protocol):
         ...
 
 
-class Form(Protocol):
-    """A form: makes probabilities of parameters and a design."""
+class Shape(Protocol):
+    """What a form does: makes probabilities of parameters and a design."""
 
     def __call__(self, theta: Floats, design: Floats) -> Formed:
         """Return the probabilities at ``theta``."""
@@ -107,8 +111,33 @@ class _NoisyOr:
         return own
 
 
-FORMS: dict[str, Form] = {"logit": _Logit, "max": _Max, "noisy-or": _NoisyOr}
+FORMS: dict[str, Shape] = {"logit": _Logit, "max": _Max, "noisy-or": _NoisyOr}
 """Every form by name."""
+MONOTONE = frozenset({"max", "noisy-or"})
+"""Those under which causes only ever switch an effect on."""
+
+
+def forms_of(schema: Schema, form: Form) -> dict[str, str]:
+    """Return the form of each column, checked.
+
+    Raises:
+        InputError: If a form or column is unknown, or a column is named that cannot have its form.
+    """
+    binary = [name for name in schema.names if schema[name].size == 2]
+    if isinstance(form, str):
+        one_of("form", form, FORMS)
+        return dict.fromkeys(schema.names, "logit") | dict.fromkeys(binary, form)
+    if not isinstance(form, Mapping):
+        raise InputError(f"form must be one of {', '.join(map(repr, FORMS))}, or one of them by column.")
+    for name, each in form.items():
+        if name not in schema.columns:
+            raise InputError(f"form names {name!r}, no column of the schema.{did_you_mean(str(name), schema.names)}")
+        if one_of(f"form of {name!r}", each, FORMS) != "logit" and name not in binary:
+            raise InputError(
+                f"form of {name!r} is {each!r}, which is for columns of two levels; it has {schema[name].size} "
+                "(a missing value counts as one). Use 'logit'."
+            )
+    return dict.fromkeys(schema.names, "logit") | dict(form)
 
 
 def law_of(form: str, parents: Sequence[str], parent_sizes: Sequence[int], theta: Floats) -> Conditional:

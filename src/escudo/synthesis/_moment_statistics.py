@@ -122,15 +122,33 @@ class MomentLayout:
     def family(self, child: str, parents: Sequence[str]) -> Integers:
         """Return where the entries of a family are: a row for the child alone, then one per level of each parent.
 
-        Columns are the child's levels; -1 where a pair was not counted.
+        Columns are the child's levels; -1 where a pair was not counted, in either order.
         """
         width = self.sizes[child] - 1
         blocks = [self.starts[child] + np.arange(width)[None, :]]
         for parent in parents:
-            shape = (self.sizes[parent] - 1, width)
-            start = self.starts.get((parent, child))
-            blocks.append(np.full(shape, -1) if start is None else start + np.arange(math.prod(shape)).reshape(shape))
+            height = self.sizes[parent] - 1
+            if (parent, child) in self.starts:
+                entries = self.starts[parent, child] + np.arange(height * width).reshape(height, width)
+            elif (child, parent) in self.starts:
+                entries = self.starts[child, parent] + np.arange(height * width).reshape(width, height).T
+            else:
+                entries = np.full((height, width), -1)
+            blocks.append(entries)
         return np.concatenate(blocks)
+
+    def block(self, arrow: Arrow) -> Arrow:
+        """Return the pair that counts the levels of both ends of an arrow together, whichever is its cause."""
+        return arrow if arrow in self.starts else (arrow[1], arrow[0])
+
+    def places(self, part: MomentLayout) -> Integers:
+        """Return where the entries of a layout are whose columns and pairs this one has as well."""
+        blocks = [self.starts[block] + np.arange(length) for block, length in part.lengths.items()]
+        return np.concatenate([np.zeros(0, dtype=np.int64), *blocks])
+
+    def bound(self, square: float) -> int:
+        """Return the clip bound nearest to a squared length: no tighter than one level, no looser than needed."""
+        return min(max(math.floor(square), _LEVEL**2), self.largest_square)
 
     @cached_property
     def products(self) -> Products:
@@ -227,12 +245,13 @@ def summed(layout: MomentLayout, parts: Iterable[tuple[Codes, Integers]]) -> Int
 
     for codes, whole in parts:
         weights = whole.astype(np.float64)
-        for place, (name, size) in enumerate(layout.sizes.items()):
-            add(name, codes[:, place], (size,))
+        for name, place in products.others:
+            add(name, codes[:, place], (layout.sizes[name],))
         for pair, cause, effect in products.large:
             shape = layout.sizes[pair[0]], layout.sizes[pair[1]]
             add(pair, codes[:, cause].astype(np.int64) * shape[1] + codes[:, effect], shape)
         present = (codes[:, products.column] == products.level).astype(np.float64)
+        total[products.single] += weights @ present
         weighted = present * weights[:, None]
         for block, (causes, effects) in zip(blocks, products.groups, strict=True):
             block += present[:, causes].T @ weighted[:, effects]
@@ -249,7 +268,9 @@ class Products:
         level: And the level at which it is 1.
         groups: For each group the indicators of its causes and of its effects.
         entries: For each group which entry of the moment vector each cell of its product is.
+        single: Which entry each indicator is by itself.
         large: The other pairs, with their code columns.
+        others: The columns that have no indicators, with their code columns.
     """
 
     def __init__(self, layout: MomentLayout):
@@ -270,6 +291,9 @@ class Products:
         indicators = {name: np.arange(end - layout.lengths[name], end) for name, end in zip(used, ends, strict=True)}
         self.column = np.array([place[name] for name in used for _ in indicators[name]], dtype=np.int64)
         self.level = np.array([level + 1 for name in used for level in range(layout.lengths[name])], dtype=np.int64)
+        starts = [layout.starts[name] + level for name in used for level in range(layout.lengths[name])]
+        self.single = np.array(starts, dtype=np.int64)
+        self.others = [(name, number) for name, number in place.items() if name not in used]
         self.groups: list[tuple[Integers, Integers]] = []
         self.entries: list[Integers] = []
         for key, effects in groups.items():

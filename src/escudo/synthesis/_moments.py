@@ -1,4 +1,4 @@
-r"""Generator ``moments``: wide tables and columns with many parents, from one clipped vector of sums.
+r"""Generator ``moments``: wide tables and columns with many parents, from clipped vectors of sums.
 
 Released is, once, how often each level occurs and how often two levels occur together along each arrow
 (``_moment_statistics``), each row's share bounded in length. Each column then gets a law with one parameter per arrow
@@ -16,13 +16,19 @@ protects. (A person may be replaced by one with fewer rows.) Otherwise ``_ROWS_S
 count.
 
 **Open pairs and repair.** Pairs that the graph leaves open are measured as candidates, at half strength, and become
-arrows where the model without them is off by more than four standard deviations. With ``repair`` this goes for all
-pairs that fit the causal order: tiers if the graph states them for all columns, and else each column as late as its
-effects allow. A missing arrow is the dangerous error of a graph; a superfluous one is nearly harmless, as it is
-measured and found weak.
+arrows where the model without them is off by more than a few standard deviations. With ``repair`` this goes for all
+pairs that fit the causal order (``_moment_candidates``). A missing arrow is the dangerous error of a graph; a
+superfluous one is nearly harmless, as it is measured and found weak.
 
-**Guarantee.** One discrete Gaussian event for the sums, and where they are paid for one exponential event for the clip
-bound and one discrete Gaussian event for the number of rows.
+**Second look.** Where there are more candidates than ``_SUSPECTS`` per column, the sums are released twice, for
+``_FIRST_SHARE`` of their budget and for the rest: all candidates first, then only the suspects among them, as loudly as
+arrows (``_moment_fit``). Both cost what the plan says, whatever the suspects are.
+
+**Guarantee.** One discrete Gaussian event for the sums, or two; and where they are paid for one exponential event for
+the clip bound and one discrete Gaussian event for the number of rows. Each has the sensitivity proved in
+``_moment_statistics``, for every layout and every clip bound. So the second release may be of a layout and under a
+bound that the first one decided: given what was released before, it is a Gaussian mechanism with the planned noise, and
+adaptive composition adds up the two as if they were fixed.
 """
 
 from __future__ import annotations
@@ -33,14 +39,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from escudo._validate import did_you_mean, one_of, positive, whole
+from escudo._validate import positive, whole
 from escudo.causal import CausalGraph
 from escudo.errors import InputError
 from escudo.mechanisms import Seed, gaussian, gaussian_event, quantile_cells
 from escudo.privacy import Account, Event, ExponentialEvent, GaussianEvent, Guarantee, Plan, Relation, calibrate
 from escudo.synthesis._model import CausalModel
-from escudo.synthesis._moment_fit import fit_moments
-from escudo.synthesis._moment_forms import FORMS
+from escudo.synthesis._moment_candidates import loose_columns, ordered_pairs
+from escudo.synthesis._moment_fit import SecondLook, fit_moments
+from escudo.synthesis._moment_forms import Form, forms_of
 from escudo.synthesis._moment_statistics import (
     UNIT,
     Floats,
@@ -51,7 +58,7 @@ from escudo.synthesis._moment_statistics import (
     row_squares,
     table_sums,
 )
-from escudo.synthesis._structure import Arrow, Structure, structure_of
+from escudo.synthesis._structure import Structure, structure_of
 from escudo.table import PrivateTable, Schema, count_sensitivity
 
 __all__ = ["Form", "Moments", "PreparedMoments", "forms_of", "prepare_moments", "release"]
@@ -61,8 +68,8 @@ _CLIP_SHARE = 0.05  # of what the sums cost in zCDP
 _ROWS_SHARE = 0.02
 _CLIP_STEP = 1.1  # from one squared length on the public grid to the next
 _MAX_ENTRIES = 2**20
-
-Form = str | Mapping[str, str]
+_SUSPECTS = 4  # of a second look, per column
+_FIRST_SHARE = 0.6  # of what the sums cost, where there is a second look
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +84,9 @@ class PreparedMoments:
         layout: What is summed.
         forms: The form of each column's law.
         sums: The release of the sums.
+        again: The second release of them, for suspects; None without one.
+        suspects: How many.
+        loose: Columns that no arrow touches: causes or effects.
         clip: What the clip bound costs; or the bound itself, squared and in the layout's units, where it is public.
         clip_quantile: The share of rows that a bound that is paid for leaves as they are.
         count: What the number of rows costs; None where it is public.
@@ -93,6 +103,9 @@ class PreparedMoments:
     layout: MomentLayout
     forms: Mapping[str, str]
     sums: GaussianEvent
+    again: GaussianEvent | None
+    suspects: int
+    loose: tuple[str, ...]
     clip: ExponentialEvent | int
     clip_quantile: float
     count: GaussianEvent | None
@@ -112,6 +125,10 @@ class PreparedMoments:
         if self.count is not None:
             children.append(Plan("number of rows", self.count))
         children.append(Plan("sums", self.sums, buys=self._contents()))
+        if self.again is not None:
+            children.append(
+                Plan("sums again", self.again, buys=f"the {self.suspects} most suspicious candidates, louder")
+            )
         used = dict.fromkeys(self.forms[name] for name, several in self.parents.items() if several)
         by = f" ({', '.join(used)})" if used else ""
         children += [Plan(f"fitting each column on its parents{by}"), Plan("sampling")]
@@ -120,7 +137,23 @@ class PreparedMoments:
     def fit(self, table: PrivateTable, *, account: Account, seed: Seed, guarantee: Guarantee) -> CausalModel:
         """Measure and estimate; charges ``account`` for what the plan shows, before noise is drawn."""
         moments = self.measure(table, account=account, seed=seed)
-        fitted = fit_moments(moments, self.parents, self.forms, most_added=self.most_added, tied=self.tied)
+
+        def measured_again(layout: MomentLayout, square: int) -> NoisyMoments:
+            assert self.again is not None
+            exact, _ = table_sums(table, layout, square)
+            values = release(exact, self.again, account=account, seed=seed, purpose="sums of suspects")
+            return NoisyMoments.from_release(layout, values, self.again.scale, square=square, rows=moments.rows)
+
+        look = SecondLook(suspects=self.suspects, clip_quantile=self.clip_quantile, measure=measured_again)
+        fitted = fit_moments(
+            moments,
+            self.parents,
+            self.forms,
+            most_added=self.most_added,
+            loose=self.loose,
+            second_look=None if self.again is None else look,
+            tied=self.tied,
+        )
         return CausalModel(
             schema=self.schema,
             graph=self.structure.fitted_graph(fitted.parents),
@@ -131,7 +164,7 @@ class PreparedMoments:
             details={
                 "rows": round(moments.rows),
                 "l2_clip_norm": math.sqrt(moments.square) / 2,
-                "noise": float(moments.scale.min()),
+                "noise": fitted.noise,
                 "stated_arrows": [[cause, effect] for effect, several in self.parents.items() for cause in several],
             },
         )
@@ -178,7 +211,7 @@ class PreparedMoments:
 
 
 class Moments:
-    """One clipped release of levels and pairs, one parameter per arrow and level.
+    """Clipped sums of levels and pairs, one parameter per arrow and level.
 
     Args:
         form: How parents act together: ``"logit"`` (any table), or for columns of two levels ``"max"`` or
@@ -211,7 +244,7 @@ class Moments:
         structure = structure_of(schema, graph)
         candidates = dict.fromkeys(structure.open_arrows)
         if self.repair:
-            candidates |= dict.fromkeys(_ordered_pairs(structure))
+            candidates |= dict.fromkeys(ordered_pairs(structure))
         sizes = {name: schema[name].size for name in schema.names}
         kept = [
             (cause, effect)
@@ -227,6 +260,7 @@ class Moments:
             forms=forms_of(schema, self.form),
             clip=self.clip,
             most_added=self.most_added,
+            loose=loose_columns(structure) if self.repair else (),
             epsilon=epsilon,
             delta=delta,
             relation=relation,
@@ -249,29 +283,6 @@ def release(exact: Integers, event: GaussianEvent, *, account: Account, seed: Se
     return np.asarray(noisy.value, dtype=np.float64)
 
 
-def forms_of(schema: Schema, form: Form) -> dict[str, str]:
-    """Return the form of each column, checked.
-
-    Raises:
-        InputError: If a form or column is unknown, or a column is named that cannot have its form.
-    """
-    binary = [name for name in schema.names if schema[name].size == 2]
-    if isinstance(form, str):
-        one_of("form", form, FORMS)
-        return dict.fromkeys(schema.names, "logit") | dict.fromkeys(binary, form)
-    if not isinstance(form, Mapping):
-        raise InputError(f"form must be one of {', '.join(map(repr, FORMS))}, or one of them by column.")
-    for name, each in form.items():
-        if name not in schema.columns:
-            raise InputError(f"form names {name!r}, no column of the schema.{did_you_mean(str(name), schema.names)}")
-        if one_of(f"form of {name!r}", each, FORMS) != "logit" and name not in binary:
-            raise InputError(
-                f"form of {name!r} is {each!r}, which is for columns of two levels; it has {schema[name].size} "
-                "(a missing value counts as one). Use 'logit'."
-            )
-    return dict.fromkeys(schema.names, "logit") | dict(form)
-
-
 def prepare_moments(
     generator: str,
     schema: Schema,
@@ -287,6 +298,7 @@ def prepare_moments(
     public_rows: int | None,
     clip_quantile: float = _CLIP_QUANTILE,
     most_added: int = 0,
+    loose: tuple[str, ...] = (),
     tied: bool = False,
 ) -> PreparedMoments:
     """Find the noise with which a layout can be released under (ε, δ).
@@ -306,17 +318,22 @@ def prepare_moments(
     if clip is not None and positive("clip", clip) < 1:
         raise InputError(f"clip must be at least 1, the length of a row with one level; got {clip!r}.")
     moved = count_sensitivity(1, relation=relation, unit=schema.unit, max_rows_per_person=schema.max_rows_per_person)
+    suspects = _SUSPECTS * len(layout.sizes)
+    shares = (_FIRST_SHARE, 1 - _FIRST_SHARE) if len(layout.candidates) > suspects else (1.0,)
     counting = public_rows is None and not (relation == "replace_one" and schema.unit == "row")
 
-    def sums(level: float) -> GaussianEvent:
-        return gaussian_event(
-            layout.size,
-            l2_sensitivity=moved.l2 * UNIT,
-            scale=level * UNIT,
-            integers=True,
-            relation=relation,
-            unit=schema.unit,
-        )
+    def sums(level: float) -> list[GaussianEvent]:
+        return [
+            gaussian_event(
+                layout.size,
+                l2_sensitivity=moved.l2 * UNIT,
+                scale=level * UNIT / math.sqrt(share),
+                integers=True,
+                relation=relation,
+                unit=schema.unit,
+            )
+            for share in shares
+        ]
 
     def bound(level: float) -> ExponentialEvent:
         rho = (moved.l2 / level) ** 2 / 2
@@ -328,7 +345,7 @@ def prepare_moments(
         return gaussian_event(1, l2_sensitivity=most, scale=scale, integers=True, relation=relation, unit=schema.unit)
 
     def events(level: float) -> list[Event]:
-        return [sums(level), *([bound(level)] if clip is None else []), *([count(level)] if counting else [])]
+        return [*sums(level), *([bound(level)] if clip is None else []), *([count(level)] if counting else [])]
 
     level = calibrate(events, epsilon=epsilon, delta=delta)
     return PreparedMoments(
@@ -338,8 +355,11 @@ def prepare_moments(
         parents=parents,
         layout=layout,
         forms=forms,
-        sums=sums(level),
-        clip=bound(level) if clip is None else min(math.floor(4 * clip**2), layout.largest_square),
+        sums=sums(level)[0],
+        again=sums(level)[1] if len(shares) > 1 else None,
+        suspects=suspects,
+        loose=loose,
+        clip=bound(level) if clip is None else layout.bound(4 * clip**2),
         clip_quantile=clip_quantile,
         count=count(level) if counting else None,
         most_added=most_added,
@@ -355,33 +375,3 @@ def _clip_grid(largest: int) -> list[int]:
     while grid[-1] < largest:
         grid.append(min(max(grid[-1] + 1, math.floor(grid[-1] * _CLIP_STEP)), largest))
     return grid
-
-
-def _ordered_pairs(structure: Structure) -> list[Arrow]:
-    """Return all pairs whose effect comes later than their cause, and that are not forbidden."""
-    knowledge = None if structure.graph is None else structure.graph.knowledge
-    level = {name: number for number, tier in enumerate(() if knowledge is None else knowledge.tiers) for name in tier}
-    if not set(structure.parents) <= set(level):
-        level = _latest_levels([*structure.arrows, *structure.open_arrows], structure.parents)
-    names = list(structure.parents)
-    return [
-        (cause, effect)
-        for effect in names
-        for cause in names
-        if level[cause] < level[effect] and not (knowledge is not None and knowledge.forbids(cause, effect))
-    ]
-
-
-def _latest_levels(arrows: list[Arrow], names: Mapping[str, object]) -> dict[str, int]:
-    """Return how late each column can come: one before its earliest effect, and last without effects.
-
-    A column whose arrows are all missing may then still get causes.
-    """
-    order = CausalGraph.from_edges(arrows, nodes=tuple(names)).topological_order()
-    effects: dict[str, list[str]] = {name: [] for name in names}
-    for cause, effect in arrows:
-        effects[cause].append(effect)
-    level: dict[str, int] = {}
-    for name in reversed(order):
-        level[name] = min((level[effect] - 1 for effect in effects[name]), default=0)
-    return level

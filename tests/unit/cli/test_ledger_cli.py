@@ -48,7 +48,18 @@ def refusal(*arguments: str) -> EscudoError:
 def used(folder: Path) -> Ledger:
     """A ledger with a bit of everything in it."""
     run("open", "visits", "--epsilon", "3", "--delta", "1e-6")
-    run("open", "[red]staff", "--epsilon", "1", "--unit", "person", "--max-rows-per-person", "5", "--relation", "add_remove")
+    run(
+        "open",
+        "[red]staff",
+        "--epsilon",
+        "1",
+        "--unit",
+        "person",
+        "--max-rows-per-person",
+        "5",
+        "--relation",
+        "add_remove",
+    )
     ledger = Ledger()
     ledger.spend("visits", PureEvent(epsilon=0.5), purpose="[bold]a count")
     ledger.spend("visits", GaussianEvent(l2_sensitivity=1.0, scale=20.0, grid=1.0), for_release=False)

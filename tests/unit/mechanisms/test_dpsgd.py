@@ -123,6 +123,43 @@ def test_samples_drawn_on_the_device_have_about_the_chance_they_state():
     assert np.abs(np.bincount(rows, minlength=50) / 20_000 - 0.2).max() < 5 * np.sqrt(0.16 / 20_000)
 
 
+# -- precision
+
+
+def test_with_rounded_factors_the_loop_goes_about_the_same_way():
+    rows, slots = table(), whole_table_slots(40, 25, 16)
+    exact, rounded = (
+        run(regression, LAYOUT, Recipe(precision=precision), rows, knobs(), first_state(np.zeros(4)), slots)
+        for precision in ("float32", "bfloat16")
+    )
+    assert rounded.parameters.dtype == jnp.float32
+    np.testing.assert_allclose(rounded.parameters, exact.parameters, atol=0.01)
+    assert not np.array_equal(rounded.parameters, exact.parameters)
+
+
+def tried(monkeypatch, *, large: int = 0, native: bool = True, run=run) -> str:
+    from escudo.mechanisms.dpsgd import _precision
+
+    _precision._tried.cache_clear()
+    monkeypatch.setattr(_precision, "_LARGE", large)
+    monkeypatch.setattr(_precision, "_native", lambda: native)
+    monkeypatch.setattr(_precision, "run", run)
+    return _precision.precision_for(regression, LAYOUT, Recipe(), table(), 8)
+
+
+def test_factors_are_rounded_where_networks_are_large_and_processors_can(monkeypatch):
+    assert tried(monkeypatch) == "bfloat16"
+    assert tried(monkeypatch, large=5) == "float32"
+    assert tried(monkeypatch, native=False) == "float32"
+
+
+def test_where_rounded_products_fail_factors_are_not_rounded(monkeypatch):
+    def fails(*_):
+        raise jax.errors.JaxRuntimeError("UNIMPLEMENTED: BF16 x BF16 = F32")
+
+    assert tried(monkeypatch, run=fails) == "float32"
+
+
 # -- the mechanism
 
 TRAINING = Training(

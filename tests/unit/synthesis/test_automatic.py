@@ -18,25 +18,28 @@ BUDGET = {"epsilon": 1.0, "delta": 1e-6}
 NAMES = [f"x{number}" for number in range(12)]
 SCHEMA = Schema.from_dict({name: ["no", "yes"] for name in NAMES})
 CHAIN = CausalGraph.from_edges(list(pairwise(NAMES)))
+WIDE = Schema.from_dict({f"x{number}": ["no", "yes"] for number in range(31)})
+WIDE_CHAIN = CausalGraph.from_edges(list(pairwise(WIDE.names)))
 STAR = CausalGraph.from_edges([(name, NAMES[-1]) for name in NAMES[:-1]])
 GROUPS = CausalGraph.from_edges([("first", "second")], groups={"first": NAMES[:6], "second": NAMES[6:]})
 
 
 @pytest.mark.parametrize(
-    ("graph", "rows", "epsilon", "expected"),
+    ("schema", "graph", "rows", "epsilon", "expected"),
     [
-        (CHAIN, 1000, 0.5, "marginals"),
-        (STAR, 1000, 1.0, "autoregressive"),
-        (STAR, 10**6, 1.0, "marginals"),
-        (STAR, 10**6, 0.001, "autoregressive"),
-        (GROUPS, 10**6, 1.0, "vae"),
-        (GROUPS, 1000, 1.0, "marginals"),
-        (None, None, 1.0, "marginals"),
+        (SCHEMA, CHAIN, 1000, 0.5, "marginals"),
+        (SCHEMA, STAR, 1000, 1.0, "marginals"),
+        (SCHEMA, STAR, 10**6, 0.001, "marginals"),
+        (SCHEMA, GROUPS, 10**6, 1.0, "marginals"),
+        (SCHEMA, None, None, 1.0, "marginals"),
+        (WIDE, WIDE_CHAIN, 1000, 0.1, "moments"),
+        (WIDE, WIDE_CHAIN, 10**6, 3.0, "moments"),
+        (WIDE, WIDE_CHAIN, None, 1.0, "moments"),
     ],
-    ids=["chain", "star", "much data", "little budget", "groups", "groups and little data", "no graph"],
+    ids=["chain", "star", "little budget", "groups", "no graph", "wide", "wide and much data", "wide, rows unknown"],
 )
-def test_the_choice_follows_cells_rows_and_epsilon(graph, rows, epsilon, expected):
-    name, why = choose(SCHEMA, graph, epsilon=epsilon, public_rows=rows)
+def test_the_choice_follows_the_number_of_columns(schema, graph, rows, epsilon, expected):
+    name, why = choose(schema, graph, epsilon=epsilon, public_rows=rows)
     assert name == expected
     assert why.startswith(expected)
 
@@ -47,7 +50,7 @@ def test_the_plan_is_the_chosen_ones_and_says_why():
     assert made.name == "marginals"
     assert made.event == plain.event
     assert made.stated_delta == plain.stated_delta
-    assert "chosen: marginals, as no family has more than 4 cells" in str(made)
+    assert "chosen: marginals, as there are 12 columns, not more than 30" in str(made)
 
 
 def test_the_model_is_the_chosen_generators_and_charged_once():

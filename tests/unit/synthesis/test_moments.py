@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -88,6 +89,71 @@ def test_every_leaf_of_the_plan_is_spent_once_and_nothing_else(
     assert sorted(map(repr, spy.events)) == sorted(
         repr(leaf) for leaf, count in leaves(made.plan.event) for _ in range(count)
     )
+
+
+def many(columns: int, rows: int, seed: int = 0) -> tuple[pl.DataFrame, Schema]:
+    """Return columns each of which follows the one before it in nine rows of ten."""
+    rng = np.random.default_rng(seed)
+    codes = [rng.random(rows) < 0.4]
+    for _ in range(columns - 1):
+        codes.append(codes[-1] ^ (rng.random(rows) < 0.1))
+    names = [f"c{place:02}" for place in range(columns)]
+    frame = pl.DataFrame({name: np.where(code, "yes", "no") for name, code in zip(names, codes, strict=True)})
+    return frame, Schema.from_dict({name: YES_NO for name in names})
+
+
+@pytest.mark.parametrize("options", [{}, {"clip": 3.0}, {"public_rows": 500}], ids=str)
+@pytest.mark.parametrize("relation", ["replace_one", "add_remove"])
+def test_a_second_look_spends_what_the_plan_shows_and_no_more(relation: str, options: dict[str, Any]) -> None:
+    frame, schema = many(10, 500)
+    made = prepared(None, schema, relation=relation, **options)
+    assert made.again is not None
+    assert "the 40 most suspicious candidates" in str(made.plan)
+    spy = Spy()
+    made.fit(PrivateTable(frame, schema), account=spy, seed=np.random.default_rng(0), guarantee=made.plan.guarantee())
+    assert made.plan.event is not None
+    assert [event for event in spy.events if event in (made.sums, made.again)] == [made.sums, made.again]
+    assert sorted(map(repr, spy.events)) == sorted(
+        repr(leaf) for leaf, count in leaves(made.plan.event) for _ in range(count)
+    )
+    promised = made.plan.guarantee().epsilon
+    assert promised is not None
+    assert 0.999 < promised <= 1
+
+
+@pytest.mark.parametrize("most", [None, 3])
+@pytest.mark.parametrize("relation", ["replace_one", "add_remove"])
+def test_both_releases_of_the_sums_have_the_sensitivity_that_was_proved(relation: str, most: int | None) -> None:
+    _, schema = many(10, 1)
+    if most is not None:
+        schema = Schema(schema.fields, person_id="pid", max_rows_per_person=most)
+    made = prepared(None, schema, relation=relation)
+    unit = "row" if most is None else "person"
+    claimed = count_sensitivity(1, relation=relation, unit=unit, max_rows_per_person=most).l2 * UNIT
+    assert made.again is not None
+    assert made.sums.l2_sensitivity == made.again.l2_sensitivity == claimed
+    assert (made.again.relation, made.again.unit, made.again.grid) == (relation, unit, 1.0)
+
+
+@pytest.mark.parametrize(("columns", "twice"), [(9, False), (10, True)], ids=["9 columns", "10 columns"])
+def test_a_second_look_is_for_many_candidates_by_a_public_rule(columns: int, twice: bool) -> None:
+    """Without a graph c columns have c(c - 1)/2 candidates, and 4c are few."""
+    made = prepared(None, many(columns, 1)[1])
+    assert (made.again is not None) == twice
+    assert ("sums again" in str(made.plan)) == twice
+
+
+def test_a_second_look_finds_more_of_a_chain_than_one_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    frame, schema = many(12, 2000)
+    chained = {frozenset(pair) for pair in itertools.pairwise(schema.names)}
+
+    def links() -> int:
+        model = fitted(PrivateTable(frame, schema), None, epsilon=0.5, public_rows=2000, most_added=2, seed=0)
+        return len(chained & set(map(frozenset, model.graph.edges)))
+
+    twice = links()
+    monkeypatch.setattr("escudo.synthesis._moments._SUSPECTS", 100)  # so that there is only one look
+    assert twice > links()
 
 
 def test_a_single_column_of_two_levels_spends_what_it_planned() -> None:
@@ -314,6 +380,23 @@ def test_repair_gives_a_column_whose_arrows_are_all_missing_its_causes() -> None
     model = fitted(PrivateTable(chain(20_000), CHAIN), graph, repair=True)
     assert model.graph.parents("c")  # c has no arrow, so it comes last and may still get some
     assert "d" not in model.graph.parents("c")
+
+
+@pytest.mark.parametrize("form", ["logit", "noisy-or"])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_graph_without_any_arrow_is_repaired_without_a_cycle(seed: int, form: str) -> None:
+    """Every column is loose, and each may turn out to be a cause or an effect."""
+    frame, schema = many(6, 4000, seed=seed)
+    order = np.random.default_rng(seed).permutation(6)
+    shuffled = Schema.from_dict({schema.names[place]: YES_NO for place in order})
+    model = fitted(
+        PrivateTable(frame, shuffled), CausalGraph.from_edges([], nodes=shuffled.names), repair=True, form=form
+    )
+    joined = set(map(frozenset, model.graph.edges))
+    assert len({frozenset(pair) for pair in itertools.pairwise(schema.names)} & joined) >= 3
+    assert len(joined) == len(model.graph.edges)  # no pair both ways; a cycle would not have been fitted
+    drawn = model.sample(4000, seed=0)
+    assert (drawn["c00"] == drawn["c01"]).mean() == pytest.approx(0.9, abs=0.05)
 
 
 def test_repair_respects_what_is_forbidden_and_how_many_may_be_added() -> None:

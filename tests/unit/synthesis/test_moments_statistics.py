@@ -125,3 +125,30 @@ def test_released_sums_come_back_in_rows_with_their_noise() -> None:
     assert moments.values == pytest.approx(ones)
     noise = 5.0 * math.sqrt(square) / LAYOUT.strengths
     assert moments.scale == pytest.approx(noise, rel=1e-4)
+
+
+def test_a_pair_is_read_from_either_end() -> None:
+    layout = MomentLayout(sizes={"a": 3, "b": 4}, pairs=(("a", "b"),))
+    forwards, backwards = layout.family("b", ("a",)), layout.family("a", ("b",))
+    assert forwards.shape == (3, 3)
+    assert backwards.shape == (4, 2)
+    assert (backwards[1:] == forwards[1:].T).all()
+    assert layout.block(("b", "a")) == layout.block(("a", "b")) == ("a", "b")
+    assert (MomentLayout(sizes={"a": 3, "b": 4}, pairs=()).family("a", ("b",))[1:] == -1).all()
+
+
+def test_a_part_of_a_layout_finds_its_places_in_the_whole() -> None:
+    part = MomentLayout(sizes=SIZES, pairs=(("wide", "b"), ("a", "f"), ("a", "b")))
+    codes, weights = rows(200), np.ones(200, dtype=np.int64)
+    whole = summed(LAYOUT, [(codes, weights)]) // LAYOUT.strengths
+    assert (whole[LAYOUT.places(part)] == summed(part, [(codes, weights)]) // part.strengths).all()
+    assert (LAYOUT.places(LAYOUT) == np.arange(LAYOUT.size)).all()
+
+
+@pytest.mark.parametrize(
+    ("square", "bound"),
+    [(0.0, 4), (3.9, 4), (10.7, 10), (1e9, LAYOUT.largest_square)],
+    ids=["0", "3.9", "10.7", "much"],
+)
+def test_a_clip_bound_is_at_least_one_level_and_at_most_the_longest_row(square: float, bound: int) -> None:
+    assert LAYOUT.bound(square) == bound

@@ -1,8 +1,11 @@
 """DP-SGD in JAX: networks learnt from Poisson samples, with clipped gradients and Gaussian noise.
 
 * ``_layers``: a network's layers, and the length of each row's gradient without computing it (ghost norms);
-* ``_core``: one step, and a whole training as one compiled loop; imports only jax and numpy;
+* ``_normal``: Gaussian noise from a counter-based generator;
+* ``_core``: one step, and a whole training as one compiled loop; all three import only jax and numpy;
+* ``_precision``: where factors of gradients are rounded to bfloat16, to be quicker;
 * ``_sampling``: Poisson samples laid out in slots of equal size, from which no row is ever dropped;
+* ``_checkpoint``: the state between two steps, as a file;
 * ``_mechanism``: :func:`train`, which charges the account, draws keys from the operating system, and releases;
 * ``_audit``: one step on worst-case gradients, as a mechanism that can be audited.
 """

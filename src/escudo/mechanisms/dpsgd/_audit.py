@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from escudo.mechanisms.dpsgd._core import noisy_mean
 from escudo.mechanisms.dpsgd._layers import Array, Tape, clipped_sum
+from escudo.mechanisms.dpsgd._normal import normal
 
 __all__ = ["AuditedStep", "audited_step"]
 
@@ -65,7 +66,7 @@ def _all_steps(rows: Array, drawn: Array, keys: Array, clip_norm: Array, noise: 
     def one(weights: Array, key: Array) -> Array:
         fresh = jax.random.wrap_key_data(key)
         summed, _ = clipped_sum(_itself, parameters, rows, fresh, weights, clip_norm)
-        return noisy_mean(summed["w"]["b"], fresh, noise, jnp.float32(1.0))
+        return noisy_mean(summed["w"]["b"], normal(fresh, rows.shape[1:]), noise, jnp.float32(1.0))
 
     return jax.vmap(one)(drawn, keys)
 

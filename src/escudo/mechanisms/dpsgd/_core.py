@@ -21,7 +21,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from escudo.mechanisms.dpsgd._layers import Array, Layout, LossFn, Tape, clipped_sum
+from escudo.mechanisms.dpsgd._layers import Array, Layout, LossFn, Precision, Tape, clipped_sum
+from escudo.mechanisms.dpsgd._normal import normal
 
 __all__ = ["Knobs", "Recipe", "Slots", "State", "first_state", "noisy_mean", "result", "row_losses", "run"]
 
@@ -92,8 +93,9 @@ class Recipe:
         betas: Adam's memories of gradients and of their squares.
         floor: What Adam adds to the root of the squares.
         averaged: Whether an average of the parameters is kept.
-        generator: JAX's name of the random generator.
+        generator: The name of the random generator; there is this one.
         split: Whether a step may take several slots.
+        precision: What the factors of gradients are rounded to; parameters, sums and noise are float32 in any case.
         unroll: How many slots are compiled into one turn of the loop.
     """
 
@@ -102,6 +104,7 @@ class Recipe:
     averaged: bool = True
     generator: str = "threefry2x32"
     split: bool = True
+    precision: Precision = "float32"
     unroll: int = 1
 
 
@@ -113,14 +116,20 @@ def first_state(parameters: Array, *, split: bool = True) -> State:
     return State(flat, zeros, zeros, zeros, jnp.zeros((), jnp.int32), total)
 
 
-def noisy_mean(total: Array, key: Array, noise: Array, expected: Array) -> Array:
+def noisy_mean(total: Array, numbers: Array, noise: Array, expected: Array) -> Array:
     """Return the clipped sum with Gaussian noise on each coordinate, over the expected size of the sample.
+
+    Args:
+        total: The clipped sum.
+        numbers: A standard normal number for each coordinate, from ``normal``.
+        noise: The noise's standard deviation.
+        expected: The expected size of the sample.
 
     **Guarantee.** For sums that one row moves by at most C in l2 norm, and ``noise`` = σC, this is the release that
     :class:`~escudo.privacy.SampledGaussianEvent` states with noise multiplier σ. The noise is drawn in float32, so it
     is not safe against attacks on floating point.
     """
-    return (total + noise * jax.random.normal(key, total.shape, total.dtype)) / expected
+    return (total + noise * numbers) / expected
 
 
 def _moved(recipe: Recipe, knobs: Knobs, state: State, gradient: Array) -> State:
@@ -139,25 +148,23 @@ def _moved(recipe: Recipe, knobs: Knobs, state: State, gradient: Array) -> State
     return State(moved, first, second, average, step, jnp.zeros_like(state.total))
 
 
-def _slot(
-    loss_fn: LossFn, layout: Layout, recipe: Recipe, data: Any, knobs: Knobs, state: State, slot: Slots
-) -> tuple[State, None]:
+def _rounded(recipe: Recipe, layout: Layout, parameters: Array) -> Any:
+    """Return the arrays of each layer, weights in the precision that they are multiplied in."""
+    return {
+        layer: {name: array.astype(recipe.precision) if name == "w" else array for name, array in arrays.items()}
+        for layer, arrays in layout.unflatten(parameters).items()
+    }
+
+
+def _sum(
+    loss_fn: LossFn, layout: Layout, recipe: Recipe, data: Any, knobs: Knobs, tree: Any, slot: Slots, random: Array
+) -> Array:
+    """Return the clipped sum of one slot, as one vector."""
     batch = slot.rows if data is None else jax.tree_util.tree_map(lambda array: array[slot.rows], data)
     capacity = jax.tree_util.tree_leaves(slot.rows)[0].shape[0]
     weights = (jnp.arange(capacity) < slot.count).astype(jnp.float32)
-    for_network, for_noise = jax.random.split(jax.random.wrap_key_data(slot.key, impl=recipe.generator))
-    tree = layout.unflatten(state.parameters)
-    summed, _ = clipped_sum(loss_fn, tree, batch, for_network, weights, knobs.clip_norm)
-    total = layout.flatten(summed)
-
-    def finish(total: Array) -> State:
-        gradient = noisy_mean(total, for_noise, knobs.noise, knobs.expected)
-        return _moved(recipe, knobs, state, gradient)
-
-    if not recipe.split:
-        return finish(total), None
-    total = state.total + total
-    return jax.lax.cond(slot.last, finish, lambda total: state._replace(total=total), total), None
+    summed, _ = clipped_sum(loss_fn, tree, batch, random, weights, knobs.clip_norm, recipe.precision)
+    return layout.flatten(summed)
 
 
 @partial(jax.jit, static_argnames=("loss_fn", "layout", "recipe"))
@@ -173,8 +180,57 @@ def run(loss_fn: LossFn, layout: Layout, recipe: Recipe, data: Any, knobs: Knobs
         state: Where it stands.
         slots: The samples; with ``recipe.split`` false every slot is a step of its own.
     """
-    step = partial(_slot, loss_fn, layout, recipe, data, knobs)
+    summed = partial(_sum, loss_fn, layout, recipe, data, knobs)
+    steps = _slot_by_slot if not recipe.split else _step_by_step
+    return steps(loss_fn, layout, recipe, knobs, summed, state, slots)
+
+
+def _finished(recipe: Recipe, knobs: Knobs, state: State, total: Array, numbers: Array) -> State:
+    return _moved(recipe, knobs, state, noisy_mean(total, numbers, knobs.noise, knobs.expected))
+
+
+def _slot_by_slot(
+    loss_fn: LossFn, layout: Layout, recipe: Recipe, knobs: Knobs, summed: Any, state: State, slots: Slots
+) -> State:
+    """Run slots that are steps of their own."""
+
+    def step(state: State, slot: Slots) -> tuple[State, None]:
+        total = summed(_rounded(recipe, layout, state.parameters), slot, slot.key)
+        return _finished(recipe, knobs, state, total, normal(slot.key, total.shape)), None
+
     after: State = jax.lax.scan(step, state, slots, unroll=recipe.unroll)[0]
+    return after
+
+
+def _step_by_step(
+    loss_fn: LossFn, layout: Layout, recipe: Recipe, knobs: Knobs, summed: Any, state: State, slots: Slots
+) -> State:
+    """Run steps that take one or several slots, and leave the sum of an unfinished one in ``total``."""
+    capacity, draws = jax.tree_util.tree_leaves(slots.rows)[0].shape[1], getattr(loss_fn, "draws", 0)
+    random = slots.key
+    if draws:  # for all slots at once: XLA would draw them anew wherever a slot uses them
+        random = jax.vmap(lambda key: normal(key, (capacity, draws), stream=1))(slots.key)
+    filled = slots.last | (slots.count > 0)
+    stop = (filled * jnp.arange(1, len(filled) + 1)).max()  # beyond are the empty slots of the last segment
+
+    def step(carry: tuple[State, Array]) -> tuple[State, Array]:
+        state, place = carry
+        tree = _rounded(recipe, layout, state.parameters)
+
+        def more(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+            total, place, _ = carry
+            slot, own = jax.tree_util.tree_map(lambda array: array[place], (slots, random))
+            return total + summed(tree, slot, own), place + 1, slot.last
+
+        start = (state.total, place, jnp.zeros((), bool))
+        total, place, ended = jax.lax.while_loop(lambda carry: (carry[1] < stop) & ~carry[2], more, start)
+        numbers = normal(slots.key[place - 1], total.shape)  # here, not in the branch: so it is drawn once
+        finish = partial(_finished, recipe, knobs)
+        return jax.lax.cond(
+            ended, finish, lambda state, total, _: state._replace(total=total), state, total, numbers
+        ), place
+
+    after: State = jax.lax.while_loop(lambda carry: carry[1] < stop, step, (state, jnp.zeros((), jnp.int32)))[0]
     return after
 
 

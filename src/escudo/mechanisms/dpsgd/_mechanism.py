@@ -6,14 +6,16 @@ such events, adaptively composed. The relation may be ``add_remove`` or ``replac
 rows that are *there*: the chance q is fixed, and the number of rows is used only to know how many samples to draw.
 Rows of one person are drawn and clipped one by one, and the event counts all of them.
 
-Noise is float32 and comes from JAX's counter-based generator, each step with a fresh 64-bit key from the operating
-system; samples come from a numpy generator with 128 bits of state, seeded the same way. Neither is a cryptographic
-generator, and float32 noise is open to attacks on floating point (Mironov 2012): the guarantee says ``float_safe =
-False``. Progress shows steps, never a loss.
+Noise is float32 and comes from a counter-based generator (``_normal``), each step with a fresh 64-bit key from the
+operating system; samples come from a numpy generator with 128 bits of state, seeded the same way. Neither is a
+cryptographic generator, and float32 noise is open to attacks on floating point (Mironov 2012): the guarantee says
+``float_safe = False``. Progress shows steps, never a loss.
 
 **Checkpoints.** Between steps the state is a function of released sums, so a file of it tells no more than the training
-itself will. A checkpoint is deleted before the next step is drawn from it: a training that went on twice from the same
-place would have released those steps twice, and paid once.
+itself will (``_checkpoint``). What a stopped process had drawn beyond its last checkpoint never left its memory, so
+going on from the file draws those steps for the first time. The file is gone when the training is done: two trainings
+that both ended from one checkpoint would have released its later steps twice, and paid once. A seeded training that is
+resumed draws what it would have drawn; one for release draws anew, as no key is ever kept.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ import hashlib
 import json
 import os
 import secrets
-from dataclasses import asdict, dataclass, field
+import time
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +37,7 @@ from escudo._validate import positive, probability, whole
 from escudo.errors import InputError
 from escudo.mechanisms._noise import Seed, SeededNoise, noise_source
 from escudo.mechanisms._release import Release
+from escudo.mechanisms.dpsgd._checkpoint import read_state, write_state
 from escudo.privacy import Account, Relation, RepeatedEvent, SampledGaussianEvent, Unit, guarantee_of
 
 if TYPE_CHECKING:
@@ -44,6 +48,8 @@ __all__ = ["Training", "resume", "train"]
 
 Floats = NDArray[np.float32]
 Rows = NDArray[Any]
+
+_SECONDS_BETWEEN = 5.0  # checkpoints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,10 +125,12 @@ class _Run:
         import jax.numpy as jnp
 
         from escudo.mechanisms.dpsgd._core import Knobs, result, run
+        from escudo.mechanisms.dpsgd._precision import precision_for
         from escudo.mechanisms.dpsgd._sampling import capacity_for, slots_of
 
-        plan, recipe = self.training, self.training.recipe
-        left = plan.steps - int(state.step)
+        plan, recipe, done = self.training, self.training.recipe, int(state.step)
+        capacity = capacity_for(len(self.rows), plan.sampling_probability)
+        recipe = replace(recipe, precision=precision_for(self.loss_fn, self.layout, recipe, self.rows, capacity))
         knobs = Knobs(
             clip_norm=jnp.float32(plan.clip_norm),
             noise=jnp.float32(plan.clip_norm * plan.noise_multiplier),
@@ -136,20 +144,27 @@ class _Run:
             self.rng,
             rows=len(self.rows),
             probability=plan.sampling_probability,
-            steps=left,
-            capacity=capacity_for(len(self.rows), plan.sampling_probability),
+            steps=plan.steps - done if self.secure else plan.steps,
+            capacity=capacity,
         )
-        with tracking("Training", total=left) as advance:
-            for segment in segments if left else ():
+        passed, written = done if self.secure else 0, time.monotonic()
+        with tracking("Training", total=plan.steps - done) as advance:
+            for segment in segments if done < plan.steps else ():
+                before, steps = passed, int(segment.last.sum())
+                passed += steps
+                if before < done:  # of a seeded training: draws that the checkpoint has behind it
+                    continue
                 if self.secure:
                     fresh = np.frombuffer(secrets.token_bytes(segment.key.nbytes), np.uint32)
                     segment = segment._replace(key=fresh.reshape(segment.key.shape))
                 batches = segment._replace(rows=self.rows[segment.rows])
                 state = run(self.loss_fn, self.layout, recipe, None, knobs, state, batches)
                 jax.block_until_ready(state)
-                advance(int(segment.last.sum()))
-                if self.checkpoint is not None and segment.last[-1]:
-                    _write(self.checkpoint, state, self._fingerprint)
+                advance(steps)
+                due = time.monotonic() - written >= _SECONDS_BETWEEN
+                if self.checkpoint is not None and segment.last[-1] and due:
+                    write_state(self.checkpoint, state, self._fingerprint)
+                    written = time.monotonic()
         if self.checkpoint is not None:
             self.checkpoint.unlink(missing_ok=True)
         return np.asarray(result(knobs, state))
@@ -236,7 +251,7 @@ def resume(
 ) -> Release[Floats]:
     """Finish a training that :func:`train` began and charged for; nothing is charged again.
 
-    The file is deleted before the first step is drawn, so that no step is ever released twice.
+    The file is gone when the training is done, so that no step is ever released twice.
 
     Args:
         checkpoint: The file that the training left.
@@ -249,7 +264,7 @@ def resume(
         relation: Neighbouring relation.
         unit: Whose data differs.
         max_rows_per_person: With ``unit="person"``: the most rows of one person.
-        seed: None for a release.
+        seed: None for a release, or what the training had.
 
     Raises:
         InputError: If there is no such file, or it belongs to another training.
@@ -257,8 +272,7 @@ def resume(
     event = training.event(relation, unit, max_rows_per_person)
     noise = noise_source(seed)
     run = _started(loss_fn, layout, rows, training, expected_rows, checkpoint, noise, event)
-    state = _read(Path(checkpoint), run._fingerprint, layout.size)
-    Path(checkpoint).unlink()
+    state = read_state(Path(checkpoint), run._fingerprint, layout.size)
     promise = guarantee_of(event, delta=delta, max_rows_per_person=max_rows_per_person, for_release=noise.for_release)
     return Release(value=run.go(state), guarantee=promise, event=event)
 
@@ -287,33 +301,3 @@ def _started(
         secure=not seeded,
         promise=json.dumps(event.to_json()),
     )
-
-
-def _write(path: Path, state: State, fingerprint: str) -> None:
-    from safetensors.numpy import save
-
-    arrays = {name: np.asarray(getattr(state, name)) for name in ("parameters", "first", "second", "average")}
-    content = save(arrays | {"step": np.asarray(state.step).reshape(1)}, metadata={"training": fingerprint})
-    draft = path.with_name(f".{path.name}.draft")
-    draft.write_bytes(content)
-    os.replace(draft, path)
-
-
-def _read(path: Path, fingerprint: str, size: int) -> State:
-    import jax.numpy as jnp
-    from safetensors import SafetensorError, safe_open
-
-    from escudo.mechanisms.dpsgd._core import State
-
-    try:
-        with safe_open(path, framework="numpy") as file:
-            if (file.metadata() or {}).get("training") != fingerprint:
-                raise InputError(f"{path} is the checkpoint of another training.")
-            arrays = {name: file.get_tensor(name) for name in ("parameters", "first", "second", "average", "step")}
-    except (OSError, SafetensorError):
-        raise InputError(f"{path} is no readable checkpoint.") from None
-    found = [jnp.asarray(arrays[name]) for name in ("parameters", "first", "second", "average")]
-    if any(array.shape != (size,) for array in found):
-        raise InputError(f"{path} is the checkpoint of another network.")
-    parameters, first, second, average = found
-    return State(parameters, first, second, average, jnp.int32(arrays["step"][0]), jnp.zeros(size, jnp.float32))

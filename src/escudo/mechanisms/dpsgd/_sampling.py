@@ -1,8 +1,12 @@
 """Poisson samples, laid out in slots of equal size, so that one compiled program serves all and no row is dropped.
 
 Each row is drawn with probability q by itself: the number drawn is binomial, and given it every set of that size is
-equally likely. A sample larger than a slot goes on in the next one, so there is no overflow to account for. Neither
-the layout nor the time a step takes depends on anything but the number of rows and the draws.
+equally likely. A sample larger than a slot goes on in the next one, so there is no overflow to account for.
+
+**Time.** A step runs as many slots as its sample fills, so its time tells the size of its sample: a draw of Binomial(n,
+q), whoever the n rows are. Neighbours under ``replace_one`` have the same n, and so the same law of times. Under
+``add_remove`` n itself is private, and the time of a training tells it about as well as that of any program that reads
+a table; no guarantee of escudo covers times.
 """
 
 from __future__ import annotations
@@ -15,25 +19,33 @@ import numpy as np
 
 from escudo.mechanisms.dpsgd._core import Slots
 
-__all__ = ["capacity_for", "device_slots", "slots_of"]
+__all__ = ["capacity_for", "device_slots", "segment_length", "slots_of"]
 
-_LARGEST = 4096
+_LARGEST = {"cpu": 384}  # rows whose activations stay in a processor's cache
+_LARGEST_ELSEWHERE = 4096
 _SEGMENT_ROWS = 2**13
 
 
 def capacity_for(rows: int, probability: float) -> int:
-    """Return a size of slots: what one sample in 160 exceeds, or a part of it where that is thousands of rows.
+    """Return a size of slots: what one sample in 40 exceeds, or a part of it where that is many rows.
 
-    Sizes are rounded up to one of few, by at most an eighth, so that similar trainings share one compiled program.
+    Sizes are rounded up to multiples of 8, or by 1 in 32, so that similar trainings share one compiled program.
 
-    >>> capacity_for(5000, 0.02), capacity_for(50_000, 0.02), capacity_for(5000, 1.0)
-    (128, 1152, 2560)
+    >>> capacity_for(5000, 0.02), capacity_for(5000, 0.002)
+    (120, 24)
     """
+    import jax
+
     expected = rows * probability
-    usual = max(math.ceil(expected + 2.5 * math.sqrt(expected * (1 - probability))), 1)
-    one = math.ceil(usual / math.ceil(usual / _LARGEST))
-    unit = max(8, 1 << max(one.bit_length() - 4, 0))
+    usual = max(math.ceil(expected + 2 * math.sqrt(expected * (1 - probability))), 1)
+    one = math.ceil(usual / math.ceil(usual / _LARGEST.get(jax.default_backend(), _LARGEST_ELSEWHERE)))
+    unit = max(8, 1 << max(one.bit_length() - 6, 0))
     return unit * math.ceil(one / unit)
+
+
+def segment_length(capacity: int) -> int:
+    """Return how many slots a segment has: by the capacity alone, so that trainings of one network share a program."""
+    return min(max(_SEGMENT_ROWS // capacity, 8), 256)
 
 
 def slots_of(
@@ -49,8 +61,7 @@ def slots_of(
         capacity: The size of a slot.
         key_words: Length of a key, in words of 32 bits.
     """
-    # A function of the capacity alone, so that trainings of the same network share one compiled program.
-    length = min(max(_SEGMENT_ROWS // capacity, 8), 256)
+    length = segment_length(capacity)
 
     def pieces() -> Iterator[tuple[np.ndarray[Any, Any], bool]]:
         for _ in range(steps):

@@ -5,8 +5,10 @@
 * ``_units``: which columns are modelled together, given which others, as a graph says;
 * ``_rules``: how long and how loudly to train, from public facts;
 * ``_start``: where a training starts: a model fitted with a share of the budget, and rows simulated from it;
-* ``_generator``: the generators :class:`Vae` and :class:`Autoregressive`; ``_model``: :class:`NeuralModel`, what is
-  released.
+* ``_generator``: the generators :class:`Vae` and :class:`Autoregressive`; ``_prepared``: their fit; ``_model``:
+  :class:`NeuralModel`, what is released;
+* ``_checkpoint``: a folder that a stopped fit goes on from; :func:`paid`, so that it pays once;
+* ``_many``: many trainings at once, for shadow models; :func:`begun` and :func:`finished`.
 """
 
 from __future__ import annotations
@@ -15,13 +17,25 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from escudo.synthesis.neural._checkpoint import paid as paid
     from escudo.synthesis.neural._generator import Autoregressive as Autoregressive
     from escudo.synthesis.neural._generator import Vae as Vae
+    from escudo.synthesis.neural._many import begun as begun
+    from escudo.synthesis.neural._many import finished as finished
+    from escudo.synthesis.neural._many import on_accelerator as on_accelerator
     from escudo.synthesis.neural._model import NeuralModel as NeuralModel
 
-__all__ = ["Autoregressive", "NeuralModel", "Vae"]
+__all__ = ["Autoregressive", "NeuralModel", "Vae", "begun", "finished", "on_accelerator", "paid"]
 
-_HOME = {"Autoregressive": "_generator", "NeuralModel": "_model", "Vae": "_generator"}
+_HOME = {
+    "Autoregressive": "_generator",
+    "NeuralModel": "_model",
+    "Vae": "_generator",
+    "begun": "_many",
+    "finished": "_many",
+    "on_accelerator": "_many",
+    "paid": "_checkpoint",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -16,144 +16,29 @@ the steps is drawn in floating point, so the guarantee is marked as not float-sa
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
 from typing import Literal
-
-import numpy as np
 
 from escudo._validate import one_of, positive, probability, whole
 from escudo.causal import CausalGraph
 from escudo.errors import InputError
-from escudo.mechanisms import Seed
-from escudo.mechanisms.dpsgd import Training, train
-from escudo.privacy import (
-    Account,
-    Event,
-    Guarantee,
-    Plan,
-    Relation,
-    RepeatedEvent,
-    SampledGaussianEvent,
-    calibrate,
-    gdp_to_epsilon,
-)
+from escudo.mechanisms.dpsgd import Training
+from escudo.privacy import Event, Relation, RepeatedEvent, calibrate, gdp_to_epsilon
 from escudo.synthesis._baselines import Independent
-from escudo.synthesis._moments import Form, Moments, PreparedMoments
-from escudo.synthesis.neural._model import NeuralModel
+from escudo.synthesis._moments import Form, Moments
+from escudo.synthesis.neural._checkpoint import Checkpoint
 from escudo.synthesis.neural._network import Network
-from escudo.synthesis.neural._rules import learning_rate_for, rule_for
-from escudo.synthesis.neural._start import clip_bound, placed, pretrained
+from escudo.synthesis.neural._prepared import PreparedNeural, step_event
+from escudo.synthesis.neural._rules import rule_for
 from escudo.synthesis.neural._units import columns_of, units_of
-from escudo.table import PrivateTable, Schema
+from escudo.table import Schema
 
 __all__ = ["Autoregressive", "PreparedNeural", "Vae"]
 
 Start = Literal["moments", "levels"]
 _STARTS: tuple[Start, ...] = ("moments", "levels")
-_BATCH = 65_536
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreparedNeural:
-    """What will be measured and how loudly: public, and fixed before a row is read.
-
-    Attributes:
-        generator: The generator's name.
-        schema: The columns.
-        graph: The graph over columns that the network follows.
-        network: The network.
-        start: The model that the training starts from.
-        training: The training; where its clip bound and learning rate are left to rules, they follow from the start.
-        given: Which of ``clip_norm`` and ``learning_rate`` were asked for.
-        pretraining: Steps on simulated rows, which are free.
-        relation: The neighbouring relation.
-        delta: The δ at which the plan is stated.
-    """
-
-    generator: str
-    schema: Schema
-    graph: CausalGraph
-    network: Network
-    start: PreparedMoments
-    training: Training
-    given: frozenset[str]
-    pretraining: int
-    relation: Relation
-    delta: float
-
-    @property
-    def plan(self) -> Plan:
-        """The budget tree."""
-        rounds, size = self.training, sum(math.prod(shape) for _, _, shape in self.network.shapes)
-        sampled = (
-            f"{rounds.sampling_probability:.3g} of the rows each" if rounds.sampling_probability < 1 else "all rows"
-        )
-        step = _step(self.schema, self.relation, rounds.sampling_probability, rounds.noise_multiplier)
-        children = [child for child in self.start.plan.children if child.name != "sampling"]
-        if self.pretraining:
-            children.append(Plan("training on rows simulated from that"))
-        children += [
-            Plan("training", step, count=rounds.steps, buys=f"noisy gradients of {size:,} parameters, {sampled}"),
-            Plan("sampling"),
-        ]
-        return Plan(self.generator, children=children, delta=self.delta)
-
-    def fit(self, table: PrivateTable, *, account: Account, seed: Seed, guarantee: Guarantee) -> NeuralModel:
-        """Fit the start, then train; charges ``account`` for what the plan shows, before noise is drawn."""
-        from escudo.mechanisms.dpsgd._sampling import capacity_for  # loads jax
-
-        first = self.start.fit(table, account=account, seed=seed, guarantee=guarantee)
-        codes = np.concatenate(list(table.batches(_BATCH)))
-        capacity = capacity_for(len(codes), self.training.sampling_probability)
-        parameters = pretrained(self.network, placed(self.network, first), first, self.pretraining, capacity)
-        rows = int(first.details["rows"])
-        training = self._settled(clip_bound(self.network, parameters, first), rows)
-        released = train(
-            self.network,
-            self.network.layout,
-            parameters,
-            codes,
-            training,
-            expected_rows=rows,
-            delta=self.delta,
-            relation=self.relation,
-            unit=self.schema.unit,
-            max_rows_per_person=self.schema.max_rows_per_person,
-            account=account,
-            seed=seed,
-            purpose="training by DP-SGD",
-        )
-        arrays = self.network.layout.unflatten(released.value.astype(np.float64))
-        return NeuralModel(
-            schema=self.schema,
-            graph=self.graph,
-            network=self.network,
-            parameters=arrays,
-            guarantee=guarantee,
-            generator=self.generator,
-            plan=self.plan,
-            details={
-                "rows": rows,
-                "parameters": self.network.layout.size,
-                "start": self.start.generator,
-                "steps": training.steps,
-                "sampling_probability": training.sampling_probability,
-                "noise_multiplier": training.noise_multiplier,
-                "l2_clip_norm": training.clip_norm,
-                "learning_rate": training.learning_rate,
-                "stated_arrows": [list(arrow) for arrow in self.graph.edges],
-            },
-        )
-
-    def _settled(self, bound: float, rows: int) -> Training:
-        """Return the training with what depends on the start, which is released: the clip bound and the rate."""
-        training = self.training
-        clip_norm = training.clip_norm if "clip_norm" in self.given else bound
-        noise = training.noise_multiplier * clip_norm / max(rows * training.sampling_probability, 1.0)
-        rate = training.learning_rate
-        if "learning_rate" not in self.given:
-            rate = learning_rate_for(rate, noise)
-        return replace(training, clip_norm=clip_norm, learning_rate=rate)
 
 
 class _Neural:
@@ -177,6 +62,7 @@ class _Neural:
         batch: int | None,
         clip_norm: float | None,
         learning_rate: float | None,
+        checkpoint: str | PathLike[str] | None,
     ):
         def widths(name: str, numbers: tuple[int, ...]) -> tuple[int, ...]:
             return tuple(whole(name, number, minimum=1) for number in numbers)
@@ -194,6 +80,7 @@ class _Neural:
         self.batch = None if batch is None else whole("batch", batch, minimum=1)
         self.clip_norm = None if clip_norm is None else positive("clip_norm", clip_norm)
         self.learning_rate = None if learning_rate is None else positive("learning_rate", learning_rate)
+        self.checkpoint = None if checkpoint is None else Path(checkpoint)
 
     def prepare(
         self,
@@ -208,7 +95,8 @@ class _Neural:
         """Choose the network, the start and the training from public facts alone.
 
         Raises:
-            InputError: If ``delta`` is 0, or ``batch`` is given where the number of rows is not public.
+            InputError: If ``delta`` is 0, ``batch`` is given where the number of rows is not public, or ``checkpoint``
+                is of another release.
         """
         if delta == 0:
             raise InputError("delta must be above 0: Gaussian noise needs a delta, such as 1e-6.")
@@ -243,11 +131,11 @@ class _Neural:
         assert taken is not None
 
         def events(noise: float) -> list[Event]:
-            return [taken, RepeatedEvent(event=_step(schema, relation, sampled, noise), count=steps)]
+            return [taken, RepeatedEvent(event=step_event(schema, relation, sampled, noise), count=steps)]
 
         exact = network.is_logit and all(form == "logit" for form in start.forms.values())
         rule = replace(rule, pretraining=0) if exact else rule
-        return PreparedNeural(
+        prepared = PreparedNeural(
             generator=self.name,
             schema=schema,
             graph=followed,
@@ -267,6 +155,11 @@ class _Neural:
             relation=relation,
             delta=delta,
         )
+        if self.checkpoint is None:
+            return prepared
+        kept = Checkpoint(folder=self.checkpoint, facts=prepared.facts)
+        kept.require_same()
+        return replace(prepared, checkpoint=kept)
 
 
 class Vae(_Neural):
@@ -286,6 +179,7 @@ class Vae(_Neural):
         batch: Expected size of a sample; by a public rule if None.
         clip_norm: The largest l2 norm of a row's gradient; from simulated rows if None.
         learning_rate: Adam's; by a public rule if None.
+        checkpoint: A folder to go on from if the fit is stopped; gone when it is done.
     """
 
     name = "vae"
@@ -306,6 +200,7 @@ class Vae(_Neural):
         batch: int | None = None,
         clip_norm: float | None = None,
         learning_rate: float | None = None,
+        checkpoint: str | PathLike[str] | None = None,
     ):
         if whole("latent", latent) == 0:
             raise InputError("latent must be at least 1; without a latent use generator='autoregressive'.")
@@ -323,6 +218,7 @@ class Vae(_Neural):
             batch=batch,
             clip_norm=clip_norm,
             learning_rate=learning_rate,
+            checkpoint=checkpoint,
         )
 
 
@@ -340,6 +236,7 @@ class Autoregressive(_Neural):
         batch: Expected size of a sample; by a public rule if None.
         clip_norm: The largest l2 norm of a row's gradient; from simulated rows if None.
         learning_rate: Adam's; by a public rule if None.
+        checkpoint: A folder to go on from if the fit is stopped; gone when it is done.
     """
 
     name = "autoregressive"
@@ -356,6 +253,7 @@ class Autoregressive(_Neural):
         batch: int | None = None,
         clip_norm: float | None = None,
         learning_rate: float | None = None,
+        checkpoint: str | PathLike[str] | None = None,
     ):
         super().__init__(
             latent=0,
@@ -371,17 +269,8 @@ class Autoregressive(_Neural):
             batch=batch,
             clip_norm=clip_norm,
             learning_rate=learning_rate,
+            checkpoint=checkpoint,
         )
-
-
-def _step(schema: Schema, relation: Relation, sampled: float, noise: float) -> SampledGaussianEvent:
-    return SampledGaussianEvent(
-        noise_multiplier=noise,
-        sampling_probability=sampled,
-        rows=schema.max_rows_per_person or 1,
-        relation=relation,
-        unit=schema.unit,
-    )
 
 
 def _epsilon_of_share(share: float, epsilon: float, delta: float) -> float:

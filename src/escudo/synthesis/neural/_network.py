@@ -146,10 +146,17 @@ class Network:
 
     # -- training (jax)
 
+    @property
+    def draws(self) -> int:
+        """How many standard normal numbers the loss of a row takes."""
+        return self.latent
+
     def __call__(self, tape: Tape, codes: Array, key: Array) -> Array:
-        """Return the loss of each row of cells."""
+        """Return the loss of each row of cells; in place of a key there may be the rows' random numbers themselves."""
         import jax
         import jax.numpy as jnp
+
+        from escudo.mechanisms.dpsgd._normal import normal
 
         features = self.columns.features(codes, jnp)
         outputs: Array = jnp.zeros((codes.shape[0], self.columns.width))
@@ -167,7 +174,8 @@ class Network:
             for depth in range(len(self.encoder)):
                 x = jax.nn.relu(tape.dense(f"encode {depth}", x))
             mean, spread = tape.dense("mean", x), tape.dense("spread", x)
-            z = mean + jnp.exp(spread / 2) * jax.random.normal(key, mean.shape)
+            drawn = jnp.issubdtype(key.dtype, jnp.floating)
+            z = mean + jnp.exp(spread / 2) * (key if drawn else normal(key, mean.shape, stream=1))
             for depth in range(len(self.decoder)):
                 z = jax.nn.relu(tape.dense(f"decode {depth}", z))
             outputs += tape.dense("decode out", z)
