@@ -25,7 +25,7 @@ def test_finite_refuses_what_is_no_finite_number(value: object) -> None:
 
 def test_a_number_too_long_to_be_written_out_is_refused_like_any_other() -> None:
     for check in (_validate.finite, _validate.positive_integer):
-        with pytest.raises(InputError, match="epsilon must be .* got int beyond what can be shown"):
+        with pytest.raises(InputError, match=r"epsilon must be .* got int beyond what can be shown"):
             check("epsilon", -(10**5000))
 
 

@@ -98,6 +98,14 @@ def release(
             "such as 0.1.",
         ),
     ] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="For networks: a folder to go on from if the training is stopped, without paying twice; give the same "
+            "command again. Gone when it is done.",
+        ),
+    ] = None,
     csv: Annotated[bool, typer.Option("--csv", help="Write synthetic.csv as well.")] = False,
     custodian: Annotated[
         bool,
@@ -134,7 +142,8 @@ def release(
     table = open_table(data, schema, relation=relation, ledger=ledger, dataset=dataset)
     known = table.public_row_count(parse_relation(relation)) or None if public_rows is None else public_rows
     budget: dict[str, Any] = {"delta": delta, "relation": relation, "public_rows": known}
-    choices: dict[str, Any] = {"generator": generator, "options": options_of(option or [])}
+    options = options_of(option or []) | ({} if checkpoint is None else {"checkpoint": checkpoint})
+    choices: dict[str, Any] = {"generator": generator, "options": options}
 
     def prepare_for(left: float) -> Prepared:
         return _prepared(table.schema, graph, knowledge, **choices, epsilon=left, **budget)

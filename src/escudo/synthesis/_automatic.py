@@ -52,6 +52,11 @@ class Chosen:
         plan = self.prepared.plan
         return Plan(plan.name, children=[Plan(f"chosen: {self.why}"), *plan.children], delta=plan.delta)
 
+    @property
+    def checkpoint(self) -> object:
+        """What the chosen generator goes on from if it was stopped; None for nothing."""
+        return getattr(self.prepared, "checkpoint", None)
+
     def fit(self, table: PrivateTable, *, account: Account, seed: Seed, guarantee: Guarantee) -> Model:
         """Fit the chosen generator."""
         return self.prepared.fit(table, account=account, seed=seed, guarantee=guarantee)

@@ -190,8 +190,19 @@ def fitting(prepared: Prepared, table: PrivateTable, *, seed: int | None = None)
     noise = None if seed is None else np.random.default_rng(whole("seed", seed))
     plan = prepared.plan
     promise = plan.guarantee(max_rows_per_person=table.max_rows_per_person)
-    with charging(table.account, plan, for_release=seed is None, purpose=f"synthesize ({plan.name})") as purse:
+    account = account_of(prepared, table)
+    with charging(account, plan, for_release=seed is None, purpose=f"synthesize ({plan.name})") as purse:
         yield prepared.fit(table, account=purse, seed=noise, guarantee=replace(promise, for_release=seed is None))
+
+
+def account_of(prepared: object, table: PrivateTable) -> Account:
+    """Return what pays for a fit: the table's account, which is not charged again where a stopped fit goes on."""
+    checkpoint = getattr(prepared, "checkpoint", None)
+    if checkpoint is None:
+        return table.account
+    from escudo.synthesis.neural import paid
+
+    return paid(checkpoint.folder, table.account)
 
 
 def fit(prepared: Prepared, table: PrivateTable, *, seed: int | None = None) -> Model:

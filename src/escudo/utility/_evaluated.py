@@ -24,6 +24,7 @@ from escudo._validate import finite, positive, probability, whole
 from escudo.errors import InputError
 from escudo.privacy import GDPEvent, Plan, calibrate, charging, guarantee_of
 from escudo.synthesis import Model, Prepared
+from escudo.synthesis._generators import account_of
 from escudo.table import PrivateTable, Schema
 from escudo.utility._private import PreparedFigures, PrivateEvaluation, prepare_figures
 
@@ -131,7 +132,8 @@ def fitting_evaluated(
     noise = None if seed is None else np.random.default_rng(whole("seed", seed))
     plan = prepared.plan
     promise = replace(plan.guarantee(max_rows_per_person=table.max_rows_per_person), for_release=seed is None)
-    with charging(table.account, plan, for_release=seed is None, purpose=f"synthesize ({plan.name})") as purse:
+    account = account_of(prepared.generator, table)
+    with charging(account, plan, for_release=seed is None, purpose=f"synthesize ({plan.name})") as purse:
         model = prepared.generator.fit(table, account=purse, seed=noise, guarantee=promise)
         whole_model = cast(Model, replace(cast(Any, model), plan=plan))  # every model is a frozen dataclass
         yield whole_model, partial(prepared.figures.run, table, account=purse, seed=noise)

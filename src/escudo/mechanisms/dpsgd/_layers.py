@@ -25,7 +25,8 @@ lengthens no entry by more than one part in 2⁸; with S the sum over layers of 
 
 .. math:: \sum_{layers} (‖a‖² + 1) ‖r(f d)‖² \le (1 + 2^{-8})² f² S \le (1 + 2^{-8})² L² \le C²
 
-for L = C (1 - 2⁻⁸). Products of two such numbers are exact in float32.
+for L = C (1 - 2⁻⁸). Products of two such numbers are exact in float32. For embeddings f d is not rounded, as gradients
+of one id in several places are added up.
 
 **Reference.** X. Li et al. (2022), "Large language models can be strong differentially private learners", ICLR, section
 4, for ghost clipping; Z. Bu et al. (2023), "Differentially private optimization on large model at small cost", ICML,
@@ -192,7 +193,8 @@ class Tape:
         return self._linear(layer, x, None if mask.all() else mask)
 
     def _linear(self, layer: str, x: Array, mask: np.ndarray[Any, Any] | None) -> Array:
-        own, a = self.parameters[layer], jnp.where(jnp.isfinite(x), x, 0).astype(self._dtype)
+        own, a = self.parameters[layer], x.astype(self._dtype)
+        a = jnp.where(jnp.isfinite(a), a, 0)  # once rounded: the largest numbers are rounded to infinity
         w = (own["w"] if mask is None else own["w"] * mask).astype(self._dtype)
         y = _product(a, w)
         kept = _Kept("dense" if mask is None else "masked", "b" in own, mask)
@@ -216,7 +218,10 @@ class Tape:
 
 
 LossFn = Callable[[Tape, Any, Array], Array]
-"""A network: tape, batch and key give one loss per row."""
+"""A network: tape, batch and key give one loss per row.
+
+Its own randomness is ``normal(key, ..., stream=1)`` or above: stream 0 of the same key is the noise of the step.
+"""
 
 
 def clipped_sum(
@@ -251,11 +256,13 @@ def clipped_sum(
     factors = weights / jnp.maximum(1.0, jnp.sqrt(squares) / limit)
     factors = jnp.where(jnp.isfinite(squares) & (weights > 0), factors, 0.0)
 
-    def scaled(d: Array) -> Array:
+    def scaled(d: Array, kept: _Kept) -> Array:
         wide = factors.reshape(-1, *[1] * (d.ndim - 1))
-        return (jnp.where(wide > 0, d.astype(jnp.float32), 0.0) * wide).astype(d.dtype)
+        product = jnp.where(wide > 0, d.astype(jnp.float32), 0.0) * wide
+        # One id's gradients in several places add up, and may cancel: rounding each could lengthen what is left.
+        return product if kept.kind == "embedding" else product.astype(d.dtype)
 
-    total = {layer: kept.gradient(inputs[layer], scaled(by_output[layer])) for layer, kept in layers.items()}
+    total = {layer: kept.gradient(inputs[layer], scaled(by_output[layer], kept)) for layer, kept in layers.items()}
     return total, losses
 
 

@@ -87,7 +87,7 @@ def test_a_stopped_release_gives_what_it_would_have_given_and_pays_once(kind, st
     folder, account = tmp_path / "kept", ledger.account("people")
     stop(account, folder, **KINDS[kind])
     assert spends(ledger) == 1
-    went_on = made(paid(folder, account), folder, **KINDS[kind])
+    went_on = made(account, folder, **KINDS[kind])
     assert spends(ledger) == 1
     assert not folder.exists()
     whole = made(MemoryAccount(), **KINDS[kind])
@@ -109,7 +109,7 @@ def test_one_stopped_before_its_training_keeps_its_start(tmp_path, ledger, monke
         with pytest.raises(Stopped):
             made(account, folder)
     monkeypatch.setattr(_prepared.PreparedMoments, "fit", lambda *_, **__: pytest.fail("measured again"))
-    assert made(paid(folder, account), folder).details["rows"] == 80
+    assert made(account, folder).details["rows"] == 80
     assert spends(ledger) == 1
 
 
@@ -117,7 +117,7 @@ def test_one_for_release_goes_on_and_keeps_no_key(stop, tmp_path, ledger):
     folder, account = tmp_path / "kept", ledger.account("people")
     stop(account, folder, seed=None)
     assert json.loads((folder / "record.json").read_text())["generator"] is None
-    assert made(paid(folder, account), folder, seed=None).guarantee.for_release
+    assert made(account, folder, seed=None).guarantee.for_release
     assert spends(ledger) == 1
 
 
@@ -135,7 +135,7 @@ def test_another_release_is_refused_before_anything_is_spent(stop, tmp_path, led
     folder, account = tmp_path / "kept", ledger.account("people")
     stop(account, folder)
     with pytest.raises(InputError, match=f"checkpoint of another release: .*{said}.*Nothing was spent"):
-        made(paid(folder, account), folder, **change)
+        made(account, folder, **change)
     assert spends(ledger) == 1
     assert folder.exists()
 
