@@ -36,6 +36,26 @@ def quiet(mechanism, **options):
     return audit(mechanism, **given)
 
 
+class TestPassedOn:
+    def test_what_a_mechanism_notes_stands_in_the_audit(self):
+        class Noted(Geometric):
+            notes = ("It was asked often.",)
+
+        assert "It was asked often." in quiet(Noted(1.0), max_runs=200).notes
+
+    def test_notes_that_are_no_list_are_left_alone(self):
+        class Noted(Geometric):
+            notes = "text"
+
+        assert not {"t", "text"} & set(quiet(Noted(1.0), max_runs=200).notes)
+
+    def test_the_witness_of_a_dict_names_its_key(self):
+        def counts(rows, rng):
+            return {"women": float(rng.integers(3)), "men": float(rows + rng.integers(3))}
+
+        assert "men" in quiet(counts, pairs=[(0, 3)], max_runs=800, stop_early=False).witness.y["event"]
+
+
 class TestFindings:
     def test_too_little_noise_is_found_and_the_audit_stops_early(self):
         found = quiet(Geometric(0.4))

@@ -5,13 +5,19 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import polars as pl
 import pytest
 from scipy import stats
 
 from escudo.auditing import adapt, pairs_of, query_pairs, renyi_claim
-from escudo.auditing._bounds import best_event, clopper_pearson, power_of, split_bound
+from escudo.auditing._bounds import best_event, clopper_pearson, power_of
+from escudo.auditing._calibration import calibrated, cell_levels, smoothed
 from escudo.auditing._claims import epsilon_family, front_of, own_family
 from escudo.auditing._columns import columns_of, cut, grain
+from escudo.auditing._fixed import FixedEvent, choose_event
+from escudo.auditing._guesses import best_guesses, worth_of
+from escudo.auditing._logistic import fit_logistic
+from escudo.auditing._names import named
 from escudo.auditing._outputs import Encoded, Encoder
 from escudo.auditing._scores import fit_additive, fit_boosted, fit_linear
 from escudo.auditing._targets import Failure, run_batch, run_one
@@ -98,6 +104,34 @@ class TestOutputs:
         assert encoder.structures[-1] == "complex: (1+2j)"
 
 
+class TestNames:
+    @pytest.mark.parametrize(
+        ("output", "entry", "name"),
+        [
+            ({"b": 1, "a": {"x": 2, "y": [3, 4]}}, 3, "number 2 of a: y"),
+            ({"it's": "a, b}", "n": None, "z": 5}, 1, "z"),
+            ({1: np.zeros((2, 2)), 2: (True, 7)}, 4, "number 4 of 1"),
+            (pl.DataFrame({"age": [3, 4], "smoke": ["no", "yes"]}), 1, "age: largest"),
+            (pl.DataFrame({"age": [3, 4], "smoke": ["no", "yes"]}), 8, "smoke: yes"),
+        ],
+        ids=["nested", "texts", "arrays", "a table", "levels"],
+    )
+    def test_numbers_are_called_by_the_keys_that_lead_to_them(self, output, entry, name):
+        encoder = Encoder()
+        encoder.encode([output])
+        assert named(f"entry {entry} < 5", encoder.structures) == f"{name} < 5"
+
+    def test_numbers_without_keys_are_called_entries(self):
+        encoder = Encoder()
+        encoder.encode([[1, [2, 3]]])
+        assert named("entry 3 minus entry 1 < 5", encoder.structures) == "entry 3 minus entry 1 < 5"
+
+    def test_keys_that_differ_between_outputs_name_nothing(self):
+        encoder = Encoder()
+        encoder.encode([{"a": 1}, {"b": 1}])
+        assert named("entry 1 < 5", encoder.structures) == "entry 1 < 5"
+
+
 class TestColumns:
     def test_vectors_have_differences_and_sums(self):
         names = [c.name for c in columns_of(encoded(np.random.default_rng(0).normal(size=(50, 3))), last_bits=False)]
@@ -167,6 +201,26 @@ class TestScores:
         constant = encoded(np.ones((100, 2)))
         assert fit_linear(constant, np.arange(100) % 2 == 0) is None
 
+    def test_steps_of_two_columns_at_once_are_learnt(self):
+        rng = np.random.default_rng(2)
+        signs = rng.choice([-1.0, 1.0], size=(8000, 2))
+        labels = (signs[:, 0] * signs[:, 1] > 0) ^ (rng.random(8000) < 0.1)
+        outputs = encoded(signs)
+        columns = columns_of(outputs, last_bits=False)[:2]
+        score = fit_logistic(columns, outputs, labels, crossed=True)(outputs)
+        assert np.mean((score > score.mean()) == labels) > 0.85
+
+    def test_smooth_scores_stay_right_where_columns_repeat_each_other(self):
+        twice = encoded(np.repeat(self.outputs.values[:, :1], 6, axis=1))
+        columns = columns_of(twice, last_bits=False)[:6]
+        score = fit_logistic(columns, twice, self.labels, crossed=False)(twice)
+        assert 0.3 < np.std(score) < 0.8  # the log ratio of one shift by 1/2 has a spread of about 1/2
+
+    def test_a_column_without_numbers_has_no_smooth_score(self):
+        nothing = encoded(np.full((100, 2), np.nan))
+        columns = columns_of(encoded(np.zeros((5, 2))), last_bits=False)[:2]
+        assert fit_logistic(columns, nothing, np.arange(100) % 2 == 0, crossed=False) is None
+
     def test_trees_find_what_no_single_column_shows(self):
         rng = np.random.default_rng(2)
         signs = rng.choice([-1.0, 1.0], size=(8000, 2))
@@ -222,8 +276,89 @@ class TestBounds:
         assert power_of(claim=1.0, delta=0.0, mass=0.0, runs=1000, alpha=0.05) is None
         assert power_of(claim=5.0, delta=0.0, mass=1e-9, runs=1000, alpha=0.05) is None
 
-    def test_without_runs_there_is_no_bound(self):
-        assert split_bound([], delta=0.0, alpha=0.05) == 0.0
+
+class TestGuesses:
+    counts = np.array([[60.0, 20.0], [50.0, 50.0], [20.0, 60.0]])
+
+    def test_both_ends_are_guessed_where_both_tell(self):
+        worth, guess = best_guesses(self.counts, np.arange(3), delta=0.0, caution=1.0)
+        assert guess.tolist() == [-1, 0, 1]
+        assert worth == pytest.approx(worth_of(guess, self.counts, delta=0.0, caution=1.0))
+        assert worth_of(guess, self.counts, delta=0.0, caution=0.0) == pytest.approx(math.log(120.5 / 40.5))
+
+    def test_with_a_slack_one_end_is_guessed(self):
+        _, guess = best_guesses(self.counts, np.arange(3), delta=0.01, caution=1.0)
+        assert len(set(guess.tolist()) - {0}) == 1
+
+    def test_the_order_decides_which_cells_are_ends(self):
+        _, guess = best_guesses(self.counts[[1, 0, 2]], np.array([1, 0, 2]), delta=0.0, caution=1.0)
+        assert guess.tolist() == [0, -1, 1]
+
+
+class TestFixedEvent:
+    def event(self, guess, counts):
+        found = FixedEvent(Use(None, np.arange(len(guess))), np.array(guess, dtype=np.int8))
+        found.counts = np.array(counts)
+        return found
+
+    def test_without_guesses_there_is_no_bound(self):
+        assert choose_event([], [], delta=0.0, ahead=100.0) is None
+        assert self.event([0, 1], [[9, 9], [0, 0]]).bound(delta=0.0, alpha=0.05) == 0.0
+        assert self.event([0, 1], [[9, 9], [0, 0]]).bound(delta=0.1, alpha=0.05) == 0.0
+
+    def test_the_share_of_right_guesses_is_bounded_in_both_directions_at_once(self):
+        found = self.event([-1, 0, 1], [[60, 20], [50, 50], [20, 60]]).bound(delta=0.0, alpha=0.1)
+        low, _ = clopper_pearson(120, 160, 0.1)
+        assert found == pytest.approx(math.log(low / (1 - low)))
+
+    def test_with_a_slack_two_probabilities_are_bounded(self):
+        found = self.event([-1, 0], [[60, 20], [40, 80]]).bound(delta=0.05, alpha=0.1)
+        low, high = clopper_pearson(60, 100, 0.05)[0], clopper_pearson(20, 100, 0.05)[1]
+        assert found == pytest.approx(math.log((low - 0.05) / high))
+
+    def test_it_is_too_large_no_more_often_than_stated(self):
+        rng = np.random.default_rng(8)
+        kept = math.e / (1 + math.e)
+        right = rng.binomial(200, kept, size=3000)
+        wrong = sum(self.event([-1], [[int(r), 200 - int(r)]]).bound(delta=0.0, alpha=0.1) > 1 for r in right)
+        assert wrong <= stats.binom.ppf(1 - 1e-4, 3000, 0.1)
+
+
+class TestCalibration:
+    def test_a_score_that_claims_too_much_is_corrected(self):
+        levels = np.linspace(-2, 2, 9)
+        runs = np.full(9, 20_000.0)
+        second = runs / (1 + np.exp(-levels / 2))
+        found = calibrated(levels, np.stack([runs - second, second], axis=1))
+        assert np.allclose(np.log(found[:, 1] / found[:, 0]), levels / 2, atol=0.05)
+        assert np.allclose(found.sum(axis=1), runs)
+
+    def test_a_lucky_cell_is_drawn_towards_its_claim(self):
+        levels = np.array([-0.1, 0.1, 0.12])
+        found = calibrated(levels, np.array([[10_500.0, 9_500], [9_500, 10_500], [0, 6]]))
+        assert 0 < math.log(found[2, 1] / found[2, 0]) < 0.3
+
+    def test_nothing_claimed_changes_nothing(self):
+        counts = np.array([[3.0, 5.0], [4.0, 4.0]])
+        assert calibrated(np.zeros(2), counts).tolist() == counts.tolist()
+
+    def test_single_cells_are_believed_as_far_as_their_runs_go(self):
+        found = cell_levels(np.array([[0.0, 3.0], [0.0, 40.0], [50_000.0, 50_000.0], [5_000.0, 6_000.0]]))
+        assert abs(found[0]) < 1
+        assert found[1] > 2.5
+        assert abs(found[2]) < 0.01
+        assert found[3] == pytest.approx(math.log(1.2), abs=0.04)
+
+    def test_neighbouring_cells_lend_each_other_strength(self):
+        rng = np.random.default_rng(4)
+        truth = 1 / (1 + np.exp(-np.linspace(-1, 1, 40)))
+        halves = []
+        for _ in range(2):
+            second = rng.binomial(60, truth).astype(float)
+            halves.append(np.stack([60 - second, second], axis=1))
+        found = smoothed((halves[0], halves[1]))
+        raw = halves[0] + halves[1]
+        assert np.abs(found[:, 1] / 120 - truth).mean() < 0.7 * np.abs(raw[:, 1] / 120 - truth).mean()
 
 
 class TestFrontier:

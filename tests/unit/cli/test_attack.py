@@ -63,3 +63,38 @@ def test_a_broken_generator_ends_with_code_5(folder, tmp_path, monkeypatch):
 
     monkeypatch.setattr(attacks, "attack", accused)
     assert run(folder, *SMALL).exit_code == 5
+
+
+def test_a_release_is_attacked_as_it_was_made_and_its_own_report_stays(folder, tmp_path):
+    made, terms = tmp_path / "made", ["--epsilon", "1", "--seed", "1"]
+    start = [str(folder / "clinic.csv"), "--schema", str(folder / "clinic.toml"), "--graph", str(folder / "clinic.dot")]
+    released = CliRunner().invoke(app, ["release", *start, *terms, "--out", str(made)])
+    assert released.exit_code == 0, released.output
+    before = (made / "report.html").read_bytes()
+    result = CliRunner().invoke(
+        app, ["attack", str(folder / "clinic.csv"), "--release", str(made), *SMALL[2:], "--json"]
+    )
+    assert result.exit_code == 0, result.output
+    body = json.loads(result.stdout)
+    assert body["claim"]["epsilon"] == pytest.approx(1.0, abs=0.01)
+    assert (made / "report.html").read_bytes() == before
+    copy = tmp_path / "made-custodian.html"
+    assert body["custodian"] == str(copy)
+    assert copy.stat().st_mode & 0o077 == 0
+    assert copy.read_text(encoding="utf-8").count("<!-- section attack -->") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--release", "nowhere"], "holds no release"),
+        (["--schema", "clinic.toml"], "--epsilon is missing"),
+        (["--epsilon", "1"], "--schema is missing"),
+        (["--release", "made", "--epsilon", "1"], "leave these options out"),
+    ],
+    ids=["no release", "no epsilon", "no schema", "both ways"],
+)
+def test_what_is_missing_or_said_twice_is_named(folder, words, said):
+    result = CliRunner().invoke(app, ["attack", str(folder / "clinic.csv"), *words])
+    assert result.exception is not None
+    assert said in str(result.exception)

@@ -174,7 +174,6 @@ def test_private_pgm_finds_the_same_laws(clinic: Network) -> None:
     """The peer's mirror descent over a junction tree, on the same noisy tables."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        pytest.importorskip("mbi")
         import jax
         from mbi import Domain, LinearMeasurement
         from mbi.estimation import MirrorDescent
