@@ -4,10 +4,13 @@ Run from the repository's root; needs jax, numpy, scipy and scikit-learn beside 
 quick only where there are many cores or an accelerator::
 
     PYTHONPATH=src python3 benchmarks/neural_quality.py --data DIR [--out DIR] [--processes N] [--only METHOD ...]
+        [--join FILE.json ...]
 
 ``DIR`` holds ``neuropathic_pain/`` (the default is ``../shared/data``). Tables and scores are those of ``wide.py``:
 rows drawn from the simulator refitted on the public rows, add/remove neighbours, δ = 1e-5, the number of rows public.
-Writes ``neural_quality.json`` and ``neural_quality.md`` into ``--out`` (``benchmarks/results`` by default).
+Writes ``neural_quality.json`` and ``neural_quality.md`` into ``--out`` (``benchmarks/results`` by default). Runs that
+the files of ``--join`` hold are kept and not done again, so that a stopped benchmark goes on, and several processes may
+share the work; ``--page`` joins them without doing more.
 
 **Methods.** The start of a training is fitted in a process of its own; all else is the generators' own code, with
 seeded noise. *Condensed* is the paper's model: the 79 columns that cause something, and the 143 that do not; *plain* is
@@ -64,6 +67,7 @@ class Method:
 
 METHODS = {
     "moments": Method(title="moments (no network)", generator="moments"),
+    "moments condensed": Method(title="moments, condensed (no network)", generator="moments", graph="condensed"),
     "autoregressive": Method(title="autoregressive", generator="autoregressive"),
     "autoregressive hidden": Method(
         title="autoregressive, 4 hidden units a column", generator="autoregressive", options={"hidden": (4,)}
@@ -74,9 +78,8 @@ METHODS = {
         generator="vae",
         graph="condensed",
         options={"hidden": (64,), "direct": False},
-        sizes=(5000,),
     ),
-    "plain": Method(title="VAE, no graph, from moments", generator="vae", graph="none", sizes=(5000,)),
+    "plain": Method(title="VAE, no graph, from moments", generator="vae", graph="none"),
     "condensed as in the paper": Method(
         title="VAE, condensed, as in the paper",
         generator="vae",
@@ -248,7 +251,14 @@ def score(scores: Scores, made: np.ndarray, learners: bool) -> dict[str, float]:
 
 
 def measured(
-    data: Path, *, processes: int, only: Sequence[str], seeds: Sequence[int], minutes: float, learn: bool
+    data: Path,
+    *,
+    processes: int,
+    only: Sequence[str],
+    seeds: Sequence[int],
+    minutes: float,
+    learn: bool,
+    known: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
     began = time.perf_counter()
     graph, raw = (data / "neuropathic_pain" / name for name in FILES)
@@ -267,7 +277,7 @@ def measured(
         if not only or method in only
         for rows in METHODS[method].sizes
         for seed in seeds
-        if math.isfinite(epsilon) or seed == 1 or "paper" in method
+        if (method, epsilon, rows, seed) not in {_key(run) for run in known}
     ]
     jobs.sort(key=lambda job: (job[3], -job[2], job[1], str(start_key(job))))  # by seed, so that all methods get some
     runs: list[dict[str, Any]] = []
@@ -280,7 +290,8 @@ def measured(
         last: tuple[Any, Any] = (None, None)
         scored: list[tuple[dict[str, Any], Any]] = []
         for name, rows in (("real", tables[5000]), ("real 1000", tables[1000]), ("fresh", fresh)):
-            scored.append(({"method": name}, pool.submit(score, scores, rows, learn)))
+            if name not in {run["method"] for run in known}:
+                scored.append(({"method": name}, pool.submit(score, scores, rows, learn)))
         for job in jobs:
             if time.perf_counter() - began > 60 * minutes:
                 starts[start_key(job)].cancel()
@@ -317,14 +328,8 @@ def measured(
     }
 
 
-def joined(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
-    """Return the later payload with those runs of the earlier that it does not have."""
-
-    def key(run: Mapping[str, Any]) -> tuple[Any, ...]:
-        return tuple(run.get(name) for name in ("method", "epsilon", "rows", "seed"))
-
-    kept = {key(run): run for run in after["runs"]} | {key(run): run for run in before["runs"]}
-    return after | {"runs": list(kept.values())}
+def _key(run: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(run.get(name) for name in ("method", "epsilon", "rows", "seed"))
 
 
 def figures(runs: Sequence[Mapping[str, Any]], figure: str, **where: object) -> list[float]:
@@ -338,32 +343,74 @@ def shown(values: Sequence[float], digits: int) -> str:
     middle = statistics.fmean(values)
     if len(values) < 3:
         return f"{middle:.{digits}f}"
+    return f"{middle:.{digits}f} ± {_half(values):.{digits}f}"
+
+
+PAIRS = {
+    "As in the paper": ("condensed as in the paper", "plain as in the paper"),
+    "Started at moments": ("condensed", "plain"),
+    "Full graph against none": ("vae", "plain"),
+}
+
+
+def _half(values: Sequence[float]) -> float:
+    """Return half the width of the 95 % interval of a mean, by Student's t."""
     from scipy.stats import t
 
-    wide = t.ppf(0.975, len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
-    return f"{middle:.{digits}f} ± {wide:.{digits}f}"
+    return float(t.ppf(0.975, len(values) - 1)) * statistics.stdev(values) / math.sqrt(len(values))
 
 
 def statement(runs: Sequence[Mapping[str, Any]], rows: int) -> list[str]:
-    """Return where the condensed causal model of the paper beats the plain one, by intervals that do not overlap."""
-    from scipy.stats import t
-
-    lines = []
-    for epsilon in EPSILONS:
-        both = []
-        for method in ("condensed as in the paper", "plain as in the paper"):
-            values = figures(runs, "cov_edges", method=method, epsilon=epsilon, rows=rows)
-            if len(values) < 3:
-                break
-            wide = t.ppf(0.975, len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
-            both.append((statistics.fmean(values), wide))
-        if len(both) == 2:
-            (causal, a), (plain, b) = both
-            apart = abs(causal - plain) > math.hypot(a, b)
+    """Return where a causal model beats the plain one, by the interval of the difference of their means."""
+    lines = [
+        "| error of edge covariances, causal against plain | "
+        + " | ".join(f"ε = {'∞' if math.isinf(epsilon) else f'{epsilon:g}'}" for epsilon in EPSILONS)
+        + " |",
+        "|---|" + "---|" * len(EPSILONS),
+    ]
+    for title, methods in PAIRS.items():
+        cells = []
+        for epsilon in EPSILONS:
+            both = [figures(runs, "cov_edges", method=method, epsilon=epsilon, rows=rows) for method in methods]
+            if min(map(len, both)) < 3:
+                cells.append("–")
+                continue
+            causal, plain = map(statistics.fmean, both)
+            apart = abs(causal - plain) > math.hypot(*map(_half, both))
             verdict = "no difference" if not apart else "causal better" if causal < plain else "causal worse"
-            label = "∞" if math.isinf(epsilon) else f"{epsilon:g}"
-            lines.append(f"ε = {label}: {causal:.3f} against {plain:.3f}, {verdict}")
-    return [f"Paper's models, causal (condensed) against plain, error of edge covariances: {'; '.join(lines)}."]
+            cells.append(f"{causal:.3f} against {plain:.3f}: {verdict}")
+        lines.append(f"| {title} | {' | '.join(cells)} |")
+    return lines
+
+
+def targets(runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return what was aimed at, and what the best neural generator reached."""
+    neural = [name for name, method in METHODS.items() if method.generator != "moments"]
+
+    def mean(method: str, epsilon: float, figure: str) -> float:
+        found = figures(runs, figure, method=method, epsilon=epsilon, rows=5000)
+        return statistics.fmean(found) if found else math.inf
+
+    best = min(neural, key=lambda name: mean(name, 1.0, "cov_edges"))
+    error = mean(best, 1.0, "cov_edges")
+    lost = {
+        name: figures(runs, name, method="real")[0] - mean(best, 1.0, name)
+        for name in ("logistic_accuracy", "forest_accuracy")
+        if figures(runs, name, method="real")
+    }
+    free = min(neural, key=lambda name: mean(name, INFINITY, "cov_edges"))
+    without, moments = mean(free, INFINITY, "cov_edges"), mean("moments", INFINITY, "cov_edges")
+    worst = max(lost.values(), default=math.inf)
+    rows = [
+        ("ε = 1, n = 5000: edge covariance error ≤ .30", f"{error:.3f} ({best})", error <= 0.30),
+        ("ε = 1, n = 5000: accuracy within 1 point of real rows", f"{worst:.2f} points lost at most", worst <= 1),
+        ("ε = ∞: at least as good as `moments`", f"{without:.3f} ({free}) against {moments:.3f}", without <= moments),
+    ]
+    return [
+        "| target | measured | met |",
+        "|---|---|---|",
+        *(f"| {aim} | {got} | {'yes' if met else '**no**'} |" for aim, got, met in rows),
+    ]
 
 
 def page(payload: Mapping[str, Any]) -> str:
@@ -382,6 +429,8 @@ def page(payload: Mapping[str, Any]) -> str:
         "Covariance errors are relative to the covariances (1 is independence); total variation and one-way error in "
         "percent; accuracy: change against learning from the private rows, in points (logistic regression, random "
         "forest; one seed). Means with 95 % intervals over seeds, which vary noise and sampling, not the table.",
+        "",
+        *targets(runs),
     ]
     for rows in SIZES:
         real = "real" if rows == 5000 else f"real {rows}"
@@ -417,11 +466,10 @@ def page(payload: Mapping[str, Any]) -> str:
     return "\n".join([*lines, ""])  # fmt: skip
 
 
-def _with_infinity(payload: dict[str, Any]) -> dict[str, Any]:
-    """Return what was written with its budgets as numbers again."""
-    for run in payload["runs"]:
-        run["epsilon"] = float(run["epsilon"])
-    return payload
+def _read(path: Path) -> list[dict[str, Any]]:
+    """Return the runs of a file, with their budgets as numbers again."""
+    runs: list[dict[str, Any]] = json.loads(path.read_text())["runs"]
+    return [run | ({"epsilon": float(run["epsilon"])} if "epsilon" in run else {}) for run in runs]
 
 
 def main() -> None:
@@ -432,25 +480,30 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--seeds", type=int, nargs="*", default=list(SEEDS))
     parser.add_argument("--no-learners", action="store_true", help="fidelity only")
-    parser.add_argument("--join", type=Path, help="a JSON file of this benchmark, whose other runs are kept")
+    parser.add_argument("--join", type=Path, nargs="*", default=[], help="files of this benchmark, whose runs are kept")
+    parser.add_argument("--page", action="store_true", help="do nothing more than to join files")
     parser.add_argument("--minutes", type=float, default=60.0, help="trainings that would begin later are left out")
     arguments = parser.parse_args()
     if not (arguments.data / "neuropathic_pain").is_dir():
         print(f"Nothing measured: {arguments.data} holds no neuropathic_pain/.")
         return
-    payload = measured(
-        arguments.data,
-        processes=arguments.processes,
-        only=arguments.only,
-        seeds=arguments.seeds,
-        minutes=arguments.minutes,
-        learn=not arguments.no_learners,
-    )
-    import jax
+    known = list({_key(run): run for path in arguments.join for run in _read(path)}.values())
+    if arguments.page:
+        last = json.loads(arguments.join[-1].read_text())
+        payload = last | {"runs": known, "methods": {name: method.title for name, method in METHODS.items()}}
+    else:
+        import jax
 
-    payload["device"] = f", {jax.devices()[0].device_kind}"
-    if arguments.join is not None:
-        payload = joined(_with_infinity(json.loads(arguments.join.read_text())), payload)
+        payload = measured(
+            arguments.data,
+            processes=arguments.processes,
+            only=arguments.only,
+            seeds=arguments.seeds,
+            minutes=arguments.minutes,
+            learn=not arguments.no_learners,
+            known=known,
+        )
+        payload |= {"device": f", {jax.devices()[0].device_kind}", "runs": known + payload["runs"]}
     arguments.out.mkdir(exist_ok=True, parents=True)
     text = json.dumps(payload, indent=1).replace('"epsilon": Infinity', '"epsilon": "inf"')  # JSON has no infinity
     (arguments.out / "neural_quality.json").write_text(text + "\n")
