@@ -6,9 +6,9 @@ randomised response of ε = 1 that claim 0.5, Laplace noise redrawn until the an
 1), and Gaussian noise of μ = 1 that claims (1, 0.01). For Clopper-Pearson half of the runs choose a threshold, told in
 which direction to look, and half bound it; the smallest number of runs (both datasets) that rejects in 80 % of repeats
 is found on a grid. The audit is ``escudo.audit`` as it comes, told nothing; its 50 % and 80 % quantiles are given. The
-audit must need at most half of what split Clopper-Pearson needed in the study that set this target (with a coarser
-choice of thresholds than the one measured here). At the truth it must not reject more often than 5 %. Speed: scalar
-trials a second of a batched mechanism, which must be a million. Exits with 1 if any of this fails.
+80 % quantile must be at most half of what split Clopper-Pearson needs, here and in the study that set this target (with
+a coarser choice of thresholds than the one measured here). At the truth it must not reject more often than 5 %. Speed:
+scalar trials a second of a batched mechanism, which must be a million. Exits with 1 if any of this fails.
 
 Options: ``--repeats N``; ``--quick`` is a smoke run that writes nothing.
 """
@@ -36,7 +36,7 @@ from scipy import special
 from escudo.auditing import audit
 from escudo.privacy import Guarantee, gdp_to_delta
 
-SEED = 20_261_116
+SEED = 20_261_117
 REPEATS, ALPHA = 120, 0.05
 RESULTS = Path(__file__).parent / "results"
 Batch = Callable[[float, int, np.random.Generator], NDArray[np.float64]]
@@ -138,7 +138,7 @@ def runs_of_split(problem: Problem, repeats: int) -> int:
 def runs_of_audit(problem: Problem, repeats: int, most: int) -> list[int]:
     found = [
         audit(problem, claim=problem.claim, pairs=[(0.0, 1.0)], max_runs=most, seed=s, last_bits=False, progress=False)
-        for s in range(repeats)
+        for s in range(SEED, SEED + repeats)
     ]
     return [f.runs if f.violated else 10**9 for f in found]
 
@@ -148,7 +148,7 @@ def false_alarms(problem: Problem, repeats: int, most: int) -> int:
         audit(
             problem, claim=problem.truth, pairs=[(0.0, 1.0)], max_runs=most, seed=s, last_bits=False, progress=False
         ).violated
-        for s in range(repeats)
+        for s in range(SEED, SEED + repeats)
     )
 
 
@@ -202,7 +202,7 @@ def main() -> int:
             "false_alarms": alarms,
             "repeats": repeats,
         }
-        failed |= row["ratio_before"] > 0.5 or alarms > special.bdtrik(0.999, repeats, ALPHA) + 1
+        failed |= max(row["ratio"], row["ratio_before"]) > 0.5 or alarms > special.bdtrik(0.999, repeats, ALPHA) + 1
         rows.append(row)
         print(
             f"{name:42} split CP {split:7,}   audit {half:7,} / {most:7,}   {row['ratio']:.2f}   {alarms} alarms",

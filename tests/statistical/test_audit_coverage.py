@@ -62,7 +62,7 @@ def audits(mechanism, claim, *, runs, pairs=((0, 1),), stop_early=True):
 @pytest.mark.parametrize("name", EXACT)
 def test_claim_and_bounds_at_the_truth_fail_no_more_often_than_stated(name):
     wrong = {"claim": 0, "bound at any time": 0, "Clopper-Pearson": 0}
-    for found in audits(EXACT[name], Guarantee(epsilon=1.0), runs=70, stop_early=False):
+    for found in audits(EXACT[name], Guarantee(epsilon=1.0), runs=45, stop_early=False):
         wrong["claim"] += found.violated
         wrong["bound at any time"] += max(found.history.epsilon_lower.max(), found.epsilon_lower) > 1
         wrong["Clopper-Pearson"] += found.clopper_pearson > 1
@@ -72,7 +72,7 @@ def test_claim_and_bounds_at_the_truth_fail_no_more_often_than_stated(name):
 @pytest.mark.parametrize("name", FRONTS)
 def test_a_true_claim_is_rejected_no_more_often_than_stated(name, monkeypatch):
     monkeypatch.setattr(Frontier, "look", lambda self: 0.0)  # only the claim is tested here
-    assert sum(found.violated for found in audits(normal, FRONTS[name], runs=70)) <= ALLOWED
+    assert sum(found.violated for found in audits(normal, FRONTS[name], runs=45)) <= ALLOWED
 
 
 @pytest.mark.parametrize("claim", [Guarantee(mu=0.3), Guarantee(rho=0.01)], ids=["mu", "rho"])
@@ -89,7 +89,7 @@ def test_several_pairs_share_one_error_rate(monkeypatch):
     monkeypatch.setattr(Frontier, "look", lambda self: 0.0)
     parity = Batched(lambda d, count, rng: np.where(rng.random(count) < KEPT, d % 2, 1 - d % 2))
     pairs = [(0, 1), (2, 1), (1, 4)]
-    assert sum(f.violated for f in audits(parity, Guarantee(epsilon=1.0), runs=120, pairs=pairs)) <= ALLOWED
+    assert sum(f.violated for f in audits(parity, Guarantee(epsilon=1.0), runs=60, pairs=pairs)) <= ALLOWED
 
 
 class Drifting:
@@ -106,7 +106,7 @@ class Drifting:
 
 def test_a_service_that_drifts_but_is_private_is_not_accused(monkeypatch):
     monkeypatch.setattr(Frontier, "look", lambda self: 0.0)
-    assert sum(found.violated for found in audits(Drifting, Guarantee(epsilon=1.0), runs=100)) <= ALLOWED
+    assert sum(found.violated for found in audits(Drifting, Guarantee(epsilon=1.0), runs=60)) <= ALLOWED
 
 
 def test_a_block_design_would_accuse_the_drifting_service():

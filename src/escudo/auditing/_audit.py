@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from escudo._progress import tracking
 from escudo._validate import positive, positive_integer, probability, whole
-from escudo.auditing._bounds import best_event, power_of, split_bound
+from escudo.auditing._bounds import best_event, power_of
 from escudo.auditing._claims import epsilon_family, front_of, own_family
 from escudo.auditing._experiment import Experiment
 from escudo.auditing._log import LoggedBlock, TrialLog
@@ -66,7 +66,8 @@ def audit(
 
     Args:
         mechanism: ``mechanism(dataset, rng) -> output``, with ``mechanism.batch(dataset, count, rng)`` for speed; or
-            anything that :func:`~escudo.auditing.adapt` takes. An exception is an output.
+            anything that :func:`~escudo.auditing.adapt` takes. An exception is an output. If it has ``notes``, a
+            sequence of sentences, they are passed on.
         claim: What is promised: ε, (ε, δ), ρ, μ or a curve; its relation decides which pairs are made from a schema.
         pairs: Neighbouring datasets (d, d′), each with a label if wanted: (d, d′, label).
         schema: Make the pairs from this public description instead, see :func:`~escudo.auditing.pairs_of`.
@@ -182,7 +183,6 @@ class _Run:
         self.pace = 16
         self.peak = -math.inf
         self.history: list[tuple[int, float, float]] = []
-        self.notes: list[str] = []
 
     def go(self, on_progress: Progress | None, *, show: bool) -> Audit:
         """Run until decided, or out of runs or time."""
@@ -214,7 +214,11 @@ class _Run:
                 if done:
                     stopped = "violated" if decided and self.stop_early else "time" if over else "runs"
                     break
-                experiment.advance(self.encoder.structures, ahead=float(self.max_runs - self.runs))
+                experiment.advance(
+                    self.encoder.structures,
+                    ahead=float(self.max_runs - self.runs - self.uncounted),
+                    alone=len(self.rounds.live) == 1,
+                )
         return self._result(stopped, time.perf_counter() - start)
 
     def _block(self) -> Experiment:
@@ -326,7 +330,6 @@ class _Run:
         events = [best_event(use, counts, delta=self.delta) for use, counts in zip(best.uses, best.counts, strict=True)]
         event = max((e for e in events if e is not None), key=lambda e: e.worth, default=None)
         alpha = 1 - self.confidence
-        tested = [*best.tested, *([(best.stage, best.uses)] if best.stage is not None else [])]
         power = None
         if self.claim.epsilon is not None and event is not None and not self.peak >= self.threshold:
             power = power_of(claim=self.claim.epsilon, delta=self.delta, mass=event.mass, runs=best.runs, alpha=alpha)
@@ -339,7 +342,7 @@ class _Run:
             delta=self.delta,
             witness=None if event is None else shown_witness(event, best, self.encoder.structures),
             lower=None if self.own is None else self.own.bound,
-            clopper_pearson=split_bound(tested, delta=self.delta, alpha=alpha),
+            clopper_pearson=0.0 if best.fixed is None else best.fixed.bound(delta=self.delta, alpha=alpha),
             history=History(
                 runs=np.array([h[0] for h in self.history], dtype=np.int64),
                 log_wealth=np.array([h[1] for h in self.history]),
@@ -355,7 +358,8 @@ class _Run:
         )
 
     def _notes(self, best: Experiment) -> tuple[str, ...]:
-        notes = list(self.notes)
+        said = getattr(getattr(self.mechanism, "target", self.mechanism), "notes", ())
+        notes = [str(note) for note in said] if isinstance(said, tuple | list) else []
         if self.uncounted:
             notes.append(f"{self.uncounted:,} calls did not count because their answers had been seen before.")
         if self.encoder.summarised:

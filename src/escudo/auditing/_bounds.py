@@ -1,9 +1,8 @@
-"""The second opinion and what stands beside the bound: Clopper-Pearson, the witness, power, runs still to go."""
+"""What stands beside the bound: the witness, its Clopper-Pearson intervals, and what would have been seen."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +11,8 @@ from scipy import special
 from escudo.auditing._result import Power
 from escudo.auditing._stakes import sets_of
 from escudo.auditing._views import Use
-from escudo.auditing._wealth import Stage
 
-__all__ = ["Event", "best_event", "clopper_pearson", "power_of", "split_bound"]
+__all__ = ["Event", "best_event", "clopper_pearson", "power_of"]
 
 Floats = NDArray[np.float64]
 
@@ -80,34 +78,6 @@ def best_event(use: Use, counts: Floats, *, delta: float, caution: float = 2.0) 
             hits = int(right[at]), int(wrong[at])
             answer = Event(use, cells, second=flip, hits=hits, totals=(int(n_right), int(n_wrong)), worth=best)
     return answer
-
-
-def split_bound(tested: Sequence[tuple[Stage, Sequence[Use]]], *, delta: float, alpha: float) -> float:
-    r"""Return the Clopper-Pearson bound of the most runs with the same cells, on the event that earlier runs chose.
-
-    Each of the two probabilities is bounded at ``alpha``/2, on runs that had no part in choosing the event:
-    :math:`ε ≥ \log((p_L - δ) / p'_U)`.
-    """
-    groups: dict[int, tuple[Use, Floats, Floats]] = {}
-    for stage, uses in tested:
-        view = stage.views[0]
-        use, before, counts = groups.get(id(uses), (uses[0], view.before, np.zeros(view.counts.shape)))
-        groups[id(uses)] = use, before, counts + view.counts
-    if not groups:
-        return 0.0
-    use, before, counts = max(groups.values(), key=lambda group: float(group[2].sum()))
-    if not counts.sum():
-        return 0.0
-    # How cautious to be depends on how many runs the bound will have: as if each estimate had that many.
-    caution = 2.5 + 1.5 * math.sqrt(min(1.0, float(before.sum() / counts.sum())))
-    event = best_event(use, before, delta=delta, caution=caution)
-    if event is None:
-        return 0.0
-    hits, totals = counts[event.cells].sum(axis=0), counts.sum(axis=0)
-    likely, other = (1, 0) if event.second else (0, 1)
-    low, _ = clopper_pearson(int(hits[likely]), int(totals[likely]), alpha / 2)
-    _, high = clopper_pearson(int(hits[other]), int(totals[other]), alpha / 2)
-    return max(0.0, math.log((low - delta) / high)) if low > delta and high > 0 else 0.0
 
 
 def power_of(*, claim: float, delta: float, mass: float, runs: int, alpha: float) -> Power | None:

@@ -68,13 +68,15 @@ def front_of(claim: Guarantee) -> Front:
 
 def epsilon_family(delta: float, max_runs: int = 10_000_000, *, claimed: float | None = None) -> Family:
     """Return (ε, δ) claims for one δ, the one ``claimed`` among them, as close as so many runs may tell apart."""
-    ratio = 1 + min(0.02, max(0.003, 2 / math.sqrt(max_runs)))
-    start = 0.05
-    fine = np.linspace(0.0, start, math.ceil(0.5 / (ratio - 1)), endpoint=False)
-    coarse = start * ratio ** np.arange(math.ceil(math.log(_TOP / start) / math.log(ratio)))
-    values = np.unique(np.concatenate([fine, coarse, [] if claimed is None else [claimed]]))
+    values = [0.0]
+    while values[-1] < _TOP:
+        last = values[-1]
+        # No event gives a smaller standard error than 2 e^{ε/2} / √runs: a third of it is close enough.
+        step = max(0.7 * math.exp(last / 2) / math.sqrt(max_runs), 0.002 * last)
+        values.append(last + min(step, 0.002 + 0.02 * last))
+    values = sorted({*values, *([] if claimed is None else [claimed])})
     slack = np.array([delta])
-    return Family(values=values, front=lambda epsilon: Front(epsilons=np.array([epsilon]), deltas=slack))
+    return Family(values=np.array(values), front=lambda epsilon: Front(epsilons=np.array([epsilon]), deltas=slack))
 
 
 def own_family(claim: Guarantee, max_runs: int = 10_000_000) -> Family | None:

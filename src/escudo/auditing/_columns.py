@@ -149,9 +149,10 @@ def cut(numbers: Floats, most: int, points: Sequence[float] = ()) -> Cut:
     if distinct.size <= most:
         return Cut(distinct[1:], missing)
     count = finite.size
-    rare = 0.5 ** np.arange(np.log2(2 * most), max(np.log2(count / 4), np.log2(2 * most)), 1.0)
-    rare = rare[: most // 5]
-    body = np.linspace(0, 1, most - 2 * rare.size + 1)[1:-1]
+    # Half of the cells are equally full; the others get ever rarer towards both ends, by a constant factor.
+    body = np.linspace(0, 1, most // 2 + 1)[1:-1]
+    rarest = max(20 / count, 2e-5)
+    rare = np.geomspace(rarest, 1 / max(most // 2, 2), most // 4) if rarest * most < 1 else np.empty(0)
     places = (np.concatenate([rare, body, 1 - rare]) * (count - 1)).astype(np.int64)
     found, times = np.unique(finite[np.sort(places)], return_counts=True)
     atoms = np.nextafter(found[times > 1], np.inf)

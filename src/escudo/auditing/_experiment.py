@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from escudo.auditing._fixed import FixedEvent, choose_event
 from escudo.auditing._outputs import Encoded
 from escudo.auditing._scores import Labels
 from escudo.auditing._views import Use, choose_views, promise
@@ -17,11 +18,14 @@ __all__ = ["Experiment"]
 
 Floats = NDArray[np.float64]
 
-_FIRST = 20  # runs before the first bet
-_KEPT_NUMBERS = 20_000_000  # of outputs, for learning: 160 MB
-_KEPT_ROWS = 1_500_000
-_RECOUNT = 1.35  # stakes follow the counts again after so much growth,
-_RECOUNTED_FROM = 300  # from so many runs on
+_FIRST = 12  # runs before the first bet
+_KEPT_NUMBERS = 25_000_000  # of outputs, for learning: 200 MB
+_KEPT_ROWS = 2_500_000
+_CHOSEN = 0.2  # after this part of the runs the event of the fixed-n bound is chosen,
+_CHOSEN_FROM = 2000  # or after so many where that is more, but never after more than half
+_RECOUNT = 1.3  # stakes follow the counts again after so much growth,
+_RECOUNT_EARLY, _EARLY = 1.5, 1000  # or so much while there are fewer runs than this,
+_RECOUNTED_FROM = 24  # from so many runs on
 
 
 class Experiment:
@@ -56,11 +60,12 @@ class Experiment:
         self.uses: list[Use] = []
         self.before: list[Floats] = []
         self.stage: Stage | None = None
-        self.tested: list[tuple[Stage, list[Use]]] = []
+        self.fixed: FixedEvent | None = None
         self._references, self._delta, self._book, self._last_bits = references, delta, book, last_bits
         self._rng = np.random.default_rng([seed, 17, index])
         self._kept: list[tuple[Encoded, Labels]] = []
         self._kept_rows = 0
+        self._width = 1
         self._refit, self._recount, self._last_fit = _FIRST, _FIRST, 0
 
     @property
@@ -72,6 +77,7 @@ class Experiment:
         """Return the cell of each output in each view of the open stage."""
         if self.stage is None:
             return []
+        outputs = self._widened(outputs)
         known: dict[int, NDArray[np.intp]] = {}
         for use in self.uses:
             if id(use.partition) not in known:
@@ -84,28 +90,45 @@ class Experiment:
         if self.stage is not None:
             for view, where in zip(self.stage.views, cells, strict=True):
                 view.counts[...] += np.bincount(where * 2 + labels, minlength=view.counts.size).reshape(-1, 2)
+        if self.fixed is not None and labels.size:
+            same = [
+                where for use, where in zip(self.uses, cells, strict=False) if use.partition is self.fixed.use.partition
+            ]
+            self.fixed.add(same[0] if same else self.fixed.use.partition(outputs), labels)
         width = outputs.values.shape[1]
+        self._width = max(self._width, width)
         room = min(_KEPT_ROWS, _KEPT_NUMBERS // width) - self._kept_rows
         if room > 0:
             kept = slice(0, min(room, labels.size))
             self._kept.append((Encoded(outputs.values[kept], outputs.codes[kept]), labels[kept]))
             self._kept_rows += min(room, labels.size)
 
-    def advance(self, structures: Sequence[str], *, ahead: float, final: bool = False) -> None:
-        """Open the next stage if it is time: new cells, or new stakes on the same cells."""
+    def advance(self, structures: Sequence[str], *, ahead: float, alone: bool) -> None:
+        """Open the next stage if it is time: new cells, or new stakes on the same cells.
+
+        Args:
+            structures: What the codes of outputs mean.
+            ahead: About how many runs are still to come.
+            alone: Whether all of them go to this pair, so that the event of the fixed-n bound can be chosen.
+        """
         self.ahead = ahead
-        if self.runs < min(self._refit, self._recount):
+        every = self.runs + ahead
+        choice = int(max(_CHOSEN * every, min(_CHOSEN_FROM, every / 2)))
+        choose = alone and self.fixed is None and self.runs >= max(choice, _FIRST)
+        if not choose and self.runs < min(self._refit, self._recount):
             return
         self.close()
-        grown = self._kept_rows >= 1.5 * self._last_fit
-        if self.runs >= self._refit and grown:
+        fresh = self._kept_rows >= (1.05 if choose else 1.5) * self._last_fit and (choose or self.runs >= self._refit)
+        if fresh:
             self._learn(structures)
-            fresh = True
-        else:
-            fresh = False
         while self._refit <= self.runs:
             self._refit *= 2
-        self._recount = int(self.runs * _RECOUNT) if self.runs >= _RECOUNTED_FROM else self._refit
+        if self.runs < choice < 1.5 * self._refit:
+            self._refit = choice
+        grown = _RECOUNT_EARLY if self.runs < _EARLY else _RECOUNT
+        self._recount = int(self.runs * grown) if self.runs >= _RECOUNTED_FROM else self._refit
+        if choose and self.uses:
+            self.fixed = choose_event(self.uses, self.before, delta=self._delta, ahead=ahead)
         self._open(fresh=fresh)
 
     def close(self) -> None:
@@ -114,7 +137,6 @@ class Experiment:
             return
         self._book.close(self.stage)
         self.before = [b + view.counts for b, view in zip(self.before, self.stage.views, strict=True)]
-        self.tested.append((self.stage, self.uses))
         self.stage = None
 
     def promise(self) -> float:
@@ -156,6 +178,13 @@ class Experiment:
         labels = np.concatenate([labels for _, labels in self._kept])
         self._kept = [(merged, labels)]
         return merged, labels
+
+    def _widened(self, outputs: Encoded) -> Encoded:
+        """Return outputs with as many numbers as were met before: a block may hold short ones only."""
+        missing = self._width - outputs.values.shape[1]
+        if missing <= 0:
+            return outputs
+        return Encoded(np.pad(outputs.values, ((0, 0), (0, missing)), constant_values=np.nan), outputs.codes)
 
     def _learn(self, structures: Sequence[str]) -> None:
         outputs, labels = self.sample()

@@ -159,7 +159,8 @@ def _table(output: Any) -> dict[str, Any] | None:
             numbers = column.drop_nulls().to_numpy().astype(np.float64)
             numbers = numbers[np.isfinite(numbers)]
             spread = [numbers.sum(), (numbers**2).sum(), numbers.min(), numbers.max()] if numbers.size else [0.0] * 4
-            found[name] = [len(column) - numbers.size, *map(float, spread)]
+            kinds = ("sum", "sum of squares", "smallest", "largest")
+            found[name] = {"missing": len(column) - numbers.size, **dict(zip(kinds, map(float, spread), strict=True))}
         else:
             levels, counts = np.unique([str(v) for v in column.to_list()], return_counts=True)
             found[name] = dict(zip(levels.tolist()[:64], map(float, counts[:64]), strict=True))

@@ -101,8 +101,9 @@ class Audit:
         delta: The δ at which ``epsilon_lower`` holds: the claim's own, or 0 for claims in another notion.
         witness: Inputs and event with the largest difference, with their frequencies.
         lower: For claims in ρ or μ: the smallest value not rejected; None otherwise.
-        clopper_pearson: The familiar second answer: the event chosen on earlier runs, bounded by Clopper-Pearson on
-            later ones. Valid for a number of runs fixed beforehand.
+        clopper_pearson: The familiar second answer: an event is chosen after a fifth of the runs (up to half of few),
+            and the later ones bound it, by Clopper-Pearson. Valid for a number of runs fixed beforehand; 0 if the
+            audit stopped before.
         history: Wealth and bound over time.
         outputs: What came out under both inputs of the witness pair.
         power: What the audit would have seen.

@@ -5,7 +5,7 @@ decided on runs they were not fitted on (:mod:`escudo.auditing._views`).
 
 * :class:`Additive`: the sum of one table per column (exact where columns are independent); columns that behave alike
   lend each other strength, by shrinking each table towards their mean as far as noise explains the difference.
-* :class:`Grid`: one table over two columns at once, shrunk towards the sum of their own.
+* :class:`~escudo.auditing._logistic.Logistic`: steps of columns, fitted together, for dependent columns.
 * :class:`Linear`: Fisher's discriminant, for correlated noise.
 * :class:`Boosted`: small trees on all columns, for outputs whose parts depend on each other.
 """
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from escudo.auditing._columns import Column, Cut, cut
 from escudo.auditing._outputs import Encoded
 
-__all__ = ["Additive", "Boosted", "Grid", "Linear", "Score", "fit_additive", "fit_boosted", "fit_grid", "fit_linear"]
+__all__ = ["Additive", "Boosted", "Linear", "Score", "fit_additive", "fit_boosted", "fit_linear"]
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.bool_]
@@ -101,41 +101,6 @@ def _shrunk(tables: Floats, noise: Floats) -> Floats:
         return np.asarray(tables * signals / (signals + noise))
     apart = max(0.0, float(np.average((tables - mean) ** 2 - noise, weights=weights)))
     return np.asarray(mean + (tables - mean) * apart / (apart + noise))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Grid:
-    """One table over two columns at once."""
-
-    columns: tuple[Column, Column]
-    cuts: tuple[Cut, Cut]
-    table: Floats
-
-    @property
-    def name(self) -> str:
-        """What it is, in words."""
-        return f"joint score of {self.columns[0].name} and {self.columns[1].name}"
-
-    def __call__(self, outputs: Encoded) -> Floats:
-        """Return the score of each output."""
-        first, second = (cells(column(outputs)) for column, cells in zip(self.columns, self.cuts, strict=True))
-        return np.asarray(self.table[first, second])
-
-
-def fit_grid(columns: tuple[Column, Column], outputs: Encoded, labels: Labels, *, cells: int = 16) -> Grid:
-    """Return the log ratio on a grid of two columns, shrunk towards the sum of the columns' own log ratios."""
-    additive = fit_additive(columns, outputs, labels, cells=cells)
-    places = [chosen(column(outputs)) for column, chosen in zip(columns, additive.cuts, strict=True)]
-    shape = (additive.cuts[0].cells, additive.cuts[1].cells)
-    both = np.ravel_multi_index(places, shape)
-    counts = np.bincount(both * 2 + labels, minlength=2 * shape[0] * shape[1]).reshape(*shape, 2) + 0.5
-    ones = max(int(np.count_nonzero(labels)), 1)
-    found = np.log(counts[..., 1] / counts[..., 0]) - np.log(ones / max(labels.size - ones, 1))
-    noise = 1 / counts[..., 0] + 1 / counts[..., 1]
-    sums = additive.tables[0][:, None] + additive.tables[1][None, :]
-    apart = max(0.0, float(np.average((found - sums) ** 2 - noise, weights=1 / noise)))
-    table = np.asarray(sums + (found - sums) * apart / (apart + noise))
-    return Grid(columns, additive.cuts[:2], table)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

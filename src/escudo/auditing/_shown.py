@@ -10,6 +10,7 @@ import numpy as np
 
 from escudo.auditing._bounds import Event
 from escudo.auditing._experiment import Experiment
+from escudo.auditing._names import named
 from escudo.auditing._result import Outputs
 from escudo.auditing._views import NumberCells
 from escudo.effects import Witness
@@ -38,7 +39,7 @@ def shown_witness(event: Event, experiment: Experiment, structures: Sequence[str
     if first == second:  # two datasets that look alike in few words
         first, second = f"{experiment.label}, first", f"{experiment.label}, second"
     likely, other = (second, first) if event.second else (first, second)
-    words = event.use.partition.words(event.cells, structures)
+    words = named(event.use.partition.words(event.cells, structures), structures)
     return Witness(y={"event": words}, x1={"data": likely}, x2={"data": other}, probabilities=event.probabilities)
 
 
@@ -77,15 +78,15 @@ def _histogram(kind: Any, numbers: Any, labels: Any) -> Outputs:
 
 
 def _categories(values: Any, codes: Any, labels: Any, structures: Sequence[str]) -> Outputs:
+    from escudo.auditing._joint import keys_of, shown_output
     from escudo.auditing._outputs import Encoded
-    from escudo.auditing._views import _keys, _shown
 
     encoded = Encoded(values, codes)
     distinct, first_row, place, times = np.unique(
-        _keys(encoded), return_index=True, return_inverse=True, return_counts=True
+        keys_of(encoded), return_index=True, return_inverse=True, return_counts=True
     )
     common = np.argsort(-times, kind="stable")[:_CATEGORIES]
-    names = [_shown(encoded, int(first_row[i]), structures) for i in common]
+    names = [shown_output(encoded, int(first_row[i]), structures) for i in common]
     counts = np.bincount(place * 2 + labels, minlength=2 * distinct.size).reshape(-1, 2)
     rest = counts.sum(axis=0) - counts[common].sum(axis=0)
     table = counts[common]

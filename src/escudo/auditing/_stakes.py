@@ -24,9 +24,9 @@ __all__ = ["BETS", "log_factors", "promised", "sets_of", "stakes"]
 Floats = NDArray[np.float64]
 
 BETS = 4
-_STEADY = np.array([0.1, 0.3])  # bets of fixed size, for differences that show after some hundred runs
-_LATE = np.array([1.0, 2.0, 3.5, 6.0])  # bets for the end, as standard errors that may be seen then
-_SIZES = np.array([0.6, 1.2])  # bets as multiples of the size that the estimate suggests
+_STEADY = np.array([0.12, 0.3])  # bets of fixed size, for differences that show after some hundred runs
+_LATE = np.array([2.2, 3.2, 6.0, 10.0])  # bets for the end, as standard errors that may be seen then
+_SIZES = np.array([0.7, 1.4])  # bets as multiples of the size that the estimate suggests
 _NEAR = 0.02  # a difference in ε that is little
 _MOST = 0.98  # of what can be lost at once: never all
 _FRACTIONS = np.array([0.002, 0.006, 0.02, 0.05, 0.1, 0.2, 0.35, 0.55, 0.8])
@@ -105,7 +105,7 @@ def cautious(right: Floats, wrong: Floats, caution: float) -> Floats:
 def promised(right: Floats, wrong: Floats, totals: tuple[float, float], delta: float, horizon: float) -> Floats:
     """Return for each set the bound on ε that it is likely to give in the end, shape (sets,).
 
-    The log ratio less one standard error of what is known now and four of what will be known then.
+    The log ratio less one standard error of what is known now and three of what will be known then.
 
     Args:
         right: Runs of the likelier dataset in each set.
@@ -116,7 +116,7 @@ def promised(right: Floats, wrong: Floats, totals: tuple[float, float], delta: f
     """
     rate = np.maximum((right + 0.5) / (totals[0] + 1) - delta, 1e-300)
     noise = np.sqrt(1 / (right + 0.5) + 1 / (wrong + 0.5))
-    later = 4 * np.sqrt(min(1.0, (totals[0] + totals[1]) / max(horizon, 1.0)))
+    later = 3 * np.sqrt(min(1.0, (totals[0] + totals[1]) / max(horizon, 1.0)))
     return np.asarray(np.log(rate) - np.log((wrong + 0.5) / (totals[1] + 1)) - noise * (1 + later))
 
 

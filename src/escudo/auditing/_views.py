@@ -4,29 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import combinations
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from escudo.auditing._calibration import calibrated, cell_levels, smoothed
 from escudo.auditing._columns import Column, Cut, columns_of, cut
+from escudo.auditing._guesses import best_guesses, worth_of
+from escudo.auditing._joint import MOST_CELLS, joint_cells, mean_levels
+from escudo.auditing._logistic import fit_logistic
 from escudo.auditing._outputs import Encoded
-from escudo.auditing._scores import Labels, Score, fit_additive, fit_boosted, fit_grid, fit_linear
+from escudo.auditing._scores import Boosted, Labels, Score, fit_additive, fit_boosted, fit_linear
 from escudo.auditing._stakes import promised, sets_of
 
 __all__ = ["NumberCells", "Partition", "Use", "choose_views", "count", "promise"]
 
 Floats = NDArray[np.float64]
 
-_MOST_CELLS = 96
-_SCORE_CELLS = 48
 _SCREENED = 60_000  # rows on which columns are compared
 _TREE_ROWS = 400_000
-_GRID_COLUMNS = 4  # up to so many numbers every two are looked at together
 _TREE_COLUMNS = 40
-_ODD = np.random.default_rng(3).integers(1, 2**62, size=300, dtype=np.uint64) * 2 + 1
+_NOW = 0.4  # standard errors of what is known now,
+_THEN = 2.0  # and of what will be known in the end, by which the promise of a view is lowered,
+_FREE = 1.5  # and so many more where it can take any shape
 
 
 class Partition(Protocol):
@@ -44,6 +46,10 @@ class Partition(Protocol):
     def ordered(self) -> bool:
         """Whether the cells' order means something."""
 
+    @property
+    def levels(self) -> Floats | None:
+        """The log ratio that is claimed for each cell, if it was learnt."""
+
     def __call__(self, outputs: Encoded) -> NDArray[np.intp]:
         """Return the cell of each output."""
 
@@ -53,10 +59,18 @@ class Partition(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Use:
-    """A partition and the order of its cells: their own, or that of their likelihood ratio in some earlier runs."""
+    """A partition and the order of its cells: their own, or that of their likelihood ratio in some earlier runs.
+
+    Attributes:
+        partition: The cells.
+        order: Their order.
+        doubt: By how many standard errors earlier runs of a set of cells are likely to flatter it, if it is chosen for
+            them: by less where a score has its own word on every cell.
+    """
 
     partition: Partition
     order: NDArray[np.intp]
+    doubt: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,6 +81,7 @@ class NumberCells:
     chosen: Cut
     learnt: bool
     ordered: bool = True
+    levels: Floats | None = None
 
     @property
     def cells(self) -> int:
@@ -103,52 +118,10 @@ class NumberCells:
         return np.concatenate([[0.0], self.chosen.edges])[np.flatnonzero(cells[:-1])]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class JointCells:
-    """One cell per distinct output, or groups of distinct outputs of like ratio; new outputs have the last cell."""
-
-    keys: NDArray[np.uint64]  # sorted
-    cell: NDArray[np.intp]
-    cells: int
-    learnt: bool
-    shown: tuple[str, ...]
-    ordered: bool = False
-
-    def __call__(self, outputs: Encoded) -> NDArray[np.intp]:
-        keys = _keys(outputs)
-        place = np.minimum(np.searchsorted(self.keys, keys), self.keys.size - 1)
-        return np.where(self.keys[place] == keys, self.cell[place], self.cells - 1)
-
-    def words(self, cells: NDArray[np.bool_], structures: Sequence[str]) -> str:
-        """Return a set of cells in words: some of the outputs in them."""
-        inside = [text for text, c in zip(self.shown, self.cell.tolist(), strict=True) if cells[c]]
-        return (
-            "output is " + " or ".join(inside[:4]) + (f" or one of {len(inside) - 4} more" if len(inside) > 4 else "")
-        )
-
-
-def _keys(outputs: Encoded) -> NDArray[np.uint64]:
-    """Return a 64-bit key per output; equal outputs have equal keys, others differ but for bad luck."""
-    values = outputs.values + 0.0  # so that -0.0 is 0.0
-    bits = np.where(np.isnan(values), 7.0, values).view(np.uint64) + np.isnan(values).astype(np.uint64)
-    filled = ~np.isnan(values)
-    mixed = (bits ^ (bits >> np.uint64(29))) * _ODD[: values.shape[1]]
-    mixed ^= mixed >> np.uint64(31)
-    total = (mixed * filled).sum(axis=1, dtype=np.uint64)  # a missing number counts nothing, whatever the width
-    return np.asarray(total + (outputs.codes.astype(np.uint64) + np.uint64(1)) * _ODD[-1])
-
-
 def count(partition: Partition, outputs: Encoded, labels: Labels) -> Floats:
     """Return runs per cell and dataset, shape (cells, 2)."""
     found = np.bincount(partition(outputs) * 2 + labels, minlength=2 * partition.cells)
     return found.reshape(-1, 2).astype(np.float64)
-
-
-def _by_ratio(counts: Floats) -> NDArray[np.intp]:
-    """Return the cells in the order of their likelihood ratio, rare ones towards the middle."""
-    ratio = np.log((counts[:, 1] + 0.5) / (counts[:, 0] + 0.5))
-    noise = 1 / (counts[:, 1] + 0.5) + 1 / (counts[:, 0] + 0.5)
-    return np.argsort(ratio / (1 + noise), kind="stable")
 
 
 def promise(counts: Floats, order: NDArray[np.intp], *, delta: float, ahead: float) -> float:
@@ -185,23 +158,85 @@ def choose_views(
         rng: For fitting.
         last_bits: Whether the last bits of floats are looked at.
     """
-    held = np.arange(labels.size) % 4 == 3
+    held = np.arange(labels.size) % 3 == 2
     partitions = _candidates(outputs, labels, ~held, references, structures, delta, ahead, rng, last_bits)
-    found: list[tuple[float, Use, Floats]] = []
+    found: list[_Judged] = []
     for partition in partitions:
         used = held if partition.learnt else np.ones(labels.size, dtype=bool)
-        cells, known = partition(_part(outputs, used)), labels[used]
-        if partition.ordered:
-            use = Use(partition, np.arange(partition.cells))
-            counts = _counted(cells, known, partition.cells)
-            found.append((promise(counts, use.order, delta=delta, ahead=ahead), use, counts))
-        # An order that is found on some runs is judged, and bet on, by others.
-        half = np.arange(cells.size) % 2 == 0
-        use = Use(partition, _by_ratio(_counted(cells[half], known[half], partition.cells)))
-        counts = _counted(cells[~half], known[~half], partition.cells)
-        found.append((promise(counts, use.order, delta=delta, ahead=ahead), use, counts))
-    found.sort(key=lambda entry: -entry[0])
-    return [(use, counts) for _, use, counts in found[:2]]
+        found += _judged(partition, partition(_part(outputs, used)), labels[used], delta=delta, ahead=ahead)
+    most = max(max(judged.told for judged in found), 1e-12)
+    # What an output tells on the whole is known well, what its rarest sets tell is not: the first helps to judge the
+    # second, by at most two standard errors.
+    found.sort(key=lambda judged: 2 * judged.error * (1 - max(judged.told, 0.0) / most) - judged.worth)
+    return [(judged.use, judged.counts) for judged in found[:2]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Judged:
+    """A way of cutting outputs into cells.
+
+    Attributes:
+        use: The cells and their order.
+        counts: Earlier runs per cell, to bet by.
+        worth: The bound that a set of its cells promises.
+        error: The standard error of that.
+        told: What the cells tell about the label, in nats a run.
+    """
+
+    use: Use
+    counts: Floats
+    worth: float
+    error: float
+    told: float
+
+
+def _judged(
+    partition: Partition, cells: NDArray[np.intp], labels: Labels, *, delta: float, ahead: float
+) -> list[_Judged]:
+    """Return ways to order the cells of a partition, with what each is worth and the counts to bet by.
+
+    What it is worth is found by choosing a set of cells on one half of the runs and looking at the other, both ways: of
+    many ways the luckiest would be taken for the best otherwise.
+    """
+    fold = np.arange(cells.size) % 4
+    folds = [_counted(cells[fold == k], labels[fold == k], partition.cells) for k in range(4)]
+    halves = folds[0] + folds[2], folds[1] + folds[3]
+    every = halves[0] + halves[1]
+    found: list[_Judged] = []
+
+    def judge(
+        use: Use, counts: Floats, known: tuple[Floats, Floats], raw: tuple[Floats, Floats], careful: float = 0.0
+    ) -> None:
+        then = _THEN * math.sqrt(min(1.0, float(counts.sum()) / max(ahead, 1.0)))
+        worth = error = told = 0.0
+        for here, there in ((0, 1), (1, 0)):
+            _, guess = best_guesses(known[here], use.order, delta=delta, caution=use.doubt + then)
+            plain, cautious = (worth_of(guess, raw[there], delta=delta, caution=c) for c in (0.0, math.sqrt(0.5)))
+            worth += plain / 2
+            error += (plain - cautious) / 2
+            share = (known[here] + 0.5) / (known[here] + 0.5).sum(axis=1, keepdims=True)
+            told += float((raw[there] * np.log(2 * share)).sum()) / max(float((raw[0] + raw[1]).sum()), 1.0)
+        found.append(_Judged(use, counts, worth - (_NOW + then + careful) * error, error, told))
+
+    if partition.levels is not None:
+        levels = partition.levels
+        use = Use(partition, np.argsort(levels, kind="stable"))
+        known = calibrated(levels, halves[0]), calibrated(levels, halves[1])
+        free = isinstance(partition, NumberCells) and isinstance(partition.of, Boosted)
+        judge(use, calibrated(levels, every), known, halves, careful=_FREE if free else 0.0)
+        return found
+    if partition.ordered:
+        known = smoothed((folds[0], folds[2])), smoothed((folds[1], folds[3]))
+        judge(Use(partition, np.arange(partition.cells), doubt=2.0), smoothed(halves), known, halves)
+    # An order that is found on some runs is judged by others; then all of them give it.
+    levels, last = cell_levels(halves[0]), cell_levels(every)
+    use = Use(partition, np.argsort(levels, kind="stable"))
+    known = calibrated(levels, folds[1]), calibrated(levels, folds[3])
+    judge(use, halves[1], known, (folds[1], folds[3]), careful=_FREE if partition.ordered else _FREE / 3)
+    second = every.sum(axis=1) / (1 + np.exp(-last))
+    counts = np.stack([every.sum(axis=1) - second, second], axis=1)
+    found[-1] = replace(found[-1], use=Use(partition, np.argsort(last, kind="stable"), doubt=2.0), counts=counts)
+    return found
 
 
 def _counted(cells: NDArray[np.intp], labels: Labels, size: int) -> Floats:
@@ -225,11 +260,11 @@ def _candidates(
 ) -> list[Partition]:
     size = labels.size
     columns = columns_of(_part(outputs, slice(0, 5000)), references, last_bits=last_bits)
-    most = int(min(_MOST_CELLS, max(5.0, 1.2 * math.sqrt(size))))
+    most = int(min(MOST_CELLS, max(5.0, 1.2 * math.sqrt(size))))
     points = [float(r[0]) for r in references if r.size and np.isfinite(r[0])] if outputs.values.shape[1] == 1 else []
     single = _best_columns(columns, outputs, labels, most, points, delta, ahead)
     found: list[Partition] = list(single)
-    joint = _joint(outputs, labels, fitting, structures)
+    joint = joint_cells(outputs, labels, fitting, structures)
     if joint is not None:
         found.append(joint)
     if len(columns) < 2 or size < 400:
@@ -239,18 +274,19 @@ def _candidates(
     values = [c for c in columns if c.name.startswith(("entry", "output")) and "minus" not in c.name]
     if len(values) > 1:
         chain = [values[0], *(c for c in columns if "minus" in c.name and _adjacent(c.name))]
-        for cells in (3, 16):
-            scores += [fit_additive(values, seen, known, cells=cells), fit_additive(chain, seen, known, cells=cells)]
-        if len(values) <= _GRID_COLUMNS:
-            scores += [fit_grid(two, seen, known) for two in combinations(values, 2)]
+        for chosen in (values, chain):
+            scores += [fit_additive(chosen, seen, known, cells=cells) for cells in (2, 16)]
+            smooth = fit_logistic(chosen, seen, known, crossed=chosen is values)
+            scores += [smooth] if smooth is not None else []
         linear = fit_linear(_part(seen, slice(0, _TREE_ROWS)), known[:_TREE_ROWS])
         scores += [linear] if linear is not None else []
-    if size >= 2000:
+    if size >= 2000 and len(values) > 1:
         rows = slice(0, _TREE_ROWS)
         scores.append(fit_boosted(columns[:_TREE_COLUMNS], _part(seen, rows), known[rows], rng=rng))
     for score in scores:
         sample = score(_part(seen, slice(0, 300_000)))
-        found.append(NumberCells(score, cut(sample, min(_SCORE_CELLS, most)), learnt=True))
+        cells = cut(sample, most)
+        found.append(NumberCells(score, cells, learnt=True, levels=mean_levels(sample, cells)))
     return found
 
 
@@ -285,34 +321,3 @@ def _best_columns(
         NumberCells(cells.of, cut(cells.of(outputs), most, points), learnt=False, ordered=cells.ordered)
         for _, cells in judged[:3]
     ]
-
-
-def _joint(
-    outputs: Encoded, labels: Labels, fitting: NDArray[np.bool_], structures: Sequence[str]
-) -> JointCells | None:
-    """Return one cell per distinct output where outputs repeat, else None."""
-    keys = _keys(outputs)
-    distinct, first, place, times = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
-    if distinct.size > max(4, min(4096, labels.size // 8)) or distinct.size < 2:
-        return None
-    shown = tuple(_shown(outputs, int(i), structures) for i in first)
-    if distinct.size < _MOST_CELLS:
-        return JointCells(distinct, np.arange(distinct.size), distinct.size + 1, False, shown)
-    counts = np.bincount(place[fitting] * 2 + labels[fitting], minlength=2 * distinct.size).reshape(-1, 2)
-    ratio = np.log((counts[:, 1] + 0.5) / (counts[:, 0] + 0.5))
-    noise = 1 / (counts[:, 1] + 0.5) + 1 / (counts[:, 0] + 0.5)
-    signal = max(1e-6, float(np.average(ratio**2 - noise, weights=times)))
-    groups = cut(np.repeat(ratio * signal / (signal + noise), np.minimum(times, 50)), _MOST_CELLS - 2)
-    cell = groups(ratio * signal / (signal + noise))
-    return JointCells(distinct, cell, groups.cells + 1, True, shown)
-
-
-def _shown(outputs: Encoded, row: int, structures: Sequence[str]) -> str:
-    numbers = [f"{v:.6g}" for v in outputs.values[row] if not np.isnan(v)]
-    structure = structures[int(outputs.codes[row])]
-    if structure == "#":
-        text = numbers[0] if len(numbers) == 1 else "(" + ", ".join(numbers) + ")"
-    else:
-        left = iter(numbers)
-        text = "".join(next(left, "#") if mark == "#" else mark for mark in structure)
-    return text if len(text) <= 60 else text[:57] + "..."

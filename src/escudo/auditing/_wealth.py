@@ -56,10 +56,12 @@ __all__ = ["ACCOUNTS", "Book", "Frontier", "Points", "Stage", "View", "log_sum"]
 Floats = NDArray[np.float64]
 
 _ROLES = (5, 3)  # ways of choosing cells for the best view of the output, and for the second best
-_ROLE_WEIGHTS = np.array([0.2, 0.3, 0.12, 0.08, 0.08, 0.07, 0.1, 0.05])
-_AIMED = np.array([0.65, 0, 0, 0, 0, 0.35, 0, 0])  # where capital goes if there are very many runs
+_ROLE_WEIGHTS = np.array([0.28, 0.34, 0.14, 0.05, 0.05, 0.05, 0.05, 0.04])
+_AIMED = np.array([0.8, 0, 0, 0, 0, 0.2, 0, 0])  # where capital goes if there are very many runs
+_SIZE_WEIGHTS = np.array([[0.2, 0.3, 0.3, 0.2] if role in (0, 5) else [0.1, 0.4, 0.2, 0.3] for role in range(8)])
+_LATE_WEIGHTS = np.array([0.5, 0.4, 0.08, 0.02])  # of the sizes of aimed bets, if there are very many runs
 ACCOUNTS = _ROLE_WEIGHTS.size * BETS
-_SHARED = {True: 0.06, False: 0.005}  # part of the capital that is spread anew when cells change, or only counts
+_SHARED = {True: 0.03, False: 0.003}  # part of the capital that is spread anew when cells change, or only counts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,8 +113,10 @@ class Book:
     @property
     def log_weights(self) -> Floats:
         """The log of the part of a pair's capital that each account begins with."""
-        late = 0.6 * min(1.0, max(0.0, (np.log10(max(self.horizon, 1.0)) - 5) / 1.5))
-        return np.asarray(np.log(np.repeat((1 - late) * _ROLE_WEIGHTS + late * _AIMED, BETS) / BETS))
+        late = 0.8 * min(1.0, max(0.0, (np.log10(max(self.horizon, 1.0)) - 5) / 1.5))
+        early = _ROLE_WEIGHTS[:, None] * _SIZE_WEIGHTS
+        weights = ((1 - late) * early + late * _AIMED[:, None] * _LATE_WEIGHTS).ravel()
+        return np.asarray(np.log(weights / weights.sum()))
 
     def open(self, stage: Stage) -> None:
         """Begin to bet on a pair's runs."""
@@ -229,7 +233,7 @@ class Frontier:
     earlier peaks of its wealth go unnoticed, which can only lower the bound.
     """
 
-    def __init__(self, book: Book, family: Family, threshold: float, *, window: int = 24) -> None:
+    def __init__(self, book: Book, family: Family, threshold: float, *, window: int = 48) -> None:
         self._book, self._family, self._threshold = book, family, threshold
         self._window = window
         self._start = 0

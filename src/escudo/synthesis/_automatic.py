@@ -1,7 +1,7 @@
 """Generator ``auto``: one of the others, chosen by a public rule of the columns, which the plan states.
 
-The rule follows ``benchmarks/neural_tables.py``: simulated tables of 10 to 160 columns at ε = 0.1, 1 and 3, and what was
-known of Asia, NLTCS, Adult and the neuropathic pain table, which are therefore no independent check of it:
+The rule follows ``benchmarks/neural_tables.py``: simulated tables of 10 to 160 columns at ε = 0.1, 1 and 3, and what
+was known of Asia, NLTCS, Adult and the neuropathic pain table, which are therefore no independent check of it:
 
 * **marginals** for up to 30 columns. One noisy table for each family says everything there is to say of it, and its
   noise grows with the root of the number of families only. How many cells a family has matters little, as very large

@@ -36,6 +36,13 @@ def quiet(mechanism, **options):
     return audit(mechanism, **given)
 
 
+def test_outputs_of_many_lengths_are_taken_also_where_a_block_holds_short_ones_only():
+    def ragged(dataset, rng):
+        return [float(dataset + rng.integers(2))] * (1 + 2 * (rng.random() < 0.02))
+
+    assert quiet(ragged, max_runs=3000, stop_early=False).runs == 3000
+
+
 class TestPassedOn:
     def test_what_a_mechanism_notes_stands_in_the_audit(self):
         class Noted(Geometric):
