@@ -5,7 +5,7 @@ Run ``python benchmarks/audit_sniper.py`` (about 15 minutes on one core); it wri
 of DP-Sniper's repository (commit ee087b2): over 10 million samples for each of three stages of its search and 200
 million for its final bound, at confidence 0.9. Ours are the anytime-valid bound and the split-sample Clopper-Pearson
 bound from at most 10 million samples in all, search for the event included, at the same confidence. Each mechanism has
-one pair of inputs, with as many queries as DP-Sniper's; where the law is known, one with a large ceiling. Numbers are
+one pair of inputs, with as many queries as DP-Sniper's; where the law is known, one with a large ceiling, chosen beforehand. Numbers are
 rounded to a grid of 2^-10, as if they were real numbers, because floating-point Laplace noise has no finite ε at all;
 the row "float Laplace" is about that.
 
@@ -290,7 +290,9 @@ def markdown(result: dict[str, Any]) -> str:
         "Clopper-Pearson bound for that fixed number, which is the kind of bound that DP-Sniper gives. Ceiling: the "
         "median bound of the best possible method that knows both laws beforehand, on these inputs with that many "
         "samples; chance: with which that method reaches DP-Sniper's figure (derivation in "
-        "`benchmarks/audit_ceilings.py`). Bold: at least DP-Sniper's.",
+        "`benchmarks/audit_ceilings.py`). Each mechanism has one pair of inputs, with as many queries as DP-Sniper's; "
+        "where the laws are known, one with a large ceiling, chosen from them beforehand (DP-Sniper tried several "
+        "patterns of inputs). Bold: at least DP-Sniper's, by one bound or the other.",
         "",
         "| mechanism | true ε | StatDP | DP-Sniper | escudo | escudo, fixed n | ceiling | chance | samples | CPU s |",
         "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
