@@ -5,9 +5,9 @@ Run ``python benchmarks/audit_sniper.py`` (about 15 minutes on one core); it wri
 of DP-Sniper's repository (commit ee087b2): over 10 million samples for each of three stages of its search and 200
 million for its final bound, at confidence 0.9. Ours are the anytime-valid bound and the split-sample Clopper-Pearson
 bound from at most 10 million samples in all, search for the event included, at the same confidence. Each mechanism has
-one pair of inputs, with as many queries as DP-Sniper's; where the law is known, one with a large ceiling, chosen beforehand. Numbers are
-rounded to a grid of 2^-10, as if they were real numbers, because floating-point Laplace noise has no finite ε at all;
-the row "float Laplace" is about that.
+one pair of inputs, with as many queries as DP-Sniper's; where the law is known, one with a large ceiling, chosen
+beforehand. Numbers are rounded to a grid of 2^-10, as if they were real numbers, because floating-point Laplace noise
+has no finite ε at all; the row "float Laplace" is about that.
 
 Options: ``--runs`` for fewer samples (writes nothing below 10 million), ``--only`` for some rows, which then replace
 their earlier results.

@@ -33,3 +33,19 @@ def test_the_makefile_has_the_two_commands() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for target in ("demo", "test"):
         assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE)
+
+
+def test_every_figure_of_the_comparison_links_to_a_page_that_exists() -> None:
+    links = re.findall(r"\]\((benchmarks/[^)]+|experiments/[^)]+)\)", README)
+    assert len(links) >= 10
+    for link in links:
+        assert (ROOT / link).is_file(), link
+
+
+def test_make_bench_runs_every_benchmark() -> None:
+    """But for those that need an accelerator, and parts of others."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
+    (listed,) = re.findall(r"^BENCHES := (.*)$", makefile, flags=re.MULTILINE)
+    parts = ("_", "peer_", "summary", "audit_ceilings")
+    scripts = {path.stem for path in (ROOT / "benchmarks").glob("*.py") if not path.stem.startswith(parts)}
+    assert {name for name in scripts if not name.endswith("_device")} == set(listed.split())
