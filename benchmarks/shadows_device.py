@@ -183,6 +183,8 @@ def page(report: Mapping[str, Any]) -> str:
     if peers:
         lines += ["", "Opacus 1.6 on the same device, plain VAE, one model at a time: "]
         lines[-1] += "; ".join(f"{name} {peer['steps_per_second']:.0f} steps/s" for name, peer in peers.items()) + "."
+    if "note" in report:
+        lines += ["", report["note"]]
     lines += ["", "What the attacks found is in `experiments/results/membership.md`.", ""]
     return "\n".join(lines)
 
