@@ -35,7 +35,8 @@ from escudo.auditing._targets import Failure, Mechanism, adapt, run_one
 from escudo.effects import Effect, Witness, show_epsilon
 from escudo.errors import InputError
 from escudo.mechanisms._noise import Integers, NoiseSource, watching
-from escudo.privacy import ApproximateEvent, Event, GaussianEvent, guarantee_of
+from escudo.privacy import ApproximateEvent, Event, GaussianEvent
+from escudo.privacy._totals import RunningTotal
 
 __all__ = ["Replay", "Step", "replay"]
 
@@ -257,11 +258,10 @@ class _Transcript:
         for release in self.releases:
             event = release.event
             if isinstance(event, GaussianEvent):
-                declared = (event.l2_sensitivity / event.scale) ** 2 / 2
-                yield Step(kind=event.kind, unit="ρ", declared=declared, actual=sum(d.moved for d in release.draws))
+                yield Step(kind=event.kind, unit="ρ", declared=event.rho, actual=sum(d.moved for d in release.draws))
             else:
                 delta = event.delta if isinstance(event, ApproximateEvent) else 0.0
-                declared = guarantee_of(event, delta=delta).epsilon or 0.0
+                declared = RunningTotal.of(event).epsilon(delta)
                 words = "part of it is covered by δ and not compared" if self.excused and delta else ""
                 actual = math.fsum(d.moved for d in release.draws)
                 yield Step(kind=event.kind, unit="ε", declared=declared, actual=actual, words=words)

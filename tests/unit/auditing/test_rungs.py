@@ -98,6 +98,15 @@ class TestReplay:
         assert found.effect.epsilon == pytest.approx(2.0)
         assert "declares ε = 0.50, but the changed record costs 2.00 (four)" in found.verdict
 
+    def test_a_release_stated_for_people_is_replayed_like_any_other(self):
+        def counted(dataset, rng):
+            terms = {"unit": "person", "max_rows_per_person": 3, "seed": rng}
+            return laplace(sum(dataset), sensitivity=3, epsilon=0.5, **terms)
+
+        found = replay(counted, [([0, 1], [3, 1])])
+        assert not found.violated
+        assert found.effect.epsilon == pytest.approx(0.5)
+
     def test_a_wrong_sensitivity_of_gaussian_noise_is_found_in_rho(self):
         found = replay(lambda d, rng: gaussian(float(sum(d)), l2_sensitivity=1, rho=0.1, seed=rng), [([0], [3])])
         assert found.steps[0].unit == "ρ"
