@@ -73,26 +73,13 @@ def steps_alone(data: Path, trainings: int) -> dict[str, float]:
 
 def game(data: Path) -> dict[str, Any]:
     """Play the game and return how long it took."""
-    from _paper import SEED, table_of, vae_of
+    from _paper import outlier_game, table_of, vae_of
     from joblib.externals.loky import get_reusable_executor
-
-    from escudo.attacks import attack
 
     table = table_of("Pain5000", data)
     victim = vae_of(table, "plain, DP", one_start=True)
     clock, processor = time.perf_counter(), _processor()
-    found = attack(
-        victim,
-        table.rows(table.codes),
-        table.schema,
-        relation="add_remove",
-        targets=1,
-        choose="outliers",
-        shadows=SHADOWS,
-        trials=TRIALS,
-        seed=SEED,
-        jobs=PROCESSES,
-    )
+    found = outlier_game(victim, table, shadows=SHADOWS, trials=TRIALS, jobs=PROCESSES)
     took = time.perf_counter() - clock
     get_reusable_executor().shutdown(wait=True)  # so that its processor time is counted
     return {

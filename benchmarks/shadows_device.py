@@ -57,24 +57,11 @@ def trained_alone(victim: Any, table: Any, copies: int) -> float:
 
 def game(table: Any, model: str, copies: int, jobs: int) -> dict[str, Any]:
     """Attack one model, then train as many alone, with everything compiled."""
-    from _paper import SEED, vae_of
-
-    from escudo.attacks import attack
+    from _paper import outlier_game, vae_of
 
     victim = vae_of(table, model, one_start=True)
     began = time.perf_counter()
-    found = attack(
-        victim,
-        table.rows(table.codes),
-        table.schema,
-        relation="add_remove",
-        targets=1,
-        choose="outliers",
-        shadows=copies // 2,
-        trials=copies // 2,
-        seed=SEED,
-        jobs=jobs,
-    )
+    found = outlier_game(victim, table, shadows=copies // 2, trials=copies // 2, jobs=jobs)
     whole, fits = time.perf_counter() - began, victim.fits
     training = trained_alone(victim, table, copies)
     return {

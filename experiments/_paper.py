@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import escudo
+from escudo.attacks import Attack, attack
 from escudo.attacks._moved import RowsWithRecord
 from escudo.causal import CausalGraph, asia
 from escudo.privacy import Guarantee, RepeatedEvent, SampledGaussianEvent, calibrate, guarantee_of
@@ -39,7 +40,7 @@ RESULTS = Path(os.environ.get("ESCUDO_RESULTS", Path(__file__).parent / "results
 sys.path.insert(0, str(ROOT / "benchmarks"))
 from wide import FILES, Truth, setting  # noqa: E402  # a script of the project, not a package
 
-__all__ = ["DATA", "DELTA", "MODELS", "PaperVae", "Store", "Table", "header", "table_of", "vae_of"]
+__all__ = ["DATA", "DELTA", "MODELS", "PaperVae", "Store", "Table", "header", "outlier_game", "table_of", "vae_of"]
 
 Codes = NDArray[np.int64]
 
@@ -292,6 +293,22 @@ def vae_of(table: Table, model: str, **options: Any) -> PaperVae:
     """Return one of the four ``MODELS`` for a table, private ones with the paper's ε."""
     causal, private = MODELS[model]
     return PaperVae(table, causal=causal, epsilon=table.epsilon if private else None, **options)
+
+
+def outlier_game(victim: Any, table: Table, *, shadows: int, trials: int, jobs: int | None = None) -> Attack:
+    """Play the corrected game on the person furthest from their neighbours, who is there or not, all others fixed."""
+    return attack(
+        victim,
+        table.rows(table.codes),
+        table.schema,
+        relation="add_remove",
+        targets=1,
+        choose="outliers",
+        shadows=shadows,
+        trials=trials,
+        seed=SEED,
+        jobs=jobs,
+    )
 
 
 class Store:

@@ -32,10 +32,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _paper import DATA, MODELS, RESULTS, SEED, Store, Table, header, table_of, vae_of
+from _paper import DATA, MODELS, RESULTS, SEED, Store, Table, header, outlier_game, table_of, vae_of
 from joblib import parallel_config
 
-from escudo.attacks import attack, ceiling_of, published_game
+from escudo.attacks import ceiling_of, published_game
 
 FEATURES = ("naive", "histogram", "correlation", "ensemble")
 CLASSIFIERS = ("linear svm", "rbf svm", "forest", "neighbours")
@@ -104,17 +104,7 @@ def published(table: Table, model: str) -> dict[str, Any]:
 def corrected(table: Table, model: str, learnt: int, tested: int) -> dict[str, Any]:
     """Attack the person furthest from their neighbours, as escudo does."""
     victim = vae_of(table, model)
-    found = attack(
-        victim,
-        table.rows(table.codes),
-        table.schema,
-        relation="add_remove",
-        targets=1,
-        choose="outliers",
-        shadows=learnt,
-        trials=tested,
-        seed=SEED,
-    )
+    found = outlier_game(victim, table, shadows=learnt, trials=tested)
     return {
         "shadows": learnt,
         "trials": tested,

@@ -27,10 +27,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from _paper import DELTA, RESULTS, SEED, PaperVae, Store, Table, header, table_of
+from _paper import DELTA, RESULTS, SEED, PaperVae, Store, Table, header, outlier_game, table_of
 from joblib import parallel_config
 
-from escudo.attacks import attack, victim_of
+from escudo.attacks import victim_of
 from escudo.attacks._moved import RowsWithRecord
 from escudo.causal import CausalGraph
 from escudo.utility import evaluate
@@ -109,17 +109,7 @@ def useful(table: Table, method: str, edges: Sequence[tuple[str, str]]) -> dict[
 
 def attacked(table: Table, method: str, edges: Sequence[tuple[str, str]], learnt: int, tested: int) -> dict[str, Any]:
     """Return how well membership is found out."""
-    found = attack(
-        victim(table, method, edges),
-        table.rows(table.codes),
-        table.schema,
-        relation="add_remove",
-        targets=1,
-        choose="outliers",
-        shadows=learnt,
-        trials=tested,
-        seed=SEED,
-    )
+    found = outlier_game(victim(table, method, edges), table, shadows=learnt, trials=tested)
     return {
         "shadows": learnt,
         "trials": tested,

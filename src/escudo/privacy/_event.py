@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod  # of no ABC: making an Event is refused in words, see __post_init__
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self
@@ -95,6 +96,7 @@ class Event:
             )
         return self._replacing()
 
+    @abstractmethod
     def stretched(self, steps: int) -> Self:
         """Return the same release stated for tables ``steps`` neighbouring steps apart (group privacy).
 
@@ -106,7 +108,6 @@ class Event:
         Raises:
             InputError: If nothing is left of the guarantee, such as δ ≥ 1.
         """
-        raise NotImplementedError
 
     def for_person(self, max_rows_per_person: int) -> Event:
         """Return the same release stated for a person with at most so many rows, from a statement for one row.
