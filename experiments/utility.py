@@ -5,16 +5,17 @@ Run from the repository's root::
     python experiments/utility.py                 # every part that is not in the results yet
     python experiments/utility.py --only Asia     # parts whose name holds a word
 
-``--data DIR`` holds ``neuropathic_pain``. Parts are written to ``experiments/results/utility.json`` as they are done,
-and ``utility.md`` and ``utility.svg`` are made from them; ``--again`` forgets those there are, and ``--quick`` is a
-smoke run that writes nothing.
+``--data DIR`` holds ``neuropathic_pain`` and ``eedi``. Parts are written to ``experiments/results/utility.json`` as
+they are done, and ``utility.md`` and ``utility.svg`` are made from them; ``--again`` forgets those there are, and
+``--quick`` is a smoke run that writes nothing.
 
 **Protocol** (:func:`escudo.evaluate`): 20 columns drawn at random, each predicted from all others by five learners that
 are trained on the real rows or on synthetic ones, and tested on real rows that neither has seen. The loss is real minus
 synthetic, in points; negative would mean that synthetic rows teach *more* than the rows they were made from. The paper
 repeats five times, and so does ``--fits 5``; learners see at most 1,000 rows.
 
-**Control.** Fresh rows from the true law, as many as the real ones: the best synthetic table there can be.
+**Control.** Fresh rows from the true law, as many as the real ones: the best synthetic table there can be. Eedi has no
+known law; there the control is the real rows drawn with replacement.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _paper import DATA, DELTA, MODELS, RESULTS, SEED, PaperVae, Store, Table, header, table_of, vae_of
+from _paper import DATA, DELTA, FOLDERS, MODELS, RESULTS, SEED, PaperVae, Store, Table, header, table_of, vae_of
 from joblib import parallel_config
 
 from escudo.attacks import victim_of
 from escudo.attacks._moved import RowsWithRecord
 from escudo.utility import LEARNERS, Prediction, Rows, evaluate
 
-TABLES = ("Pain1000", "Pain5000")
+TABLES = ("Pain1000", "Pain5000", "Eedi", "Synthetic", "Asia")
 MOST_ROWS = 1000  # that learners see
 FITS = 5  # of each model, as in the paper; fewer where there is no accelerator
 TARGETS = 20
@@ -48,6 +49,7 @@ TITLES = {
     "marginals": "`marginals`, DP",
     "vae": "escudo's `vae`, DP",
     "fresh": "control: fresh rows of the truth",
+    "redrawn": "control: real rows drawn with replacement",
 }
 
 # Table 1 (loss in points) and Table 4 (accuracy on the original data), in the order of LEARNERS.
@@ -60,8 +62,13 @@ PRINTED = {
     ("Pain5000", "plain"): (3.53, 5.93, 5.68, 0.48, 4.07),
     ("Pain5000", "causal, DP"): (1.7, 2.11, 4.58, 0.62, -0.82),
     ("Pain5000", "causal"): (-0.64, 0.07, -0.24, -4.62, -5.13),
+    ("Eedi", "plain, DP"): (6.83, 7.11, 6.82, 6.54, 5.36),
+    ("Eedi", "plain"): (1.14, 3.86, 2.6, 5.27, 2.41),
+    ("Eedi", "causal, DP"): (-4.04, -0.22, -3.49, 6.09, 5.87),
+    ("Eedi", "causal"): (-6.83, -2.74, -6.13, -0.03, -1.96),
 }
 PRINTED_BASELINE = {
+    "Eedi": {"plain": (86.93, 91.24, 88.53, 93.8, 88.22), "causal": (87.38, 91.46, 88.95, 93.44, 87.92)},
     "Pain1000": {"plain": (92.75, 94.42, 91.56, 94.19, 88.78), "causal": (92.69, 94.03, 91.81, 94.28, 89.5)},
     "Pain5000": {"plain": (95.37, 96.53, 97.47, 93.03, 92.14), "causal": (95.48, 96.5, 97.39, 92.74, 92.19)},
 }
@@ -72,6 +79,8 @@ def made_by(table: Table, method: str, epsilon: float | None, fits: int) -> list
     real = table.rows(table.codes)
     if method == "fresh":
         return [table.rows(table.fresh)]
+    if method == "redrawn":
+        return [table.rows(np.random.default_rng(SEED).choice(table.codes, len(real)))]
     if method in MODELS:
         victim: Any = vae_of(table, method)
         if epsilon is not None:
@@ -93,39 +102,47 @@ def made_by(table: Table, method: str, epsilon: float | None, fits: int) -> list
     return [one.synthetic(sets=1, size=len(real))[0] for one in every]
 
 
-def lost(found: Sequence[Prediction], runs: Sequence[int], learner: str | None = None) -> dict[str, float]:
-    """Return what was lost on some synthetic tables, with a 95 % interval over targets."""
+def lost(found: Sequence[Prediction], runs: Sequence[int], learner: str | None = None) -> dict[str, float | None]:
+    """Return what was lost on some synthetic tables, with 95 % intervals over targets and over fits."""
     kept = [one for one in found if learner in (None, one.learner)]
     real = {(one.target, one.learner): one for one in kept if one.trained_on == "real"}
     by_target: dict[str, list[float]] = {}
+    by_fit: dict[int, list[float]] = {}
     balanced, ranked = [], []
     for one in kept:
         if one.trained_on == "synthetic" and one.run in runs:
             before = real[one.target, one.learner]
             by_target.setdefault(one.target, []).append(100 * (before.accuracy - one.accuracy))
+            by_fit.setdefault(one.run, []).append(100 * (before.accuracy - one.accuracy))
             if before.balanced is not None and one.balanced is not None:
                 balanced.append(100 * (before.balanced - one.balanced))
             if before.auc is not None and one.auc is not None:
                 ranked.append(100 * (before.auc - one.auc))
     means = [float(np.mean(values)) for values in by_target.values()]
-    from scipy.stats import t
-
-    half = float(t.ppf(0.975, len(means) - 1) * np.std(means, ddof=1) / math.sqrt(len(means)))
+    half = _half(means)
     return {
         "loss": float(np.mean(means)),
         "low": float(np.mean(means)) - half,
         "high": float(np.mean(means)) + half,
+        "half_over_fits": _half([float(np.mean(values)) for values in by_fit.values()]) if len(by_fit) > 1 else None,
         "balanced": float(np.mean(balanced)),
         "auc": float(np.mean(ranked)),
     }
 
 
+def _half(values: Sequence[float]) -> float:
+    """Return half the width of the 95 % interval of a mean, by Student's t."""
+    from scipy.stats import t
+
+    return float(t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / math.sqrt(len(values)))
+
+
 def table_1(table: Table, fits: int) -> dict[str, Any]:
     """Compare all models on one table."""
-    methods = ["fresh", *MODELS, "moments", "vae"]
+    methods = ["fresh" if len(table.fresh) else "redrawn", *MODELS, "moments", "vae"]
     tables, runs = [], {}
     for method in methods:
-        made = made_by(table, method, None, fits if method in MODELS else 1)
+        made = made_by(table, method, None, 1 if method in ("fresh", "redrawn") else fits)
         runs[method] = list(range(len(tables), len(tables) + len(made)))
         tables += made
     found = evaluate(
@@ -133,7 +150,7 @@ def table_1(table: Table, fits: int) -> dict[str, Any]:
         table.rows(table.tested[:MOST_ROWS]),
         tables,
         table.schema,
-        targets=TARGETS,
+        targets=min(TARGETS, len(table.names)),
         most_rows=MOST_ROWS,
         seed=SEED,
     )
@@ -206,8 +223,8 @@ def _table_1(name: str, part: Mapping[str, Any]) -> list[str]:
     lines = [
         f"## {name}",
         "",
-        f"{part['rows']:,} rows to learn from, {part['fits']} fits of each VAE. Answering the commonest class is right "
-        f"in {part['baseline']:.1f} % of cases, the learners on real rows in "
+        f"{part['rows']:,} rows to learn from, {part['fits']} fits of each model. Answering the commonest class is "
+        f"right in {part['baseline']:.1f} % of cases, the learners on real rows in "
         f"{np.mean(list(part['real'].values())):.1f} % (balanced: {part['real_balanced']:.1f} %). *Pairs*: share of "
         "rows in the wrong cell of a table of two columns; a second real sample has "
         f"{100 * part['floor_two_way']:.2f} %.",
@@ -216,19 +233,22 @@ def _table_1(name: str, part: Mapping[str, Any]) -> list[str]:
         "|---|" + "---:|" * 5,
         "| ours | " + " | ".join(f"{part['real'][learner]:.2f}" for learner in LEARNERS) + " |",
     ]
-    for model, values in PRINTED_BASELINE[name].items():
+    for model, values in PRINTED_BASELINE.get(name, {}).items():
         lines.append(f"| paper, {model} | " + " | ".join(f"{value:.2f}" for value in values) + " |")
     lines += [
         "",
-        f"| Table 1: points lost | {heads} | mean | 95 % over targets | balanced accuracy lost | AUC lost | pairs, % |",
-        "|---|" + "---:|" * 10,
+        f"| Table 1: points lost | {heads} | mean | 95 % over targets | ± over fits | balanced accuracy lost "
+        "| AUC lost | pairs, % |",
+        "|---|" + "---:|" * 11,
     ]
     for method, found in part["methods"].items():
         whole = found["all"]
         lines.append(
             f"| {TITLES[method]} | "
             + " | ".join(f"{found[learner]['loss']:+.2f}" for learner in LEARNERS)
-            + f" | **{whole['loss']:+.2f}** | [{whole['low']:+.2f}, {whole['high']:+.2f}] | {whole['balanced']:+.1f} "
+            + f" | **{whole['loss']:+.2f}** | [{whole['low']:+.2f}, {whole['high']:+.2f}] "
+            + ("| – " if whole["half_over_fits"] is None else f"| {whole['half_over_fits']:.2f} ")
+            + f"| {whole['balanced']:+.1f} "
             f"| {whole['auc']:+.1f} | {100 * found['two_way']:.2f} |"
         )
         if (name, method) in PRINTED:
@@ -236,7 +256,7 @@ def _table_1(name: str, part: Mapping[str, Any]) -> list[str]:
             lines.append(
                 "| *paper* | "
                 + " | ".join(f"*{value:+.2f}*" for value in theirs)
-                + f" | *{np.mean(theirs):+.2f}* | | | | |"
+                + f" | *{np.mean(theirs):+.2f}* | | | | | |"
             )
     return [*lines, ""]
 
@@ -330,30 +350,46 @@ def _figure_page(parts: Mapping[str, Any]) -> list[str]:
     return [*page, ""]
 
 
+def _verdict_of(name: str, loss: Mapping[str, Mapping[str, float | None]]) -> list[str]:
+    """Say where the paper's claims hold on one table."""
+
+    def said(method: str) -> str:
+        one = loss[method]
+        spread = "" if one["half_over_fits"] is None else f" ± {one['half_over_fits']:.1f} over fits"
+        return f"{one['loss']:+.1f} [{one['low']:+.1f}, {one['high']:+.1f}]{spread}"
+
+    control = "fresh" if "fresh" in loss else "redrawn"
+    theirs = {model: np.mean(PRINTED[name, model]) for model in MODELS if (name, model) in PRINTED}
+    claimed = (
+        f"The paper's causal VAE without DP gains {-theirs['causal']:.1f} points on average (up to "
+        f"{-min(PRINTED[name, 'causal']):.1f}). Here it loses"
+        if theirs
+        else "The causal VAE without DP loses"
+    )
+    order = (
+        f" The paper: {theirs['causal']:+.1f} against {theirs['plain']:+.1f}, and {theirs['causal, DP']:+.1f} against "
+        f"{theirs['plain, DP']:+.1f}."
+        if theirs
+        else ""
+    )
+    return [
+        f"* **{name}: synthetic rows that teach more than real ones?** {claimed} {said('causal')}; "
+        + ("fresh rows of the truth itself lose" if control == "fresh" else "the real rows drawn with replacement lose")
+        + f" {said(control)}.",
+        f"* **{name}: causal against plain.** Without DP {said('causal')} against {said('plain')}; with DP "
+        f"{said('causal, DP')} against {said('plain, DP')} points lost.{order}",
+        f"* **{name}: what the graph is worth when it is used well.** `moments` with the same ε and the same graph "
+        f"loses {said('moments')} points.",
+    ]
+
+
 def verdict(parts: Mapping[str, Any]) -> list[str]:
     """Say where the paper's claims hold, in figures that are measured."""
     lines = []
     for name in TABLES:
         part = parts.get(f"table1/{name}")
-        if part is None:
-            continue
-        loss = {method: found["all"] for method, found in part["methods"].items()}
-
-        def said(method: str, loss: Mapping[str, Any] = loss) -> str:
-            return f"{loss[method]['loss']:+.1f} [{loss[method]['low']:+.1f}, {loss[method]['high']:+.1f}]"
-
-        lines += [
-            f"* **{name}: synthetic rows that teach more than real ones?** The paper's causal VAE without DP gains "
-            f"{-np.mean(PRINTED[name, 'causal']):.1f} points on average (up to "
-            f"{-min(PRINTED[name, 'causal']):.1f}). Here it loses {said('causal')}; fresh rows of the truth itself "
-            f"lose {said('fresh')}.",
-            f"* **{name}: causal against plain.** Without DP {said('causal')} against {said('plain')}; with DP "
-            f"{said('causal, DP')} against {said('plain, DP')} points lost. The paper: "
-            f"{np.mean(PRINTED[name, 'causal']):+.1f} against {np.mean(PRINTED[name, 'plain']):+.1f}, and "
-            f"{np.mean(PRINTED[name, 'causal, DP']):+.1f} against {np.mean(PRINTED[name, 'plain, DP']):+.1f}.",
-            f"* **{name}: what the graph is worth when it is used well.** `moments` with the same ε and the true graph "
-            f"loses {said('moments')} points.",
-        ]
+        if part is not None:
+            lines += _verdict_of(name, {method: found["all"] for method, found in part["methods"].items()})
     curves = {method: dict(points) for method, points in _figure(parts).items()}
     if curves:
         at = sorted(curves["causal, DP"])
@@ -390,13 +426,6 @@ def page(parts: Mapping[str, Any]) -> str:
             "",
             *tables,
             *_figure_page(parts),
-            "## Eedi",
-            "",
-            "Not done. The paper's 2,950 students and 948 questions are not to be had; the subset in "
-            "`../shared/data/eedi` has 542 students and 1,774 questions, of which 5.9 % are answered. Not one student "
-            "answered all of the 8 commonest questions, and the 20 commonest are 10 % filled: there is no dense part "
-            "to learn a column from the others, and a run would measure how missing answers were filled in.",
-            "",
         ]
     )
 
@@ -404,7 +433,7 @@ def page(parts: Mapping[str, Any]) -> str:
 def main() -> None:
     """Run what is missing, and write the results."""
     options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    options.add_argument("--data", type=Path, default=DATA, help="folder with neuropathic_pain/")
+    options.add_argument("--data", type=Path, default=DATA, help="folder with neuropathic_pain/ and eedi/")
     options.add_argument("--only", nargs="*", default=[], help="words that a part's name must hold")
     options.add_argument("--again", action="store_true", help="forget the parts that are there")
     options.add_argument("--quick", action="store_true", help="a smoke run that writes nothing")
@@ -422,8 +451,8 @@ def main() -> None:
         key = f"{kind}/{name}" + ("" if kind == "table1" else f"/{'none' if epsilon is None else f'{epsilon:g}'}")
         if key in store.parts or not all(word in key + "/" for word in chosen.only):
             continue
-        if name.startswith("Pain") and not (chosen.data / "neuropathic_pain").exists():
-            print(f"{key}: {chosen.data}/neuropathic_pain is not here; say where it is with --data.")
+        if name in FOLDERS and not (chosen.data / FOLDERS[name]).exists():
+            print(f"{key}: {chosen.data}/{FOLDERS[name]} is not here; say where it is with --data.")
             continue
         began = time.process_time()
         table = table_of(name, chosen.data)
