@@ -342,9 +342,9 @@ def page(parts: Mapping[str, Any]) -> str:
             "come out the same with the target in neither world. That the true risk is this small: for these "
             "attackers, who see one synthetic set, and for the few targets tried; stronger attackers may do better, up "
             "to the ceiling. The full game on Pain5000 below has the narrowest intervals. That causal models leak "
-            "less: not shown for private ones, where nothing is found either way. Without privacy the causal one "
-            "leaked more than the plain one on Pain5000, as much on Pain1000, and no less anywhere beyond chance; its "
-            "network is the larger one on Pain, which may be why.",
+            "less: not shown for private ones, where nothing is found either way. Without privacy it goes both ways: "
+            "the causal one leaked more than the plain one on Pain5000 and less on Pain1000, with no difference beyond "
+            "chance on the others.",
             "",
             "## Means over the 16 attacks, and the best of them",
             "",
