@@ -79,10 +79,16 @@ def first_table(text: str) -> list[str]:
 
 
 def _missed(path: Path) -> list[str]:
-    rows = [
-        line for line in first_table(path.read_text(encoding="utf-8")) if re.search(r"\| \*{0,2}no\b[^|]*\|$", line)
-    ]
-    return [f"{row.rsplit('|', 2)[0]}| {path.stem} |" for row in rows]
+    """Return the rows of a table of targets, whose last column says whether they were met, that were not."""
+    head, *rows = first_table(path.read_text(encoding="utf-8")) or [""]
+    if not head.endswith("| met |"):
+        return []
+    missed = [row for row in rows if re.search(r"\| \*{0,2}no\b[^|]*\|$", row)]
+    return [f"| {': '.join(cells[:-2])} | {cells[-2]} | {path.stem} |" for cells in map(_cells, missed)]
+
+
+def _cells(row: str) -> list[str]:
+    return [cell.strip() for cell in row.strip("|").split("|")]
 
 
 def _without_links(line: str) -> str:
