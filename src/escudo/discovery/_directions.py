@@ -11,7 +11,6 @@ are open. The votes are ε-private for any set of edges chosen from what was rel
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -88,11 +87,14 @@ class PreparedDirections:
         if not lines:
             note = "No edge between columns with an order and values enough was left open, so nothing was voted on."
             return replace(found, plan=self.plan, notes=(*found.notes, note))
+        # What the votes cost has just been paid, so they are not charged to the table's account a second time.
+        unread = MemoryAccount(
+            relation=self.votes.relation, unit=self.votes.unit, max_rows_per_person=table.max_rows_per_person
+        )
         try:
-            # What the votes cost has just been paid, so they are not charged to the table's account a second time.
             judged = orient(
                 CausalGraph.from_edges([], nodes=found.graph.nodes, undirected=lines),
-                _unrecorded(table, self.votes),
+                table.with_account(unread),
                 epsilon=self.votes.epsilon,
                 relation=self.votes.relation,
                 rows=found.rows,
@@ -140,12 +142,3 @@ def _colliders(graph: CausalGraph) -> set[tuple[frozenset[str], str]]:
         for b in graph.parents(name)
         if a < b and frozenset((a, b)) not in joined
     }
-
-
-def _unrecorded(table: PrivateTable, terms: PureEvent) -> PrivateTable:
-    """Return the same table with an account of its own that nobody reads."""
-    other = copy.copy(table)
-    other._account = MemoryAccount(
-        relation=terms.relation, unit=terms.unit, max_rows_per_person=table.max_rows_per_person
-    )
-    return other

@@ -11,6 +11,7 @@ from escudo._validate import one_of, positive, probability, whole
 from escudo.causal import CausalGraph
 from escudo.discovery._directions import split, with_directions
 from escudo.discovery._discovery import Discovery, Prepared
+from escudo.errors import InputError
 from escudo.privacy import Plan, charging, parse_relation, plannable
 from escudo.table import Numeric, PrivateTable, Schema
 
@@ -46,8 +47,10 @@ def prepare(
         "relation": parse_relation(relation),
         "public_rows": None if public_rows is None else whole("public_rows", public_rows, minimum=1),
     }
+    if arguments["delta"] == 0:
+        raise InputError("delta must be above 0: Gaussian noise needs a delta, such as 1e-6.")
     prepared: Prepared
-    if chosen == "gaussian" or (chosen == "auto" and _all_numbers(schema) and arguments["delta"] > 0):
+    if chosen == "gaussian" or (chosen == "auto" and _all_numbers(schema)):
         from escudo.discovery import _gaussian
 
         prepared = _gaussian.prepare(schema, knowledge, **arguments)

@@ -12,7 +12,7 @@ import numpy as np
 from escudo._progress import tracking
 from escudo.discovery._levels import Levels
 from escudo.discovery._residuals import ROWS_SHARE, Floats, Residuals, Scope, coefficients, squared_sensitivity
-from escudo.mechanisms import Seed, gaussian
+from escudo.mechanisms import Seed, gaussian, gaussian_event
 from escudo.privacy import Account, GaussianEvent, Relation
 from escudo.table import PrivateTable, Schema
 
@@ -48,12 +48,8 @@ def release_event(scale: float, terms: Terms, *, numbers: int) -> GaussianEvent:
 
     The l2 sensitivity is 1 and what rounding adds: two grid steps for each number (``escudo.mechanisms._grid``).
     """
-    return GaussianEvent(
-        l2_sensitivity=1 + 2 * _GRID * math.sqrt(numbers) * (1 + 1e-9),
-        scale=scale,
-        grid=_GRID,
-        relation=terms.relation,
-        unit=terms.schema.unit,
+    return gaussian_event(
+        numbers, l2_sensitivity=1.0, scale=scale, grid=_GRID, relation=terms.relation, unit=terms.schema.unit
     )
 
 

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from escudo.discovery._treatment_interval import Strata
 from escudo.errors import InputError
-from escudo.mechanisms import Seed, as_planned, gaussian_event
+from escudo.mechanisms import Seed, as_planned, gaussian_event, laplace_event
 from escudo.privacy import Account, GaussianEvent, LaplaceEvent, Relation, calibrate
 from escudo.table import Categorical, Numeric, PrivateTable, Schema, count_sensitivity
 
@@ -214,13 +214,8 @@ class AdjustmentTable:
         event: GaussianEvent | LaplaceEvent
         if delta == 0:
             l1 = moved.l1 * (1 if weights.counts else STEPS * (1 + _SPREAD["laplace"] / 4))
-            event = LaplaceEvent(
-                l1_sensitivity=l1,
-                scale=l1 / epsilon * (1 + 2.0**-50),  # the factor outweighs the rounding of the quotient
-                grid=1.0,
-                dimensions=cells,
-                relation=relation,
-                unit=schema.unit,
+            event = laplace_event(
+                cells, sensitivity=l1, epsilon=epsilon, integers=True, relation=relation, unit=schema.unit
             )
         else:
 
@@ -253,8 +248,8 @@ class AdjustmentTable:
         """The variance of the noise on each number, in rows."""
         if isinstance(self.event, GaussianEvent):
             return (self.event.scale / self.outcome.steps) ** 2
-        ratio = math.exp(-1 / self.event.scale)  # of the discrete law, exactly
-        return 2 * ratio / (1 - ratio) ** 2 / self.outcome.steps**2
+        step = 1 / self.event.scale  # of the discrete law: 2 e^-step / (1 - e^-step)²
+        return 2 * math.exp(-step) / math.expm1(-step) ** 2 / self.outcome.steps**2
 
     def counted(self, table: PrivateTable) -> Integers:
         """Return the rows in each stratum, cell of the treatment and cell of the outcome: exact, so still private."""

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from escudo._validate import positive, probability, whole
 from escudo.causal import CausalGraph
 from escudo.errors import GraphError, InputError, SchemaError
-from escudo.mechanisms import Seed, gaussian, gaussian_event, laplace
+from escudo.mechanisms import Seed, as_planned, gaussian_event, laplace_event
 from escudo.orientation._answer import CANNOT_TELL, Direction
 from escudo.orientation._casting import FEWEST_DISTINCT, cast
 from escudo.orientation._layout import Layout, layout_of
@@ -130,20 +130,8 @@ class _Prepared:
         records = self.layout.gather(batches_of(table, names), len(names))
         place = {name: number for number, name in enumerate(names)}
         margins = [int(cast(self.procedure.prefer, records[:, :, [place[x], place[y]]]).sum()) for x, y in self.pairs]
-        terms: dict[str, Any] = {
-            "relation": self.event.relation,
-            "unit": self.event.unit,
-            "scale": self.event.scale,
-            "max_rows_per_person": table.max_rows_per_person,
-            "account": account,
-            "seed": seed,
-            "purpose": "sums of votes",
-        }
-        if isinstance(self.event, LaplaceEvent):
-            noisy = laplace(np.array(margins), sensitivity=self.event.l1_sensitivity, **terms).value
-        else:
-            noisy = gaussian(np.array(margins), l2_sensitivity=self.event.l2_sensitivity, **terms).value
-        return np.asarray(noisy, dtype=np.float64)
+        noisy = as_planned(np.array(margins), self.event, account=account, seed=seed, purpose="sums of votes")
+        return np.asarray(noisy.value, dtype=np.float64)
 
 
 def _prepare(
@@ -194,18 +182,11 @@ def _event(
     pairs: int, moved: int, epsilon: float, delta: float, relation: Relation, schema: Schema
 ) -> LaplaceEvent | GaussianEvent:
     """Return the quieter release of the margins that the budget allows."""
-    rehearsal = laplace(
-        np.zeros(pairs, dtype=np.int64),
-        sensitivity=moved * pairs,
-        epsilon=epsilon,
-        relation=relation,
-        unit=schema.unit,
-        max_rows_per_person=schema.max_rows_per_person,
-        seed=0,
-    ).event
-    assert isinstance(rehearsal, LaplaceEvent)
+    pure = laplace_event(
+        pairs, sensitivity=moved * pairs, epsilon=epsilon, integers=True, relation=relation, unit=schema.unit
+    )
     if delta == 0.0:
-        return rehearsal
+        return pure
 
     def quiet(scale: float) -> GaussianEvent:
         length = math.nextafter(moved * math.sqrt(pairs), math.inf)
@@ -214,7 +195,7 @@ def _event(
         )
 
     found = quiet(calibrate(quiet, epsilon=epsilon, delta=delta))
-    return found if found.scale < math.sqrt(2) * rehearsal.scale else rehearsal  # standard deviations
+    return found if found.scale < math.sqrt(2) * pure.scale else pure  # standard deviations
 
 
 def can_be_oriented(schema: Schema, name: str) -> bool:

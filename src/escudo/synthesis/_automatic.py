@@ -21,7 +21,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from escudo.causal import CausalGraph
 from escudo.mechanisms import Seed
 from escudo.privacy import Account, Guarantee, Plan
 from escudo.table import PrivateTable, Schema
@@ -62,13 +61,12 @@ class Chosen:
         return self.prepared.fit(table, account=account, seed=seed, guarantee=guarantee)
 
 
-def choose(schema: Schema, graph: CausalGraph | None, *, epsilon: float, public_rows: int | None) -> tuple[str, str]:
+def choose(schema: Schema) -> tuple[str, str]:
     """Return the name of a generator, and why it was chosen.
 
     >>> few = Schema.from_dict({f"x{i}": ["no", "yes"] for i in range(15)})
     >>> many = Schema.from_dict({f"x{i}": ["no", "yes"] for i in range(200)})
-    >>> star = CausalGraph.from_edges([(f"x{i}", "x14") for i in range(14)])
-    >>> [choose(schema, star, epsilon=1.0, public_rows=5000)[0] for schema in (few, many)]
+    >>> [choose(schema)[0] for schema in (few, many)]
     ['marginals', 'moments']
     """
     columns = len(schema.names)

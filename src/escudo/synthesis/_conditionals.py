@@ -133,8 +133,10 @@ class LogitConditional:
             raise InputError(
                 "A logit conditional needs an intercept per value and a weight per parent level and value."
             )
-        if not all(np.isfinite(array).all() for array in (intercept, *weights)):
-            raise InputError("A logit conditional must hold finite numbers.")
+        # Twice the largest sum of them is finite too, so that no row can leave the range of floating point.
+        largest = sum(float(np.abs(array).max(initial=0.0)) for array in (intercept, *weights))
+        if not math.isfinite(2 * largest):
+            raise InputError("A logit conditional must hold finite numbers, of usual size.")
         object.__setattr__(self, "intercept", _frozen(intercept))
         object.__setattr__(self, "weights", tuple(_frozen(weight) for weight in weights))
 

@@ -20,7 +20,7 @@ from escudo.table import Categorical, Numeric, Schema
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["decode"]
+__all__ = ["as_integers", "decode"]
 
 
 def decode(schema: Schema, codes: Mapping[str, Codes], *, rng: np.random.Generator) -> pl.DataFrame:
@@ -42,10 +42,19 @@ def _numbers(column: Numeric, codes: Codes, rng: np.random.Generator) -> pl.Seri
     import polars as pl
 
     present = codes < column.bins
-    values = np.full(codes.shape, np.nan)
-    values[present] = _inside_bins(column, codes[present], rng)
-    series = pl.Series(column.name, values, nan_to_null=True)
-    return series.cast(pl.Int64) if column.integer else series
+    drawn = _inside_bins(column, codes[present], rng)
+    if not column.integer:
+        values = np.full(codes.shape, np.nan)
+        values[present] = drawn
+        return pl.Series(column.name, values, nan_to_null=True)
+    whole = np.zeros(codes.shape, dtype=np.int64)
+    whole[present] = as_integers(drawn)
+    return pl.select(pl.when(pl.Series(present)).then(pl.Series(whole)).alias(column.name)).to_series()
+
+
+def as_integers(numbers: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return whole numbers as integers; those that a schema allows but 64 bits do not hold are moved to their ends."""
+    return np.clip(numbers, -(2.0**63), 2.0**63 - 1024).astype(np.int64)
 
 
 def _inside_bins(column: Numeric, codes: Codes, rng: np.random.Generator) -> NDArray[np.float64]:

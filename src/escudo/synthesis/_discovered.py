@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from escudo._validate import positive, probability, whole
+from escudo._validate import positive, whole
 from escudo.causal import CausalGraph
 from escudo.discovery import Discovery
 from escudo.discovery._discrete import Layout, PreparedDiscrete, layout_of
@@ -36,6 +36,8 @@ from escudo.privacy import Account, GaussianEvent, Guarantee, Plan, calibrate, p
 from escudo.synthesis._conditionals import TableConditional
 from escudo.synthesis._estimation import NoisyTable, estimate
 from escudo.synthesis._model import CausalModel
+from escudo.synthesis._options import delta_above_zero
+from escudo.synthesis._structure import graph_of
 from escudo.table import PrivateTable, Schema
 
 __all__ = ["STRUCTURE_SHARE", "PreparedDiscovered", "prepare_discovered"]
@@ -99,9 +101,7 @@ class PreparedDiscovered:
         }
         return CausalModel(
             schema=self.schema,
-            graph=CausalGraph.from_edges(
-                [(cause, name) for name, several in causes.items() for cause in several], nodes=self.schema.names
-            ),
+            graph=graph_of(causes),
             conditionals=laws,
             guarantee=guarantee,
             generator="marginals",
@@ -147,7 +147,7 @@ def prepare_discovered(
     if method == "gaussian":
         raise InputError("A generator from discovery needs tables: use method='auto', or name another generator.")
     budget = positive("epsilon", epsilon, at_most=100.0)
-    at = probability("delta", delta)
+    at = delta_above_zero(delta)
     layout = layout_of(
         schema,
         knowledge,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from escudo._card import card
 from escudo._validate import did_you_mean, one_of
 from escudo.errors import InputError
 from escudo.table import Categorical, Column, Numeric
@@ -97,6 +98,10 @@ class ModelEffect:
                 parts += [f"{name} {share:.1%}" for name, share in named]
             lines.append(f"  {level}: {', '.join(parts)}")
         return "\n".join(lines + ([] if self.slope is None else [f"  per unit: {self.slope:+.4g}"]))
+
+    def _repr_html_(self) -> str:
+        title, *lines = str(self).split("\n")
+        return card(title, rows=[line.strip().partition(": ")[::2] for line in lines])
 
     def _place(self, value: object) -> int:
         text = str(value)

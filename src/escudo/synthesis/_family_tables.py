@@ -12,13 +12,13 @@ the most even law that agrees with these; without how parents act together, but 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from escudo.errors import InputError
-from escudo.mechanisms import Seed, gaussian
+from escudo.mechanisms import Seed, as_planned
 from escudo.privacy import Account, GaussianEvent
 from escudo.synthesis._conditionals import MAX_TABLE_CELLS
 from escudo.synthesis._estimation import NoisyTable
@@ -69,13 +69,21 @@ def family_of(schema: Schema, structure: Structure, arrow: Arrow) -> Columns:
     return tuple(name for name in schema.names if name in wanted and schema[name].size > 1)
 
 
-def table_weights(schema: Schema, structure: Structure, too_large: Collection[str]) -> dict[Columns, float]:
-    """Return the tables to release with their weights in the budget, given the children of families too large."""
+def table_weights(
+    schema: Schema, structure: Structure, too_large: Collection[str], paired: Collection[str]
+) -> dict[Columns, float]:
+    """Return the tables to release with their weights in the budget.
+
+    Args:
+        schema: The columns.
+        structure: The arrows.
+        too_large: The children of families that are too large for a table.
+        paired: Those among them that are measured in pairs instead.
+    """
     varying = [name for name in schema.names if schema[name].size > 1]
     families = dict.fromkeys(family_of(schema, structure, (name, name)) for name in varying if name not in too_large)
-    for child in too_large:
-        if in_pairs(schema, structure, child):
-            families |= dict.fromkeys(pairs_of(schema, structure, child))
+    for child in paired:
+        families |= dict.fromkeys(pairs_of(schema, structure, child))
     largest = [family for family in families if not any(set(family) < set(other) for other in families)]
     if structure.open_arrows:
         alone = varying  # what is picked is judged by them
@@ -86,11 +94,14 @@ def table_weights(schema: Schema, structure: Structure, too_large: Collection[st
     return {columns: weight_of(cells_of(schema, columns)) for columns in tables}
 
 
-def in_pairs(schema: Schema, structure: Structure, child: str) -> bool:
-    """Return whether a family, if it is too large for its table, is measured in pairs, and not by moments."""
-    return cells_of(schema, (child, *structure.parents[child])) <= MOST_IN_PAIRS and not any(
-        effect == child for _, effect in structure.open_arrows
-    )
+def in_pairs(schema: Schema, structure: Structure, too_large: Iterable[str]) -> list[str]:
+    """Return the children of families too large for a table that are measured in pairs, and not by moments."""
+    open_effects = set(structure.open_effects)
+    return [
+        child
+        for child in too_large
+        if child not in open_effects and cells_of(schema, (child, *structure.parents[child])) <= MOST_IN_PAIRS
+    ]
 
 
 def pairs_of(schema: Schema, structure: Structure, child: str) -> list[Columns]:
@@ -117,7 +128,7 @@ def families_too_large(schema: Schema, structure: Structure, level: float, publi
     }
     reasons: dict[str, str] = {}
     for child in sorted(cells, key=lambda name: -cells[name]):
-        total = sum(table_weights(schema, structure, reasons).values())
+        total = sum(table_weights(schema, structure, reasons, in_pairs(schema, structure, reasons)).values())
         reason = too_large(cells[child], level * math.sqrt(total / weight_of(cells[child])), public_rows)
         if not reason:
             break  # smaller families err less in total
@@ -156,15 +167,5 @@ def measure(
     columns: Columns, counts: NDArray[np.int64], event: GaussianEvent, *, account: Account, seed: Seed
 ) -> NoisyTable:
     """Return a table's counts with the noise that was planned for them, which the account is charged for."""
-    noisy = gaussian(
-        counts,
-        l2_sensitivity=event.l2_sensitivity,
-        scale=event.scale,
-        changed_cells=event.changed_cells,
-        relation=event.relation,
-        unit=event.unit,
-        account=account,
-        seed=seed,
-        purpose=f"table of {', '.join(columns)}",
-    )
+    noisy = as_planned(counts, event, account=account, seed=seed, purpose=f"table of {', '.join(columns)}")
     return NoisyTable(columns, np.asarray(noisy.value, dtype=np.float64), event.scale)

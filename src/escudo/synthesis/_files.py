@@ -80,16 +80,21 @@ def described(model: CausalModel | LinearModel | NeuralModel) -> dict[str, Any]:
 def write_folder(
     directory: Path, description: Mapping[str, Any], arrays: Mapping[str, np.ndarray[Any, Any]], *, overwrite: bool
 ) -> None:
-    """Write a model's two files into ``directory``, both or none.
+    """Write a model's two files into ``directory``, both or none; nothing but an earlier model is ever replaced.
 
     Raises:
-        InputError: If the folder exists and ``overwrite`` is false, or cannot be written.
+        InputError: If the folder exists and ``overwrite`` is false or it holds more than a model, or cannot be written.
     """
     from safetensors.numpy import save_file
 
     if directory.exists() and not overwrite:
         raise InputError(f"{directory} exists; choose another folder, or pass overwrite=True.")
     try:
+        if directory.exists() and (others := set(os.listdir(directory)) - {_DESCRIPTION, _PARAMETERS}):
+            raise InputError(
+                f"{directory} holds {min(others)!r}, which is no part of a model; choose another folder. Nothing was "
+                "deleted."
+            )
         directory.parent.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=".escudo-", dir=directory.parent))
         try:

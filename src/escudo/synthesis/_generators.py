@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from escudo._validate import one_of, positive, probability, whole
+from escudo._validate import one_of, positive, whole
 from escudo.causal import CausalGraph
 from escudo.errors import InputError
 from escudo.mechanisms import Seed
@@ -21,6 +21,7 @@ from escudo.synthesis._baselines import Independent, OneWay
 from escudo.synthesis._linear import Linear
 from escudo.synthesis._marginals import Marginals
 from escudo.synthesis._moments import Moments
+from escudo.synthesis._options import delta_above_zero
 from escudo.synthesis.neural import Autoregressive, Vae
 from escudo.table import PrivateTable, Schema
 
@@ -146,7 +147,7 @@ def prepare(
     """
     schema.require_confirmed()
     if generator == "auto":
-        name, why = choose(schema, graph, epsilon=positive("epsilon", epsilon), public_rows=public_rows)
+        name, why = choose(schema)
         terms: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "relation": relation, "public_rows": public_rows}
         return Chosen(prepare(schema, graph, generator=name, **terms, **options), why)
     make = GENERATORS[one_of("generator", generator, GENERATORS)]
@@ -158,7 +159,7 @@ def prepare(
         schema,
         graph,
         epsilon=positive("epsilon", epsilon, at_most=100.0),
-        delta=probability("delta", delta),
+        delta=delta_above_zero(delta),
         relation=parse_relation(relation),
         public_rows=None if public_rows is None else whole("public_rows", public_rows, minimum=1),
     )

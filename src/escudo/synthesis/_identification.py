@@ -25,7 +25,7 @@ from collections.abc import Iterable
 from escudo.causal import CausalGraph
 from escudo.errors import NotIdentifiableError
 
-__all__ = ["check_identified", "without_latents"]
+__all__ = ["Arrow", "check_identified", "without_latents"]
 
 Arrow = tuple[str, str]
 

@@ -16,14 +16,14 @@ name, are drawn by their observed laws, and are left out of what is returned.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
-from escudo.causal import CausalGraph
 from escudo.synthesis._conditionals import Conditional
+from escudo.synthesis._structure import graph_of
 
-__all__ = ["causal_order", "laws_under"]
+__all__ = ["ancestors", "causal_order", "laws_under"]
 
 
 def laws_under(
@@ -62,8 +62,19 @@ def causal_order(laws: Mapping[str, Conditional], fixed: Collection[str] = ()) -
     Raises:
         GraphError: If there is a cycle.
     """
-    arrows = [(parent, name) for name, law in laws.items() if name not in fixed for parent in law.parents]
-    return CausalGraph.from_edges(arrows, nodes=tuple(laws)).topological_order()
+    return graph_of({name: () if name in fixed else law.parents for name, law in laws.items()}).topological_order()
+
+
+def ancestors(laws: Mapping[str, Conditional], columns: Iterable[str], fixed: Collection[str]) -> list[str]:
+    """Return columns and all that they are given, directly or not, in the order of the laws."""
+    needed: set[str] = set()
+    waiting = list(columns)
+    while waiting:
+        name = waiting.pop()
+        if name not in needed:
+            needed.add(name)
+            waiting += () if name in fixed else laws[name].parents
+    return [name for name in laws if name in needed]
 
 
 def _affected(causal: Mapping[str, Conditional], fixed: Collection[str]) -> set[str]:

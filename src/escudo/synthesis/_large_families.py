@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from escudo.mechanisms import Seed
+from escudo.mechanisms import Seed, gaussian_event
 from escudo.privacy import Account, GaussianEvent, Plan
 from escudo.synthesis._conditionals import MAX_TABLE_CELLS, Conditional
 from escudo.synthesis._moment_fit import FittedMoments, fit_moments
+from escudo.synthesis._moment_pass import check_fittable
 from escudo.synthesis._moment_statistics import UNIT, MomentLayout, NoisyMoments, table_sums
 from escudo.synthesis._moments import release
 from escudo.synthesis._structure import Structure
@@ -31,6 +32,8 @@ __all__ = ["MAX_CELLS", "LargeFamilies", "too_large"]
 
 MAX_CELLS = 20_000
 """The most cells a family's table has where the number of rows is not public."""
+
+_MOST_ADDED = 1  # open arrows that a large family may get
 
 
 def too_large(cells: int, noise: float, public_rows: int | None) -> str:
@@ -63,11 +66,16 @@ class LargeFamilies:
 
     @classmethod
     def of(cls, schema: Schema, structure: Structure, reasons: Mapping[str, str]) -> LargeFamilies:
-        """Return what is summed for the families of these children, and for the open arrows into them."""
+        """Return what is summed for the families of these children, and for the open arrows into them.
+
+        Raises:
+            InputError: If a family is too large to fit.
+        """
         stated = tuple(arrow for arrow in structure.arrows if arrow[1] in reasons)
         candidates = tuple(arrow for arrow in structure.open_arrows if arrow[1] in reasons)
         used = {name for arrow in (*stated, *candidates) for name in arrow}
         sizes = {name: schema[name].size for name in schema.names if name in used}
+        check_fittable(sizes, {child: structure.parents[child] for child in reasons}, candidates, _MOST_ADDED)
         return cls(layout=MomentLayout(sizes=sizes, pairs=stated, candidates=candidates), reasons=dict(reasons))
 
     @property
@@ -77,7 +85,14 @@ class LargeFamilies:
 
     def event(self, table: GaussianEvent) -> GaussianEvent:
         """Return the event of the sums with noise as in the release of one contingency table."""
-        return replace(table, l2_sensitivity=table.l2_sensitivity * UNIT, scale=table.scale * UNIT, changed_cells=None)
+        return gaussian_event(
+            self.layout.size,
+            l2_sensitivity=table.l2_sensitivity * UNIT,
+            scale=table.scale * UNIT,
+            integers=True,
+            relation=table.relation,
+            unit=table.unit,
+        )
 
     def plan(self, event: GaussianEvent, structure: Structure) -> Plan:
         """Return the part of the budget tree: one release, and which families it serves."""
@@ -105,4 +120,4 @@ class LargeFamilies:
         values = release(exact, event, account=account, seed=seed, purpose="sums of levels and pairs")
         moments = NoisyMoments.from_release(self.layout, values, event.scale, square=square, rows=rows)
         forms = dict.fromkeys(self.reasons, "logit")
-        return fit_moments(moments, parents, forms, known=known, most_added=1)
+        return fit_moments(moments, parents, forms, known=known, most_added=_MOST_ADDED)

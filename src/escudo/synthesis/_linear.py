@@ -4,7 +4,7 @@ Each column is a linear function of its parents and Gaussian noise of its own, :
 e_i`. All of it is in the second moments of the rows, so one release serves every column and every graph.
 
 **Statistic.** Columns are mapped from their public bounds to [-1, 1]. A row becomes z = (1, x), in whole steps of
-:math:`2^{-16}`, and is shrunk to l2 norm C where it is longer. Released is :math:`S = \sum z z^T`, both triangles, with
+:math:`2^{-14}`, and is shrunk to l2 norm C where it is longer. Released is :math:`S = \sum z z^T`, both triangles, with
 Gaussian noise on every entry; the mean of the triangles is a symmetric matrix whose noise has the same law in every
 orthonormal basis. Sums of whole numbers are exact, so neither the order of the rows nor the engine can change S.
 
@@ -43,7 +43,7 @@ from numpy.typing import NDArray
 from escudo._validate import positive
 from escudo.causal import CausalGraph
 from escudo.errors import InputError
-from escudo.mechanisms import Seed, as_planned, bounded_rows, second_moments
+from escudo.mechanisms import Seed, as_planned, bounded_rows, gaussian_event, second_moments
 from escudo.privacy import Account, GaussianEvent, Guarantee, Plan, Relation, calibrate
 from escudo.synthesis._linear_model import LinearConditional, LinearModel, numeric_columns
 from escudo.synthesis._structure import Structure, structure_of
@@ -53,8 +53,8 @@ __all__ = ["Linear", "PreparedLinear", "row_steps", "squared_steps"]
 
 Floats = NDArray[np.float64]
 
-STEPS = 2**16
-"""Steps from 0 to 1: products of two numbers add up exactly, in float64 over a batch and in int64 over 2³¹ rows."""
+STEPS = 2**14
+"""Steps from 0 to 1: products of two numbers add up exactly, in float64 over a batch and in int64 over 2³³ rows."""
 
 _BATCH = 2**16
 _MAX_COLUMNS = 500
@@ -170,8 +170,13 @@ class Linear:
         moved = limit * _counts_sensitivity(schema, relation) * (1 + 2.0**-50)
 
         def event(level: float) -> GaussianEvent:
-            return GaussianEvent(
-                l2_sensitivity=moved, scale=level * moved, grid=1.0, relation=relation, unit=schema.unit
+            return gaussian_event(
+                (columns + 1) ** 2,
+                l2_sensitivity=moved,
+                scale=level * moved,
+                integers=True,
+                relation=relation,
+                unit=schema.unit,
             )
 
         level = calibrate(event, epsilon=epsilon, delta=delta)

@@ -16,7 +16,10 @@ from escudo._validate import did_you_mean, whole
 from escudo.causal import CausalGraph
 from escudo.errors import InputError, SchemaError
 from escudo.privacy import Guarantee, Plan
+from escudo.synthesis._decoding import as_integers
 from escudo.synthesis._identification import check_identified
+from escudo.synthesis._options import by_column, drawing
+from escudo.synthesis._structure import check_graph, graph_of
 from escudo.table import Numeric, Schema
 
 if TYPE_CHECKING:
@@ -106,13 +109,13 @@ class LinearModel:
             for parent in self.conditionals[name].parents:
                 if parent not in self.schema.columns:
                     raise InputError(f"The equation of column {name!r} has a parent {parent!r} that is no column.")
+        check_graph(self.graph, self.schema)
         _ = self.order  # raises on a cycle
 
     @property
     def order(self) -> tuple[str, ...]:
         """The columns with parents before children."""
-        arrows = [(p, name) for name in self.schema.names for p in self.conditionals[name].parents]
-        return CausalGraph.from_edges(arrows, nodes=self.schema.names).topological_order()
+        return graph_of({name: self.conditionals[name].parents for name in self.schema.names}).topological_order()
 
     def sample(
         self,
@@ -148,7 +151,7 @@ class LinearModel:
         check_identified(self.graph, fixed)
         # A damaged file may hold numbers too large to add up; that must not end in a warning and a wrong table.
         with np.errstate(over="ignore", invalid="ignore"):
-            drawn = self._draw(whole("rows", rows), fixed, np.random.default_rng(seed))
+            drawn = self._draw(whole("rows", rows), fixed, drawing(seed))
             if evidence:
                 drawn += self._correction(drawn, fixed, evidence)
         _check_finite(drawn)
@@ -261,12 +264,12 @@ class LinearModel:
         series = []
         for place, (name, column) in enumerate(numeric_columns(self.schema).items()):
             lower, upper = column.bounds
-            values = lower + (upper - lower) * (drawn[:, place].clip(-1.0, 1.0) + 1.0) / 2.0
+            values = lower + (upper - lower) * ((drawn[:, place].clip(-1.0, 1.0) + 1.0) / 2.0)
             if name in known:
                 values = np.full(len(drawn), known[name])
             if column.integer:
                 whole_numbers = np.rint(values).clip(math.ceil(lower), math.floor(upper))
-                series.append(pl.Series(name, whole_numbers.astype(np.int64)))
+                series.append(pl.Series(name, as_integers(whole_numbers)))
             else:
                 series.append(pl.Series(name, values.clip(lower, upper)))
         return pl.DataFrame(series)
@@ -282,7 +285,7 @@ class LinearModel:
     def _numbers(self, argument: str, values: Mapping[str, object] | None) -> dict[str, float]:
         """Return the named values as numbers, or say what the schema allows."""
         numbers = {}
-        for name, value in (values or {}).items():
+        for name, value in by_column(argument, values).items():
             column = self._column(argument, name)
             lower, upper = column.bounds
             try:

@@ -51,15 +51,17 @@ from escudo.synthesis._family_tables import (
     typical_weight,
 )
 from escudo.synthesis._large_families import LargeFamilies
+from escudo.synthesis._marginal_shares import Shares, table_event
 from escudo.synthesis._model import CausalModel
-from escudo.synthesis._repair import PICK_SHARE, TABLE_SHARE, Pair, Repair, candidate_pairs, yes_or_no
+from escudo.synthesis._observed import Pair
+from escudo.synthesis._options import yes_or_no
+from escudo.synthesis._repair import Repair, candidate_pairs
 from escudo.synthesis._structure import Arrow, Structure, structure_of
 from escudo.synthesis._table_fits import TableFits
 from escudo.table import PrivateTable, Schema, count_sensitivity
 
 __all__ = ["Marginals", "PreparedMarginals"]
 
-_TREE_SHARE = 0.2  # of the Gaussian budget's inverse variance, turned to the selection of a tree
 _MAX_OPEN = 4000
 _PICKS_PER_COLUMN = 2  # of repair
 
@@ -245,24 +247,12 @@ class Marginals:
     ) -> PreparedMarginals:
         """Choose tables and noise from public facts alone."""
         structure = _varying(schema, structure_of(schema, graph))
-        moved = count_sensitivity(
-            1, relation=relation, unit=schema.unit, max_rows_per_person=schema.max_rows_per_person
-        )
-
-        def noise(scale: float) -> GaussianEvent:
-            return GaussianEvent(
-                l2_sensitivity=moved.l2,
-                scale=scale,
-                grid=1.0,
-                changed_cells=moved.changed_cells,
-                relation=relation,
-                unit=schema.unit,
-            )
-
         # What a single table would get; where there are several, they share it.
-        alone = 1.0 if public_rows is None else calibrate(noise, epsilon=epsilon, delta=delta)
+        alone = 1.0
+        if public_rows is not None:
+            alone = calibrate(lambda scale: table_event(schema, relation, scale), epsilon=epsilon, delta=delta)
         reasons = families_too_large(schema, structure, alone, public_rows)
-        paired = {child: reason for child, reason in reasons.items() if in_pairs(schema, structure, child)}
+        paired = {child: reasons[child] for child in in_pairs(schema, structure, reasons)}
         moved_out = {child: reason for child, reason in reasons.items() if child not in paired}
         large = LargeFamilies.of(schema, structure, moved_out) if moved_out else None
         kept = [arrow for arrow in structure.open_arrows if arrow[1] not in reasons]
@@ -275,54 +265,35 @@ class Marginals:
                 "generator='moments'."
             )
         picks = len(structure.open_effects)
-        weights = table_weights(schema, structure, reasons)
-        pair_weight = typical_weight(schema, structure) if picks else 0.0
-        large_weight = 0.0 if large is None else large.weight
-        total = sum(weights.values()) + picks * pair_weight + large_weight
-        repairs = 0
-        if self.repair:
-            varying = sum(schema[name].size > 1 for name in schema.names)
-            repairs = min(_PICKS_PER_COLUMN * varying, len(candidate_pairs(schema, list(weights))))
-
-        def share(weight: float, level: float) -> GaussianEvent:
-            return noise(level * math.sqrt(total / weight))
-
-        def picking(level: float, part: float, count: int) -> ExponentialEvent:
-            # In zCDP a pick of cost e costs e²/8; all picks get their part of what the tables cost together.
-            rho = part * moved.l2**2 / (2 * level**2) / count
-            return ExponentialEvent(epsilon=math.sqrt(8 * rho), relation=relation, unit=schema.unit)
-
-        def repairing(level: float) -> Repair | None:
-            if not repairs:
-                return None
-            left = 1 - PICK_SHARE - TABLE_SHARE
-            return Repair(
-                schema=schema,
-                pick=picking(level, PICK_SHARE / left, repairs),
-                table=noise(level * math.sqrt(repairs * left / TABLE_SHARE)),
-                picks=repairs,
-            )
-
-        def events(level: float) -> list[GaussianEvent | ExponentialEvent]:
-            made: list[GaussianEvent | ExponentialEvent] = [share(weight, level) for weight in weights.values()]
-            made += [] if large is None else [large.event(share(large_weight, level))]
-            made += [share(pair_weight, level), picking(level, _TREE_SHARE, picks)] * picks if picks else []
-            repair = repairing(level)
-            return made + ([] if repair is None else [repair.table, repair.pick] * repairs)
-
-        level = calibrate(events, epsilon=epsilon, delta=delta)
+        weights = table_weights(schema, structure, reasons, paired)
+        shares = Shares(
+            schema=schema,
+            relation=relation,
+            weights=weights,
+            picks=picks,
+            picked_weight=typical_weight(schema, structure) if picks else 0.0,
+            large=large,
+            repairs=_repairs(schema, list(weights)) if self.repair else 0,
+        )
+        level = calibrate(shares.events, epsilon=epsilon, delta=delta)
         return PreparedMarginals(
             schema=schema,
             structure=structure,
-            tables={columns: share(weight, level) for columns, weight in weights.items()},
-            pairs=(share(pair_weight, level), picking(level, _TREE_SHARE, picks)) if picks else None,
+            tables=shares.tables(level),
+            pairs=shares.picked(level),
             picks=picks,
-            repair=repairing(level),
+            repair=shares.repair(level),
             paired=paired,
-            large=None if large is None else (large, large.event(share(large_weight, level))),
+            large=shares.moments(level),
             delta=delta,
             public_rows=public_rows,
         )
+
+
+def _repairs(schema: Schema, tables: Sequence[Columns]) -> int:
+    """Return how many pairs repair picks: two for each column, where there are as many that no table holds."""
+    varying = sum(schema[name].size > 1 for name in schema.names)
+    return min(_PICKS_PER_COLUMN * varying, len(candidate_pairs(schema, tables)))
 
 
 def _varying(schema: Schema, structure: Structure) -> Structure:

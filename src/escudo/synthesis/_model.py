@@ -22,7 +22,9 @@ from escudo.errors import InputError, SchemaError
 from escudo.privacy import Guarantee, Plan
 from escudo.synthesis._conditionals import Conditional
 from escudo.synthesis._identification import check_identified
-from escudo.synthesis._intervention import causal_order, laws_under
+from escudo.synthesis._intervention import ancestors, causal_order, laws_under
+from escudo.synthesis._options import by_column, drawing
+from escudo.synthesis._structure import check_graph
 from escudo.table import Categorical, Schema
 
 if TYPE_CHECKING:
@@ -61,10 +63,13 @@ class CausalModel:
     observed: Mapping[str, Conditional] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        check_graph(self.graph, self.schema)
         for laws in (self.conditionals, self.observed) if self.observed else (self.conditionals,):
             for name in self.schema.names:
                 self._check_law(name, laws.get(name))
-            causal_order({name: laws[name] for name in self.schema.names})  # raises on a cycle
+            if more := [name for name in laws if name not in self.schema.columns]:
+                raise InputError(f"The model has a law for {more[0]!r}, which is no column of its schema.")
+            causal_order(laws)  # raises on a cycle
 
     def _check_law(self, name: str, law: Conditional | None) -> None:
         if law is None or law.size != self.schema.columns[name].size:
@@ -93,8 +98,9 @@ class CausalModel:
         Args:
             rows: How many.
             do: Columns to set by intervention: incoming arrows are cut, so that causes of these columns keep their law
-                and effects respond.
-            given: Columns to condition on: rows among those where they have these values.
+                and effects respond. The model knows numbers by their bin: one sets the bin it lies in, and rows are
+                spread over that bin.
+            given: Columns to condition on: rows among those where they have these values, or numbers in these bins.
             seed: For repeatable draws.
 
         Returns:
@@ -109,7 +115,7 @@ class CausalModel:
 
         from escudo.synthesis._decoding import decode
 
-        rng = np.random.default_rng(seed)
+        rng = drawing(seed)
         return pl.concat([decode(self.schema, drawn, rng=rng) for drawn in self._draw(rows, do, given, rng)])
 
     def codes(
@@ -121,7 +127,7 @@ class CausalModel:
         seed: int | None = None,
     ) -> NDArray[np.int64]:
         """Draw rows as schema cells, of shape (rows, columns)."""
-        drawn = self._draw(rows, do, given, np.random.default_rng(seed))
+        drawn = self._draw(rows, do, given, drawing(seed))
         return np.concatenate([np.stack([part[name] for name in self.schema.names], axis=1) for part in drawn])
 
     def _draw(
@@ -132,16 +138,17 @@ class CausalModel:
         rng: np.random.Generator,
     ) -> Iterator[dict[str, NDArray[np.int64]]]:
         """Yield the rows as cells, in blocks that fit the processor's cache; no rows are one empty block."""
-        from escudo.synthesis._sampling import draw_given
+        from escudo.synthesis._sampling import drawer
 
         fixed, evidence = self._asked(do, given)
         count = whole("rows", rows)
         laws = laws_under(self.conditionals, self.observed, fixed)
+        drawn = drawer(list(laws), laws, fixed=fixed, evidence=evidence)
         blocks = range(0, max(count, 1), _BLOCK)
         with tracking("Sampling", total=len(blocks)) as advance:
             for start in blocks:
                 size = min(_BLOCK, count - start)
-                yield draw_given(list(laws), laws, size, fixed=fixed, evidence=evidence, rng=rng)
+                yield drawn(size, rng=rng)
                 advance(1)
 
     def probability(
@@ -164,7 +171,7 @@ class CausalModel:
         for name in columns:
             self._column("columns", name)
         laws = laws_under(self.conditionals, self.observed, fixed)
-        needed = _ancestors(laws, [*columns, *evidence], fixed)
+        needed = ancestors(laws, [*columns, *evidence], fixed)
         factors = []
         for name in needed:
             if name not in fixed:
@@ -235,7 +242,7 @@ class CausalModel:
     def _cells(self, argument: str, values: Mapping[str, object] | None) -> dict[str, int]:
         """Return the cell of each named value, or say which level the schema does not have."""
         cells: dict[str, int] = {}
-        for name, value in (values or {}).items():
+        for name, value in by_column(argument, values).items():
             column = self._column(argument, name)
             if value is None:
                 if column.missing_code is None:
@@ -261,18 +268,6 @@ class CausalModel:
                     )
                 cells[name] = int(column.encode([number])[0])
         return cells
-
-
-def _ancestors(laws: Mapping[str, Conditional], targets: Sequence[str], fixed: Mapping[str, int]) -> list[str]:
-    """Return the targets and all that they are given, directly or not, in the order of the laws."""
-    needed: set[str] = set()
-    stack = list(targets)
-    while stack:
-        name = stack.pop()
-        if name not in needed:
-            needed.add(name)
-            stack.extend(() if name in fixed else laws[name].parents)
-    return [name for name in laws if name in needed]
 
 
 def _listed(labels: Sequence[str]) -> str:

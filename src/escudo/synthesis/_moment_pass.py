@@ -11,14 +11,15 @@ What was released more than once is averaged by its precision, after the clippin
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo.causal import CausalGraph
+from escudo.errors import InputError
 from escudo.synthesis._conditionals import Conditional
 from escudo.synthesis._moment_family import FIRST_PRIORS, Family, Found, kinds_of, learnt
 from escudo.synthesis._moment_forms import law_of
@@ -31,14 +32,18 @@ from escudo.synthesis._moment_statistics import (
     row_squares,
     summed,
 )
+from escudo.synthesis._sampling import values_at
+from escudo.synthesis._structure import Arrow, graph_of
 
-__all__ = ["Parents", "State", "Task", "one_pass"]
+__all__ = ["Parents", "State", "Task", "check_fittable", "one_pass"]
 
 _SIMULATED = 20_000
 _MAX_SIMULATED = 100_000
 _SEED = 20_190_917  # any fixed number: the same release always gives the same model
 _STEADY = 5.0  # simulated rows that draw a correction to 1, for pairs hardly ever seen
 _MANY = 2**20  # configurations, before those that do not occur are left out
+_FEW_LEVELS = 32  # up to which one comparison for each is the faster way to draw
+_MAX_NUMBERS = 2**27  # in the design or the laws of a family
 
 Parents: TypeAlias = Mapping[str, tuple[str, ...]]
 Whole: TypeAlias = NDArray[np.int64]
@@ -104,7 +109,7 @@ def one_pass(task: Task, parents: Parents, before: State | None) -> State:
     codes: dict[str, Whole] = {}
     laws: dict[str, Conditional] = {}
     found: dict[str, Found] = {}
-    for name in _causal_order(parents):
+    for name in graph_of(parents).topological_order():
         several = parents[name]
         parent_sizes = [sizes[parent] for parent in several]
         simulated = _Configurations([codes[parent] for parent in several], parent_sizes, rows)
@@ -157,6 +162,33 @@ def _corrected(task: Task, before: State | None) -> tuple[Floats, Floats]:
     return total / precision, precision**-0.5
 
 
+def check_fittable(sizes: Mapping[str, int], parents: Parents, candidates: Collection[Arrow], most_added: int) -> None:
+    """Refuse a family that could not be fitted, before anything is spent.
+
+    Args:
+        sizes: Cells of each column.
+        parents: The parents of each column.
+        candidates: Arrows that may be added,
+        most_added: so many to a column at most.
+
+    Raises:
+        InputError: Names the family, with a way out.
+    """
+    open_causes: dict[str, list[str]] = {}
+    for cause, effect in candidates:
+        open_causes.setdefault(effect, []).append(cause)
+    for name, several in parents.items():
+        widest = sorted(open_causes.get(name, ()), key=lambda cause: -sizes[cause])[:most_added]
+        causes = [*several, *widest]
+        configurations = min(math.prod(sizes[cause] for cause in causes), _MAX_SIMULATED)
+        levels = max(sum(sizes[cause] for cause in causes), sizes[name])
+        if configurations * levels > _MAX_NUMBERS:
+            raise InputError(
+                f"The family of {name!r} and {', '.join(map(repr, causes))} has too many levels to be fitted to "
+                "moments. Use fewer levels or bins, fewer parents, or generator='marginals'."
+            )
+
+
 class _Configurations:
     """Simulated parents, row by row, and the distinct configurations among them.
 
@@ -192,6 +224,9 @@ class _Configurations:
             self._counts, self._counts
         )
         values = np.zeros(order.size, dtype=np.int64)
+        if law.size > _FEW_LEVELS:
+            values[order] = values_at(laws, np.repeat(np.arange(self._counts.size), self._counts), quantile)
+            return values
         for bound in np.cumsum(laws[:, :-1], axis=1).T:
             values[order] += np.repeat(bound, self._counts) <= quantile
         return values
@@ -201,8 +236,3 @@ def _renumbered(group: Whole, count: int) -> tuple[Whole, int]:
     """Return groups numbered without gaps, and how many there are."""
     present = np.bincount(group, minlength=count) > 0
     return (np.cumsum(present) - 1)[group], int(present.sum())
-
-
-def _causal_order(parents: Parents) -> tuple[str, ...]:
-    arrows = [(parent, name) for name, several in parents.items() for parent in several]
-    return CausalGraph.from_edges(arrows, nodes=tuple(parents)).topological_order()

@@ -65,6 +65,10 @@ class MomentLayout:
     pairs: tuple[Arrow, ...]
     candidates: tuple[Arrow, ...] = ()
 
+    def __post_init__(self) -> None:
+        # Named twice, a pair would be counted twice, and one row could move the sum further than was proved.
+        assert len({*self.pairs, *self.candidates}) == len(self.pairs) + len(self.candidates), "a pair is named twice"
+
     @property
     def size(self) -> int:
         """The number of entries."""
@@ -148,7 +152,7 @@ class MomentLayout:
 
     def bound(self, square: float) -> int:
         """Return the clip bound nearest to a squared length: no tighter than one level, no looser than needed."""
-        return min(max(math.floor(square), _LEVEL**2), self.largest_square)
+        return max(math.floor(min(square, self.largest_square)), _LEVEL**2)
 
     @cached_property
     def products(self) -> Products:

@@ -5,15 +5,14 @@ Released is, once, how often each level occurs and how often two levels occur to
 and level (``_moment_forms``), fitted as post-processing (``_moment_fit``). Cost and noise grow with the number of
 arrows, not with the number of ways in which parents can be combined.
 
-**Clip bound.** Public if ``clip`` is given. Otherwise ``_CLIP_SHARE`` of the budget goes to the ``_CLIP_QUANTILE`` of
+**Clip bound.** Public if ``clip`` is given. Otherwise a twentieth of the budget goes to the ``_CLIP_QUANTILE`` of
 the rows' lengths, by the exponential mechanism on a public grid. The bound sits low because the fit undoes clipping: on
 the 222 columns of ``benchmarks/wide.py`` the 80 % point gives a tenth less error than the 98.5 % point at ε = 1 and at
 ε = 3, and as little without noise. It sits no lower because undoing needs a true model.
 
 **Number of rows.** Public if ``public_rows`` is given. Under ``replace_one`` with rows as the unit it is public too:
 all neighbours of a table have as many rows as the table itself, so its number of rows says nothing that the guarantee
-protects. (A person may be replaced by one with fewer rows.) Otherwise ``_ROWS_SHARE`` of the budget goes to a noisy
-count.
+protects. (A person may be replaced by one with fewer rows.) Otherwise a fiftieth of the budget goes to a noisy count.
 
 **Open pairs and repair.** Pairs that the graph leaves open are measured as candidates, at half strength, and become
 arrows where the model without them is off by more than a few standard deviations. With ``repair`` this goes for all
@@ -21,7 +20,7 @@ pairs that fit the causal order (``_moment_candidates``). A missing arrow is the
 superfluous one is nearly harmless, as it is measured and found weak.
 
 **Second look.** Where there are more candidates than ``_SUSPECTS`` per column, the sums are released twice, for
-``_FIRST_SHARE`` of their budget and for the rest: all candidates first, then only the suspects among them, as loudly as
+three fifths of their budget and for the rest: all candidates first, then only the suspects among them, as loudly as
 arrows (``_moment_fit``). Both cost what the plan says, whatever the suspects are.
 
 **Guarantee.** One discrete Gaussian event for the sums, or two; and where they are paid for one exponential event for
@@ -42,14 +41,15 @@ import numpy as np
 from escudo._validate import positive, whole
 from escudo.causal import CausalGraph
 from escudo.errors import InputError
-from escudo.mechanisms import Seed, gaussian, gaussian_event, quantile_cells
-from escudo.privacy import Account, Event, ExponentialEvent, GaussianEvent, Guarantee, Plan, Relation, calibrate
+from escudo.mechanisms import Seed, as_planned, quantile_cells
+from escudo.privacy import Account, ExponentialEvent, GaussianEvent, Guarantee, Plan, Relation, calibrate
 from escudo.synthesis._model import CausalModel
 from escudo.synthesis._moment_candidates import loose_columns, ordered_pairs
 from escudo.synthesis._moment_fit import SecondLook, fit_moments
 from escudo.synthesis._moment_forms import Form, forms_of
+from escudo.synthesis._moment_pass import check_fittable
+from escudo.synthesis._moment_shares import Shares
 from escudo.synthesis._moment_statistics import (
-    UNIT,
     Floats,
     Integers,
     MomentLayout,
@@ -58,18 +58,16 @@ from escudo.synthesis._moment_statistics import (
     row_squares,
     table_sums,
 )
+from escudo.synthesis._options import yes_or_no
 from escudo.synthesis._structure import Structure, structure_of
-from escudo.table import PrivateTable, Schema, count_sensitivity
+from escudo.table import PrivateTable, Schema
 
 __all__ = ["Form", "Moments", "PreparedMoments", "forms_of", "prepare_moments", "release"]
 
 _CLIP_QUANTILE = 0.8
-_CLIP_SHARE = 0.05  # of what the sums cost in zCDP
-_ROWS_SHARE = 0.02
 _CLIP_STEP = 1.1  # from one squared length on the public grid to the next
 _MAX_ENTRIES = 2**20
 _SUSPECTS = 4  # of a second look, per column
-_FIRST_SHARE = 0.6  # of what the sums cost, where there is a second look
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,7 +225,7 @@ class Moments:
     def __init__(self, *, form: Form = "logit", clip: float | None = None, repair: bool = False, most_added: int = 3):
         self.form = form
         self.clip = clip
-        self.repair = repair
+        self.repair = yes_or_no("repair", repair)
         self.most_added = whole("most_added", most_added)
 
     def prepare(
@@ -270,16 +268,7 @@ class Moments:
 
 def release(exact: Integers, event: GaussianEvent, *, account: Account, seed: Seed, purpose: str) -> Floats:
     """Return whole numbers with the noise that was planned for them."""
-    noisy = gaussian(
-        exact,
-        l2_sensitivity=event.l2_sensitivity,
-        scale=event.scale,
-        relation=event.relation,
-        unit=event.unit,
-        account=account,
-        seed=seed,
-        purpose=purpose,
-    )
+    noisy = as_planned(exact, event, account=account, seed=seed, purpose=purpose)
     return np.asarray(noisy.value, dtype=np.float64)
 
 
@@ -304,7 +293,7 @@ def prepare_moments(
     """Find the noise with which a layout can be released under (ε, δ).
 
     Raises:
-        InputError: If there is nothing to sum, or too much, ``clip`` is below 1, or ``delta`` is 0.
+        InputError: If there is nothing to sum, or too much, a family is too large to fit, or ``clip`` is below 1.
     """
     if layout.size == 0:
         raise InputError("Every column of the schema has a single level, so there is nothing to learn or to release.")
@@ -313,41 +302,20 @@ def prepare_moments(
             f"There would be {layout.size:,} sums, more than {_MAX_ENTRIES:,}. State more of the graph, leave out "
             "repair, or use fewer levels or bins."
         )
-    if delta == 0:
-        raise InputError("delta must be above 0: Gaussian noise needs a delta, such as 1e-6.")
     if clip is not None and positive("clip", clip) < 1:
         raise InputError(f"clip must be at least 1, the length of a row with one level; got {clip!r}.")
-    moved = count_sensitivity(1, relation=relation, unit=schema.unit, max_rows_per_person=schema.max_rows_per_person)
+    check_fittable(layout.sizes, parents, layout.candidates, most_added)
     suspects = _SUSPECTS * len(layout.sizes)
-    shares = (_FIRST_SHARE, 1 - _FIRST_SHARE) if len(layout.candidates) > suspects else (1.0,)
-    counting = public_rows is None and not (relation == "replace_one" and schema.unit == "row")
-
-    def sums(level: float) -> list[GaussianEvent]:
-        return [
-            gaussian_event(
-                layout.size,
-                l2_sensitivity=moved.l2 * UNIT,
-                scale=level * UNIT / math.sqrt(share),
-                integers=True,
-                relation=relation,
-                unit=schema.unit,
-            )
-            for share in shares
-        ]
-
-    def bound(level: float) -> ExponentialEvent:
-        rho = (moved.l2 / level) ** 2 / 2
-        return ExponentialEvent(epsilon=math.sqrt(8 * _CLIP_SHARE * rho), relation=relation, unit=schema.unit)
-
-    def count(level: float) -> GaussianEvent:
-        most = float(schema.max_rows_per_person or 1)  # two persons' numbers of rows differ by no more, either way
-        scale = level * most / moved.l2 / math.sqrt(_ROWS_SHARE)
-        return gaussian_event(1, l2_sensitivity=most, scale=scale, integers=True, relation=relation, unit=schema.unit)
-
-    def events(level: float) -> list[Event]:
-        return [*sums(level), *([bound(level)] if clip is None else []), *([count(level)] if counting else [])]
-
-    level = calibrate(events, epsilon=epsilon, delta=delta)
+    shares = Shares(
+        schema=schema,
+        relation=relation,
+        numbers=layout.size,
+        twice=len(layout.candidates) > suspects,
+        clips=clip is None,
+        counts=public_rows is None and not (relation == "replace_one" and schema.unit == "row"),
+    )
+    level = calibrate(shares.events, epsilon=epsilon, delta=delta)
+    sums, *again = shares.sums(level)
     return PreparedMoments(
         generator=generator,
         schema=schema,
@@ -355,13 +323,13 @@ def prepare_moments(
         parents=parents,
         layout=layout,
         forms=forms,
-        sums=sums(level)[0],
-        again=sums(level)[1] if len(shares) > 1 else None,
+        sums=sums,
+        again=again[0] if again else None,
         suspects=suspects,
         loose=loose,
-        clip=bound(level) if clip is None else layout.bound(4 * clip**2),
+        clip=shares.clip(level) if clip is None else layout.bound(4.0 * clip * clip),
         clip_quantile=clip_quantile,
-        count=count(level) if counting else None,
+        count=shares.count(level) if shares.counts else None,
         most_added=most_added,
         tied=tied,
         delta=delta,

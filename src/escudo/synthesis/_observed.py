@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -50,23 +51,25 @@ def arranged(sizes: Mapping[str, int], tables: Iterable[Columns]) -> dict[str, C
     >>> arranged(dict.fromkeys("abc", 2), [("a", "b"), ("b", "c")])
     {'c': (), 'b': ('c',), 'a': ('b',)}
     """
-    joined: dict[str, set[str]] = {name: set() for name in sizes}
+    joined: dict[str, set[str]] = {name: {name} for name in sizes}
     for columns in tables:
         for name in columns:
-            joined[name] |= set(columns) - {name}
-    cells = {name: sizes[name] * math.prod(sizes[other] for other in others) for name, others in joined.items()}
+            joined[name].update(columns)
+    cells = {name: math.prod(sizes[each] for each in together) for name, together in joined.items()}
     taken: list[tuple[str, set[str]]] = []
     total = 0
-    while joined:
-        name = min(joined, key=cells.__getitem__)
-        others = joined.pop(name)
-        total += cells[name]
-        if cells[name] > _MAX_CELLS or total > _MAX_TOTAL:
+    while cells:
+        name = min(cells, key=cells.__getitem__)
+        size, others = cells.pop(name), joined.pop(name) - {name}
+        total += size
+        if size > _MAX_CELLS or total > _MAX_TOTAL:
             return None
         taken.append((name, others))
         for other in others:
-            joined[other] = (joined[other] | others) - {name, other}
-            cells[other] = sizes[other] * math.prod(sizes[each] for each in joined[other])
+            new = others - joined[other]
+            joined[other] |= new
+            joined[other].remove(name)
+            cells[other] = cells[other] // sizes[name] * math.prod(sizes[each] for each in new)
     place = {name: number for number, (name, _) in enumerate(reversed(taken))}
     return {name: tuple(sorted(others, key=place.__getitem__)) for name, others in reversed(taken)}
 
@@ -103,11 +106,11 @@ class _Tree:
 
     def __init__(self, sizes: Mapping[str, int], given: Mapping[str, Columns], *, total: float):
         self._scope = {name: (*several, name) for name, several in given.items()}
+        self._parent = {name: several[-1] for name, several in given.items() if several}
         self._children: dict[str, list[str]] = {name: [] for name in given}
-        for name, several in given.items():
-            if several:
-                self._children[several[-1]].append(name)
-        self._roots = [name for name, several in given.items() if not several]
+        for name, parent in self._parent.items():
+            self._children[parent].append(name)
+        self._tours = [self._tour(name) for name in given if name not in self._parent]
         self._total = total
         shapes = {name: [sizes[each] for each in scope] for name, scope in self._scope.items()}
         self.tables = {name: np.full(shape, total / math.prod(shape)) for name, shape in shapes.items()}
@@ -125,22 +128,38 @@ class _Tree:
                 self._wanted[holder].append((ordered, sums_over(table.columns, table.counts, ordered)))
         for _ in range(_SWEEPS):
             self._missed = 0.0
-            for root in self._roots:
-                self._visit(root)
+            for tour in self._tours:
+                self._sweep(tour)
             if self._missed <= _STOP * self._total:
                 break
         for name in self._scope:  # parents come before children
             for child in self._children[name]:
                 self._pass(name, child, self._scope[child][:-1])
 
-    def _visit(self, name: str) -> None:
-        """Correct the table of a column that is up to date, and all below it; it is up to date again afterwards."""
-        self._correct(name)
-        for child in self._children[name]:
-            shared = self._scope[child][:-1]
-            self._pass(name, child, shared)
-            self._visit(child)
-            self._pass(child, name, shared)
+    def _tour(self, root: str) -> list[str]:
+        """Return the columns as a walk through a tree meets them, down every branch and back up.
+
+        Not by recursion: a chain of a thousand columns is a tree that deep.
+        """
+        tour, above = list[str](), [(root, iter(self._children[root]))]
+        while above:
+            name, left = above[-1]
+            tour.append(name)
+            child = next(left, None)
+            if child is None:
+                above.pop()
+            else:
+                above.append((child, iter(self._children[child])))
+        return tour
+
+    def _sweep(self, tour: Sequence[str]) -> None:
+        """Correct each table of a tree once it knows what those before it became, and tell the others on the way."""
+        self._correct(tour[0])
+        for source, target in pairwise(tour):
+            down = self._parent.get(target) == source
+            self._pass(source, target, self._scope[target if down else source][:-1])
+            if down:
+                self._correct(target)
 
     def _correct(self, name: str) -> None:
         for columns, wanted in self._wanted[name]:

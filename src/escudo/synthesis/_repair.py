@@ -6,9 +6,10 @@ table holds together are scored by how far their counts are from the model's, in
 .. math:: u_{ab} = \|c_{ab} - \hat n\, \hat p_{ab}\|_1 - \sqrt{2/π}\, σ\, |cells_{ab}|,
 
 and the exponential mechanism picks among them, and *none*, which scores 0. A picked pair's table is released; where
-none is worth it, the same noise buys a second release of the family table that needs it most. Then everything is
-fitted again, ``_ROUNDS`` times in all. Pairs enter the observed law (``_observed``) and are never arrows: nothing is
-claimed to cause another because the two go together, and do() answers by the stated graph as before.
+none is worth it, or the observed law has no room left for it, the same noise buys a second release of the family table
+that needs it most. Then everything is fitted again, ``_ROUNDS`` times in all. Pairs enter the observed law
+(``_observed``) and are never arrows: nothing is claimed to cause another because the two go together, and do() answers
+by the stated graph as before.
 
 **Sensitivity.** The model and the number of rows in the score are public by then, so a score moves by no more than the
 l1 sensitivity of one contingency table.
@@ -20,7 +21,7 @@ differentially private synthetic data", VLDB, for the score.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -33,11 +34,12 @@ from escudo.privacy import Account, ExponentialEvent, GaussianEvent, Plan
 from escudo.synthesis._conditionals import Conditional
 from escudo.synthesis._estimation import NoisyTable
 from escudo.synthesis._family_tables import Columns, measure
+from escudo.synthesis._observed import Pair
 from escudo.synthesis._sampling import draw
-from escudo.synthesis._table_fits import Pair, TableFits
+from escudo.synthesis._table_fits import TableFits
 from escudo.table import PrivateTable, Schema, count_sensitivity
 
-__all__ = ["PICK_SHARE", "TABLE_SHARE", "Pair", "Repair", "candidate_pairs", "merged", "yes_or_no"]
+__all__ = ["PICK_SHARE", "TABLE_SHARE", "Repair", "candidate_pairs", "merged"]
 
 PICK_SHARE = 0.05
 """Of the zCDP budget, for all picks."""
@@ -48,17 +50,6 @@ _ROUNDS = 4
 _MAX_PAIRS = 4000
 _SIMULATED = 2**17
 _SEED = 20_220_901  # any fixed number: the same release always gives the same model
-
-
-def yes_or_no(argument: str, value: object) -> bool:
-    """Return a choice, or say that it is none.
-
-    Raises:
-        InputError: If the value is neither true nor false.
-    """
-    if not isinstance(value, bool):
-        raise InputError(f"{argument} must be true or false; got {value!r}.")
-    return value
 
 
 def candidate_pairs(schema: Schema, tables: Sequence[Columns]) -> list[Pair]:
@@ -148,20 +139,23 @@ class Repair:
         held = [columns.columns for columns in tables]
         waiting = [_ordered(pair, place) for pair in candidate_pairs(self.schema, held)]
         exact = dict(zip(waiting, table.counts([list(pair) for pair in waiting]), strict=True)) if waiting else {}
+        families: dict[Columns, NDArray[np.int64]] = {}  # counted again, but no more than once each
         for part in range(_ROUNDS):
             scores = self._scores(fits.drawable(merged(tables), pairs), exact, rows)
-            offered = _with_room(fits, pairs, scores)
+            offered = [pair for pair in scores if _has_room(fits, pairs, pair)]
             for _ in range(part, self.picks, _ROUNDS):
                 picked = self._picked([scores[pair] for pair in offered], account=account, seed=seed)
-                if picked < len(offered):
-                    pair = offered.pop(picked)
+                pair = offered.pop(picked) if picked < len(offered) else None
+                if pair is not None and _has_room(fits, pairs, pair):
                     tables.append(measure(pair, exact.pop(pair), self.table, account=account, seed=seed))
                     pairs.append(pair)
-                    offered = _with_room(fits, pairs, offered)
                 else:
+                    if pair is not None:  # the pairs picked before it took its room, and maybe that of others
+                        offered = [each for each in offered if _has_room(fits, pairs, each)]
                     needy = _neediest(merged([each for each in tables if each.columns in held]))
-                    (counts,) = table.counts([list(needy)])
-                    tables.append(measure(needy, counts, self.table, account=account, seed=seed))
+                    if needy not in families:
+                        families[needy] = table.counts(needy)
+                    tables.append(measure(needy, families[needy], self.table, account=account, seed=seed))
                 advance(1)
         return merged(tables), pairs
 
@@ -197,16 +191,9 @@ class Repair:
         ).value
 
 
-def _with_room(fits: TableFits, pairs: Sequence[Pair], offered: Iterable[Pair]) -> list[Pair]:
-    """Return the pairs that the observed law has room for beside those it holds already."""
-    given = fits.given(pairs)
-    if given is None:
-        return []
-    return [
-        (first, second)
-        for first, second in offered
-        if first in given[second] or second in given[first] or fits.given([*pairs, (first, second)]) is not None
-    ]
+def _has_room(fits: TableFits, pairs: Sequence[Pair], pair: Pair) -> bool:
+    """Return whether the observed law has room for a pair beside those it holds already."""
+    return fits.given([*pairs, pair]) is not None
 
 
 def _ordered(pair: Pair, place: Mapping[str, int]) -> Pair:

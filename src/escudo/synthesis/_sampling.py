@@ -2,30 +2,42 @@ r"""Drawing rows from a causal model: ancestral, low in variance, under interven
 
 **One node.** Rows with equal parents form a group; in a group of m rows, in random order, row j takes the value at
 quantile (j + u) / m of p(x | parents), with one uniform u. Each row alone has exactly the law p(x | parents), and the
-counts of the group miss their expectation by less than one: synthetic tables show the model, not the dice.
+counts of the group miss their expectation by less than one: synthetic tables show the model, not the dice. Where there
+are more ways to combine parents than rows, and the law is no table, all rows form one group.
 
 **do.** Nodes under intervention are constant; their conditionals are not used (truncated factorisation).
 
-**given.** Exact where the tables stay small: eliminate the other nodes one by one, keep each product before its sum,
-and walk back; each product restricted to what is known is the next conditional. Otherwise likelihood weighting: clamp
-the evidence, weigh rows by its probability, resample.
+**given.** Only what the evidence is given, directly or not, has another law; all else follows as without it. That law
+is exact where the tables stay small: eliminate its nodes one by one, keep each product before its sum, and walk back;
+each product restricted to what is known is the next conditional. Otherwise likelihood weighting: clamp the evidence,
+weigh rows by its probability, resample.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from escudo.errors import InputError, ZeroProbabilityError
-from escudo.synthesis._conditionals import Codes, Conditional, Floats, TableConditional, dense_table
+from escudo.synthesis._conditionals import (
+    MAX_TABLE_CELLS,
+    Codes,
+    Conditional,
+    Floats,
+    TableConditional,
+    dense_table,
+)
+from escudo.synthesis._intervention import ancestors
 
-__all__ = ["draw", "draw_given"]
+__all__ = ["draw", "drawer", "values_at"]
 
 _MAX_EXACT_CELLS = 2**22
 _WEIGHTED_FACTOR = 20
+_POOL_NUMBERS = 2**25  # codes held at once in the pool that weighted rows are taken from
 _CHUNK = 2**24  # probabilities held at once while drawing without groups
 
 
@@ -49,27 +61,28 @@ def draw(
     return codes
 
 
-def draw_given(
+def drawer(
     order: Sequence[str],
     conditionals: Mapping[str, Conditional],
-    rows: int,
     *,
     fixed: Mapping[str, int],
     evidence: Mapping[str, int],
-    rng: np.random.Generator,
-) -> dict[str, Codes]:
-    """Return rows from the law under ``fixed``, conditioned on ``evidence``.
+) -> Callable[..., dict[str, Codes]]:
+    """Return what draws rows from the law under ``fixed``, conditioned on ``evidence``: called with ``rows, rng=rng``.
+
+    What can be computed before the first row is computed here, so that blocks of rows share it.
 
     Raises:
-        ZeroProbabilityError: If the evidence cannot happen under the model.
+        ZeroProbabilityError: If the evidence cannot happen under the model; maybe only once rows are drawn.
     """
     if not evidence:
-        return draw(order, conditionals, rows, fixed=fixed, rng=rng)
-    steps = _conditioned(order, conditionals, fixed=fixed, evidence=evidence)
+        return partial(draw, order, conditionals, fixed=fixed)
+    steps = _conditioned(ancestors(conditionals, evidence, fixed), conditionals, fixed=fixed, evidence=evidence)
     if steps is not None:
         known = {**fixed, **evidence}
-        return draw([*known, *steps], steps, rows, fixed=known, rng=rng)
-    return _weighted(order, conditionals, rows, fixed=fixed, evidence=evidence, rng=rng)
+        later = [node for node in order if node not in known and node not in steps]
+        return partial(draw, [*known, *steps, *later], {**conditionals, **steps}, fixed=known)
+    return partial(_weighted, order, conditionals, fixed=fixed, evidence=evidence)
 
 
 def _draw_node(
@@ -78,7 +91,10 @@ def _draw_node(
     if rows == 0:
         return np.zeros(0, dtype=np.int64)
     if not isinstance(conditional, TableConditional):
-        return _draw_rowwise(conditional, parents, rows, rng)
+        configurations = math.prod(conditional.parent_sizes)
+        if configurations > rows or configurations * conditional.size > MAX_TABLE_CELLS:
+            return _draw_rowwise(conditional, parents, rows, rng)
+        conditional = TableConditional(conditional.parents, dense_table(conditional))
     group = np.zeros(rows, dtype=np.int64)
     for code, size in zip(parents, conditional.parent_sizes, strict=True):
         group = group * size + code
@@ -93,7 +109,7 @@ def _draw_node(
     quantile = (position + np.repeat(rng.random(starts.size), counts)) / np.repeat(counts, counts)
     laws = conditional.table.reshape(-1, conditional.size)[ordered[starts]]
     codes = np.empty(rows, dtype=np.int64)
-    codes[order] = _invert(laws, np.repeat(np.arange(starts.size), counts), quantile)
+    codes[order] = values_at(laws, np.repeat(np.arange(starts.size), counts), quantile)
     return codes
 
 
@@ -112,7 +128,7 @@ def _draw_rowwise(
     return codes
 
 
-def _invert(laws: Floats, row: Codes, quantile: Floats) -> NDArray[np.int64]:
+def values_at(laws: Floats, row: Codes, quantile: Floats) -> NDArray[np.int64]:
     """Return the value at ``quantile`` of ``laws[row]``, never one of probability zero."""
     cumulative = np.cumsum(laws, axis=1)
     cumulative /= cumulative[:, -1:]
@@ -191,7 +207,23 @@ def _weighted(
     evidence: Mapping[str, int],
     rng: np.random.Generator,
 ) -> dict[str, Codes]:
-    """Likelihood weighting with systematic resampling."""
+    """Likelihood weighting, as many rows at a time as a pool of many more of them fits into memory."""
+    step = max(_POOL_NUMBERS // (_WEIGHTED_FACTOR * len(order)), 1)
+    sizes = [min(step, rows - start) for start in range(0, max(rows, 1), step)]
+    parts = [_resampled(order, conditionals, size, fixed=fixed, evidence=evidence, rng=rng) for size in sizes]
+    return {node: np.concatenate([part[node] for part in parts]) for node in order}
+
+
+def _resampled(
+    order: Sequence[str],
+    conditionals: Mapping[str, Conditional],
+    rows: int,
+    *,
+    fixed: Mapping[str, int],
+    evidence: Mapping[str, int],
+    rng: np.random.Generator,
+) -> dict[str, Codes]:
+    """Return rows of a pool that is drawn with the evidence fixed, by systematic resampling with its weights."""
     pool = max(rows * _WEIGHTED_FACTOR, 10_000)
     codes = draw(order, conditionals, pool, fixed={**fixed, **evidence}, rng=rng)
     log_weight = np.zeros(pool)

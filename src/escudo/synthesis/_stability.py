@@ -37,6 +37,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from escudo._card import CUSTODIAN_ONLY, card
 from escudo._validate import did_you_mean, finite, positive, whole
 from escudo.causal import CausalGraph
 from escudo.errors import GraphError, InputError, SchemaError
@@ -125,6 +126,9 @@ class Stability:
 
     def __str__(self) -> str:
         return self.summary
+
+    def _repr_html_(self) -> str:
+        return card("How far one point moves a model", self.summary, note=CUSTODIAN_ONLY)
 
 
 def stability(

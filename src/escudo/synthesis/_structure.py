@@ -9,18 +9,16 @@ Only public things are read here: the schema and the graph.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from escudo._validate import did_you_mean
 from escudo.causal import CausalGraph
-from escudo.errors import GraphError
-from escudo.synthesis._identification import without_latents
+from escudo.errors import GraphError, InputError
+from escudo.synthesis._identification import Arrow, without_latents
 from escudo.table import Schema
 
-__all__ = ["Structure", "structure_of"]
-
-Arrow = tuple[str, str]
+__all__ = ["Arrow", "Structure", "check_graph", "graph_of", "structure_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,11 +55,31 @@ class Structure:
 
     def fitted_graph(self, parents: Mapping[str, tuple[str, ...]]) -> CausalGraph:
         """Return the graph that is followed, together with the latents that were stated."""
-        arrows = [(parent, child) for child, several in parents.items() for parent in several]
+        fitted = graph_of(parents)
         if self.graph is None or not self.graph.latents:
-            return CausalGraph.from_edges(arrows, nodes=tuple(self.parents))
+            return fitted
         hidden = [edge for edge in self.graph.edges if edge[0] in self.graph.latents]
-        return CausalGraph.from_edges([*arrows, *hidden], nodes=tuple(self.parents), latents=self.graph.latents)
+        return CausalGraph.from_edges([*fitted.edges, *hidden], nodes=fitted.nodes, latents=self.graph.latents)
+
+
+def check_graph(graph: CausalGraph, schema: Schema) -> None:
+    """Refuse a model's graph that leaves a column out, about which it could not say what an intervention does.
+
+    Raises:
+        InputError: Names the column.
+    """
+    if missing := sorted(set(schema.names) - set(graph.columns)):
+        raise InputError(f"The model's graph does not have the schema's column {missing[0]!r}.")
+
+
+def graph_of(parents: Mapping[str, Sequence[str]]) -> CausalGraph:
+    """Return the graph in which each column has these parents.
+
+    Raises:
+        GraphError: If there is a cycle.
+    """
+    arrows = [(parent, name) for name, several in parents.items() for parent in several]
+    return CausalGraph.from_edges(arrows, nodes=tuple(parents))
 
 
 def structure_of(schema: Schema, graph: CausalGraph | None) -> Structure:
@@ -86,14 +104,13 @@ def structure_of(schema: Schema, graph: CausalGraph | None) -> Structure:
     full = directed.expand("ordered") if directed.groups else directed
     grouped = {column for columns in directed.groups.values() if len(columns) > 1 for column in columns}
     arrows = without_latents(full)
-    stated = [(a, b) for a, b in arrows if not (a in grouped or b in grouped)]
+    stated = {(a, b) for a, b in arrows if not (a in grouped or b in grouped)}
     unnamed = [name for name in names if name not in full.nodes]
     order = [*(name for name in full.topological_order() if name in schema.columns), *unnamed]
-    open_arrows = {arrow for arrow in arrows if arrow not in stated}
-    open_arrows.update(_forward_pairs(order, unnamed))
-    forbidden = set(full.forbidden)
-    parents = {name: tuple(other for other in names if (other, name) in set(stated)) for name in names}
-    ranked = sorted(open_arrows - forbidden, key=lambda arrow: (order.index(arrow[1]), order.index(arrow[0])))
+    open_arrows = {*arrows, *_forward_pairs(order, unnamed)} - stated - set(full.forbidden)
+    parents = {name: tuple(other for other in names if (other, name) in stated) for name in names}
+    place = {name: number for number, name in enumerate(order)}
+    ranked = sorted(open_arrows, key=lambda arrow: (place[arrow[1]], place[arrow[0]]))
     return Structure(parents=parents, open_arrows=tuple(ranked), graph=graph)
 
 

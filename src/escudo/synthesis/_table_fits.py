@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from escudo.causal import CausalGraph
 from escudo.synthesis._conditionals import Conditional
 from escudo.synthesis._estimation import NoisyTable, agreeing, laws_of
 from escudo.synthesis._observed import Columns, Pair, arranged, observed_laws
+from escudo.synthesis._structure import graph_of
 
-__all__ = ["Pair", "TableFits"]
+__all__ = ["TableFits"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +34,7 @@ class TableFits:
     @property
     def order(self) -> tuple[str, ...]:
         """The causal order."""
-        arrows = [(parent, name) for name, several in self.parents.items() for parent in several]
-        return CausalGraph.from_edges(arrows, nodes=tuple(self.parents)).topological_order()
+        return graph_of(self.parents).topological_order()
 
     def agreed(self, tables: Sequence[NoisyTable]) -> list[NoisyTable]:
         """Return the tables brought to agreement."""

@@ -235,6 +235,7 @@ class TestBudget:
         ({"trial": True, "contrast": ("no", "no")}, InputError, "same level"),
         ({"trial": True, "contrast": "yes"}, InputError, "two levels"),
         ({"trial": True, "epsilon": 0.0}, InputError, "epsilon"),
+        ({"trial": True, "epsilon": 1e-300}, InputError, "noise scale"),
         ({"trial": True, "delta": 1.0}, InputError, "delta"),
         ({"trial": True, "confidence": 1.0}, InputError, "confidence"),
         ({"trial": True, "outcome": "score", "outcome_level": 3}, InputError, "is a number"),
@@ -252,6 +253,12 @@ def test_what_cannot_be_answered_is_refused_before_anything_is_spent(
     with pytest.raises(error, match=match):
         effect_of(table, "drug", options.pop("outcome"), **options)
     assert account.receipts == ()
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 1e-3, 1e-9, 2e-15])
+def test_the_variance_of_laplace_noise_holds_however_much_there_is(schema: Schema, epsilon: float) -> None:
+    table = prepare_effect(schema, "drug", "well", trial=True, epsilon=epsilon).table
+    assert table.noise_variance == pytest.approx(2 * table.event.scale**2, rel=0.1 * epsilon**2 + 1e-9)
 
 
 def test_a_single_level_cannot_be_compared(frame: pl.DataFrame) -> None:

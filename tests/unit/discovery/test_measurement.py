@@ -12,7 +12,7 @@ from escudo.discovery._levels import Levels
 from escudo.discovery._measurement import Terms, measure, release_event
 from escudo.discovery._residuals import Residuals, coefficients
 from escudo.discovery._tables import batches
-from escudo.errors import NotInPlanError
+from escudo.errors import InputError, NotInPlanError
 from escudo.privacy import MemoryAccount, Plan, charging
 from escudo.table import PrivateTable, Schema
 
@@ -64,6 +64,12 @@ def test_what_the_plan_does_not_show_is_refused_before_noise_is_drawn(collider_t
         pytest.raises(NotInPlanError),
     ):
         measure(collider_table, levels, SCOPES, other, terms, rows=None, account=purse, seed=0)
+
+
+def test_noise_beyond_whole_numbers_is_refused_when_it_is_planned(collider_table):
+    terms = terms_of(collider_table.schema)
+    with pytest.raises(InputError, match="noise scale"):
+        release_event(2.0**31, terms, numbers=100)
 
 
 def test_more_numbers_than_planned_are_refused(collider_table):

@@ -1,4 +1,4 @@
-"""The clinic that several tests share: the Asia network, its schema, its true model, and its laws by brute force."""
+"""What several tests share: the Asia network with its true model and its laws by brute force, and a watched account."""
 
 from __future__ import annotations
 
@@ -10,11 +10,32 @@ import pytest
 from numpy.typing import NDArray
 
 from escudo.causal import Network, asia
-from escudo.privacy import Guarantee, Plan, PureEvent
+from escudo.privacy import Event, Guarantee, Plan, PureEvent, Receipt
 from escudo.synthesis import CausalModel, TableConditional
 from escudo.table import Schema
 
 Law = Callable[..., NDArray[np.float64]]
+
+
+class Spy:
+    """An account that notes what is spent, in place of the purse."""
+
+    relation, unit, max_rows_per_person = "replace_one", "row", None
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def spend(self, event: Event, *, purpose: str = "", for_release: bool = True) -> Receipt:
+        self.events.append(event)
+        return Receipt(dataset="", sequence=1, event=event, recorded_at="")
+
+    def fail(self, receipt: Receipt, reason: str = "") -> None:
+        raise AssertionError
+
+
+@pytest.fixture
+def spy() -> Spy:
+    return Spy()
 
 
 @pytest.fixture(scope="session")

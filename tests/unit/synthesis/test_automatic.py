@@ -11,7 +11,6 @@ from escudo.causal import CausalGraph
 from escudo.errors import InputError
 from escudo.privacy import MemoryAccount
 from escudo.synthesis import prepare, synthesize
-from escudo.synthesis._automatic import choose
 from escudo.table import PrivateTable, Schema
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
@@ -39,9 +38,9 @@ GROUPS = CausalGraph.from_edges([("first", "second")], groups={"first": NAMES[:6
     ids=["chain", "star", "little budget", "groups", "no graph", "wide", "wide and much data", "wide, rows unknown"],
 )
 def test_the_choice_follows_the_number_of_columns(schema, graph, rows, epsilon, expected):
-    name, why = choose(schema, graph, epsilon=epsilon, public_rows=rows)
-    assert name == expected
-    assert why.startswith(expected)
+    made = prepare(schema, graph, generator="auto", epsilon=epsilon, delta=1e-6, public_rows=rows).plan
+    assert made.name == expected
+    assert made.children[0].name.startswith(f"chosen: {expected}")
 
 
 def test_the_plan_is_the_chosen_ones_and_says_why():

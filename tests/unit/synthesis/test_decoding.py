@@ -45,6 +45,13 @@ def test_whole_numbers_stay_whole_and_inside_their_bins() -> None:
     assert set(values.to_numpy()[codes == 21]) <= set(range(105, 111))
 
 
+def test_whole_numbers_beyond_64_bits_end_at_the_largest_and_do_not_fail() -> None:
+    wide: dict[str, object] = {"lower": -1e300, "upper": 1e300, "bins": 2, "integer": True, "missing": True}
+    values = numbers(wide, np.array([0, 1, 2]))
+    assert values.dtype == pl.Int64
+    assert values.to_list() == [-(2**63), 2**63 - 1024, None]
+
+
 def test_density_inside_a_bin_follows_the_slope_of_the_histogram() -> None:
     codes = np.repeat([0, 1, 2], [1000, 3000, 5000])
     middle = numbers({"lower": 0, "upper": 3, "bins": 3}, codes).to_numpy()[codes == 1]

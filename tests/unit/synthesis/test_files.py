@@ -120,6 +120,15 @@ def test_an_existing_folder_is_replaced_only_when_asked(model: CausalModel | Lin
     assert os.listdir(tmp_path) == ["model"]
 
 
+def test_a_folder_with_anything_but_a_model_is_never_replaced(model: CausalModel, tmp_path: Path) -> None:
+    model.save(tmp_path / "model")
+    (tmp_path / "model" / "thesis.txt").write_text("ten years of work")
+    with pytest.raises(InputError, match=r"'thesis.txt'.*another folder. Nothing was deleted"):
+        model.save(tmp_path / "model", overwrite=True)
+    assert sorted(os.listdir(tmp_path / "model")) == ["model.json", "parameters.safetensors", "thesis.txt"]
+    escudo.synthesis.load(tmp_path / "model")
+
+
 def test_a_failed_write_leaves_nothing(model: CausalModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")

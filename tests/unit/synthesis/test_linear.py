@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -15,6 +16,7 @@ from escudo.errors import BudgetExceededError, GraphError, InputError, NotIdenti
 from escudo.privacy import Guarantee, MemoryAccount, Plan
 from escudo.synthesis import _linear, prepare, synthesize
 from escudo.synthesis._files import load
+from escudo.synthesis._linear import row_steps, squared_steps
 from escudo.synthesis._linear_model import LinearConditional, LinearModel
 from escudo.table import PrivateTable, Schema
 
@@ -192,6 +194,13 @@ def test_values_beyond_the_bounds_are_moved_to_them_and_whole_numbers_are_whole(
     assert set(whole["b"].to_list()) <= {-1, 0, 1}
 
 
+def test_bounds_near_the_end_of_floating_point_are_no_trouble() -> None:
+    model = by_hand({"x": ((), 1.0, [], 4.0)})
+    schema = Schema.from_dict({"x": {"type": "numeric", "lower": 0, "upper": 1.5e308, "bins": 2}})
+    drawn = replace(model, schema=schema).sample(1000, seed=0)["x"]
+    assert drawn.is_between(0, 1.5e308).all()
+
+
 def test_set_and_observed_values_come_back_exactly(clinic: LinearModel) -> None:
     drawn = clinic.sample(3, do={"dose": 0.1}, given={"age": 37})
     assert drawn["dose"].to_list() == [0.1] * 3
@@ -353,6 +362,22 @@ def test_too_many_columns_an_unknown_option_and_no_delta_are_refused(monkeypatch
         prepare(CLINIC, GRAPH, epsilon=1.0, delta=1e-6, generator="linear")
 
 
+@pytest.mark.parametrize("epsilon", [1e-6, 1e-300])
+def test_noise_beyond_whole_numbers_is_refused_before_anything_is_spent(epsilon: float) -> None:
+    bounds = {"type": "numeric", "lower": 0, "upper": 1, "bins": 2}
+    schema = Schema.from_dict({f"x{number}": bounds for number in range(200)})
+    account = MemoryAccount()
+    table = PrivateTable(pl.DataFrame({name: [0.5, 0.6] for name in schema.names}), schema, account)
+    with pytest.raises(InputError, match="noise scale"):
+        synthesize(table, None, epsilon=epsilon, delta=1e-6, generator="linear")
+    assert account.receipts == ()
+
+
+def test_the_matrix_of_eight_billion_rows_fits_into_whole_numbers() -> None:
+    longest = row_steps(np.ones((1, 3)), squared_steps(3, clip=10.0))
+    assert 2**33 * int((longest.T @ longest).max()) < 2**62  # where released numbers are cut off
+
+
 def test_an_unconfirmed_schema_is_refused() -> None:
     draft = Schema.from_dict({"age": {"type": "numeric", "lower": 0, "upper": 100, "confirmed": False}})
     with pytest.raises(RefusedError):
@@ -369,10 +394,12 @@ def test_an_unconfirmed_schema_is_refused() -> None:
         ({"given": {"dose": None}}, SchemaError, "numbers from -2 to 6"),
         ({"given": {"dose": math.nan}}, SchemaError, "numbers from -2 to 6"),
         ({"do": {"dose": 1}, "given": {"dose": 1}}, InputError, "dose cannot be both"),
+        ({"do": [("dose", 1)]}, InputError, "do must map columns to values"),
+        ({"seed": -1}, InputError, "seed"),
     ],
 )
 def test_bad_values_are_named(
-    clinic: LinearModel, arguments: dict[str, dict[str, object]], error: type[Exception], message: str
+    clinic: LinearModel, arguments: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
         clinic.sample(5, **arguments)

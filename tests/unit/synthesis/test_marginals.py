@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from escudo.causal import CausalGraph, Network
 from escudo.errors import BudgetExceededError, GraphError, InputError, NotIdentifiableError, RefusedError
-from escudo.privacy import Event, GaussianEvent, MemoryAccount, Receipt, guarantee_of, plan
+from escudo.privacy import GaussianEvent, MemoryAccount, guarantee_of, plan
 from escudo.privacy._composition import leaves
 from escudo.synthesis import CausalModel, prepare, synthesize
 from escudo.table import PrivateTable, Schema
@@ -47,22 +47,6 @@ def chain(rows: int, *, flip: float = 0.1, seed: int = 0) -> pl.DataFrame:
 CHAIN = Schema.from_dict({name: YES_NO for name in "abcd"})
 
 
-class Spy:
-    """An account that notes what is spent, in place of the purse."""
-
-    relation, unit, max_rows_per_person = "replace_one", "row", None
-
-    def __init__(self) -> None:
-        self.events: list[Event] = []
-
-    def spend(self, event: Event, *, purpose: str = "", for_release: bool = True) -> Receipt:
-        self.events.append(event)
-        return Receipt(dataset="", sequence=1, event=event, recorded_at="")
-
-    def fail(self, receipt: Receipt, reason: str = "") -> None:
-        raise AssertionError
-
-
 # -- the plan is what is spent
 
 
@@ -70,10 +54,9 @@ class Spy:
     "edges", [None, [("a", "b")], [("a", "b"), ("b", "c"), ("c", "d")]], ids=["none", "part", "full"]
 )
 @pytest.mark.parametrize("relation", ["replace_one", "add_remove"])
-def test_every_leaf_of_the_plan_is_spent_once_and_nothing_else(edges: Any, relation: str) -> None:
+def test_every_leaf_of_the_plan_is_spent_once_and_nothing_else(edges: Any, relation: str, spy: Any) -> None:
     graph = None if edges is None else CausalGraph.from_edges(edges)
     prepared = prepare(CHAIN, graph, relation=relation, **BUDGET)
-    spy = Spy()
     prepared.fit(
         PrivateTable(chain(500), CHAIN),
         account=spy,

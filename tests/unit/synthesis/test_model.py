@@ -223,6 +223,20 @@ def test_the_number_of_rows_must_be_a_whole_number(clinic_model: CausalModel, ro
         clinic_model.sample(rows)
 
 
+@pytest.mark.parametrize("seed", [-1, 1.5, "one"])
+def test_the_seed_must_be_a_whole_number(clinic_model: CausalModel, seed: Any) -> None:
+    with pytest.raises(InputError, match="seed"):
+        clinic_model.sample(5, seed=seed)
+    with pytest.raises(InputError, match="seed"):
+        clinic_model.codes(5, seed=seed)
+
+
+@pytest.mark.parametrize("argument", ["do", "given"])
+def test_settings_must_map_columns_to_values(clinic_model: CausalModel, argument: str) -> None:
+    with pytest.raises(InputError, match=f"{argument} must map columns to values.*got list"):
+        clinic_model.sample(5, **{argument: [("smoke", "yes")]})
+
+
 def test_a_latent_that_acts_on_cause_and_effect_is_named_and_the_observation_still_answered() -> None:
     schema = Schema.from_dict({name: ["no", "yes"] for name in ("treated", "cured")})
     graph = CausalGraph.from_edges(
@@ -253,12 +267,17 @@ def test_laws_must_fit_schema_and_graph(clinic_model: CausalModel) -> None:
         "does not fit its parent 'smoke'": laws | {"lung": TableConditional(("smoke",), np.full((3, 2), 0.5))},
         "does not fit its parent 'age'": laws | {"lung": TableConditional(("age",), half)},
         "names a parent twice": laws | {"lung": TableConditional(("smoke", "smoke"), np.full((2, 2, 2), 0.5))},
+        "law for 'cough', which is no column": laws | {"cough": TableConditional(("fever",), half)},
     }
     for message, changed in wrong.items():
         with pytest.raises(InputError, match=message):
             replace(clinic_model, conditionals=changed)
     with pytest.raises(GraphError, match="cycle"):
         replace(clinic_model, conditionals=laws | {"asia": TableConditional(("tub",), half)})
+    with pytest.raises(InputError, match="graph does not have the schema's column 'asia'"):
+        replace(clinic_model, graph=CausalGraph.from_edges([("smoke", "lung")]))
+    with pytest.raises(InputError, match="graph does not have the schema's column 'smoke'"):
+        replace(clinic_model, graph=CausalGraph.from_edges([], nodes=tuple(laws), latents=["smoke"]))
 
 
 def test_a_model_shows_itself_without_numbers_from_the_data(clinic_model: CausalModel) -> None:

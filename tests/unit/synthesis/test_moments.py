@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from escudo.causal import CausalGraph, Network
 from escudo.errors import BudgetExceededError, GraphError, InputError
-from escudo.privacy import Event, ExponentialEvent, GaussianEvent, MemoryAccount, Receipt, guarantee_of, plan
+from escudo.privacy import ExponentialEvent, GaussianEvent, MemoryAccount, guarantee_of, plan
 from escudo.privacy._composition import leaves
 from escudo.synthesis import CausalModel, MaxConditional, load, prepare, synthesize
 from escudo.synthesis._moment_statistics import UNIT
@@ -52,22 +52,6 @@ def prepared(graph: CausalGraph | None = GRAPH, schema: Schema = CHAIN, **option
     return made
 
 
-class Spy:
-    """An account that notes what is spent, in place of the purse."""
-
-    relation, unit, max_rows_per_person = "replace_one", "row", None
-
-    def __init__(self) -> None:
-        self.events: list[Event] = []
-
-    def spend(self, event: Event, *, purpose: str = "", for_release: bool = True) -> Receipt:
-        self.events.append(event)
-        return Receipt(dataset="", sequence=1, event=event, recorded_at="")
-
-    def fail(self, receipt: Receipt, reason: str = "") -> None:
-        raise AssertionError
-
-
 # -- the plan is what is spent
 
 
@@ -75,10 +59,9 @@ class Spy:
 @pytest.mark.parametrize("graph", [GRAPH, None], ids=["graph", "none"])
 @pytest.mark.parametrize("relation", ["replace_one", "add_remove"])
 def test_every_leaf_of_the_plan_is_spent_once_and_nothing_else(
-    relation: str, graph: CausalGraph | None, options: dict[str, Any]
+    relation: str, graph: CausalGraph | None, options: dict[str, Any], spy: Any
 ) -> None:
     made = prepared(graph, relation=relation, **options)
-    spy = Spy()
     made.fit(
         PrivateTable(chain(500), CHAIN),
         account=spy,
@@ -104,12 +87,11 @@ def many(columns: int, rows: int, seed: int = 0) -> tuple[pl.DataFrame, Schema]:
 
 @pytest.mark.parametrize("options", [{}, {"clip": 3.0}, {"public_rows": 500}], ids=str)
 @pytest.mark.parametrize("relation", ["replace_one", "add_remove"])
-def test_a_second_look_spends_what_the_plan_shows_and_no_more(relation: str, options: dict[str, Any]) -> None:
+def test_a_second_look_spends_what_the_plan_shows_and_no_more(relation: str, options: dict[str, Any], spy: Any) -> None:
     frame, schema = many(10, 500)
     made = prepared(None, schema, relation=relation, **options)
     assert made.again is not None
     assert "the 40 most suspicious candidates" in str(made.plan)
-    spy = Spy()
     made.fit(PrivateTable(frame, schema), account=spy, seed=np.random.default_rng(0), guarantee=made.plan.guarantee())
     assert made.plan.event is not None
     assert [event for event in spy.events if event in (made.sums, made.again)] == [made.sums, made.again]
@@ -452,6 +434,7 @@ def test_a_form_for_all_is_for_columns_of_two_levels_only() -> None:
         ({"clip": 0.5}, "clip must be at least 1"),
         ({"clip": -1.0}, "clip"),
         ({"most_added": -1}, "most_added"),
+        ({"repair": "no"}, "repair must be true or false"),
         ({"delta": 0.0}, "Gaussian noise needs a delta"),
         ({"clips": 1.0}, "no option 'clips'; it has form, clip, repair, most_added"),
     ],
@@ -461,6 +444,13 @@ def test_a_wrong_argument_is_named_before_anything_is_spent(arguments: dict[str,
     with pytest.raises(InputError, match=expected):
         fitted(PrivateTable(chain(50), CHAIN, account), GRAPH, **arguments)
     assert account.receipts == ()
+
+
+@pytest.mark.parametrize("generator", ["moments", "one-way", "independent"])
+def test_a_clip_bound_that_no_row_reaches_is_the_longest_row(generator: str) -> None:
+    terms: dict[str, Any] = {**BUDGET, "generator": generator}
+    huge, none_shorter = (prepare(CHAIN, GRAPH, clip=clip, **terms) for clip in (1e200, 100.0))
+    assert str(huge.plan) == str(none_shorter.plan)
 
 
 def test_a_monotone_form_for_more_than_two_levels_is_refused_with_the_reason() -> None:
@@ -478,6 +468,32 @@ def test_too_many_sums_are_refused_with_a_way_out() -> None:
     schema = Schema.from_dict({name: [str(level) for level in range(1500)] for name in "ab"})
     with pytest.raises(InputError, match=r"2,250,000 sums|2,247,\d+ sums|State more"):
         prepared(CausalGraph.from_edges([("a", "b")]), schema)
+
+
+@pytest.mark.parametrize("stated", [True, False], ids=["an arrow", "an open pair"])
+def test_a_family_too_large_to_fit_is_refused_before_anything_is_spent(stated: bool) -> None:
+    schema = Schema.from_dict({"place": [str(number) for number in range(20_000)], "ill": YES_NO})
+    graph = CausalGraph.from_edges([("place", "ill")]) if stated else None
+    account = MemoryAccount()
+    table = PrivateTable(pl.DataFrame({"place": ["1", "2"], "ill": ["no", "yes"]}), schema, account)
+    with pytest.raises(InputError, match="family of 'ill' and 'place' has too many levels"):
+        fitted(table, graph)
+    assert account.receipts == ()
+
+
+def test_a_column_of_many_levels_keeps_its_shares() -> None:
+    levels = [f"{number:03}" for number in range(200)]
+    schema = Schema.from_dict({"ill": YES_NO, "place": levels})
+    rng = np.random.default_rng(0)
+    ill = rng.random(50_000) < 0.5
+    place = np.where(ill, rng.integers(0, 50, ill.size), rng.integers(0, 200, ill.size))
+    frame = pl.DataFrame({"ill": np.where(ill, "yes", "no"), "place": [levels[number] for number in place]})
+    model = fitted(PrivateTable(frame, schema), CausalGraph.from_edges([("ill", "place")]), epsilon=5.0)
+    drawn = model.sample(50_000, seed=0)
+    early = (drawn["place"] < "050").to_numpy()
+    sick = (drawn["ill"] == "yes").to_numpy()
+    assert early[sick].mean() > 0.9
+    assert early[~sick].mean() == pytest.approx(0.25, abs=0.05)
 
 
 def test_a_spent_budget_is_refused_and_nothing_is_spent() -> None:

@@ -145,10 +145,15 @@ def test_a_part_of_a_layout_finds_its_places_in_the_whole() -> None:
     assert (LAYOUT.places(LAYOUT) == np.arange(LAYOUT.size)).all()
 
 
+def test_a_pair_is_counted_once() -> None:
+    with pytest.raises(AssertionError, match="named twice"):
+        MomentLayout(sizes={"a": 2, "b": 2}, pairs=(("a", "b"),), candidates=(("a", "b"),))
+
+
 @pytest.mark.parametrize(
     ("square", "bound"),
-    [(0.0, 4), (3.9, 4), (10.7, 10), (1e9, LAYOUT.largest_square)],
-    ids=["0", "3.9", "10.7", "much"],
+    [(0.0, 4), (3.9, 4), (10.7, 10), (1e9, LAYOUT.largest_square), (math.inf, LAYOUT.largest_square)],
+    ids=["0", "3.9", "10.7", "much", "no bound"],
 )
 def test_a_clip_bound_is_at_least_one_level_and_at_most_the_longest_row(square: float, bound: int) -> None:
     assert LAYOUT.bound(square) == bound

@@ -103,6 +103,24 @@ def test_what_a_column_is_given_lies_in_one_table_and_comes_before_it() -> None:
         assert all(any(set(scope) <= clique for clique in cliques) for scope in scopes)
 
 
+def test_a_chain_of_more_columns_than_calls_may_nest_has_its_law() -> None:
+    names = [f"x{number}" for number in range(1200)]
+    sizes = dict.fromkeys(names, 2)
+    pair = np.array([[30.0, 10.0], [10.0, 50.0]])
+    chain = [NoisyTable((a, b), pair, 1.0) for a, b in itertools.pairwise(names)]
+    given = arranged(sizes, [table.columns for table in chain])
+    assert given is not None
+    laws = observed_laws(sizes, given, chain)
+    assert list(laws) == list(given)
+    for name, law in laws.items():
+        expected = pair / pair.sum(axis=1, keepdims=True) if given[name] else pair.sum(axis=1) / 100
+        np.testing.assert_allclose(
+            law.probabilities(np.array([[1]]) if given[name] else np.zeros((1, 0), int))[0],
+            expected[1] if given[name] else expected,
+            atol=1e-3,
+        )
+
+
 def test_too_large_a_tree_is_no_tree(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = dict.fromkeys("abcd", 10)
     scopes = list(itertools.combinations("abcd", 2))

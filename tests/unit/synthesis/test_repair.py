@@ -10,11 +10,12 @@ import pytest
 
 from escudo.causal import CausalGraph
 from escudo.errors import InputError
-from escudo.privacy import Event, ExponentialEvent, Receipt, guarantee_of
+from escudo.privacy import ExponentialEvent, guarantee_of
 from escudo.privacy._composition import leaves
-from escudo.synthesis import CausalModel, prepare, synthesize
+from escudo.synthesis import CausalModel, _observed, prepare, synthesize
 from escudo.synthesis._estimation import NoisyTable
 from escudo.synthesis._repair import candidate_pairs, merged
+from escudo.synthesis._table_fits import TableFits
 from escudo.table import PrivateTable, Schema
 
 YES_NO = ["no", "yes"]
@@ -38,22 +39,6 @@ def frame(rows: int = 20_000) -> pl.DataFrame:
     return pl.DataFrame({name: np.where(column, "yes", "no") for name, column in columns.items()})
 
 
-class Spy:
-    """An account that notes what is spent, in place of the purse."""
-
-    relation, unit, max_rows_per_person = "replace_one", "row", None
-
-    def __init__(self) -> None:
-        self.events: list[Event] = []
-
-    def spend(self, event: Event, *, purpose: str = "", for_release: bool = True) -> Receipt:
-        self.events.append(event)
-        return Receipt(dataset="", sequence=1, event=event, recorded_at="")
-
-    def fail(self, receipt: Receipt, reason: str = "") -> None:
-        raise AssertionError
-
-
 def fitted(**options: Any) -> CausalModel:
     model = synthesize(PrivateTable(frame(), SCHEMA), GRAPH, seed=1, **{**BUDGET, "repair": True, **options})
     assert isinstance(model, CausalModel)
@@ -62,9 +47,8 @@ def fitted(**options: Any) -> CausalModel:
 
 @pytest.mark.parametrize("relation", ["replace_one", "add_remove"])
 @pytest.mark.parametrize("edges", ["full", "none"])
-def test_every_leaf_of_the_plan_is_spent_once_and_nothing_else(relation: str, edges: str) -> None:
+def test_every_leaf_of_the_plan_is_spent_once_and_nothing_else(relation: str, edges: str, spy: Any) -> None:
     prepared = prepare(SCHEMA, GRAPH if edges == "full" else None, relation=relation, repair=True, **BUDGET)
-    spy = Spy()
     prepared.fit(
         PrivateTable(frame(500), SCHEMA),
         account=spy,
@@ -130,6 +114,34 @@ def test_large_families_stay_as_they_are_under_repair() -> None:
     assert isinstance(model, CausalModel)
     assert not model.observed
     assert model.sample(100, seed=0).height == 100
+
+
+def test_where_the_observed_law_is_full_families_are_measured_again(monkeypatch: pytest.MonkeyPatch, spy: Any) -> None:
+    monkeypatch.setattr(_observed, "_MAX_TOTAL", 30)  # the two chains have 20 cells, and with a pair 24 at least
+    prepared = prepare(SCHEMA, GRAPH, repair=True, **BUDGET)
+    table = PrivateTable(frame(), SCHEMA)
+    terms: dict[str, Any] = {"seed": np.random.default_rng(0), "guarantee": prepared.plan.guarantee()}
+    model = prepared.fit(table, account=spy, **terms)
+    assert isinstance(model, CausalModel)
+    assert model.observed
+    assert prepared.plan.event is not None
+    planned = [leaf for leaf, count in leaves(prepared.plan.event) for _ in range(count)]
+    assert sorted(map(repr, spy.events)) == sorted(map(repr, planned))
+
+
+def test_room_is_looked_for_once_a_round_and_once_a_pick(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = 0
+    plain = TableFits.given
+
+    def counted(fits: TableFits, pairs: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        return plain(fits, pairs)
+
+    monkeypatch.setattr(TableFits, "given", counted)
+    fitted()
+    candidates, picks, rounds = 11, 11, 4
+    assert asked <= rounds * (candidates + 1) + picks + 1
 
 
 def test_too_many_pairs_are_refused_with_a_way_out() -> None:

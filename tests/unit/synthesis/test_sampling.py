@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -43,6 +45,19 @@ def test_counts_miss_their_expectation_by_less_than_one_per_family_cell() -> Non
         assert abs(int((codes["lung"][of_group] == 1).sum()) - expected) < 1
 
 
+@pytest.mark.parametrize("rows", [3, 50_000], ids=["fewer rows than configurations", "more"])
+def test_a_law_that_is_no_table_is_drawn_as_its_table_would_be(rows: int) -> None:
+    steep = np.array([[0.0, 0.0, 0.0], [0.0, 2.0, -1.0]])
+    laws = {"a": SMOKE, "b": SMOKE, "c": LogitConditional(("a", "b"), np.array([0.0, 0.5, 1.0]), (steep, steep))}
+    codes = _sampling.draw(("a", "b", "c"), laws, rows, fixed={}, rng=np.random.default_rng(0))
+    assert codes["c"].shape == (rows,)
+    if rows > 4:
+        counts = np.zeros((2, 2, 3))
+        np.add.at(counts, (codes["a"], codes["b"], codes["c"]), 1)
+        expected = counts.sum(axis=2, keepdims=True) * dense_table(laws["c"])
+        assert np.abs(counts - expected).max() < 1
+
+
 def test_each_single_row_has_the_models_law() -> None:
     draws = np.array([_draw_three(seed) for seed in range(4000)])
     share = draws[:, 0].mean(axis=0)
@@ -66,7 +81,8 @@ def test_an_intervention_cuts_the_arrows_into_its_node() -> None:
 def test_a_condition_is_met_and_leaves_the_conditional_law(exact: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not exact:
         monkeypatch.setattr(_sampling, "_MAX_EXACT_CELLS", 1)
-    codes = _sampling.draw_given(ORDER, CLINIC, 20_000, fixed={}, evidence={"cough": 1}, rng=np.random.default_rng(2))
+    drawn = _sampling.drawer(ORDER, CLINIC, fixed={}, evidence={"cough": 1})
+    codes = drawn(20_000, rng=np.random.default_rng(2))
     expected = truth()
     expected[:, :, 0] = 0
     expected /= expected.sum()
@@ -74,11 +90,47 @@ def test_a_condition_is_met_and_leaves_the_conditional_law(exact: bool, monkeypa
 
 
 def test_do_and_given_together_condition_in_the_intervened_model() -> None:
-    codes = _sampling.draw_given(
-        ORDER, CLINIC, 20_000, fixed={"lung": 1}, evidence={"cough": 1}, rng=np.random.default_rng(3)
-    )
+    drawn = _sampling.drawer(ORDER, CLINIC, fixed={"lung": 1}, evidence={"cough": 1})
+    codes = drawn(20_000, rng=np.random.default_rng(3))
     expected = SMOKE.table * COUGH.table[:, 1, 1]
     assert abs((codes["smoke"] == 1).mean() - expected[1] / expected.sum()) < 1e-3
+
+
+def test_what_comes_after_the_evidence_does_not_stand_in_the_way_of_an_exact_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    causes = [f"x{i}" for i in range(30)]
+    steep = np.array([[0.0, 0.0], [0.0, 1.0]])
+    child = LogitConditional(tuple(causes), np.array([0.0, -15.0]), (steep,) * 30)  # its table has 2^31 cells
+    laws = {"first": TableConditional((), np.array([0.5, 0.5]))}
+    laws |= {name: TableConditional(("first",), np.array([[0.8, 0.2], [0.2, 0.8]])) for name in causes}
+    laws["child"] = child
+    monkeypatch.delattr(_sampling, "_weighted")
+    drawn = _sampling.drawer(tuple(laws), laws, fixed={}, evidence={"x3": 1})(20_000, rng=np.random.default_rng(0))
+    assert (drawn["x3"] == 1).all()
+    assert (drawn["first"] == 1).mean() == pytest.approx(0.8, abs=1e-3)
+    assert (drawn["x7"] == 1).mean() == pytest.approx(0.8 * 0.8 + 0.2 * 0.2, abs=1e-3)
+    assert (drawn["child"] == 1).mean() == pytest.approx(0.8, abs=0.1)
+
+
+def test_weighted_rows_are_taken_from_pools_that_fit_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    held: list[int] = []
+
+    def watched(order: tuple[str, ...], laws: object, rows: int, **terms: Any) -> Any:
+        held.append(rows * len(order))
+        return plain(order, laws, rows, **terms)
+
+    plain = _sampling.draw
+    monkeypatch.setattr(_sampling, "_MAX_EXACT_CELLS", 1)
+    monkeypatch.setattr(_sampling, "_POOL_NUMBERS", 2**18)
+    monkeypatch.setattr(_sampling, "draw", watched)
+    drawn = _sampling.drawer(ORDER, CLINIC, fixed={}, evidence={"cough": 1})
+    codes = drawn(20_000, rng=np.random.default_rng(2))
+    assert max(held) <= 2**18
+    assert codes["smoke"].size == 20_000
+    expected = truth()[:, :, 1].sum(axis=1)
+    assert abs((codes["smoke"] == 1).mean() - expected[1] / expected.sum()) < 0.02
+    assert drawn(0, rng=np.random.default_rng(2))["smoke"].size == 0
 
 
 @pytest.mark.parametrize("exact", [True, False])
@@ -87,13 +139,19 @@ def test_an_impossible_condition_says_so_and_recommends_do(exact: bool, monkeypa
         monkeypatch.setattr(_sampling, "_MAX_EXACT_CELLS", 1)
     never = {"a": TableConditional((), np.array([1.0, 0.0])), "b": TableConditional(("a",), np.eye(2))}
     with pytest.raises(ZeroProbabilityError, match="do="):
-        _sampling.draw_given(("a", "b"), never, 10, fixed={}, evidence={"b": 1}, rng=np.random.default_rng(0))
+        _sampling.drawer(("a", "b"), never, fixed={}, evidence={"b": 1})(10, rng=np.random.default_rng(0))
 
 
 def test_values_of_probability_zero_are_never_drawn() -> None:
     law = {"a": TableConditional((), np.array([0.0, 0.3, 0.0, 0.7, 0.0]))}
     codes = _sampling.draw(("a",), law, 10_001, fixed={}, rng=np.random.default_rng(0))
     assert set(codes["a"].tolist()) == {1, 3}
+
+
+def test_weights_whose_sum_leaves_the_range_of_floating_point_are_refused() -> None:
+    huge = np.array([[0.0, 0.0], [0.0, 1e308]])
+    with pytest.raises(InputError, match="finite"):
+        LogitConditional(("a", "b"), np.zeros(2), (huge, huge))
 
 
 def test_no_rows_are_no_rows() -> None:

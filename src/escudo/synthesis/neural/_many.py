@@ -28,14 +28,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from escudo.mechanisms.dpsgd._core import Knobs, Recipe, Slots, State, first_state, result, run
-from escudo.mechanisms.dpsgd._layers import gradient_norms
 from escudo.mechanisms.dpsgd._precision import precision_for
 from escudo.mechanisms.dpsgd._sampling import capacity_for, device_slots, slots_of
 from escudo.privacy import Guarantee
-from escudo.synthesis.neural import _start
 from escudo.synthesis.neural._generator import PreparedNeural
 from escudo.synthesis.neural._model import NeuralModel
 from escudo.synthesis.neural._network import Network
+from escudo.synthesis.neural._start import clip_bound, free_steps, measured_rows, placed, simulated_rows, smallest
 from escudo.table import PrivateTable
 
 __all__ = ["Begun", "Copy", "begun", "finished", "on_accelerator", "trained"]
@@ -142,14 +141,14 @@ def begun(prepared: PreparedNeural, table: PrivateTable, *, seed: int, guarantee
     first = prepared.start.fit(table, account=table.account, seed=rng, guarantee=guarantee)
     event = prepared.training.event(prepared.relation, schema.unit, schema.max_rows_per_person)
     table.account.spend(event, purpose="training by DP-SGD", for_release=False)
-    placed = _start.placed(network, first)
+    arrays, rows = placed(network, first), smallest(np.concatenate(list(table.batches(_BATCH))))
     return Begun(
         # In numpy: other processes do this too, and must not take room on the accelerator.
-        start=np.concatenate([placed[layer][name].ravel() for layer, name, _ in network.shapes]).astype(np.float32),
-        rows=_small(np.concatenate(list(table.batches(_BATCH)))),
+        start=np.concatenate([arrays[layer][name].ravel() for layer, name, _ in network.shapes]).astype(np.float32),
+        rows=rows,
         count=int(first.details["rows"]),
-        simulated=_small(first.codes(2 * _start._SIMULATED if prepared.pretraining else 0, seed=_start._SEED)),
-        measured=_small(first.codes(_start._MEASURED, seed=_start._SEED)),
+        simulated=simulated_rows(first) if prepared.pretraining else rows[:0],
+        measured=measured_rows(first),
         seed=int(rng.integers(0, 2**63)),
     )
 
@@ -177,17 +176,8 @@ def finished(
     def copies() -> Iterator[Copy]:
         for chunk in _chunks(left, width):
             for fit, start in zip(chunk, _pretrained(prepared, chunk, width), strict=True):
-                settled = prepared._settled(_bound(network, start, fit.measured), fit.count)
-                knobs = Knobs(
-                    clip_norm=np.float32(settled.clip_norm),
-                    noise=np.float32(settled.clip_norm * settled.noise_multiplier),
-                    expected=np.float32(max(fit.count * settled.sampling_probability, 1.0)),
-                    rate=np.float32(settled.learning_rate),
-                    steps=np.float32(settled.steps),
-                    decline=np.float32(settled.decline),
-                    averaging=np.float32(settled.averaging),
-                )
-                yield Copy(start=start, rows=fit.rows, knobs=knobs, seed=fit.seed)
+                settled = prepared._settled(clip_bound(network, start, fit.measured), fit.count)
+                yield Copy(start=start, rows=fit.rows, knobs=settled.knobs(fit.count), seed=fit.seed)
 
     flats = trained(
         network,
@@ -238,10 +228,6 @@ def _filled(values: Sequence[Any], width: int) -> list[Any]:
     return [*values, *[values[-1]] * (width - len(values))]
 
 
-def _small(codes: Codes) -> Codes:
-    return codes.astype(np.min_scalar_type(int(codes.max(initial=0))))
-
-
 # -- one chunk; every array's first axis runs over its trainings
 
 
@@ -259,7 +245,7 @@ def _chunk(
     copies = _filled(chunk, width)
     most = max(len(copy.rows) for copy in copies)
     capacity = capacity_for(most, probability)
-    if width == 1:  # side by side in float32, by itself as a fit by itself
+    if width == 1 or on_accelerator():  # as a fit by itself; side by side on a processor XLA lacks such products
         recipe = replace(recipe, precision=precision_for(network, network.layout, recipe, copies[0].rows, capacity))
     knobs = Knobs(*(np.array(values, np.float32) for values in zip(*(copy.knobs for copy in copies), strict=True)))
     starts = np.stack([copy.start for copy in copies])
@@ -364,36 +350,16 @@ def _lengths(steps: int) -> list[int]:
 
 
 def _pretrained(prepared: PreparedNeural, chunk: Sequence[Begun], width: int) -> Floats:
-    """Return the parameters of a chunk after training on simulated rows, as :func:`_start.pretrained` does for one."""
+    """Return the parameters of a chunk after training on simulated rows, as :func:`pretrained` does for one."""
     starts = np.stack([fit.start for fit in chunk])
     if not prepared.pretraining:
         return starts
-    network, steps = prepared.network, prepared.pretraining
+    network = prepared.network
     capacity = capacity_for(len(chunk[0].rows), prepared.training.sampling_probability)
-    batch = min(_start._BATCH, max(capacity * 3 // 4, 1))
-    rate = _start._RATE if network.latent else 5 * _start._RATE
-    numbers = (np.inf, 0.0, batch, rate, steps, 0.95, 0.98)
     rows = np.stack(_filled([fit.simulated for fit in chunk], width))
-    segments = slots_of(
-        np.random.default_rng(_start._SEED),
-        rows=rows.shape[1],
-        probability=_start._BATCH / rows.shape[1],
-        steps=steps,
-        capacity=_start._BATCH + _start._BATCH // 4,
-    )
+    numbers, segments = free_steps(network, rows.shape[1], prepared.pretraining, capacity)
     # The same draws for all of them: what differs is what the rows were simulated from.
     shared = (Slots(*(np.broadcast_to(array, (width, *array.shape)) for array in segment)) for segment in segments)
     knobs = Knobs(*(np.full(width, number, np.float32) for number in numbers))
     made = _slot_by_slot(network, Recipe(), rows, knobs, np.stack(_filled([*starts], width)), shared)
     return np.asarray(made)[: len(chunk)]
-
-
-def _bound(network: Network, start: Floats, measured: Codes) -> float:
-    """Return the length that all but a few gradients keep to, as :func:`_start.clip_bound` does."""
-    norms = np.asarray(_norms(network, jnp.asarray(start), jnp.asarray(measured, jnp.int32)))
-    return max(float(np.quantile(norms, _start._CLIP_QUANTILE)), _start._SMALL)
-
-
-@partial(jax.jit, static_argnames="network")
-def _norms(network: Network, start: Any, rows: Any) -> Any:
-    return gradient_norms(network, network.layout.unflatten(start), rows, jax.random.key(_start._SEED))

@@ -29,6 +29,7 @@ from escudo.causal import CausalGraph
 from escudo.errors import InputError
 from escudo.privacy import Guarantee, Plan
 from escudo.synthesis._model import CausalModel
+from escudo.synthesis._options import drawing
 from escudo.synthesis.neural._network import Network
 from escudo.table import Schema
 
@@ -115,7 +116,7 @@ class NeuralModel:
 
         from escudo.synthesis._decoding import decode
 
-        rng = np.random.default_rng(seed)
+        rng = drawing(seed)
         names = self.schema.names
         parts = [
             decode(self.schema, {name: block[:, place] for place, name in enumerate(names)}, rng=rng)
@@ -132,7 +133,7 @@ class NeuralModel:
         seed: int | None = None,
     ) -> Codes:
         """Draw rows as schema cells, of shape (rows, columns)."""
-        return np.concatenate(list(self._blocks(rows, do, given, np.random.default_rng(seed))))
+        return np.concatenate(list(self._blocks(rows, do, given, drawing(seed))))
 
     def save(self, directory: str | PathLike[str], *, overwrite: bool = False) -> None:
         """Write the model as ``model.json`` and ``parameters.safetensors`` into a new folder.

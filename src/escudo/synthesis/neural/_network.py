@@ -17,7 +17,7 @@ numpy are imported, and jax only for training: a fitted network is run in numpy.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -66,6 +66,13 @@ class Network:
     latent: int = 0
     encoder: tuple[int, ...] = (128, 64)
     decoder: tuple[int, ...] = (64, 128)
+
+    def __hash__(self) -> int:
+        return self._hash  # compiled programs are looked up by it at every call
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(tuple(getattr(self, part.name) for part in fields(self)))
 
     # -- parameters
 

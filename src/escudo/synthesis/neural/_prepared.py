@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from escudo.synthesis.neural._checkpoint import Checkpoint, digest
 from escudo.synthesis.neural._model import NeuralModel
 from escudo.synthesis.neural._network import Network
 from escudo.synthesis.neural._rules import learning_rate_for
-from escudo.synthesis.neural._start import clip_bound, placed, pretrained
+from escudo.synthesis.neural._start import clip_bound, measured_rows, placed, pretrained
 from escudo.table import PrivateTable, Schema
 
 __all__ = ["PreparedNeural", "step_event"]
@@ -91,7 +92,7 @@ class PreparedNeural:
         capacity = capacity_for(len(codes), self.training.sampling_probability)
         parameters = pretrained(self.network, placed(self.network, first), first, self.pretraining, capacity)
         rows = int(first.details["rows"])
-        training = self._settled(clip_bound(self.network, parameters, first), rows)
+        training = self._settled(clip_bound(self.network, parameters, measured_rows(first)), rows)
         value = self._trained(parameters, codes, training, rows, seed)
         arrays = self.network.layout.unflatten(value.astype(np.float64))
         return NeuralModel(
@@ -142,36 +143,18 @@ class PreparedNeural:
         self, parameters: NDArray[np.float32], codes: NDArray[np.generic], training: Training, rows: int, seed: Seed
     ) -> NDArray[np.float32]:
         network, path = self.network, None if self.checkpoint is None else self.checkpoint.training
+        terms: dict[str, Any] = {
+            "expected_rows": rows,
+            "delta": self.delta,
+            "relation": self.relation,
+            "unit": self.schema.unit,
+            "max_rows_per_person": self.schema.max_rows_per_person,
+            "seed": seed,
+        }
         if path is not None and path.exists():
-            released = resume(
-                path,
-                network,
-                network.layout,
-                codes,
-                training,
-                expected_rows=rows,
-                delta=self.delta,
-                relation=self.relation,
-                unit=self.schema.unit,
-                max_rows_per_person=self.schema.max_rows_per_person,
-                seed=seed,
-            )
-            return released.value
-        released = train(
-            network,
-            network.layout,
-            parameters,
-            codes,
-            training,
-            expected_rows=rows,
-            delta=self.delta,
-            relation=self.relation,
-            unit=self.schema.unit,
-            max_rows_per_person=self.schema.max_rows_per_person,
-            seed=seed,  # charged above
-            checkpoint=path,
-        )
-        return released.value
+            return resume(path, network, network.layout, codes, training, **terms).value
+        # Without an account: it was charged before.
+        return train(network, network.layout, parameters, codes, training, checkpoint=path, **terms).value
 
     @property
     def _smallest(self) -> np.dtype[np.generic]:

@@ -9,7 +9,10 @@ Nothing here was tuned on a private table. The numbers come from a simulated one
 * A clip bound that few gradients exceed is better than a narrow one, which biases the shares of levels (``_start``).
 * Where noise rules the gradients, Adam goes in random directions, in steps as long as its learning rate: the rate has
   to fall with the noise, and the start deserves more of the budget.
-* Networks with a latent have many more parameters, and want smaller steps.
+* Networks with a latent have many more parameters, and want smaller steps. Those without one do not: on simulated
+  tables of 14 to 222 columns and 1,000 to 20,000 rows, at ε = 1 and 3 and with 2 to 5 seeds each, fresh rows were
+  likelier after training at a rate of 0.03 than of 0.01 or 0.003 in all of 18 settings, and covariances nearer than at
+  0.01 in 15. Shares of levels were off by 0.05 points more, from -0.04 to 0.13.
 """
 
 from __future__ import annotations

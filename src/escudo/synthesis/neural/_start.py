@@ -11,6 +11,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,8 +23,12 @@ from escudo.synthesis._model import CausalModel
 from escudo.synthesis.neural._columns import Block
 from escudo.synthesis.neural._network import Network
 
-__all__ = ["clip_bound", "placed", "pretrained"]
+if TYPE_CHECKING:
+    from escudo.mechanisms.dpsgd._core import Knobs, Slots
 
+__all__ = ["clip_bound", "free_steps", "measured_rows", "placed", "pretrained", "simulated_rows", "smallest"]
+
+Codes = NDArray[Any]
 Floats = NDArray[np.float64]
 Parameters = dict[str, dict[str, Floats]]
 
@@ -29,9 +36,24 @@ _SEED = 20_190_917  # any fixed number: the same release always starts at the sa
 _SIMULATED = 20_000
 _BATCH = 256
 _RATE = 2e-3
-_MEASURED = 2_000
+_MEASURED = 2_000  # rows whose gradients are measured
 _CLIP_QUANTILE = 0.98
 _SMALL = 1e-4  # probabilities are kept this far from 0, so that logits stay finite
+
+
+def simulated_rows(model: CausalModel) -> Codes:
+    """Return rows simulated from a start, to train on."""
+    return smallest(model.codes(2 * _SIMULATED, seed=_SEED))
+
+
+def measured_rows(model: CausalModel) -> Codes:
+    """Return rows simulated from a start, to choose a clip bound by."""
+    return smallest(model.codes(_MEASURED, seed=_SEED))
+
+
+def smallest(codes: Codes) -> Codes:
+    """Return cells in the smallest type that holds them: rows are read at every step."""
+    return codes.astype(np.min_scalar_type(int(codes.max(initial=0))))
 
 
 def placed(network: Network, model: CausalModel) -> Parameters:
@@ -65,42 +87,41 @@ def pretrained(
         parameters: Where to start.
         model: What rows are simulated from.
         steps: How many steps.
-        capacity: The slots of the private training, to share its compiled program.
+        capacity: The size of the private training's slots.
     """
-    import jax.numpy as jnp
-
-    from escudo.mechanisms.dpsgd._core import Knobs, Recipe, first_state, result, run
-    from escudo.mechanisms.dpsgd._sampling import slots_of
+    from escudo.mechanisms.dpsgd._core import Recipe, first_state, result, run
 
     flat = np.asarray(network.layout.flatten(parameters), np.float32)
     if not steps:
         return flat
-    rows = model.codes(2 * _SIMULATED, seed=_SEED)
-    recipe, batch = Recipe(), min(_BATCH, max(capacity * 3 // 4, 1))
-    rate = _RATE if network.latent else 5 * _RATE
-    knobs = Knobs(*map(jnp.float32, (np.inf, 0.0, batch, rate, steps, 0.95, 0.98)))
-    state = first_state(flat)
-    rng = np.random.default_rng(_SEED)
-    small = rows.astype(np.min_scalar_type(int(rows.max(initial=0))))
-    segments = slots_of(rng, rows=len(rows), probability=_BATCH / len(rows), steps=steps, capacity=_BATCH + _BATCH // 4)
+    rows, recipe, state = simulated_rows(model), Recipe(), first_state(flat)
+    knobs, segments = free_steps(network, len(rows), steps, capacity)
     with tracking("Pre-training on simulated rows", total=steps) as advance:
         for segment in segments:
-            batches = segment._replace(rows=small[segment.rows])
+            batches = segment._replace(rows=rows[segment.rows])
             state = run(network, network.layout, recipe, None, knobs, state, batches)
             advance(int(segment.last.sum()))
     return np.asarray(result(knobs, state))
 
 
-def clip_bound(network: Network, flat: NDArray[np.float32], model: CausalModel) -> float:
+def free_steps(network: Network, rows: int, steps: int, capacity: int) -> tuple[Knobs, Iterator[Slots]]:
+    """Return the numbers and the samples of a training on this many simulated rows, without clipping or noise."""
+    from escudo.mechanisms.dpsgd._core import Knobs
+    from escudo.mechanisms.dpsgd._sampling import slots_of
+
+    batch, rate = min(_BATCH, max(capacity * 3 // 4, 1)), _RATE if network.latent else 5 * _RATE
+    rng = np.random.default_rng(_SEED)
+    samples = slots_of(rng, rows=rows, probability=_BATCH / rows, steps=steps, capacity=_BATCH + _BATCH // 4)
+    return Knobs(*map(np.float32, (np.inf, 0.0, batch, rate, steps, 0.95, 0.98))), samples
+
+
+def clip_bound(network: Network, flat: NDArray[np.float32], rows: Codes) -> float:
     """Return the length that all but a few gradients of simulated rows keep to; free, as no private row is read."""
     import jax
-    import jax.numpy as jnp
 
-    from escudo.mechanisms.dpsgd._layers import gradient_norms
+    from escudo.mechanisms.dpsgd._core import row_norms
 
-    rows = jnp.asarray(model.codes(_MEASURED, seed=_SEED))
-    tree = network.layout.unflatten(jnp.asarray(flat))
-    norms = jax.jit(lambda tree: gradient_norms(network, tree, rows, jax.random.key(_SEED)))(tree)
+    norms = row_norms(network, network.layout, flat, rows, jax.random.key(_SEED))
     return max(float(np.quantile(np.asarray(norms), _CLIP_QUANTILE)), _SMALL)
 
 
