@@ -87,7 +87,7 @@ def power_of(*, claim: float, delta: float, mass: float, runs: int, alpha: float
     likely (beyond δ) under one of them. Its log wealth under the best bet is close to normal; four units are allowed
     for not knowing event and bet. None if nothing up to ε = 20 would have been seen.
     """
-    if not 0 < mass <= 1 or runs < 10:
+    if not 0 < mass < 1 or runs < 10:  # what always happens cannot be likelier under one dataset
         return None
     fair = 1 / (1 + math.exp(-claim))
     needed = math.log(1 / alpha) + 4

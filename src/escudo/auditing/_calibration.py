@@ -1,37 +1,85 @@
-r"""What to believe of cells with few runs: counts per cell, drawn towards what else is known.
+r"""What to believe of cells in view of the runs in them: a log ratio for each, and how sure it is.
 
-*Scores.* A learnt score claims a log ratio for every cell. Far out, where an event is rare and its ratio large, a set
-of cells is best known by that claim; where there are many runs, by their counts. So the claim s is first corrected on
-runs that it was not fitted on, :math:`\hat s = s (1 + a + b s^+ + c s^-)` with a, b, c near 0 unless
-the runs say otherwise, and then enters as some earlier runs.
+Runs of a cell say :math:`\log(n_1/n_0)`, with an error that is large where runs are few; of many rare sets the luckiest
+would be chosen. So each kind of cell has a prior, and what is believed is the posterior, with its covariance:
 
-*Numbers.* Along the cells of a number, the log ratio is a sum of jumps with a normal prior; how large they may be is
-decided by how well one half of the runs foretells the other.
+* *Numbers*: along the cells the log ratio is constant but for some steps. Of all ways to place the steps each counts as
+  much as the runs make it likely; these sums are exact. Noise that leaves a tail of constant ratio, as Laplace's does,
+  is so known far out from what is seen nearer by. Where single cells stand out more, each is taken by itself.
+* *Scores* claim a log ratio for every cell. What is believed is a bent line of the claim, near the claim itself unless
+  runs say otherwise, so that far out, where an event is rare and its ratio large, a score that is right nearer by is
+  believed; or some steps along the claims. The runs must be such that the score was not fitted on.
+* *Other outputs*: each cell by itself; how large log ratios usually are, is learnt from all cells.
 
-*Other outputs.* Each cell has a log ratio of its own, mostly small, now and then large: its mean given the counts,
-under a mixture of normal priors.
+Between them decides the evidence: how likely each makes the runs.
 
-Without this the luckiest of many rare sets would be chosen.
+Bets are on what may be so, not on what is sure: along a number they follow counts that are only smoothed.
+
+References:
+    D. Barry, J. Hartigan (1992), "Product partition models for change point problems"; C. Rasmussen, C. Williams
+    (2006), "Gaussian processes for machine learning", chapter 3, for Laplace's method.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import betaln
 
-__all__ = ["calibrated", "cell_levels", "smoothed"]
+__all__ = ["Belief", "about_claims", "along_cells", "cell_by_cell", "smoothed"]
 
 Floats = NDArray[np.float64]
 
-_PRIOR = np.array([0.5, 0.3, 0.3])  # how wrong a score may be: as a whole, and in its slope on either side
-_RELATIVE = 0.18  # how wrong the corrected score may be far out, as a part of it
-_STEPS = 6
-_LEVELS = np.geomspace(0.002, 12.0, 60)
+# Stretches of cells with the same log ratio are of several kinds: Beta priors for their share of the second dataset, by
+# the standard deviation of the log ratio that each expects.
+_SPREADS = np.array([0.01, 0.03, 0.1, 0.3, 1.0, 3.0])
+_SEEN = 2.0  # standard errors of all runs together that a kind must expect to be one
+_RESERVED = 0.3  # single cells of each kind that are expected beforehand
+_ROUNDS = 20  # in which the shares of the kinds are found
+_STEPS = (2.0, 8.0, 32.0)  # how many steps may be expected along the cells
+_SAMPLES = 256  # of ways to place them
+_WRONG = 0.7  # how wrong a score may be, and how wrong its slope beyond each bend, as a standard deviation
+_BENDS = (0.5, 1.0, 1.5, 2.0, 3.0)  # as multiples of its usual size
+_NEWTON = 12
 _JUMPS = (0.002, 0.01, 0.04, 0.15, 0.6, 2.5)  # how large a jump between cells may be, as a standard deviation
 
 
-def calibrated(levels: Floats, counts: Floats) -> Floats:
-    """Return counts with the same runs per cell, their shares drawn towards the corrected score's.
+@dataclass(frozen=True, slots=True, eq=False)
+class Belief:
+    """The log ratio of each cell, second dataset over first.
+
+    Attributes:
+        runs: Runs per cell, shape (cells,).
+        level: The mean of what is believed, shape (cells,).
+        spread: Its covariance, shape (cells, cells).
+        evidence: The log of how likely the runs are under the prior.
+    """
+
+    runs: Floats
+    level: Floats
+    spread: Floats
+    evidence: float
+
+    @property
+    def counts(self) -> Floats:
+        """Runs per cell and dataset, shape (cells, 2), as they would be if what is believed were so."""
+        second = self.runs / (1 + np.exp(-self.level))
+        return np.stack([self.runs - second, second], axis=1)
+
+
+def along_cells(counts: Floats) -> Belief:
+    """Return what to believe of cells in order: that log ratios are constant but for some steps, or all their own.
+
+    Args:
+        counts: Runs per cell and dataset, shape (cells, 2).
+    """
+    return max([cell_by_cell(counts), *(_stepwise(counts, steps) for steps in _STEPS)], key=_evidence)
+
+
+def about_claims(levels: Floats, counts: Floats) -> Belief:
+    """Return what to believe of cells of which a score claims something.
 
     Args:
         levels: The log ratio that the score claims for each cell.
@@ -39,64 +87,131 @@ def calibrated(levels: Floats, counts: Floats) -> Floats:
     """
     runs = counts.sum(axis=1)
     total = float(runs.sum())
-    size = float(np.sqrt((levels**2 * runs).sum() / total)) if total else 0.0
-    if not size or not np.isfinite(size):
-        return counts
     claim = np.clip(levels, -25.0, 25.0)
-    unit = claim / size
-    basis = claim[:, None] * np.stack([np.ones_like(unit), np.maximum(unit, 0), np.maximum(-unit, 0)], axis=1)
-    precision = np.diag(1 / _PRIOR**2)
-    weights = np.zeros(3)
-    for _ in range(_STEPS):
-        share = 1 / (1 + np.exp(-np.clip(claim + basis @ weights, -30, 30)))
-        pull = basis.T @ (counts[:, 1] - runs * share) - precision @ weights
-        curvature = (basis * (runs * share * (1 - share))[:, None]).T @ basis + precision
-        weights = np.clip(weights + np.linalg.solve(curvature, pull), -1.0, 2.0)
-    expected = np.clip(claim + basis @ weights, -25, 25)
-    share = 1 / (1 + np.exp(-expected))
-    worth = _worth(expected, total)
-    second = runs * (counts[:, 1] + worth * share) / np.maximum(runs + worth, 1e-300)
-    return np.stack([runs - second, second], axis=1)
+    size = float(np.sqrt((claim**2 * runs).sum() / total)) if total else 0.0
+    if not size:
+        return cell_by_cell(counts)
+    up = [np.maximum(claim - bend * size, 0) for bend in _BENDS]
+    down = [np.minimum(claim + bend * size, 0) for bend in _BENDS]
+    basis = _WRONG * np.stack([claim, *up, *down], axis=1)
+    fit = _fit(counts, claim, basis)
+    found = Belief(runs, claim + basis @ fit.weights, basis @ fit.spread @ basis.T, fit.evidence)
+    order = np.argsort(claim, kind="stable")
+    free, back = along_cells(counts[order]), np.argsort(order)
+    other = Belief(runs, free.level[back], free.spread[np.ix_(back, back)], free.evidence)
+    return max(found, other, key=_evidence)
 
 
-def _worth(levels: Floats, most: float) -> Floats:
-    """Return how many runs each cell's claim is worth, so that those of all cells beyond one are worth as many as its.
-
-    A log ratio that may be wrong by a part r of itself is worth as many runs as would leave that standard error.
-    """
-    share = 1 / (1 + np.exp(-levels))
-    alone = np.minimum(1 / np.maximum((_RELATIVE * levels) ** 2 * share * (1 - share), 1e-9), most)
-    worth = np.zeros(levels.size)
-    for side in (levels > 0, levels < 0):
-        outwards = np.flatnonzero(side)[np.argsort(-np.abs(levels[side]), kind="stable")]
-        worth[outwards] = np.diff(np.maximum.accumulate(alone[outwards]), prepend=0.0)
-    return worth
-
-
-def cell_levels(counts: Floats) -> Floats:
-    """Return the log ratio to expect in each cell by itself, in view of how much cells differ on the whole.
+def cell_by_cell(counts: Floats) -> Belief:
+    """Return what to believe of each cell by itself, in view of how much cells differ on the whole.
 
     Args:
         counts: Runs per cell and dataset, shape (cells, 2).
     """
-    first, second = counts[:, 0] + 0.5, counts[:, 1] + 0.5
-    found, noise = np.log(second / first), 1 / first + 1 / second
-    usual = float(np.sqrt(max(1e-8, np.average(found**2 - noise, weights=1 / noise))))
-    grid = np.concatenate([-_LEVELS[::-1], [0.0], _LEVELS])
-    mean = np.zeros((3, found.size))
-    evidence = np.zeros((3, found.size))
-    few = np.minimum(first, second) < 50
-    likely = -counts[few, 1:2] * np.logaddexp(0, -grid) - counts[few, 0:1] * np.logaddexp(0, grid)
-    likely -= likely.max(axis=1, keepdims=True, initial=-np.inf)
-    widths = np.gradient(grid)
-    for i, (scale, share) in enumerate(((usual, 0.8), (max(3 * usual, 0.1), 0.1), (2.0, 0.1))):
-        spread = scale**2 + noise
-        mean[i] = found * scale**2 / spread
-        evidence[i] = share * np.exp(-(found**2) / (2 * spread)) / np.sqrt(spread) * np.sqrt(noise)
-        joint = np.exp(likely - grid**2 / (2 * scale**2)) * widths / scale
-        evidence[i, few] = share * joint.sum(axis=1)
-        mean[i, few] = (joint @ grid) / np.maximum(joint.sum(axis=1), 1e-300)
-    return np.asarray((mean * evidence).sum(axis=0) / np.maximum(evidence.sum(axis=0), 1e-300))
+    kinds = _kinds(counts)
+    likely = _likely(counts, kinds)
+    shares = np.full(kinds.size, 1 / kinds.size)
+    for _ in range(_ROUNDS):
+        each = np.exp(likely - likely.max(axis=1, keepdims=True)) * shares
+        each /= each.sum(axis=1, keepdims=True)
+        shares = (each.sum(axis=0) + _RESERVED) / (len(counts) + _RESERVED * kinds.size)
+    levels, noise = _levels(counts, kinds)
+    level = (each * levels).sum(axis=1)
+    spread = (each * (noise + (levels - level[:, None]) ** 2)).sum(axis=1)
+    evidence = float(np.logaddexp.reduce(likely + np.log(shares), axis=1).sum())
+    return Belief(counts.sum(axis=1), level, np.diag(spread), evidence)
+
+
+def _evidence(belief: Belief) -> float:
+    return belief.evidence
+
+
+def _kinds(counts: Floats) -> Floats:
+    """Return the kinds of stretches that can be told from nothing by so many runs, as parameters of Beta priors."""
+    least = min(_SEEN / np.sqrt(max(counts.sum(), 1.0)), _SPREADS[-1])
+    return np.asarray(2 / _SPREADS[least <= _SPREADS] ** 2)
+
+
+def _likely(counts: Floats, kinds: Floats) -> Floats:
+    """Return how likely runs are, in logs, if they come from a stretch of each kind, shape (..., kinds)."""
+    first, second = counts[..., 0, None], counts[..., 1, None]
+    return np.asarray(betaln(kinds + second, kinds + first) - betaln(kinds, kinds))
+
+
+def _levels(counts: Floats, kinds: Floats) -> tuple[Floats, Floats]:
+    """Return the level to expect after runs, and its variance, for a stretch of each kind, shape (..., kinds)."""
+    first, second = kinds + counts[..., 0, None], kinds + counts[..., 1, None]
+    return np.log(second / first), 1 / first + 1 / second
+
+
+def _stepwise(counts: Floats, expected: float) -> Belief:
+    """Return what to believe if there are some steps, so many of them expected.
+
+    The mean and covariance are those of samples from the posterior over all ways to place the steps.
+    """
+    cells = len(counts)
+    below = np.concatenate([np.zeros((1, 2)), np.cumsum(counts, axis=0)])
+    start, end = np.triu_indices(cells + 1, 1)
+    inside = below[end] - below[start]  # runs of all stretches of cells
+    kinds = _kinds(counts)
+    likely = _likely(inside, kinds) - np.log(kinds.size)
+    chance = min(expected / cells, 0.5)
+    worth = np.full((cells + 1, cells + 1), -np.inf)
+    worth[start, end] = np.logaddexp.reduce(likely, axis=1) + (end - start - 1) * np.log1p(-chance) + np.log(chance)
+    ways = np.full(cells + 1, -np.inf)  # of what comes before each place, added up
+    ways[0] = -np.log(chance)
+    for j in range(1, cells + 1):
+        ways[j] = np.logaddexp.reduce(ways[:j] + worth[:j, j])
+    row = np.zeros((cells + 1, cells + 1), dtype=np.intp)
+    row[start, end] = np.arange(start.size)
+    rng, places = np.random.default_rng(5), np.arange(cells)
+    left, levels = np.full(_SAMPLES, cells), np.zeros((_SAMPLES, cells))
+    while (going := np.flatnonzero(left)).size:  # each sample is drawn from the last stretch to the first
+        end = left[going]
+        begin = _drawn(np.exp(ways + worth[:, end].T - ways[end, None]), rng)
+        at = row[begin, end]
+        kind = _drawn(np.exp(likely[at] - likely[at].max(axis=1, keepdims=True)), rng)
+        level, noise = (part[np.arange(kind.size), kind] for part in _levels(inside[at], kinds))
+        level = level + np.sqrt(noise) * rng.normal(size=kind.size)
+        levels[going] += ((places >= begin[:, None]) & (places < end[:, None])) * level[:, None]
+        left[going] = begin
+    spread = np.atleast_2d(np.cov(levels.T))
+    return Belief(counts.sum(axis=1), levels.mean(axis=0), spread, float(ways[-1]))
+
+
+def _drawn(chances: Floats, rng: np.random.Generator) -> NDArray[np.intp]:
+    """Return one place per row, drawn with chances in these proportions."""
+    below = chances.cumsum(axis=1)
+    return np.asarray((below < (rng.random(len(below)) * below[:, -1])[:, None]).sum(axis=1))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Fit:
+    """Weights with standard normal priors: the mode and the covariance of their posterior, and the log evidence."""
+
+    weights: Floats
+    spread: Floats
+    evidence: float
+
+
+def _fit(counts: Floats, expected: Floats, design: Floats) -> _Fit:
+    """Return Laplace's approximation for logits ``expected + design @ weights``."""
+    runs, second = counts.sum(axis=1), counts[:, 1]
+    weights, one = np.zeros(design.shape[1]), np.eye(design.shape[1])
+    for step in range(_NEWTON + 1):
+        level = np.clip(expected + design @ weights, -25, 25)
+        share = 1 / (1 + np.exp(-level))
+        curvature = one + (design * (runs * share * (1 - share))[:, None]).T @ design
+        if step == _NEWTON:
+            break
+        move = np.linalg.solve(curvature, design.T @ (second - runs * share) - weights)
+        most = float(np.abs(design @ move).max())
+        weights = weights + move * min(1.0, 2.0 / max(most, 1e-300))
+        if most < 1e-3:
+            break
+    fit = -float(second @ np.logaddexp(0, -level) + (runs - second) @ np.logaddexp(0, level))
+    evidence = fit - float(weights @ weights) / 2 - float(np.linalg.slogdet(curvature)[1]) / 2
+    return _Fit(weights, np.linalg.inv(curvature), evidence)
 
 
 def smoothed(halves: tuple[Floats, Floats]) -> Floats:
@@ -130,7 +245,7 @@ def _walk(counts: Floats, jump: float) -> Floats:
     between = np.diff(np.eye(cells), axis=0)
     prior = between.T @ between / jump**2 + 1e-9 * np.eye(cells)
     level = np.zeros(cells)
-    for _ in range(_STEPS):
+    for _ in range(_NEWTON):
         share = 1 / (1 + np.exp(-level))
         pull = counts[:, 1] - runs * share - prior @ level
         move = np.linalg.solve(prior + np.diag(runs * share * (1 - share)), pull)

@@ -150,7 +150,7 @@ def cut(numbers: Floats, most: int, points: Sequence[float] = ()) -> Cut:
         return Cut(distinct[1:], missing)
     count = finite.size
     # Half of the cells are equally full; the others get ever rarer towards both ends, by a constant factor.
-    body = np.linspace(0, 1, most // 2 + 1)[1:-1]
+    body = np.linspace(0, 1, max(most // 2, 2) + 1)[1:-1]
     rarest = max(20 / count, 2e-5)
     rare = np.geomspace(rarest, 1 / max(most // 2, 2), most // 4) if rarest * most < 1 else np.empty(0)
     places = (np.concatenate([rare, body, 1 - rare]) * (count - 1)).astype(np.int64)

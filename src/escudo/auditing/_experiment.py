@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from escudo.auditing._calibration import Belief
 from escudo.auditing._fixed import FixedEvent, choose_event
 from escudo.auditing._outputs import Encoded
 from escudo.auditing._scores import Labels
@@ -20,8 +21,9 @@ Floats = NDArray[np.float64]
 
 _FIRST = 12  # runs before the first bet
 _KEPT_NUMBERS = 25_000_000  # of outputs, for learning: 200 MB
-_KEPT_ROWS = 2_500_000
+_KEPT_ROWS = 3_500_000
 _CHOSEN = 0.2  # after this part of the runs the event of the fixed-n bound is chosen,
+_CHOSEN_LEARNT = 0.35  # after this part if it takes a learnt score,
 _CHOSEN_FROM = 2000  # or after so many where that is more, but never after more than half
 _RECOUNT = 1.3  # stakes follow the counts again after so much growth,
 _RECOUNT_EARLY, _EARLY = 1.5, 1000  # or so much while there are fewer runs than this,
@@ -59,6 +61,7 @@ class Experiment:
         self.ahead = 0.0
         self.uses: list[Use] = []
         self.before: list[Floats] = []
+        self._beliefs: list[Belief] = []
         self.stage: Stage | None = None
         self.fixed: FixedEvent | None = None
         self._references, self._delta, self._book, self._last_bits = references, delta, book, last_bits
@@ -67,6 +70,7 @@ class Experiment:
         self._kept_rows = 0
         self._width = 1
         self._refit, self._recount, self._last_fit = _FIRST, _FIRST, 0
+        self._chosen_at = _CHOSEN
 
     @property
     def until_change(self) -> int:
@@ -113,7 +117,7 @@ class Experiment:
         """
         self.ahead = ahead
         every = self.runs + ahead
-        choice = int(max(_CHOSEN * every, min(_CHOSEN_FROM, every / 2)))
+        choice = int(max(self._chosen_at * every, min(_CHOSEN_FROM, every / 2)))
         choose = alone and self.fixed is None and self.runs >= max(choice, _FIRST)
         if not choose and self.runs < min(self._refit, self._recount):
             return
@@ -127,8 +131,11 @@ class Experiment:
             self._refit = choice
         grown = _RECOUNT_EARLY if self.runs < _EARLY else _RECOUNT
         self._recount = int(self.runs * grown) if self.runs >= _RECOUNTED_FROM else self._refit
+        if choose and self.uses and self.uses[0].partition.learnt and self._chosen_at < _CHOSEN_LEARNT:
+            self._chosen_at, choose = _CHOSEN_LEARNT, False
+            self._refit = min(self._refit, int(_CHOSEN_LEARNT * every))
         if choose and self.uses:
-            self.fixed = choose_event(self.uses, self.before, delta=self._delta, ahead=ahead)
+            self.fixed = choose_event(self.uses, self._beliefs, delta=self._delta, ahead=ahead)
         self._open(fresh=fresh)
 
     def close(self) -> None:
@@ -198,8 +205,9 @@ class Experiment:
             rng=self._rng,
             last_bits=self._last_bits,
         )
-        self.uses = [use for use, _ in chosen]
-        self.before = [counts for _, counts in chosen]
+        self.uses = [view.use for view in chosen]
+        self.before = [view.counts for view in chosen]
+        self._beliefs = [view.belief for view in chosen]
         self._last_fit = self._kept_rows
 
     def _open(self, *, fresh: bool) -> None:

@@ -18,14 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from escudo.auditing._bounds import clopper_pearson
-from escudo.auditing._guesses import best_guesses
+from escudo.auditing._calibration import Belief
+from escudo.auditing._guesses import Guess, best_guesses
 from escudo.auditing._views import Use
 
 __all__ = ["FixedEvent", "choose_event"]
-
-Floats = NDArray[np.float64]
-
-_THEN = 1.4  # standard errors of what will be known in the end, by which an event's promise is lowered
 
 
 class FixedEvent:
@@ -36,7 +33,7 @@ class FixedEvent:
         guess: 1 for "second dataset", -1 for "first", 0 for no guess, per cell.
     """
 
-    def __init__(self, use: Use, guess: NDArray[np.int8]) -> None:
+    def __init__(self, use: Use, guess: Guess) -> None:
         self.use, self.guess = use, guess
         self.counts = np.zeros((guess.size, 2), dtype=np.int64)
 
@@ -61,18 +58,17 @@ class FixedEvent:
         return max(0.0, math.log((low - delta) / high)) if low > delta else 0.0
 
 
-def choose_event(uses: Sequence[Use], counts: Sequence[Floats], *, delta: float, ahead: float) -> FixedEvent | None:
+def choose_event(uses: Sequence[Use], beliefs: Sequence[Belief], *, delta: float, ahead: float) -> FixedEvent | None:
     """Return the guesses that promise the best bound after ``ahead`` more runs, in the first of the uses that has any.
 
     Args:
         uses: Ways of cutting outputs into cells, the best first.
-        counts: Earlier runs per cell in each.
+        beliefs: What is believed of the cells of each.
         delta: The δ of the claim.
         ahead: How many runs the bound will have.
     """
-    for use, seen in zip(uses, counts, strict=True):
-        then = _THEN * math.sqrt(min(1.0, float(seen.sum()) / max(ahead, 1.0)))
-        _, guess = best_guesses(seen, use.order, delta=delta, caution=use.doubt + then * (1.5 if delta else 1.0))
+    for use, belief in zip(uses, beliefs, strict=True):
+        _, guess = best_guesses(belief, use.order, delta=delta, ahead=ahead)
         if guess.any():
             return FixedEvent(use, guess)
     return None

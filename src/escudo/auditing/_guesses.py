@@ -7,40 +7,52 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo.auditing._stakes import sets_of
+from escudo.auditing._calibration import Belief
 
-__all__ = ["best_guesses", "worth_of"]
+__all__ = ["Guess", "best_guesses"]
 
 Floats = NDArray[np.float64]
 Guess = NDArray[np.int8]
 
+_NOW = 0.7  # standard errors of what is believed now,
+_THEN = 1.4  # and of what will be counted in the end, by which the log ratio of guesses is lowered
 
-def best_guesses(counts: Floats, order: NDArray[np.intp], *, delta: float, caution: float) -> tuple[float, Guess]:
-    """Return what promises the largest log ratio less ``caution`` standard errors: that promise, and a guess per cell.
+
+def best_guesses(belief: Belief, order: NDArray[np.intp], *, delta: float, ahead: float) -> tuple[float, Guess]:
+    """Return a guess per cell that promises the best bound after ``ahead`` more runs, and the bound that it promises.
 
     "First" is guessed at the lower end of the order and "second" at the upper; with δ > 0, at one of the two ends.
 
     Args:
-        counts: Runs per cell and dataset, shape (cells, 2), in the cells' own numbering.
+        belief: What is believed of the cells, in their own numbering.
         order: The cells in the order in which ends are made of them.
         delta: The δ of the claim.
-        caution: How many standard errors to subtract.
+        ahead: How many runs the bound will have.
     """
-    guess = np.zeros(len(counts), dtype=np.int8)
-    if delta:
-        members, first, second = sets_of(counts[order])
-        n_first, n_second = counts.sum(axis=0)
-        up = _log_ratio(second, first, n_second, n_first, delta, caution)
-        down = _log_ratio(first, second, n_first, n_second, delta, caution)
-        side, found = (1, up) if up.max() >= down.max() else (-1, down)
-        guess[order[members[int(found.argmax())]]] = side
-        return float(found.max()), guess
-    cells = len(counts)
-    below = np.concatenate([np.zeros((1, 2)), np.cumsum(counts[order], axis=0)])  # runs in the first k cells
+    runs, level = belief.runs[order], belief.level[order]
+    cells, total = runs.size, max(float(runs.sum()), 1.0)
+    share = 1 / (1 + np.exp(-level))
+    later = runs * (ahead / total)
+    below = np.concatenate([np.zeros((1, 2)), np.cumsum(np.stack([later * (1 - share), later * share], 1), axis=0)])
     above = below[-1] - below
+    # How the counts of a set move with the levels of its cells.
+    moved = later * share * (1 - share)
+    square = np.zeros((cells + 1, cells + 1))
+    square[1:, 1:] = (moved[:, None] * belief.spread[np.ix_(order, order)] * moved).cumsum(axis=0).cumsum(axis=1)
+    lower = np.diag(square)
+    upper = square[-1, -1] - 2 * square[-1] + lower
+    guess = np.zeros(cells, dtype=np.int8)
+    if delta:
+        up = _worth(above[:, 1], above[:, 0], upper, delta * ahead / 2)
+        down = _worth(below[:, 0], below[:, 1], lower, delta * ahead / 2)
+        side, found = (1, up) if up.max() >= down.max() else (-1, down)
+        at = int(found.argmax())
+        guess[order[at:] if side > 0 else order[:at]] = side
+        return float(found.max()), guess
     right = below[:, None, 0] + above[None, :, 1]  # "first" below cell i, "second" from cell j on
     wrong = below[:, None, 1] + above[None, :, 0]
-    worth = np.log((right + 0.5) / (wrong + 0.5)) - caution * np.sqrt(1 / (right + 0.5) + 1 / (wrong + 0.5))
+    across = square[:, -1:] - square  # of the cells below i with those from j on
+    worth = _worth(right, wrong, lower[:, None] + upper[None, :] - 2 * across, 0.0)
     ends = np.arange(cells + 1)
     worth[ends[:, None] > ends[None, :]] = -math.inf
     low, high = np.unravel_index(int(worth.argmax()), worth.shape)
@@ -48,17 +60,11 @@ def best_guesses(counts: Floats, order: NDArray[np.intp], *, delta: float, cauti
     return float(worth[low, high]), guess
 
 
-def worth_of(guess: Guess, counts: Floats, *, delta: float, caution: float) -> float:
-    """Return the log ratio of guesses in some runs, less ``caution`` standard errors."""
-    up, down = counts[guess > 0].sum(axis=0), counts[guess < 0].sum(axis=0)
-    right, wrong = float(up[1] + down[0]), float(up[0] + down[1])
-    if not delta:
-        return math.log((right + 0.5) / (wrong + 0.5)) - caution * math.sqrt(1 / (right + 0.5) + 1 / (wrong + 0.5))
-    totals = counts.sum(axis=0)[[1, 0] if (guess > 0).any() else [0, 1]]
-    return float(_log_ratio(np.array(right), np.array(wrong), float(totals[0]), float(totals[1]), delta, caution))
-
-
-def _log_ratio(right: Floats, wrong: Floats, n_right: float, n_wrong: float, delta: float, caution: float) -> Floats:
-    rate = np.maximum((right + 0.5) / (n_right + 1) - delta, 1e-300)
-    ratio = np.log(rate) - np.log((wrong + 0.5) / (n_wrong + 1))
-    return np.asarray(ratio - caution * np.sqrt(1 / (right + 0.5) + 1 / (wrong + 0.5)))
+def _worth(right: Floats, wrong: Floats, square: Floats, slack: float) -> Floats:
+    """Return the log ratio of right to wrong guesses less standard errors, those of what is believed and of counts."""
+    left = np.maximum(right - slack, 1e-9) + 0.5
+    other = wrong + 0.5
+    unsure = (1 / left + 1 / other) * np.sqrt(np.maximum(square, 0.0))
+    counted = np.sqrt((right + 0.5) / left**2 + 1 / other)
+    worth = np.log(left / other) - _NOW * unsure - _THEN * counted
+    return np.where(right + wrong > 0, worth, -math.inf)

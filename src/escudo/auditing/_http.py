@@ -4,8 +4,9 @@ What makes a service different from a function, and what is done about it:
 
 * It drifts, so each run's dataset is drawn at random; the audit does that, one call at a time.
 * It refuses, fails and times out: those are outputs, as is the time an answer took.
-* It is asked again only when it asks for that itself (429, or 503 with ``Retry-After``) or when no answer came at all;
-  never because of what an answer says.
+* One run is one call. A refused call is not repeated within the run, because the claim is about one call: what two of
+  them say together may be 2ε-private only, and a private service would be accused. When it asks for time (429, or 503
+  with ``Retry-After``), or no answer came at all, the *next* run waits.
 * It may answer from a cache, or seed its noise by the question. Repeats are then no independent runs: the first
   dataset is asked several times before anything counts, and long runs of equal answers are watched for later. Once
   found, an answer that was seen before, under either dataset, does not count. That is a rule fixed before each answer,
@@ -27,15 +28,19 @@ from typing import Any
 import numpy as np
 
 from escudo._validate import positive, whole
-from escudo.auditing._targets import Uncounted
+from escudo.auditing._targets import Uncounted, Unreachable
 from escudo.errors import InputError
 
 __all__ = ["HttpTarget"]
 
 _PROBES = 12
+_SILENT = 4
+"""A service that does not answer so many probes at the start is not there."""
 _SURPRISE = 1e-3
 """A run of equal answers less likely than this, given how often that answer comes otherwise, is a cache."""
 _LONGEST_WAIT = 300.0
+_LONGEST_SILENCE = 5.0
+"""Seconds to wait, at most, after a call that nobody answered."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,8 +48,9 @@ class _Reply:
     status: int
     body: Any
     seconds: float
-    attempts: int
     cached: bool
+    wait: float
+    """Seconds until the next call, if this one was refused or not answered; else 0."""
 
     @property
     def key(self) -> str:
@@ -76,11 +82,11 @@ class HttpTarget:
     """A service that takes a dataset by POST and answers with a noisy result.
 
     The body sent is ``{"dataset": ...}`` as JSON. Each output is a dictionary: ``value`` (JSON or text),
-    ``status`` (0 if none came), ``seconds`` and ``attempts``. Requests go to the stated address and nowhere else:
-    redirects are outputs, and proxies are not asked.
+    ``status`` (0 if none came) and ``seconds``. Requests go to the stated address and nowhere else: redirects are
+    outputs, and proxies are not asked.
 
     Attributes:
-        calls: Requests made so far, probes and repeats included: each may have cost the service's ε.
+        calls: Requests made so far, probes included: each may have cost the service's ε.
         uncounted: Answers that were not counted because they had been seen before.
         sticky: Whether answers were found to repeat themselves.
     """
@@ -92,7 +98,6 @@ class HttpTarget:
         headers: Mapping[str, str] | None = None,
         encode: Callable[[Any], Any] | None = None,
         timeout: float = 30.0,
-        retries: int = 3,
         calls_per_second: float | None = None,
         probes: int = _PROBES,
         sleep: Callable[[float], None] = time.sleep,
@@ -101,21 +106,22 @@ class HttpTarget:
         """Take the service at ``url``.
 
         Args:
-            url: Where to POST; http or https.
+            url: Where to POST; http or https. A user and password go into ``headers``.
             headers: Sent with every request, such as a key.
             encode: From a dataset to the JSON that is sent; by default ``{"dataset": dataset}``.
             timeout: Seconds to wait for an answer.
-            retries: How often to ask again when no answer came or the service asks for it.
             calls_per_second: The most requests a second; by default as fast as the service answers.
             probes: How often the first dataset is asked before anything counts.
             sleep: Waits; for tests.
             clock: Tells the time in seconds; for tests.
 
         Raises:
-            InputError: If the address is not http or https.
+            InputError: If the address is not http or https, or holds a password.
         """
         if not url.startswith(("http://", "https://")):
             raise InputError(f"a service's address must start with http:// or https://; got {url!r}.")
+        if "@" in url.split("/")[2]:
+            raise InputError("a service's address must not hold a user or password; send them in a header.")
         self.url = url
         self.calls = 0
         self.uncounted = 0
@@ -123,7 +129,6 @@ class HttpTarget:
         self._headers = {"Content-Type": "application/json", "Cache-Control": "no-store", **(headers or {})}
         self._encode = encode or (lambda dataset: {"dataset": dataset})
         self._timeout = positive("timeout", timeout)
-        self._retries = whole("retries", retries)
         rate = None if calls_per_second is None else positive("calls_per_second", calls_per_second)
         self._pause = 0.0 if rate is None else 1 / rate
         self._probes = whole("probes", probes)
@@ -131,12 +136,14 @@ class HttpTarget:
         self._asked: dict[str, _Answers] = {}
         self._seen: set[str] = set()
         self._next = 0.0
+        self._refused = 0  # calls in a row
 
     def __call__(self, dataset: Any, rng: np.random.Generator) -> dict[str, Any]:
         """Return one output of the service on ``dataset``.
 
         Raises:
             Uncounted: If answers repeat themselves and this one was seen before.
+            Unreachable: If nobody answered any of the probes.
         """
         question = json.dumps(self._encode(dataset), sort_keys=True, default=_plain)
         if not self._asked and self._probes:
@@ -149,7 +156,6 @@ class HttpTarget:
             self.uncounted += 1
             raise Uncounted("the service repeats an earlier answer.")
         return {
-            "attempts": reply.attempts,
             "seconds": reply.seconds,
             "status": reply.status,
             "value": reply.body,
@@ -174,10 +180,16 @@ class HttpTarget:
 
     def _probe(self, question: str) -> None:
         """Ask one question several times, and see whether the answer is always the same."""
-        replies = [self._ask(question) for _ in range(self._probes)]
+        replies: list[_Reply] = []
+        for _ in range(self._probes):
+            replies.append(self._ask(question))
+            if len(replies) == min(self._probes, _SILENT) and all(reply.status == 0 for reply in replies):
+                where = self.url.partition("?")[0]
+                raise Unreachable(f"nobody answers at {where}. Is the address right, and the service up?")
         for reply in replies:
             self._note(question, reply)
-        self.sticky = self.sticky or len({reply.key for reply in replies}) == 1
+        answers = [reply.key for reply in replies if not reply.wait]
+        self.sticky = self.sticky or (len(answers) > 1 and len(set(answers)) == 1)
 
     def _note(self, question: str, reply: _Reply) -> None:
         self._seen.add(reply.key)
@@ -187,23 +199,23 @@ class HttpTarget:
             self.sticky = True
 
     def _ask(self, question: str) -> _Reply:
-        """Send a question until there is an answer, or no more attempts; decides without looking at the body."""
-        for attempt in range(1, self._retries + 2):
-            self._wait_turn()
-            self.calls += 1
-            start = self._clock()
-            status, headers, data = self._send(question.encode())
-            seconds = self._clock() - start
-            wait = _asked_to_wait(status, headers, attempt)
-            if wait is None or attempt > self._retries:
-                break
-            self._sleep(wait)
-        cached = _names_a_cache(headers)
-        return _Reply(status=status, body=_parsed(data), seconds=seconds, attempts=attempt, cached=cached)
+        """Send a question once; how long to wait before the next one is decided without looking at the body."""
+        self._wait_turn()
+        self.calls += 1
+        start = self._clock()
+        status, headers, data = self._send(question.encode())
+        now = self._clock()
+        wait = _asked_to_wait(status, headers, self._refused)
+        self._refused = 0 if wait is None else self._refused + 1
+        if wait is not None:
+            self._next = max(self._next, now + wait)
+        return _Reply(
+            status=status, body=_parsed(data), seconds=now - start, cached=_names_a_cache(headers), wait=wait or 0.0
+        )
 
     def _wait_turn(self) -> None:
         now = self._clock()
-        if self._pause and now < self._next:
+        if now < self._next:
             self._sleep(self._next - now)
         self._next = max(now, self._next) + self._pause
 
@@ -219,7 +231,10 @@ class HttpTarget:
                 return answer.status, answer.headers, answer.read()
         except urllib.error.HTTPError as error:
             with error:
-                return error.code, error.headers, error.read()
+                try:
+                    return error.code, error.headers, error.read()
+                except (OSError, http.client.HTTPException):  # the error was cut short
+                    return error.code, error.headers, b""
         except (OSError, http.client.HTTPException):  # refused, reset, timed out, cut short
             return 0, Message(), b""
 
@@ -236,12 +251,12 @@ def _opener() -> Any:
     return urllib.request.build_opener(urllib.request.ProxyHandler({}), Stay)
 
 
-def _asked_to_wait(status: int, headers: Message, attempt: int) -> float | None:
-    """Return how long to wait before asking again, or None if this is the answer."""
+def _asked_to_wait(status: int, headers: Message, refused: int) -> float | None:
+    """Return how long to wait before the next call, longer after several refusals in a row; None after an answer."""
     stated = headers.get("Retry-After")
     if status == 429 or (status == 503 and stated is not None):
-        return min(_seconds(stated, otherwise=2.0 ** (attempt - 1)), _LONGEST_WAIT)
-    return 0.2 * 2.0 ** (attempt - 1) if status == 0 else None
+        return min(_seconds(stated, otherwise=2.0 ** min(refused, 20)), _LONGEST_WAIT)
+    return min(0.2 * 2.0 ** min(refused, 20), _LONGEST_SILENCE) if status == 0 else None
 
 
 def _seconds(stated: str | None, *, otherwise: float) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo.auditing._calibration import cell_levels
+from escudo.auditing._calibration import cell_by_cell
 from escudo.auditing._columns import Cut, cut
 from escudo.auditing._outputs import Encoded
 
@@ -78,7 +78,7 @@ def joint_cells(
     if distinct.size < MOST_CELLS:
         return JointCells(distinct, np.arange(distinct.size), distinct.size + 1, False, shown)
     counts = np.bincount(place[fitting] * 2 + labels[fitting], minlength=2 * distinct.size).reshape(-1, 2)
-    levels = cell_levels(counts.astype(np.float64))
+    levels = cell_by_cell(counts.astype(np.float64)).level
     groups = cut(np.repeat(levels, np.minimum(times, 50)), MOST_CELLS - 2)
     cell = groups(levels)
     claims = np.append(

@@ -81,8 +81,15 @@ class TrialLog:
                 raise InputError(
                     f"{self.path.name} is the log of another experiment: its {key} differs. Name another file."
                 )
-        self.seed = int(head["seed"])
         self.blocks = rest
+        try:
+            self.seed = int(head["seed"])
+            self.stored(Encoder())  # a damaged block is found here, where it can be said what is wrong
+        except (KeyError, IndexError, TypeError, ValueError, zlib.error):
+            raise InputError(
+                f"{self.path.name} is damaged: a block of runs cannot be read. Name another file."
+            ) from None
+        self._written = 1
 
     def stored(self, encoder: Encoder) -> list[LoggedBlock]:
         """Return the blocks already there, in order; the encoder learns their structures."""

@@ -30,6 +30,7 @@ _PARTS = (0.1, 0.4, 1.0)  # and jumps that need two columns at once, as a part o
 _FEATURES = 240  # most jumps that are fitted
 _CROSSED = 4  # up to so many columns every two are looked at together
 _TABLE = 100_000  # up to so many cells of all columns together, rows are counted instead of kept
+_MOST_ROWS = 600_000  # that are fitted to, where they are not counted
 _CURVATURE_ROWS = 150_000
 _CHUNK = 40_000
 _STEPS = 5
@@ -66,6 +67,8 @@ def fit_logistic(columns: Sequence[Column], outputs: Encoded, labels: Labels, *,
         crossed: Whether steps of two columns at once are tried too; only where there are few columns.
     """
     numbers = [column(outputs) for column in columns]
+    if len(columns) > _CROSSED and labels.size > _MOST_ROWS:
+        numbers, labels = [values[:_MOST_ROWS] for values in numbers], labels[:_MOST_ROWS]
     judged = np.arange(labels.size) % 4 == 2
     best, answer = -math.inf, None
     for couples in _couples(len(columns), crossed=crossed):

@@ -16,7 +16,7 @@ _CALL = re.compile(r"[A-Za-z_]\w*\(")
 
 
 def named(words: str, structures: Sequence[str]) -> str:
-    """Return words in which "entry k" is replaced by the key that leads to it, where all structures agree on it.
+    """Return words in which "entry k" is replaced by the key that leads to it, where all that have one agree on it.
 
     Args:
         words: An event in words.
@@ -24,17 +24,17 @@ def named(words: str, structures: Sequence[str]) -> str:
 
     >>> named("entry 2 < 5", ["#", "{'age': {'largest': #, 'sum': #}, 'rows': #}"])
     'age: sum < 5'
+    >>> named("entry 1 < 422", ["#", "{'status': #, 'value': #}", "{'status': #, 'value': 'refused'}"])
+    'status < 422'
     >>> named("entry 1 minus entry 2 < 5", ["#", "[#, #]"])
     'entry 1 minus entry 2 < 5'
     """
     lists = [names for names in map(_names, structures[1:]) if names]
-    if not lists or any(names != lists[0] for names in lists):
-        return words
-    names = lists[0]
 
     def name(found: re.Match[str]) -> str:
         place = int(found[1]) - 1
-        return names[place] if place < len(names) and names[place] else found[0]
+        called = {names[place] for names in lists if place < len(names)}
+        return called.pop() or found[0] if len(called) == 1 else found[0]
 
     return re.sub(r"\bentry (\d+)\b", name, words)
 

@@ -39,6 +39,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from escudo._card import card
 from escudo._validate import positive_integer, probability
 from escudo.errors import InputError
 from escudo.privacy import Guarantee, gdp_to_epsilon
@@ -120,6 +121,12 @@ class OneRun:
             "verdict": self.verdict,
         }
 
+    def __str__(self) -> str:
+        return self.verdict
+
+    def _repr_html_(self) -> str:
+        return card("One training, audited", self.verdict, alarm=bool(self.violated))
+
 
 def one_run(
     scores: ArrayLike,
@@ -137,7 +144,8 @@ def one_run(
             included. A loss with its sign turned round, or a dot product with the released gradients.
         included: Whether each canary was in the training data, decided by independent fair coins.
         delta: The δ at which ε is stated.
-        claim: What the training claims, for one record added or removed.
+        claim: What the training claims about the two worlds of one coin: for ``add_remove`` if a canary that is not
+            included is left out, for ``replace_one`` if another record stands in its place.
         confidence: Of every bound and of the verdict, each by itself.
         guesses: How many canaries to guess, half of them from the top; several numbers share the error between
             them. State them before looking. By default a twentieth and a fifth.

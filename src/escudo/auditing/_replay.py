@@ -27,6 +27,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from escudo._card import card
 from escudo._validate import positive_integer, whole
 from escudo.auditing._outputs import Encoder
 from escudo.auditing._pairs import read_pairs
@@ -134,13 +135,18 @@ class Replay:
                     f"the changed record costs {show_epsilon(step.actual)} ({self.pair})."
                 )
         steps = f"{len(self.steps)} step" + "s" * (len(self.steps) != 1)
+        ended = f" The runs ended with a {self.raised}: nothing after it was looked at." if self.raised else ""
         return (
             f"No violation found in {self.pairs} replayed pair{'s' if self.pairs > 1 else ''}: nothing goes around the "
-            f"noise, and its inputs moved no more than declared in {steps}."
+            f"noise, and its inputs moved no more than declared in {steps}.{ended}"
         )
 
     def __str__(self) -> str:
         return self.verdict
+
+    def _repr_html_(self) -> str:
+        rows = [(s.kind, f"{s.unit} = {show_epsilon(s.declared)}", show_epsilon(s.actual)) for s in self.steps]
+        return card("Replay", self.verdict, head=("step", "declared", "moved"), rows=rows, alarm=self.violated)
 
 
 def replay(mechanism: Any, pairs: Sequence[tuple[Any, ...]], *, seed: int = 0, repeats: int = 3) -> Replay:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from html import escape
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from escudo._card import card
 from escudo._validate import positive, probability, whole
 from escudo.effects import Effect, Witness, show_epsilon
 from escudo.privacy import Guarantee
@@ -210,8 +210,4 @@ class Audit:
         }
 
     def _repr_html_(self) -> str:
-        colour = "#b71c1c" if self.violated else "#0f6e84"
-        return (
-            f'<div style="border-left:3px solid {colour};padding:.4em .9em;font-family:system-ui,sans-serif">'
-            f"<b>Audit of {escape(self.claimed)}</b><br>{escape(self.verdict)}</div>"
-        )
+        return card(f"Audit of {self.claimed}", self.verdict, alarm=self.violated)

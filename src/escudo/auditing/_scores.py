@@ -6,6 +6,7 @@ decided on runs they were not fitted on (:mod:`escudo.auditing._views`).
 * :class:`Additive`: the sum of one table per column (exact where columns are independent); columns that behave alike
   lend each other strength, by shrinking each table towards their mean as far as noise explains the difference.
 * :class:`~escudo.auditing._logistic.Logistic`: steps of columns, fitted together, for dependent columns.
+* :class:`~escudo.auditing._strata.Stratified`: tables of the other columns for every value of a discrete one.
 * :class:`Linear`: Fisher's discriminant, for correlated noise.
 * :class:`Boosted`: small trees on all columns, for outputs whose parts depend on each other.
 """

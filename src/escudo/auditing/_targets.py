@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from escudo.errors import InputError
 from escudo.mechanisms import Release
 
-__all__ = ["Failure", "Mechanism", "Uncounted", "adapt", "run_batch", "run_one"]
+__all__ = ["Failure", "Mechanism", "Uncounted", "Unreachable", "adapt", "run_batch", "run_one"]
 
 
 class Mechanism(Protocol):
@@ -32,6 +32,10 @@ class Uncounted(Exception):
     Not counting is betting nothing, so it may depend on anything known *before* the answer, and on whether the answer
     is among a set fixed before it (such as all earlier answers); never otherwise on the answer itself.
     """
+
+
+class Unreachable(InputError):
+    """Raised by a mechanism that cannot be run at all, such as a service that nobody answers for: ends the audit."""
 
 
 class Failure:
@@ -50,8 +54,8 @@ def adapt(target: Any) -> Mechanism:
     """Return ``target`` as a mechanism ``(dataset, rng) -> output``.
 
     Args:
-        target: A callable ``(dataset, rng)``; a callable with a keyword ``seed``, such as a function built on
-            ``escudo.mechanisms``; an OpenDP measurement (which draws its own noise); or a callable of the dataset
+        target: A callable ``(dataset, rng)``; a callable with a keyword ``rng`` or ``seed``, such as a function built
+            on ``escudo.mechanisms``; an OpenDP measurement (which draws its own noise); or a callable of the dataset
             alone. A :class:`~escudo.mechanisms.Release` that comes back counts as its value.
 
     Raises:
@@ -72,6 +76,8 @@ def adapt(target: Any) -> Mechanism:
         return _Adapted(target, target)
     if "seed" in parameters and "rng" not in parameters:
         return _Adapted(lambda dataset, rng: target(dataset, seed=rng), target)
+    if "rng" in parameters and parameters["rng"].kind is inspect.Parameter.KEYWORD_ONLY:
+        return _Adapted(lambda dataset, rng: target(dataset, rng=rng), target)
     required = [
         p for p in parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)
     ]
@@ -95,10 +101,10 @@ class _Adapted:
 
 
 def run_one(mechanism: Mechanism, dataset: Any, rng: np.random.Generator) -> Any:
-    """Return one output; an exception counts as one, except those that end the program or are :class:`Uncounted`."""
+    """Return one output; an exception counts as one, except those that end the audit or are :class:`Uncounted`."""
     try:
         return mechanism(dataset, rng)
-    except (Uncounted, MemoryError):
+    except (Uncounted, Unreachable, MemoryError):
         raise
     except Exception as error:  # an error is an output
         return Failure(error)
@@ -133,7 +139,7 @@ def _batch_or_failures(batch: Any, dataset: Any, count: int, rng: np.random.Gene
     """Return a batch of outputs; if it fails, every run of it did, as an error is an output."""
     try:
         return batch(dataset, count, rng)
-    except (Uncounted, MemoryError):
+    except (Uncounted, Unreachable, MemoryError):
         raise
     except Exception as error:
         return [Failure(error)] * count

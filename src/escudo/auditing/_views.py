@@ -4,31 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo.auditing._calibration import calibrated, cell_levels, smoothed
+from escudo.auditing._calibration import Belief, about_claims, along_cells, cell_by_cell, smoothed
 from escudo.auditing._columns import Column, Cut, columns_of, cut
-from escudo.auditing._guesses import best_guesses, worth_of
+from escudo.auditing._guesses import best_guesses
 from escudo.auditing._joint import MOST_CELLS, joint_cells, mean_levels
 from escudo.auditing._logistic import fit_logistic
 from escudo.auditing._outputs import Encoded
-from escudo.auditing._scores import Boosted, Labels, Score, fit_additive, fit_boosted, fit_linear
+from escudo.auditing._scores import Labels, Score, fit_additive, fit_boosted, fit_linear
 from escudo.auditing._stakes import promised, sets_of
+from escudo.auditing._strata import fit_stratified
 
-__all__ = ["NumberCells", "Partition", "Use", "choose_views", "count", "promise"]
+__all__ = ["Chosen", "NumberCells", "Partition", "Use", "choose_views", "count", "promise"]
 
 Floats = NDArray[np.float64]
 
 _SCREENED = 60_000  # rows on which columns are compared
 _TREE_ROWS = 400_000
 _TREE_COLUMNS = 40
-_NOW = 0.4  # standard errors of what is known now,
-_THEN = 2.0  # and of what will be known in the end, by which the promise of a view is lowered,
-_FREE = 1.5  # and so many more where it can take any shape
+_FEW = 32
+_SIMPLE = 0.1  # by which part of its worth something simple is preferred
 
 
 class Partition(Protocol):
@@ -64,13 +64,25 @@ class Use:
     Attributes:
         partition: The cells.
         order: Their order.
-        doubt: By how many standard errors earlier runs of a set of cells are likely to flatter it, if it is chosen for
-            them: by less where a score has its own word on every cell.
     """
 
     partition: Partition
     order: NDArray[np.intp]
-    doubt: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chosen:
+    """A way of cutting outputs into cells, and what earlier runs say about it.
+
+    Attributes:
+        use: The cells and their order.
+        belief: What is believed of them.
+        counts: Runs per cell and dataset to bet by.
+    """
+
+    use: Use
+    belief: Belief
+    counts: Floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,14 +126,13 @@ class NumberCells:
         return " or ".join(parts[:3]) + (f" or {len(parts) - 3} ranges more" if len(parts) > 3 else "")
 
     def _codes(self, cells: NDArray[np.bool_]) -> Floats:
-        # Structures are whole numbers, one to a cell: the cell of code c starts at c.
-        return np.concatenate([[0.0], self.chosen.edges])[np.flatnonzero(cells[:-1])]
+        # Structures are whole numbers, one to a cell: the cell of code c starts at c, and the first one is empty.
+        return self.chosen.edges[np.flatnonzero(cells[1:-1])]
 
 
 def count(partition: Partition, outputs: Encoded, labels: Labels) -> Floats:
     """Return runs per cell and dataset, shape (cells, 2)."""
-    found = np.bincount(partition(outputs) * 2 + labels, minlength=2 * partition.cells)
-    return found.reshape(-1, 2).astype(np.float64)
+    return _counted(partition(outputs), labels, partition.cells)
 
 
 def promise(counts: Floats, order: NDArray[np.intp], *, delta: float, ahead: float) -> float:
@@ -143,10 +154,10 @@ def choose_views(
     ahead: float,
     rng: np.random.Generator,
     last_bits: bool = True,
-) -> list[tuple[Use, Floats]]:
-    """Return the two best ways of cutting outputs into cells, each with its counts over earlier runs.
+) -> list[Chosen]:
+    """Return the two best ways of cutting outputs into cells, the best first, with what earlier runs say.
 
-    Counts of a partition that was fitted to labels come from runs it was not fitted on.
+    Of a partition that was fitted to labels, what is believed comes from runs that it was not fitted on.
 
     Args:
         outputs: Earlier outputs.
@@ -158,85 +169,32 @@ def choose_views(
         rng: For fitting.
         last_bits: Whether the last bits of floats are looked at.
     """
-    held = np.arange(labels.size) % 3 == 2
-    partitions = _candidates(outputs, labels, ~held, references, structures, delta, ahead, rng, last_bits)
-    found: list[_Judged] = []
-    for partition in partitions:
-        used = held if partition.learnt else np.ones(labels.size, dtype=bool)
-        found += _judged(partition, partition(_part(outputs, used)), labels[used], delta=delta, ahead=ahead)
-    most = max(max(judged.told for judged in found), 1e-12)
-    # What an output tells on the whole is known well, what its rarest sets tell is not: the first helps to judge the
-    # second, by at most two standard errors.
-    found.sort(key=lambda judged: 2 * judged.error * (1 - max(judged.told, 0.0) / most) - judged.worth)
-    return [(judged.use, judged.counts) for judged in found[:2]]
+    held = np.arange(labels.size) % 2 == 1
+    found: list[tuple[float, Chosen]] = []
+    for partition in _candidates(outputs, labels, ~held, references, structures, delta, ahead, rng, last_bits):
+        cells = partition(_part(outputs, held) if partition.learnt else outputs)
+        known = labels[held] if partition.learnt else labels
+        belief, counts = _believed(partition, *(_counted(cells[i::2], known[i::2], partition.cells) for i in (0, 1)))
+        ways = [np.argsort(belief.level if partition.levels is None else partition.levels, kind="stable")]
+        if partition.ordered and partition.levels is None:
+            ways.insert(0, np.arange(partition.cells))
+        for order in ways:
+            worth, _ = best_guesses(belief, order, delta=delta, ahead=max(ahead, 1.0))
+            simple = order is ways[0] and not partition.learnt
+            # What is simple can be told in words, and less luck goes into choosing it.
+            worth += _SIMPLE * abs(worth) if simple else 0.0
+            found.append((worth, Chosen(Use(partition, order), belief, counts)))
+    found.sort(key=lambda entry: -entry[0])
+    return [chosen for _, chosen in found[:2]]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Judged:
-    """A way of cutting outputs into cells.
-
-    Attributes:
-        use: The cells and their order.
-        counts: Earlier runs per cell, to bet by.
-        worth: The bound that a set of its cells promises.
-        error: The standard error of that.
-        told: What the cells tell about the label, in nats a run.
-    """
-
-    use: Use
-    counts: Floats
-    worth: float
-    error: float
-    told: float
-
-
-def _judged(
-    partition: Partition, cells: NDArray[np.intp], labels: Labels, *, delta: float, ahead: float
-) -> list[_Judged]:
-    """Return ways to order the cells of a partition, with what each is worth and the counts to bet by.
-
-    What it is worth is found by choosing a set of cells on one half of the runs and looking at the other, both ways: of
-    many ways the luckiest would be taken for the best otherwise.
-    """
-    fold = np.arange(cells.size) % 4
-    folds = [_counted(cells[fold == k], labels[fold == k], partition.cells) for k in range(4)]
-    halves = folds[0] + folds[2], folds[1] + folds[3]
-    every = halves[0] + halves[1]
-    found: list[_Judged] = []
-
-    def judge(
-        use: Use, counts: Floats, known: tuple[Floats, Floats], raw: tuple[Floats, Floats], careful: float = 0.0
-    ) -> None:
-        then = _THEN * math.sqrt(min(1.0, float(counts.sum()) / max(ahead, 1.0)))
-        worth = error = told = 0.0
-        for here, there in ((0, 1), (1, 0)):
-            _, guess = best_guesses(known[here], use.order, delta=delta, caution=use.doubt + then)
-            plain, cautious = (worth_of(guess, raw[there], delta=delta, caution=c) for c in (0.0, math.sqrt(0.5)))
-            worth += plain / 2
-            error += (plain - cautious) / 2
-            share = (known[here] + 0.5) / (known[here] + 0.5).sum(axis=1, keepdims=True)
-            told += float((raw[there] * np.log(2 * share)).sum()) / max(float((raw[0] + raw[1]).sum()), 1.0)
-        found.append(_Judged(use, counts, worth - (_NOW + then + careful) * error, error, told))
-
+def _believed(partition: Partition, one: Floats, other: Floats) -> tuple[Belief, Floats]:
+    """Return what is believed of the cells of a partition and the counts to bet by, from two halves of the runs."""
+    counts = one + other
     if partition.levels is not None:
-        levels = partition.levels
-        use = Use(partition, np.argsort(levels, kind="stable"))
-        known = calibrated(levels, halves[0]), calibrated(levels, halves[1])
-        free = isinstance(partition, NumberCells) and isinstance(partition.of, Boosted)
-        judge(use, calibrated(levels, every), known, halves, careful=_FREE if free else 0.0)
-        return found
-    if partition.ordered:
-        known = smoothed((folds[0], folds[2])), smoothed((folds[1], folds[3]))
-        judge(Use(partition, np.arange(partition.cells), doubt=2.0), smoothed(halves), known, halves)
-    # An order that is found on some runs is judged by others; then all of them give it.
-    levels, last = cell_levels(halves[0]), cell_levels(every)
-    use = Use(partition, np.argsort(levels, kind="stable"))
-    known = calibrated(levels, folds[1]), calibrated(levels, folds[3])
-    judge(use, halves[1], known, (folds[1], folds[3]), careful=_FREE if partition.ordered else _FREE / 3)
-    second = every.sum(axis=1) / (1 + np.exp(-last))
-    counts = np.stack([every.sum(axis=1) - second, second], axis=1)
-    found[-1] = replace(found[-1], use=Use(partition, np.argsort(last, kind="stable"), doubt=2.0), counts=counts)
-    return found
+        belief = about_claims(partition.levels, counts)
+        return belief, belief.counts
+    return (along_cells(counts), smoothed((one, other))) if partition.ordered else (cell_by_cell(counts), counts)
 
 
 def _counted(cells: NDArray[np.intp], labels: Labels, size: int) -> Floats:
@@ -265,7 +223,8 @@ def _candidates(
     single = _best_columns(columns, outputs, labels, most, points, delta, ahead)
     found: list[Partition] = list(single)
     joint = joint_cells(outputs, labels, fitting, structures)
-    if joint is not None:
+    plain = outputs.values.shape[1] == 1 and not outputs.codes.any()
+    if joint is not None and (joint.cells <= _FEW or not plain):  # many numbers are better known along their order
         found.append(joint)
     if len(columns) < 2 or size < 400:
         return found
@@ -278,6 +237,7 @@ def _candidates(
             scores += [fit_additive(chosen, seen, known, cells=cells) for cells in (2, 16)]
             smooth = fit_logistic(chosen, seen, known, crossed=chosen is values)
             scores += [smooth] if smooth is not None else []
+        scores += fit_stratified(values, seen, known)
         linear = fit_linear(_part(seen, slice(0, _TREE_ROWS)), known[:_TREE_ROWS])
         scores += [linear] if linear is not None else []
     if size >= 2000 and len(values) > 1:
@@ -309,15 +269,20 @@ def _best_columns(
     screened, known = _part(outputs, rows), labels[rows]
     judged = []
     for column in columns:
-        cells = NumberCells(
-            column, cut(column(screened), min(most, 32), points), learnt=False, ordered=column.name != "structure"
-        )
+        cells = _cells_of(column, screened, min(most, 32), points)
         counts = count(cells, screened, known)
-        judged.append((promise(counts, np.arange(cells.cells), delta=delta, ahead=ahead), cells))
+        belief = along_cells(counts) if cells.ordered else cell_by_cell(counts)
+        judged.append((best_guesses(belief, np.argsort(belief.level), delta=delta, ahead=ahead)[0], cells))
     judged.sort(key=lambda entry: -entry[0])
     if labels.size <= _SCREENED and most <= 32:
         return [cells for _, cells in judged[:3]]
-    return [
-        NumberCells(cells.of, cut(cells.of(outputs), most, points), learnt=False, ordered=cells.ordered)
-        for _, cells in judged[:3]
-    ]
+    return [_cells_of(cells.of, outputs, most, points) for _, cells in judged[:3]]
+
+
+def _cells_of(column: Column | Score, outputs: Encoded, most: int, points: Sequence[float]) -> NumberCells:
+    """Return cells of a column; one for each structure, whose codes have no order that means anything."""
+    numbers = column(outputs)
+    chosen = cut(numbers, most, points)
+    if column.name != "structure":
+        return NumberCells(column, chosen, learnt=False)
+    return NumberCells(column, Cut(np.append(numbers.min(), chosen.edges)), learnt=False, ordered=False)

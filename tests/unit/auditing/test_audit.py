@@ -185,6 +185,8 @@ class TestOutputs:
     def test_a_mechanism_that_always_fails_is_pointed_out(self):
         found = quiet(lambda dataset, rng: 1 / 0, max_runs=100)
         assert any(note.startswith("Every run raised an error (error: ZeroDivisionError)") for note in found.notes)
+        assert found.witness.y["event"] == "output is error: ZeroDivisionError"
+        assert found.power is None  # nothing can be seen in outputs that are all the same
 
     def test_a_table_can_be_an_output(self):
         def sample(dataset, rng):

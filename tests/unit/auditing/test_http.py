@@ -1,4 +1,4 @@
-"""Services behind HTTP, on this machine only: what counts as an output, what is asked again, and what never counts."""
+"""Services behind HTTP, on this machine only: what counts as an output, when to wait, and what never counts."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class TestOutputs:
     def test_an_output_is_the_answer_with_its_status_and_its_time(self, service: Service) -> None:
         service.reply = fresh(lambda dataset: sum(dataset) + 0.5)
         output = HttpTarget(service.url, probes=0)([1, 2], RNG)
-        assert (output["value"], output["status"], output["attempts"]) == (3.5, 200, 1)
+        assert (output["value"], output["status"]) == (3.5, 200)
         assert 0 < output["seconds"] < 30
         assert service.requests == [{"dataset": [1, 2]}]
 
@@ -96,13 +96,25 @@ class TestOutputs:
         assert HttpTarget(service.url, probes=0)([1], RNG)["status"] == 302
         assert service.requests == [{"dataset": [1]}]
 
-    def test_no_answer_at_all_is_an_output_after_some_attempts(self, service: Service) -> None:
-        url = service.url
+    def test_no_answer_at_all_is_an_output_and_the_next_call_waits(self, service: Service) -> None:
         service.server.socket.close()  # nobody listens any more
         waits: list[float] = []
-        output = HttpTarget(url, probes=0, retries=2, sleep=waits.append, timeout=0.5)([1], RNG)
-        assert (output["status"], output["attempts"]) == (0, 3)
-        assert waits == [0.2, 0.4]
+        target = HttpTarget(service.url, probes=0, sleep=waits.append, timeout=0.5, clock=lambda: 7.0)
+        outputs = [target([1], RNG) for _ in range(8)]
+        assert [output["status"] for output in outputs] == [0] * 8
+        assert target.calls == 8
+        assert waits == pytest.approx([0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0])
+
+    def test_an_audit_of_a_service_that_nobody_answers_for_ends_at_once(self, service: Service) -> None:
+        service.server.socket.close()
+        target = HttpTarget(service.url + "?key=secret", sleep=lambda seconds: None, timeout=0.5)
+        with pytest.raises(InputError, match="nobody answers at") as error:
+            audit(target, claim=Guarantee(epsilon=1.0), pairs=[([0], [1])], max_runs=50, seed=1)
+        assert "secret" not in str(error.value)
+
+    def test_an_error_page_that_is_cut_short_still_has_its_status(self, service: Service) -> None:
+        service.reply = lambda dataset: (500, b"x", {"Content-Length": "1000"})
+        assert HttpTarget(service.url, probes=0, timeout=0.5)([1], RNG)["status"] == 500
 
     def test_numpy_datasets_and_own_encodings_are_sent(self, service: Service) -> None:
         HttpTarget(service.url, probes=0)(np.array([1.0, 2.0]), RNG)
@@ -122,6 +134,11 @@ class TestOutputs:
         with pytest.raises(InputError, match="http://"):
             HttpTarget("file:///etc/passwd")
 
+    def test_a_password_in_the_address_is_refused_and_not_repeated(self) -> None:
+        with pytest.raises(InputError, match="in a header") as error:
+            HttpTarget("http://ada:lovelace@localhost/count")
+        assert "lovelace" not in str(error.value)
+
 
 class TestRateLimits:
     @pytest.mark.parametrize(
@@ -129,29 +146,44 @@ class TestRateLimits:
         [(429, {"Retry-After": "7"}, 7.0), (429, {}, 1.0), (503, {"Retry-After": "3"}, 3.0)],
         ids=["429-with-time", "429-without", "503-with-time"],
     )
-    def test_the_service_is_given_the_time_it_asks_for(
+    def test_a_refusal_is_an_output_and_the_service_is_given_the_time_it_asks_for(
         self, service: Service, status: int, header: dict[str, str], wait: float
     ) -> None:
         replies = iter([(status, "", header), (200, 4.25, {})])
         service.reply = lambda dataset: next(replies)
         waits: list[float] = []
-        target = HttpTarget(service.url, probes=0, sleep=waits.append)
+        target = HttpTarget(service.url, probes=0, sleep=waits.append, clock=lambda: 7.0)
+        assert target([1], RNG)["status"] == status
         assert target([1], RNG)["value"] == 4.25
         assert waits == [wait]
         assert target.calls == 2
 
     def test_a_date_to_come_back_is_understood(self, service: Service) -> None:
-        replies = iter([(429, "", {"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"}), (200, 1, {})])
-        service.reply = lambda dataset: next(replies)
+        service.reply = lambda dataset: (429, "", {"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"})
         waits: list[float] = []
-        HttpTarget(service.url, probes=0, sleep=waits.append)([1], RNG)
-        assert waits == [0.0]
+        target = HttpTarget(service.url, probes=0, sleep=waits.append, clock=lambda: 7.0)
+        target([1], RNG)
+        target([1], RNG)
+        assert waits == []
 
-    def test_a_service_that_keeps_refusing_gives_its_refusal_as_output(self, service: Service) -> None:
+    def test_a_service_that_keeps_refusing_is_asked_less_and_less_often(self, service: Service) -> None:
         service.reply = lambda dataset: (429, "", {})
         waits: list[float] = []
-        output = HttpTarget(service.url, probes=0, retries=2, sleep=waits.append)([1], RNG)
-        assert (output["status"], output["attempts"], waits) == (429, 3, [1.0, 2.0])
+        now = [0.0]
+
+        def sleep(seconds: float) -> None:
+            waits.append(seconds)
+            now[0] += seconds
+
+        target = HttpTarget(service.url, probes=0, sleep=sleep, clock=lambda: now[0])
+        assert [target([1], RNG)["status"] for _ in range(4)] == [429] * 4
+        assert waits == [1.0, 2.0, 4.0]
+
+    def test_refusals_among_the_probes_are_no_cache(self, service: Service) -> None:
+        service.reply = lambda dataset: (429, "", {})
+        target = HttpTarget(service.url, sleep=lambda seconds: None)
+        assert target([1], RNG)["status"] == 429
+        assert not target.sticky
 
     def test_calls_are_spaced_out(self, service: Service) -> None:
         waits: list[float] = []
@@ -246,6 +278,20 @@ class TestAudits:
             HttpTarget(service.url), claim=Guarantee(epsilon=1.0), pairs=[([0.5], [None])], max_runs=300, seed=1
         )
         assert found.violated
+
+    def test_a_private_service_whose_refusals_are_private_too_is_not_accused(self, service: Service) -> None:
+        """Each call is randomised response at ε = 1; what several calls say together would be more than that."""
+        noise = np.random.default_rng(0)
+
+        def reply(dataset: Any) -> Answer:
+            refused = noise.random() < 1 / (1 + np.exp(-1.0 if dataset[0] else 1.0))
+            return (429, "", {"Retry-After": "0"}) if refused else (200, float(noise.random()), {})
+
+        service.reply = reply
+        target = HttpTarget(service.url)
+        found = audit(target, claim=Guarantee(epsilon=1.0), pairs=[([0], [1])], max_runs=1200, seed=1)
+        assert not found.violated
+        assert found.epsilon_lower > 0.5  # the refusals were looked at
 
     def test_an_answer_whose_time_depends_on_the_data_is_caught(self, service: Service) -> None:
         noise, now = np.random.default_rng(1), [0.0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -11,15 +12,17 @@ from scipy import stats
 
 from escudo.auditing import adapt, pairs_of, query_pairs, renyi_claim
 from escudo.auditing._bounds import best_event, clopper_pearson, power_of
-from escudo.auditing._calibration import calibrated, cell_levels, smoothed
+from escudo.auditing._calibration import about_claims, along_cells, cell_by_cell
 from escudo.auditing._claims import epsilon_family, front_of, own_family
 from escudo.auditing._columns import columns_of, cut, grain
 from escudo.auditing._fixed import FixedEvent, choose_event
-from escudo.auditing._guesses import best_guesses, worth_of
+from escudo.auditing._guesses import best_guesses
+from escudo.auditing._log import TrialLog
 from escudo.auditing._logistic import fit_logistic
 from escudo.auditing._names import named
 from escudo.auditing._outputs import Encoded, Encoder
 from escudo.auditing._scores import fit_additive, fit_boosted, fit_linear
+from escudo.auditing._strata import fit_stratified
 from escudo.auditing._targets import Failure, run_batch, run_one
 from escudo.auditing._views import Use, choose_views
 from escudo.auditing._wealth import Book, Frontier, Stage, View
@@ -169,6 +172,10 @@ class TestColumns:
         counts = np.bincount(cut(numbers, 64)(numbers))
         assert counts[counts > 0].min() < 100
 
+    def test_two_cells_meet_at_the_median(self):
+        numbers = np.random.default_rng(0).normal(size=10_001)
+        assert cut(numbers, 2).edges == pytest.approx([np.median(numbers)])
+
     def test_few_values_have_one_cell_each(self):
         assert cut(np.array([3.0, 1.0, 3.0, 2.0]), 10).edges.tolist() == [2.0, 3.0]
 
@@ -221,6 +228,20 @@ class TestScores:
         columns = columns_of(encoded(np.zeros((5, 2))), last_bits=False)[:2]
         assert fit_logistic(columns, nothing, np.arange(100) % 2 == 0, crossed=False) is None
 
+    def test_tables_by_a_discrete_entry_find_that_its_meaning_turns(self):
+        rng = np.random.default_rng(2)
+        labels = rng.random(20_000) < 0.5
+        kind = rng.integers(3, size=20_000)
+        shift = np.array([-0.8, 0.0, 0.8])[kind] * labels
+        outputs = encoded(np.stack([kind, rng.normal(size=20_000) + shift], axis=1))
+        (score,) = fit_stratified(columns_of(outputs, last_bits=False)[:2], outputs, labels)
+        truth = np.array([-0.8, 0.0, 0.8])[kind] * outputs.values[:, 1] - np.array([0.32, 0.0, 0.32])[kind]
+        assert np.corrcoef(score(outputs), truth)[0, 1] > 0.95
+        assert np.abs(score(outputs)[kind == 1]).max() < 0.3
+
+    def test_without_a_discrete_entry_there_are_no_tables_by_one(self):
+        assert fit_stratified(columns_of(self.outputs, last_bits=False)[:5], self.outputs, self.labels) == []
+
     def test_trees_find_what_no_single_column_shows(self):
         rng = np.random.default_rng(2)
         signs = rng.choice([-1.0, 1.0], size=(8000, 2))
@@ -237,14 +258,14 @@ class TestScores:
         found = choose_views(
             encoded(values), labels, references=(), structures=["#"], delta=0.0, ahead=4000, rng=rng, last_bits=False
         )
-        counts = found[0][1]
+        counts = found[0].counts
         ratios = np.log((counts[:, 1] + 0.5) / (counts[:, 0] + 0.5))
         assert ratios.max() - ratios.min() > 3
 
     def test_what_outputs_in_a_set_look_like_is_said_in_words(self):
         rng = np.random.default_rng(3)
         labels = rng.random(4000) < 0.5
-        (use, counts), *_ = choose_views(
+        best, *_ = choose_views(
             encoded(rng.normal(size=4000) + labels),
             labels,
             references=(),
@@ -254,8 +275,8 @@ class TestScores:
             rng=rng,
             last_bits=False,
         )
-        event = best_event(use, counts, delta=0.0)
-        assert "output" in use.partition.words(event.cells, ["#"])
+        event = best_event(best.use, best.counts, delta=0.0)
+        assert "output" in best.use.partition.words(event.cells, ["#"])
 
 
 class TestBounds:
@@ -278,21 +299,33 @@ class TestBounds:
 
 
 class TestGuesses:
-    counts = np.array([[60.0, 20.0], [50.0, 50.0], [20.0, 60.0]])
+    counts = np.array([[6000.0, 2000.0], [5000.0, 5000.0], [2000.0, 6000.0]])
 
     def test_both_ends_are_guessed_where_both_tell(self):
-        worth, guess = best_guesses(self.counts, np.arange(3), delta=0.0, caution=1.0)
+        worth, guess = best_guesses(cell_by_cell(self.counts), np.arange(3), delta=0.0, ahead=26_000.0)
         assert guess.tolist() == [-1, 0, 1]
-        assert worth == pytest.approx(worth_of(guess, self.counts, delta=0.0, caution=1.0))
-        assert worth_of(guess, self.counts, delta=0.0, caution=0.0) == pytest.approx(math.log(120.5 / 40.5))
+        assert math.log(3) - 0.1 < worth < math.log(3)
 
     def test_with_a_slack_one_end_is_guessed(self):
-        _, guess = best_guesses(self.counts, np.arange(3), delta=0.01, caution=1.0)
+        worth, guess = best_guesses(cell_by_cell(self.counts), np.arange(3), delta=0.01, ahead=26_000.0)
         assert len(set(guess.tolist()) - {0}) == 1
+        assert worth < math.log(3)
 
     def test_the_order_decides_which_cells_are_ends(self):
-        _, guess = best_guesses(self.counts[[1, 0, 2]], np.array([1, 0, 2]), delta=0.0, caution=1.0)
-        assert guess.tolist() == [0, -1, 1]
+        swapped = cell_by_cell(self.counts[[1, 0, 2]])
+        assert best_guesses(swapped, np.array([1, 0, 2]), delta=0.0, ahead=26_000.0)[1].tolist() == [0, -1, 1]
+
+    def test_rare_sets_are_guessed_only_where_there_are_runs_to_count_them(self):
+        belief = cell_by_cell(np.array([[50_000.0, 45_000.0], [200.0, 260.0]]))
+        few, many = (best_guesses(belief, np.arange(2), delta=0.0, ahead=ahead)[1] for ahead in (1e4, 1e7))
+        assert few[0] == -1
+        assert many.tolist() == [0, 1]
+
+    def test_what_is_not_sure_is_worth_less(self):
+        belief = cell_by_cell(self.counts)
+        unsure = replace(belief, spread=100 * belief.spread)
+        worths = [best_guesses(b, np.arange(3), delta=0.0, ahead=1e5)[0] for b in (belief, unsure)]
+        assert worths[0] > worths[1]
 
 
 class TestFixedEvent:
@@ -329,22 +362,37 @@ class TestCalibration:
         levels = np.linspace(-2, 2, 9)
         runs = np.full(9, 20_000.0)
         second = runs / (1 + np.exp(-levels / 2))
-        found = calibrated(levels, np.stack([runs - second, second], axis=1))
-        assert np.allclose(np.log(found[:, 1] / found[:, 0]), levels / 2, atol=0.05)
-        assert np.allclose(found.sum(axis=1), runs)
+        found = about_claims(levels, np.stack([runs - second, second], axis=1))
+        assert np.allclose(found.level, levels / 2, atol=0.06)
+        assert np.allclose(found.counts.sum(axis=1), runs)
 
     def test_a_lucky_cell_is_drawn_towards_its_claim(self):
         levels = np.array([-0.1, 0.1, 0.12])
-        found = calibrated(levels, np.array([[10_500.0, 9_500], [9_500, 10_500], [0, 6]]))
-        assert 0 < math.log(found[2, 1] / found[2, 0]) < 0.3
+        found = about_claims(levels, np.array([[10_500.0, 9_500], [9_500, 10_500], [0, 6]]))
+        assert 0 < found.level[2] < 0.3
 
-    def test_nothing_claimed_changes_nothing(self):
+    def test_a_score_that_is_right_nearer_by_is_believed_far_out(self):
+        levels = np.linspace(-1, 1, 21)
+        runs = np.where(np.abs(levels) > 0.85, 20.0, 1e5)
+        second = np.round(runs / (1 + np.exp(-levels)))
+        found = about_claims(levels, np.stack([runs - second, second], axis=1))
+        assert np.allclose(found.level, levels, atol=0.1)
+
+    def test_a_score_of_noise_about_two_levels_is_flattened(self):
+        levels = np.linspace(-0.2, 0.2, 20)
+        runs = np.full(20, 50_000.0)
+        second = runs / (1 + np.exp(-0.1 * np.sign(levels)))
+        found = about_claims(levels, np.stack([runs - second, second], axis=1))
+        assert np.allclose(found.level, 0.1 * np.sign(levels), atol=0.02)
+
+    def test_where_nothing_is_claimed_each_cell_counts_by_itself(self):
         counts = np.array([[3.0, 5.0], [4.0, 4.0]])
-        assert calibrated(np.zeros(2), counts).tolist() == counts.tolist()
+        assert about_claims(np.zeros(2), counts).level.tolist() == cell_by_cell(counts).level.tolist()
 
     def test_single_cells_are_believed_as_far_as_their_runs_go(self):
-        found = cell_levels(np.array([[0.0, 3.0], [0.0, 40.0], [50_000.0, 50_000.0], [5_000.0, 6_000.0]]))
-        assert abs(found[0]) < 1
+        belief = cell_by_cell(np.array([[0.0, 3.0], [0.0, 40.0], [50_000.0, 50_000.0], [5_000.0, 6_000.0]]))
+        found = belief.level
+        assert abs(found[0]) < 1.5 * math.sqrt(belief.spread[0, 0])
         assert found[1] > 2.5
         assert abs(found[2]) < 0.01
         assert found[3] == pytest.approx(math.log(1.2), abs=0.04)
@@ -352,13 +400,25 @@ class TestCalibration:
     def test_neighbouring_cells_lend_each_other_strength(self):
         rng = np.random.default_rng(4)
         truth = 1 / (1 + np.exp(-np.linspace(-1, 1, 40)))
-        halves = []
-        for _ in range(2):
-            second = rng.binomial(60, truth).astype(float)
-            halves.append(np.stack([60 - second, second], axis=1))
-        found = smoothed((halves[0], halves[1]))
-        raw = halves[0] + halves[1]
-        assert np.abs(found[:, 1] / 120 - truth).mean() < 0.7 * np.abs(raw[:, 1] / 120 - truth).mean()
+        second = rng.binomial(120, truth).astype(float)
+        found = along_cells(np.stack([120 - second, second], axis=1))
+        share = 1 / (1 + np.exp(-found.level))
+        assert np.abs(share - truth).mean() < 0.7 * np.abs(second / 120 - truth).mean()
+
+    def test_a_tail_of_constant_ratio_is_known_from_what_is_seen_nearer_by(self):
+        rng = np.random.default_rng(6)
+        runs = np.concatenate([np.geomspace(30, 20_000, 20), np.full(20, 20_000.0)])
+        second = rng.binomial(runs.astype(int), 1 / (1 + np.exp(np.where(np.arange(40) < 25, 0.2, -0.2))))
+        found = along_cells(np.stack([runs - second, second], axis=1))
+        assert np.abs(found.level[:24] + 0.2).max() < 0.05
+        assert np.sqrt(found.spread[0, 0]) < 0.1  # thirty runs by themselves would leave 0.37
+
+    def test_a_cell_that_stands_out_among_neighbours_is_not_smoothed_away(self):
+        counts = np.full((30, 2), 1000.0)
+        counts[::3] = [400.0, 1600.0]
+        level = along_cells(counts).level
+        assert level[::3].min() > 1.2
+        assert np.abs(level[1::3]).max() < 0.1
 
 
 class TestFrontier:
@@ -373,6 +433,42 @@ class TestFrontier:
         assert 1.8 < frontier.look() < math.log(9)
         view.counts[...] = 0
         assert frontier.bound > 1.8  # what was rejected stays rejected
+
+
+FACTS = {"claim": {"epsilon": 1.0}, "pairs": ["pair 1"], "seed": 3}
+
+
+class TestTrialLog:
+    def logged(self, path):
+        log = TrialLog(path, FACTS)
+        log.assign(0, np.array([True, False]))
+        log.observe(encoded([1.0, 2.0]), None, ["#"])
+        log.close()
+
+    def test_what_was_written_is_read_back(self, tmp_path):
+        self.logged(tmp_path / "log")
+        again = TrialLog(tmp_path / "log", FACTS | {"seed": 9})
+        again.close()
+        (block,) = again.stored(Encoder())
+        assert (block.labels.tolist(), block.outputs.values.ravel().tolist()) == ([True, False], [1.0, 2.0])
+
+    @pytest.mark.parametrize(
+        ("old", "new"),
+        [
+            ('"seed": 3', '"sead": 3'),
+            ('"values": "', '"values": "00'),
+            ('"width": 1', '"wide": 1'),
+            ('"pair"', '"pear"'),
+        ],
+        ids=["no seed", "values that are none", "no width", "no pair"],
+    )
+    def test_a_damaged_block_is_named_and_not_a_crash(self, tmp_path, old, new):
+        self.logged(tmp_path / "log")
+        text = (tmp_path / "log").read_text(encoding="utf-8")
+        assert old in text
+        (tmp_path / "log").write_text(text.replace(old, new), encoding="utf-8")
+        with pytest.raises(InputError, match="damaged"):
+            TrialLog(tmp_path / "log", FACTS)
 
 
 class TestTargets:
@@ -433,6 +529,12 @@ class TestTargets:
         with pytest.raises(MemoryError):
             run_one(greedy, 0, np.random.default_rng(0))
 
+    def test_a_generator_by_keyword_only_is_handed_over_by_keyword(self):
+        def noisy(rows, *, rng):
+            return len(rows) + rng.integers(10)
+
+        assert adapt(noisy)([1, 2], np.random.default_rng(0)) == noisy([1, 2], rng=np.random.default_rng(0))
+
 
 class TestPairs:
     def test_query_patterns_differ_by_at_most_the_step(self):
@@ -478,5 +580,5 @@ class TestPairs:
             delta=0.0,
             ahead=400,
             rng=np.random.default_rng(0),
-        )[0][0].partition
+        )[0].use.partition
         assert Use(partition, np.arange(partition.cells)).order.size == partition.cells

@@ -163,3 +163,14 @@ class TestReplay:
         source = SeededNoise(np.random.default_rng(0))
         replay(lambda d, rng: laplace(d, sensitivity=1, epsilon=1.0, seed=rng), [(0, 1)])
         assert watched(source, None) is source
+
+
+def test_a_replay_that_ended_with_an_error_says_that_it_saw_no_more():
+    def stops(rows, rng):
+        laplace(len(rows), sensitivity=1, epsilon=1.0, seed=rng)
+        raise KeyError("a private value")
+
+    found = replay(stops, [([0], [5])])
+    assert not found.violated
+    assert "ended with a KeyError: nothing after it was looked at" in found.verdict
+    assert "private value" not in found.verdict

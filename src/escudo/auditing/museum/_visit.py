@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from escudo._progress import tracking
+from escudo._validate import probability
 from escudo.auditing.museum._exhibits import exhibits
 from escudo.auditing.museum._piece import Exhibit, Piece
 
@@ -87,7 +88,7 @@ def visit(
     from escudo.auditing import audit
 
     rooms = exhibits() if shown is None else shown
-    each = 1 - (1 - confidence) / max(2 * len(rooms), 1)
+    each = 1 - (1 - probability("confidence", confidence, allow_zero=False)) / max(2 * len(rooms), 1)
     found = []
     with tracking("Auditing the museum", total=2 * len(rooms)) as advance:
         for number, room in enumerate(rooms):
