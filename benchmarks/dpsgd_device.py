@@ -105,10 +105,10 @@ def measured(copies: int, precision: str, unroll: int) -> dict[str, Any]:
 STREAMS, BANDWIDTH = 9, 4.3e12  # vectors that a step reads and writes at least; bytes per second of a copy on an H200
 
 
-def possible(parameters: int, profile: dict[str, Any] | None) -> list[str]:
-    """Return lines on what the memory's speed alone would allow, and where the time goes."""
+def possible(parameters: int) -> list[str]:
+    """Return lines on what the memory's speed alone would allow."""
     traffic = 4 * STREAMS * parameters
-    lines = [
+    return [
         "## What is possible",
         "",
         "With thousands of copies nothing of a step stays in a cache. Parameters, Adam's two memories and the average "
@@ -117,15 +117,6 @@ def possible(parameters: int, profile: dict[str, Any] | None) -> list[str]:
         f"can do more than {BANDWIDTH / traffic / 1e6:.1f} million model-steps/s.",
         "",
     ]
-    if profile is not None:
-        parts = "; ".join(f"{name} {time / profile['copies']:.2f} µs" for name, time in profile["kernels"].items())
-        lines += [
-            f"Where the time goes, for each model-step of {profile['copies']:,} copies in {profile['precision']}, "
-            f"{profile['step'] / profile['copies']:.2f} µs in all: {parts}; products and norms take the rest. Noise is "
-            "drawn in the kernel that waits for the memory anyway.",
-            "",
-        ]
-    return lines
 
 
 def page(payload: dict[str, Any]) -> str:
@@ -139,8 +130,7 @@ def page(payload: dict[str, Any]) -> str:
         [
             "# DP-SGD on an accelerator",
             "",
-            f"{payload['date']}, {payload['device']}, jax {payload['jax']}. Made by `benchmarks/dpsgd_device.py`"
-            f"{payload.get('note', '')}.",
+            f"{payload['date']}, {payload['device']}, jax {payload['jax']}. Made by `benchmarks/dpsgd_device.py`.",
             "",
             "| target | measured | met |",
             "|---|---|---|",
@@ -158,7 +148,7 @@ def page(payload: dict[str, Any]) -> str:
                 for run in runs
             ),
             "",
-            *possible(network().layout.size, payload.get("profile_us_per_step")),
+            *possible(network().layout.size),
         ]
     )
 

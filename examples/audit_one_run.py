@@ -17,7 +17,8 @@ rng = np.random.default_rng(SEED)
 included = rng.random(CANARIES) < 0.5
 released = included + rng.normal(size=CANARIES)  # each canary has a direction of its own, and noise of scale 1 on it
 
-found = one_run(released, included, delta=DELTA, claim=Guarantee(mu=1.0, relation="add_remove"))
+claim = Guarantee(mu=1.0, relation="add_remove")  # a canary that is not included is left out
+found = one_run(released, included, delta=DELTA, claim=claim)
 print(f"truth                                       ε = {gdp_to_epsilon(1.0, DELTA):.2f}")
 print(f"whatever the training does                  ε ≥ {found.epsilon_lower:.2f}")
 print(f"if its curve is Gaussian                    ε ≥ {found.epsilon_lower_gaussian:.2f}")
@@ -25,6 +26,6 @@ print(f"and canaries do not influence each other    ε ≥ {found.epsilon_lower_
 assert 0 < found.epsilon_lower < found.epsilon_lower_gaussian < found.epsilon_lower_independent < 4.38
 assert not found.violated
 
-wrong = one_run(3 * included + rng.normal(size=CANARIES), included, delta=DELTA, claim=Guarantee(mu=1.0))
+wrong = one_run(3 * included + rng.normal(size=CANARIES), included, delta=DELTA, claim=claim)
 print(wrong.verdict)
 assert wrong.violated

@@ -64,7 +64,7 @@ def trainer(vae: Any, edges: Any) -> Any:
     from escudo.synthesis.neural._model import _tiers
 
     # Not the faster "rbg": under vmap its equal keys do not give equal noise, and fours must share theirs.
-    recipe = _core.Recipe(generator="threefry2x32", averaged=False, split=False)
+    recipe = _core.Recipe(averaged=False, split=False)
     chance = BATCH / ROWS
     parts = 10
     draw = partial(
@@ -72,7 +72,6 @@ def trainer(vae: Any, edges: Any) -> Any:
         rows=ROWS,
         probability=chance,
         capacity=capacity_for(ROWS, chance),
-        key_words=2,
         steps=STEPS // parts,
     )
     tiers = _tiers(vae)

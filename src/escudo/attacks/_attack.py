@@ -27,8 +27,9 @@ from escudo.errors import InputError
 from escudo.privacy import Guarantee, Relation, parse_relation
 from escudo.table import Schema
 from escudo.utility import Rows
+from escudo.utility._jobs import checked_jobs
 
-__all__ = ["ATTACKS", "attack"]
+__all__ = ["ATTACKS", "attack", "every_attack"]
 
 Floats = NDArray[np.float64]
 
@@ -86,7 +87,7 @@ def attack(
         graph: For escudo's generators: the causal graph.
         epsilon: For escudo's generators: what one release costs.
         delta: For escudo's generators.
-        claim: What another generator promises; None if nothing.
+        claim: What another generator promises; None if nothing. It must speak about ``relation``.
         relation: ``"replace_one"``: somebody else stands in the target's place otherwise; ``"add_remove"``: nobody.
         targets: How many people to attack.
         choose: ``"outliers"``, ``"random"``, ``"canary"`` (one record made up to stand out), or numbers of rows.
@@ -103,10 +104,13 @@ def attack(
         log: A file that keeps every fit, so that the same call goes on where it was stopped. It is as private as the
             rows.
         on_progress: Called with a sentence after each target.
-        options: For escudo's generators.
+        options: For escudo's generators. ``public_rows`` is what a fit gets, where a release would know it.
 
     Returns:
         Formal bounds and heuristic figures, with the ceiling that the promise allows. For the custodian only.
+
+    Raises:
+        InputError: If an argument is not usable, or the promise says nothing about the worlds that are compared.
 
     Reference:
         T. Stadler, B. Oprisanu, C. Troncoso (2022), "Synthetic data: anonymisation groundhog day"; F. Houssiau et al.
@@ -118,7 +122,15 @@ def attack(
     probability("confidence", confidence, allow_zero=False)
     learnt, tested = positive_integer("shadows", shadows), positive_integer("trials", trials)
     chosen = _checked(attacks)
+    processes = checked_jobs(jobs)
     rng = np.random.default_rng(whole("seed", seed))
+    private = Rows.read(rows, schema, argument="rows")
+    if len(private) < 10:
+        raise InputError("rows must have at least 10 rows to attack anybody.")
+    most = len(private) - (1 if choose == "canary" else 2)  # one stands in the target's place
+    fitted = _fit_size(most, fit_rows, resampled=held == "resampled")
+    if isinstance(generator, str) and stated == "replace_one" and schema.unit == "row":
+        options.setdefault("public_rows", fitted + 1)  # as a release takes it: neighbours have equally many rows
     victim = victim_of(
         generator,
         schema,
@@ -130,15 +142,13 @@ def attack(
         frames=frames,
         **options,
     )
-    private = Rows.read(rows, schema, argument="rows")
-    if len(private) < 10:
-        raise InputError("rows must have at least 10 rows to attack anybody.")
+    ceiling = None if victim.claim is None else ceiling_of(victim.claim, stated)
     people = _people(private, targets, choose, rng)
     level = 1 - (1 - confidence) / len(people)
     book = None
     if log is not None:
-        what = (_named(generator), epsilon, delta, options, None if graph is None else graph.to_text(lossy=True))
-        how = (stated, held, fit_rows, size, chosen, seed, learnt, [label for label, _, _ in people])
+        what = (_identity(generator), epsilon, delta, options, None if graph is None else graph.to_text(lossy=True))
+        how = (stated, held, fit_rows, size, chosen, seed, learnt, frames, [label for label, _, _ in people])
         book = FitLog(log, fingerprint(*what, *how, private.codes, private.numbers))
     found = []
     with tracking("Attacking", total=len(people) * (learnt + tested)) as advance:
@@ -149,11 +159,11 @@ def attack(
                 others,
                 relation=stated,
                 resampled=held == "resampled",
-                fit_rows=fit_rows,
+                rows=fitted,
                 size=size,
                 kinds=tuple(dict.fromkeys(kind for kind, _ in chosen)),
                 rng=rng,
-                jobs=jobs,
+                jobs=processes,
                 label=label,
                 log=book,
             )
@@ -165,7 +175,7 @@ def attack(
         targets=tuple(found),
         overall=tuple(overall),
         claim=victim.claim,
-        ceiling=None if victim.claim is None else ceiling_of(victim.claim, stated),
+        ceiling=ceiling,
         confidence=confidence,
         relation=stated,
         rest=held,
@@ -201,6 +211,16 @@ def _people(
     return [(f"row {place}", private.take(every == place), private.take(every != place)) for place in places]
 
 
+def _fit_size(most: int, fit_rows: int | None, *, resampled: bool) -> int:
+    """Return how many rows a fit gets besides the place of the target."""
+    if fit_rows is None:
+        return most // 2 if resampled else most
+    wanted = positive_integer("fit_rows", fit_rows)
+    if wanted > most:
+        raise InputError(f"fit_rows asks for {wanted} rows besides the target; there are {most}.")
+    return wanted
+
+
 def _game(
     victim: Victim,
     target: Rows,
@@ -208,7 +228,7 @@ def _game(
     *,
     relation: Relation,
     resampled: bool,
-    fit_rows: int | None,
+    rows: int,
     size: int | None,
     kinds: tuple[str, ...],
     rng: np.random.Generator,
@@ -219,23 +239,17 @@ def _game(
     """Return the game of one target: who else is there, and who stands in their place otherwise."""
     order = rng.permutation(len(others))
     instead, pool = others.take(order[:1]), others.take(np.sort(order[1:]))
-    most = len(pool)
-    wanted = most // 2 if resampled else most
-    if fit_rows is not None:
-        wanted = positive_integer("fit_rows", fit_rows)
-        if wanted > most:
-            raise InputError(f"fit_rows asks for {wanted} rows besides the target; there are {most}.")
     if not resampled:
-        pool = pool.take(np.sort(rng.permutation(most)[:wanted]))
+        pool = pool.take(np.sort(rng.permutation(len(pool))[:rows]))
     return Game(
         victim=victim,
         eye=Attacker.of(target, others, kinds=kinds, seed=int(rng.integers(2**31))),
         rest=pool,
         target=target,
         instead=instead if relation == "replace_one" else None,
-        rows=wanted,
+        rows=rows,
         resampled=resampled,
-        size=wanted if size is None else positive_integer("size", size),
+        size=rows if size is None else positive_integer("size", size),
         jobs=jobs,
         label=label,
         log=log,
@@ -273,9 +287,20 @@ def _attacked(
     )
 
 
-def _named(generator: object) -> str:
-    """Return what a generator is called, to tell logs of one from those of another."""
+def _identity(generator: object) -> str:
+    """Return what tells the log of one generator from that of another: its name, and what it is made of."""
     if isinstance(generator, str):
         return generator
+    from joblib import hash as digest
+
     named = generator if hasattr(generator, "__qualname__") else type(generator)
-    return f"{named.__module__}.{named.__qualname__}"
+    code = getattr(generator, "__code__", None)
+    made_of: object = getattr(generator, "__dict__", generator)
+    if code is not None:
+        values = [*code.co_consts, *(cell.cell_contents for cell in getattr(generator, "__closure__", None) or ())]
+        plain = [value for value in values if isinstance(value, int | float | str | None)]
+        made_of = (code.co_code, code.co_names, plain)
+    try:
+        return f"{named.__module__}.{named.__qualname__} {digest(made_of)}"
+    except Exception:  # what cannot be pickled has no digest
+        return f"{named.__module__}.{named.__qualname__}"

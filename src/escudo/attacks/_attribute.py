@@ -7,6 +7,7 @@ the value: do(Dᵢ = record with value a) against do(Dᵢ = record with value b)
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from escudo._card import CUSTODIAN_ONLY, card
 from escudo._progress import tracking
 from escudo._validate import positive_integer, probability, whole
 from escudo.attacks._ceiling import Ceiling, ceiling_of
@@ -27,6 +29,7 @@ from escudo.errors import InputError
 from escudo.privacy import Guarantee
 from escudo.table import Categorical, Schema
 from escudo.utility import Rows
+from escudo.utility._jobs import checked_jobs
 
 __all__ = ["AttributeAttack", "infer_attribute"]
 
@@ -39,13 +42,14 @@ class AttributeAttack:
 
     Attributes:
         attribute: The column.
-        right: How often the guess is the record's value, over all fits.
+        right: How often the guess, the commonest value of the nearest synthetic rows, is the record's value. It and
+            the next two are NaN where so few fits were made that all were of one world.
         without: How often it would have been, had the record said otherwise: what other people's rows give away.
         advantage: The difference: what the record's own value gives away.
         audits: One experiment for each target.
         claim: What the generator promises; None if nothing.
         ceiling: The most that the promise allows ``advantage`` to be; None without one.
-        fits: How many fits in all.
+        fits: How many fits were tested in all; fewer than asked for where the answer was clear before.
     """
 
     attribute: str
@@ -72,9 +76,10 @@ class AttributeAttack:
         return {
             "custodian_only": True,
             "attribute": self.attribute,
-            "right": self.right,
-            "without": self.without,
-            "advantage": self.advantage,
+            **{
+                name: None if math.isnan(figure := getattr(self, name)) else figure
+                for name in ("right", "without", "advantage")
+            },
             "violated": self.violated,
             "epsilon_lower": self.epsilon_lower,
             "ceiling": None if self.ceiling is None else self.ceiling.to_json(),
@@ -88,6 +93,10 @@ class AttributeAttack:
             f"when the record said otherwise: its own value gives away {100 * self.advantage:+.1f} points{allowed}"
         )
 
+    def _repr_html_(self) -> str:
+        people = f"{len(self.audits)} {'person' if len(self.audits) == 1 else 'people'}"
+        return card(f"Attribute attack on {people}", str(self), note=CUSTODIAN_ONLY, alarm=self.violated)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class _Asker:
@@ -97,12 +106,14 @@ class _Asker:
     place: int
 
     def __call__(self, synthetic: Rows, rng: np.random.Generator) -> dict[str, NDArray[np.float64]]:
-        """Return the share of the true value among the nearest synthetic rows."""
+        """Return the share of the true value among the nearest synthetic rows, and whether it is their commonest."""
         known = np.delete(np.arange(len(synthetic.schema)), self.place)
         apart = distances(_narrowed(self.target, known), _narrowed(synthetic, known))
         nearest = np.argsort(apart + rng.random(apart.size) * 1e-6)[:_NEAREST]
-        right = synthetic.codes[nearest, self.place] == self.target.codes[0, self.place]
-        return {"neighbours": np.array([float(right.mean())])}
+        true = int(self.target.codes[0, self.place])
+        votes = np.bincount(synthetic.codes[nearest, self.place], minlength=true + 1)
+        guess = rng.choice(np.flatnonzero(votes == votes.max()))
+        return {"neighbours": np.array([votes[true] / len(nearest), float(guess == true)])}
 
 
 def infer_attribute(
@@ -119,7 +130,7 @@ def infer_attribute(
     seed: int = 0,
     jobs: int | None = None,
 ) -> AttributeAttack:
-    """Find out how much of one value of a record its own presence gives away.
+    """Find out how much of one value of a record its own presence gives away. For the custodian only.
 
     Args:
         victim: The generator, from :func:`victim_of`.
@@ -128,7 +139,7 @@ def infer_attribute(
         attribute: The categorical column that the attacker wants.
         targets: How many people to attack.
         choice: Who they are.
-        fits: Fits for each of them.
+        fits: Fits for each of them, at most.
         size: Synthetic rows looked at; as many as a fit gets by default.
         confidence: Of the bounds, over all targets together.
         seed: Repeats the attack.
@@ -141,12 +152,13 @@ def infer_attribute(
         raise InputError("there is nothing to infer: the column has one level, or there is no other column.")
     runs = positive_integer("fits", fits)
     probability("confidence", confidence, allow_zero=False)
+    processes = checked_jobs(jobs)
     rng = np.random.default_rng(whole("seed", seed))
     private = Rows.read(rows, schema, argument="rows")
     place = private.schema.names.index(attribute)
     every = np.arange(len(private))
     people = choose(private, targets, choice, rng)
-    audits, right, without = [], [], []
+    audits, right, without, made = [], [], [], 0
     with tracking("Attacking", total=len(people) * runs) as advance:
         for row in people:
             target, rest = private.take(every == row), private.take(every != row)
@@ -160,24 +172,27 @@ def infer_attribute(
                 instead=Rows(schema=target.schema, codes=codes, numbers=target.numbers),
                 rows=len(rest),
                 size=len(rest) if size is None else positive_integer("size", size),
-                jobs=jobs,
+                jobs=processes,
                 label=f"row {row}",
             )
             tested = Trials(game, lambda seen: seen["neighbours"], trials=runs, rng=rng, advance=advance)
             level = 1 - (1 - confidence) / len(people)
             audits.append(tested.audited(confidence=level, seed=int(rng.integers(2**31))))
-            there, shares = np.array(tested.there), np.array(tested.scores)[:, 0]
-            right.append(float((shares[there] > 0.5).mean()) if there.any() else 0.0)
-            without.append(float((shares[~there] > 0.5).mean()) if (~there).any() else 0.0)
+            there, guessed = np.array(tested.there), np.array(tested.scores)[:, 1]
+            made += there.size
+            if there.any() and not there.all():  # one side alone says nothing about a difference
+                right.append(float(guessed[there].mean()))
+                without.append(float(guessed[~there].mean()))
+    often, otherwise = (float(np.mean(side)) if side else math.nan for side in (right, without))
     return AttributeAttack(
         attribute=attribute,
-        right=float(np.mean(right)),
-        without=float(np.mean(without)),
-        advantage=float(np.mean(right) - np.mean(without)),
+        right=often,
+        without=otherwise,
+        advantage=often - otherwise,
         audits=tuple(audits),
         claim=victim.claim,
         ceiling=None if victim.claim is None else ceiling_of(victim.claim, "replace_one"),
-        fits=runs * len(people),
+        fits=made,
     )
 
 

@@ -18,12 +18,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from escudo.errors import InputError
 from escudo.privacy import Guarantee, Relation
 
 __all__ = ["Ceiling", "ceiling_of", "compared"]
 
 Floats = NDArray[np.float64]
 
+_LARGEST = 600.0  # e^ε is still a number; a smaller ε is a weaker attacker, but not one that anybody could tell apart
 _GRID = np.concatenate([[0.0], np.geomspace(1e-3, 1.0, 25), np.linspace(1.2, 12.0, 55)])
 
 
@@ -51,13 +53,25 @@ class Ceiling:
 def compared(claim: Guarantee, relation: Relation) -> Guarantee:
     """Return what a guarantee promises about two worlds that are neighbours under ``relation``.
 
-    A world where one record stands instead of another is two steps of a guarantee for adding or removing one.
+    A world where one record stands instead of another is two steps of a guarantee for adding or removing one. A
+    guarantee for replacing one says nothing about a world with one record less.
+
+    Raises:
+        InputError: In that last case.
     """
-    return claim.under("replace_one") if relation == "replace_one" else claim
+    if relation == "add_remove" and claim.relation == "replace_one":
+        raise InputError(
+            "the generator's promise is about replacing a record (replace_one), and says nothing about a table with "
+            "one record less (add_remove); attack it with relation='replace_one'."
+        )
+    return claim.under(relation)
 
 
 def ceiling_of(claim: Guarantee, relation: Relation) -> Ceiling:
     """Return what a guarantee allows an attacker who compares two worlds that are neighbours under ``relation``.
+
+    Raises:
+        InputError: If it says nothing about such worlds.
 
     >>> round(ceiling_of(Guarantee(epsilon=2.36), "replace_one").accuracy, 4)
     0.9137
@@ -79,7 +93,7 @@ def _front(claim: Guarantee) -> tuple[Floats, Floats]:
     """Return the points (ε, δ) that the guarantee promises, its own among them."""
     epsilons = list(_GRID)
     if claim.epsilon is not None and math.isfinite(claim.epsilon):
-        epsilons.append(claim.epsilon)
+        epsilons.append(min(claim.epsilon, _LARGEST))
     points = [(epsilon, claim.delta_at(epsilon)) for epsilon in epsilons]
     usable = [(epsilon, delta) for epsilon, delta in points if delta < 1.0]
     if not usable:
@@ -89,7 +103,8 @@ def _front(claim: Guarantee) -> tuple[Floats, Floats]:
 
 def _total_variation(epsilons: Floats, deltas: Floats) -> float:
     """Return the least bound on TPR - FPR: where the two lines of a point (ε, δ) meet."""
-    return float(min(1.0, np.min((np.exp(epsilons) - 1 + 2 * deltas) / (np.exp(epsilons) + 1))))
+    growth = np.exp(epsilons)
+    return float(min(1.0, np.min((growth - 1 + 2 * deltas) / (growth + 1))))
 
 
 def _tpr(rates: Floats, epsilons: Floats, deltas: Floats) -> Floats:

@@ -32,7 +32,8 @@ def fingerprint(*parts: object) -> str:
     """Return a digest of arguments and arrays: logs of another attack must not be taken for this one's."""
     digest = hashlib.sha256()
     for part in parts:
-        digest.update(part.tobytes() if isinstance(part, np.ndarray) else repr(part).encode())
+        content = part.tobytes() if isinstance(part, np.ndarray) else repr(part).encode()
+        digest.update(len(content).to_bytes(8, "big") + content)
     return digest.hexdigest()
 
 
@@ -44,7 +45,7 @@ class FitLog:
         attack: The fingerprint of the attack.
 
     Raises:
-        InputError: If the file is of another attack, or no log at all.
+        InputError: If the file is of another attack, no log at all, or cannot be used.
     """
 
     def __init__(self, path: str | PathLike[str], attack: str):
@@ -78,7 +79,10 @@ class FitLog:
             raise InputError(f"Cannot write the log {self._path.name!r}: {error.strerror or error}.") from error
 
     def _read(self, attack: str) -> None:
-        lines = self._path.read_bytes().split(b"\n")
+        try:
+            lines = self._path.read_bytes().split(b"\n")
+        except OSError as error:
+            raise InputError(f"Cannot use the log {self._path.name!r}: {error.strerror or error}.") from error
         head = _parsed(lines[0])
         if not isinstance(head, dict) or head.get("format") != _FORMAT:
             raise InputError(f"{self._path.name!r} exists and is not a log of fits; choose another name.")
@@ -87,6 +91,7 @@ class FitLog:
                 f"{self._path.name!r} is the log of another attack: other rows, generator, targets or seed. "
                 "Choose another name, or repeat that attack's arguments."
             )
+        self._path.chmod(0o600)
         whole = len(lines[0]) + 1
         for line in lines[1:-1]:  # what follows the last line end was cut short
             found = _parsed(line)

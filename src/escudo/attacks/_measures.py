@@ -98,15 +98,16 @@ def pooled(scores: Sequence[Score]) -> Score:
         values = [getattr(score, name) for score in scores if not math.isnan(getattr(score, name))]
         return float(np.mean(values)) if values else math.nan
 
-    def interval(name: str) -> Interval:
+    def interval(name: str, *, of: float = 1.0) -> Interval:
         from scipy.stats import t
 
         values = [getattr(score, name) for score in scores if not math.isnan(getattr(score, name))]
         if len(values) < 2:
             return 0.0, 1.0
         half = t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / math.sqrt(len(values))
-        # Targets that all came out alike do not make a narrower interval than the coins of their fits allow.
-        total = sum(score.fits for score in scores)
+        # Targets that all came out alike do not make a narrower interval than the coins of their fits allow; about
+        # half of the fits have the target, and a rate is about these only.
+        total = of * sum(score.fits for score in scores)
         centre = float(np.mean(values))
         least = 1.96 * math.sqrt(max(centre * (1 - centre), 0.25 / total) / total)
         return max(0.0, centre - max(half, least)), min(1.0, centre + max(half, least))
@@ -117,12 +118,12 @@ def pooled(scores: Sequence[Score]) -> Score:
         accuracy=mean("accuracy"),
         accuracy_interval=interval("accuracy"),
         tpr=mean("tpr"),
-        tpr_interval=interval("tpr"),
+        tpr_interval=interval("tpr", of=0.5),
         fpr=mean("fpr"),
-        fpr_interval=interval("fpr"),
+        fpr_interval=interval("fpr", of=0.5),
         advantage=mean("advantage"),
         auc=mean("auc"),
-        auc_interval=interval("auc"),
+        auc_interval=interval("auc", of=0.5),
         tpr_at_1_percent=mean("tpr_at_1_percent"),
         fits=sum(score.fits for score in scores),
     )

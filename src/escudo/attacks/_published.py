@@ -28,6 +28,7 @@ from escudo.attacks._victims import Victim
 from escudo.errors import InputError
 from escudo.table import Schema
 from escudo.utility import Rows
+from escudo.utility._jobs import checked_jobs
 
 __all__ = ["PublishedScore", "published_game"]
 
@@ -95,6 +96,7 @@ def published_game(
         raise InputError("one synthetic set in each world leaves none to test on; draw more sets or fits.")
     kinds = tuple(one_of("features", kind, FEATURES) for kind in features)
     judges = [one_of("classifiers", name, CLASSIFIERS) for name in classifiers]
+    processes = checked_jobs(jobs)
     rng = np.random.default_rng(whole("seed", seed))
     private = Rows.read(rows, schema, argument="rows")
     every = np.arange(len(private))
@@ -112,7 +114,7 @@ def published_game(
                 rows=len(rest),
                 sets=drawn,
                 size=len(rest) if size is None else positive_integer("size", size),
-                jobs=jobs,
+                jobs=processes,
             )
             labels = np.repeat([False, True], count)
             worlds = np.zeros_like(labels) if null else labels

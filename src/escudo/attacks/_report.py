@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
+from escudo._card import CUSTODIAN_ONLY, card
 from escudo.attacks._ceiling import Ceiling
 from escudo.attacks._measures import Score
 from escudo.auditing import Audit
@@ -86,9 +86,14 @@ class Attack:
         return max((target.audit for target in self.targets), key=lambda audit: audit.epsilon_lower).effect
 
     @property
+    def ranked(self) -> tuple[Score, ...]:
+        """Each attack over all targets, the best first, by AUC."""
+        return tuple(sorted(self.overall, key=lambda score: 1.0 if math.isnan(score.auc) else -score.auc))
+
+    @property
     def best(self) -> Score:
         """The attack that did best over all targets, by AUC. Heuristic: it was picked after looking."""
-        return max(self.overall, key=lambda score: -1.0 if math.isnan(score.auc) else score.auc)
+        return self.ranked[0]
 
     def score(self, features: str, classifier: str) -> Score:
         """Return one attack over all targets."""
@@ -107,7 +112,7 @@ class Attack:
         low, high = self.best.accuracy_interval
         best = (
             f"the best of {len(self.overall)} attacks is right about {100 * self.best.accuracy:.0f} % of "
-            f"{self.best.fits:,} fits ({100 * low:.0f} to {100 * high:.0f} % with 95 % confidence; guessing: 50 %)"
+            f"{self.best.fits:,} fits (its own 95 % interval: {100 * low:.0f} to {100 * high:.0f} %; guessing: 50 %)"
         )
         if self.ceiling is None:
             return f"{bound}; {best}. The generator promises nothing."
@@ -136,8 +141,5 @@ class Attack:
         return self.verdict
 
     def _repr_html_(self) -> str:
-        colour = "#b71c1c" if self.violated else "#0f6e84"
-        return (
-            f'<div style="border-left:3px solid {colour};padding:.4em .9em;font-family:system-ui,sans-serif">'
-            f"<b>Attack on {len(self.targets)} people</b> (for the custodian only)<br>{escape(self.verdict)}</div>"
-        )
+        people = f"{len(self.targets)} {'person' if len(self.targets) == 1 else 'people'}"
+        return card(f"Attack on {people}", self.verdict, note=CUSTODIAN_ONLY, alarm=self.violated)

@@ -95,7 +95,7 @@ class EscudoVictim:
         graph: The causal graph.
         generator: Its name.
         epsilon: What a fit costs.
-        delta: At this probability aside.
+        delta: With this probability its promise may fail.
         relation: The neighbouring relation of the promise.
         options: Of the generator.
     """

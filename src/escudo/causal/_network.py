@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from escudo._card import card
 from escudo._validate import did_you_mean, whole
 from escudo.causal import formats
 from escudo.causal._graph import CausalGraph
@@ -208,6 +209,9 @@ class Network:
     def __repr__(self) -> str:
         cells = sum(self.table(name).size for name in self.nodes)
         return f"<Network: {self.graph.summary}, {cells} probabilities>"
+
+    def _repr_html_(self) -> str:
+        return card("Bayesian network", self.graph.summary, picture=self.graph.to_svg())
 
     def _known(self, node: str) -> str:
         if node not in self.levels:

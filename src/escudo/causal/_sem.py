@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from escudo._card import card
 from escudo._validate import did_you_mean, positive_integer
 from escudo.causal import _sem_population as populations
 from escudo.causal._inference import Factor, product
@@ -353,6 +354,9 @@ class SEM:
 
     def __repr__(self) -> str:
         return f"SEM(exogenous: {show(self.exogenous) or 'none'}; endogenous: {show(self.endogenous) or 'none'})"
+
+    def _repr_html_(self) -> str:
+        return card("Structural equation model", self.graph.summary, picture=self.graph.to_svg())
 
     @cached_property
     def _positions(self) -> dict[str, dict[object, int]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import product as combinations
 from typing import TYPE_CHECKING, overload
 
+from escudo._card import card
 from escudo.causal._inference import Array, Factor
 from escudo.causal._sem_values import Value
 from escudo.errors import InputError, ZeroProbabilityError
@@ -68,6 +69,12 @@ class Distribution(Mapping[Value, float]):
     def __repr__(self) -> str:
         shown = ", ".join(f"{value!r}: {weight:.6g}" for value, weight in zip(self, self.array.flat, strict=False))
         return f"Distribution({', '.join(self.names)}: {{{shown}}})"
+
+    def _repr_html_(self) -> str:
+        title = f"Law of {', '.join(self.names)}"
+        points = combinations(*self.ranges)
+        rows = ((*point, f"{share:.6g}") for point, share in zip(points, self.array.flat, strict=False))
+        return card(title, head=(*self.names, "probability"), rows=rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -62,8 +62,8 @@ RelationName = Annotated[
 ]
 PublicRows = Annotated[int | None, typer.Option(min=1, help="The number of rows, if it is public knowledge.")]
 Seeded = Annotated[int | None, typer.Option(min=0, help="Repeatable noise, for trying things out: NOT FOR RELEASE.")]
-PlanOnly = Annotated[bool, typer.Option("--plan", help="Show the budget tree and stop; nothing is spent.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
+PlanOnly = Annotated[bool, typer.Option("--plan", metavar="", help="Show the budget tree and stop; nothing is spent.")]
+Force = Annotated[bool, typer.Option("--force", metavar="", help="Replace files that exist.")]
 
 
 def open_table(data: str, schema: Path, *, relation: str, ledger: str | None, dataset: str | None) -> PrivateTable:
@@ -145,7 +145,7 @@ def _print_plan(screen: Console, plan: Plan, standing: dict[str, Any] | None, *,
 
 @contextmanager
 def never_lost(show: Callable[[bool], None]) -> Iterator[None]:
-    """Write files about an answer; one that cannot be written does not lose the answer, which is paid for.
+    """Write files about an answer; one that cannot be written does not lose the answer, which was paid or waited for.
 
     Args:
         show: Shows the answer; told whether its files were written.

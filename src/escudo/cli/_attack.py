@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from escudo.cli._console import JsonFlag, console, emit
+from escudo.cli._console import JsonFlag, console
+from escudo.cli._custodian import deliver
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,26 +35,37 @@ def attack(
         Path | None, typer.Option("--schema", "-s", help="The table's public description (escudo schema).")
     ] = None,
     epsilon: Annotated[float | None, typer.Option("--epsilon", "-e", help="What one release costs.")] = None,
-    delta: Annotated[float, typer.Option("--delta", "-d", help="Probability aside.")] = 1e-6,
+    delta: Annotated[
+        float | None,
+        typer.Option("--delta", "-d", help="With this probability its promise may fail; 1e-6 if left out."),
+    ] = None,
     graph: Annotated[
         Path | None, typer.Option("--graph", "-g", help="The causal graph: DOT, GML, dagitty, BIF, CSV, edge list.")
     ] = None,
-    generator: Annotated[str, typer.Option(help="The generator to attack, as in escudo release.")] = "marginals",
+    generator: Annotated[
+        str | None, typer.Option(help="The generator to attack, as in escudo release; marginals if left out.")
+    ] = None,
     relation: Annotated[
-        str, typer.Option(help="replace_one: somebody else in their place; add_remove: nobody.")
-    ] = "replace_one",
+        str | None,
+        typer.Option(
+            help="Who is there when the target is not: somebody else in their place (replace_one, if left out) or "
+            "nobody (add_remove)."
+        ),
+    ] = None,
     targets: Annotated[int, typer.Option(min=1, help="How many people to attack.")] = 10,
     choose: Annotated[
-        str, typer.Option(help="outliers, random, or canary: a record made up to stand out.")
+        str, typer.Option(help="Whom: outliers, random, or canary (a record made up to stand out).")
     ] = "outliers",
     row: Annotated[
         list[int] | None, typer.Option("--row", help="Attack this row, counted from 0; may be repeated.")
     ] = None,
     shadows: Annotated[int, typer.Option(min=2, help="Fits to learn from, for each target.")] = 200,
     trials: Annotated[int, typer.Option(min=2, help="Fits to test on, for each target.")] = 200,
-    rest: Annotated[str, typer.Option(help="fixed or resampled: the other rows.")] = "fixed",
+    rest: Annotated[
+        str, typer.Option(help="The other rows: fixed (the same in every fit) or resampled (drawn anew for each).")
+    ] = "fixed",
     fit_rows: Annotated[int | None, typer.Option(min=1, help="How many rows a fit gets.")] = None,
-    confidence: Annotated[float, typer.Option(help="Of the formal statements.")] = 0.95,
+    confidence: Annotated[float, typer.Option(help="Of the formal statements, over all targets together.")] = 0.95,
     log: Annotated[
         Path | None, typer.Option(help="Keep fits here, to go on after a stop; as private as the rows.")
     ] = None,
@@ -74,7 +86,7 @@ def attack(
     Or: escudo attack visits.csv --schema visits.toml --graph clinic.dot --epsilon 1
     """
     from escudo.attacks import attack as run
-    from escudo.report import attack_page, check_page, custodian_report, write
+    from escudo.report import attack_page, check_page, custodian_report
     from escudo.table import open_data
 
     if out is not None:
@@ -99,17 +111,13 @@ def attack(
         jobs=jobs,
         on_progress=None if as_json else lambda line: console(stderr=True).print(line, style="dim"),
     )
-    if out is not None:
-        write(attack_page(found), out)
-    copy = None if release is None else custodian_report(release, attack=found)
-    emit(
-        {
-            **found.to_json(),
-            "page": None if out is None else str(out),
-            "custodian": None if copy is None else str(copy),
-        },
+    deliver(
+        found.to_json(),
+        human=lambda screen: _print(screen, found),
         as_json=as_json,
-        human=lambda screen: _print(screen, found, [path for path in (out, copy) if path is not None]),
+        page=lambda: attack_page(found),
+        out=out,
+        copy=None if release is None else lambda: custodian_report(release, attack=found),
     )
     if found.violated:
         raise typer.Exit(5)
@@ -120,10 +128,10 @@ def _asked(
     schema: Path | None,
     graph: Path | None,
     *,
-    generator: str,
+    generator: str | None,
     epsilon: float | None,
-    delta: float,
-    relation: str,
+    delta: float | None,
+    relation: str | None,
 ) -> tuple[Schema, dict[str, Any]]:
     """Return the schema and what to attack: as the release says, or as was asked."""
     from escudo.causal import CausalGraph
@@ -133,21 +141,23 @@ def _asked(
     from escudo.table import Schema
 
     if release is not None:
-        if schema is not None or graph is not None or epsilon is not None:
-            raise InputError("--release says which schema, graph and epsilon; leave these options out, or --release.")
+        stated = {
+            "--schema": schema, "--graph": graph, "--epsilon": epsilon, "--delta": delta, "--generator": generator,
+            "--relation": relation,
+        }  # fmt: skip
+        if twice := [name for name, value in stated.items() if value is not None]:
+            raise InputError(f"{twice[0]} is what the release says itself; leave it out, or --release.")
         check_custodian_report(release)
         model = load(release / "model")
         promise = model.guarantee
         if promise.epsilon is None:
             raise InputError(f"the release in '{release}' states no epsilon; name what to attack option by option.")
-        counted = promise.relation == "replace_one" and promise.unit == "row"  # public, and known to the generator
         return model.schema, {
             "generator": model.generator,
             "graph": model.graph,
             "epsilon": promise.epsilon,
             "delta": promise.delta,
             "relation": promise.relation,
-            "public_rows": model.details["rows"] if counted else None,
         }
     if schema is None or epsilon is None:
         missing = "--schema" if schema is None else "--epsilon"
@@ -155,15 +165,17 @@ def _asked(
     described = Schema.read(schema)
     described.require_confirmed(source=str(schema))
     return described, {
-        "generator": generator,
+        "generator": generator or "marginals",
         "graph": None if graph is None else CausalGraph.read(graph),
         "epsilon": epsilon,
-        "delta": delta,
-        "relation": relation,
+        "delta": 1e-6 if delta is None else delta,
+        "relation": relation or "replace_one",
     }
 
 
-def _print(screen: Console, found: Attack, pages: list[Path]) -> None:
+def _print(screen: Console, found: Attack) -> None:
+    from math import isnan
+
     from rich.table import Table
 
     screen.print(found.verdict, style="bold red" if found.violated else "bold")
@@ -172,15 +184,15 @@ def _print(screen: Console, found: Attack, pages: list[Path]) -> None:
     table.add_column("judges by")
     for heading in ("accuracy", "95 % interval", "AUC", "TPR at 1 % FPR"):
         table.add_column(heading, justify="right")
-    for score in sorted(found.overall, key=lambda one: -one.accuracy):
+    for score in found.ranked:
         low, high = score.accuracy_interval
         table.add_row(
             score.features,
             score.classifier,
             f"{100 * score.accuracy:.1f} %",
             f"{100 * low:.0f} … {100 * high:.0f}",
-            f"{score.auc:.3f}",
-            f"{100 * score.tpr_at_1_percent:.0f} %",
+            "–" if isnan(score.auc) else f"{score.auc:.3f}",
+            "–" if isnan(score.tpr_at_1_percent) else f"{100 * score.tpr_at_1_percent:.0f} %",
         )
     if found.ceiling is not None:
         table.add_section()
@@ -193,6 +205,4 @@ def _print(screen: Console, found: Attack, pages: list[Path]) -> None:
             f"{100 * found.ceiling.tpr:.0f} %",
         )
     screen.print(table)
-    for page in pages:
-        screen.print(f"NOT FOR RELEASE: {page}", markup=False)
     screen.print("For the custodian only: these figures are about single people.", style="bold")

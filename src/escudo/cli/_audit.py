@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from escudo.cli._arguments import RelationName
+from escudo.cli._arguments import RelationName, never_lost
 from escudo.cli._console import JsonFlag, emit
 from escudo.errors import InputError
 
@@ -69,8 +69,13 @@ def audit(
 
     Example: escudo audit mylib.mechanisms:noisy_count --epsilon 1 --schema visits.toml --report audit.html
     """
+    from escudo.report import audit_page, check_page, write
+
+    if out is not None:
+        check_page(out)
     claim = _claim(epsilon, delta, rho, mu, relation)
-    target, name = _target(mechanism, url, header or [], rate)
+    with _no_way_out(mechanism or ""):
+        target, name = _target(mechanism, url, header or [], rate)
     if pairs is not None and schema is not None:
         raise InputError("give --pairs or --schema, not both.")
     given = _pairs(pairs) if pairs is not None else _plain_pairs(claim.relation) if schema is None else None
@@ -81,7 +86,7 @@ def audit(
         from escudo.table import Schema
 
         options["schema"] = Schema.read(schema)
-    with _live(confidence) as show:
+    with _no_way_out(name), _live(confidence) as show:
         found = run(
             target,
             claim=claim,
@@ -97,21 +102,25 @@ def audit(
     if pairs is None and schema is None:
         said.append("Inputs were lists of zeros and ones; --pairs or --schema tries those that your data can be.")
     found = replace(found, notes=(*found.notes, *said))
-    if out is not None:
-        from escudo.report import write
-        from escudo.report._audit_page import audit_page
 
-        write(audit_page(found, mechanism=name), out)
+    def tell(written: bool) -> None:
+        page = out if written else None
+        payload = {"mechanism": name, **found.to_json(), "report": None if page is None else str(page)}
+        emit(payload, as_json=as_json, human=lambda console: _print_audit(console, found, page))
 
-    payload = {"mechanism": name, **found.to_json(), "report": str(out) if out else None}
-    emit(payload, as_json=as_json, human=lambda console: _print_audit(console, found, out))
+    with never_lost(tell):
+        if out is not None:
+            write(audit_page(found, mechanism=name), out)
     if found.violated:
         raise typer.Exit(_VIOLATED)
+    _check_something_came_out(found)
 
 
 def museum(
     names: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Exhibits; all by default.")] = None,
-    listing: Annotated[bool, typer.Option("--list", help="Show what there is, without auditing it.")] = False,
+    listing: Annotated[
+        bool, typer.Option("--list", metavar="", help="Show what there is, without auditing it.")
+    ] = False,
     confidence: Annotated[float, typer.Option(help="That no correct mechanism is accused, over all of them.")] = 0.95,
     seed: Annotated[int | None, typer.Option(help="Repeat a visit exactly.")] = None,
     as_json: JsonFlag = False,
@@ -142,6 +151,18 @@ def museum(
         raise typer.Exit(_VIOLATED)
 
 
+def _check_something_came_out(found: Audit) -> None:
+    """Raise if no run gave an answer: that nothing was found is then no finding, and must not pass for one."""
+    outputs = found.outputs
+    if outputs is None or not found.runs:
+        raise InputError("no run counted, so nothing was tested; see the notes above.")
+    if outputs.kind == "category" and all(label.startswith("error: ") for label in outputs.labels):
+        raise InputError(
+            f"every run ended with an error ({', '.join(outputs.labels[:3])}), so nothing was tested. A mechanism is "
+            "called as function(dataset, rng); --pairs and --schema say what its datasets are."
+        )
+
+
 def _claim(epsilon: float | None, delta: float, rho: float | None, mu: float | None, relation: str) -> Guarantee:
     from escudo.privacy import Guarantee
 
@@ -161,7 +182,7 @@ def _target(mechanism: str | None, url: str | None, headers: list[str], rate: fl
         if any(not colon for _, colon, _ in pieces):
             raise InputError("--header takes 'Name: value'.")
         sent = {key.strip(): value.strip() for key, _, value in pieces}
-        return HttpTarget(url, headers=sent, calls_per_second=rate), url
+        return HttpTarget(url, headers=sent, calls_per_second=rate), url.partition("?")[0]  # a key may follow
     if headers or rate is not None:
         raise InputError("--header and --rate go with --url.")
     assert mechanism is not None
@@ -234,6 +255,15 @@ def _plain_pairs(relation: str) -> list[tuple[Any, Any, str]]:
     else:
         lists = [([0, 0], [0, 0, 1]), ([1, 1], [1, 1, 0]), ([1], [1, 1])]
     return [(first, second, f"{first} against {second}") for first, second in lists]
+
+
+@contextmanager
+def _no_way_out(name: str) -> Iterator[None]:
+    """Turn ``sys.exit`` in somebody's mechanism into an error: its exit code would pass for the audit's."""
+    try:
+        yield
+    except SystemExit:
+        raise InputError(f"{name!r} ended the program (sys.exit), so nothing was tested.") from None
 
 
 @contextmanager

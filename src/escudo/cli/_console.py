@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from escudo._card import printable
 from escudo.errors import EscudoError, RefusedError
 
 if TYPE_CHECKING:
@@ -18,14 +19,24 @@ if TYPE_CHECKING:
 
 __all__ = ["JsonFlag", "console", "emit", "report_bug", "report_error"]
 
-JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+JsonFlag = Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON object instead of text.")]
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Return a console for people: colours in a terminal, plain text when piped."""
-    from rich.console import Console
+    """Return a console for people: colours in a terminal, plain text when piped.
 
-    return Console(stderr=stderr, highlight=False, soft_wrap=not sys.stdout.isatty())
+    Names and levels come from files that somebody else may have made, so whatever could steer a terminal, or turn
+    text around, is shown as a mark.
+    """
+    from rich.console import Console
+    from rich.segment import Segment
+
+    class Screen(Console):
+        def render(self, *arguments: Any, **options: Any) -> Iterator[Segment]:
+            for segment in super().render(*arguments, **options):
+                yield segment if segment.control else Segment(printable(segment.text, also="\n\t"), segment.style)
+
+    return Screen(stderr=stderr, highlight=False, soft_wrap=not sys.stdout.isatty())
 
 
 def emit(payload: Mapping[str, Any], *, as_json: bool, human: Callable[[Console], None]) -> None:

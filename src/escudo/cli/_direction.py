@@ -52,7 +52,8 @@ def direction(
         str, typer.Option(help="What a block computes (votes), or the dependence measured; committee: the usual one.")
     ] = "committee",
     all_pairs: Annotated[
-        bool, typer.Option("--all-pairs", help="Ask about all pairs of columns under the one budget, by votes.")
+        bool,
+        typer.Option("--all-pairs", metavar="", help="Ask about all pairs of columns under the one budget, by votes."),
     ] = False,
     train: Annotated[
         Path | None, typer.Option(metavar="FILE", help="PUBLIC records that fit the regressions (gap, paper).")

@@ -73,9 +73,12 @@ def _devices() -> list[str]:
     """Return what JAX would train on."""
     if _version("jax") is None:
         return []
-    import jax
+    try:
+        import jax
 
-    return [f"{device.platform}: {device.device_kind}" for device in jax.devices()]
+        return [f"{device.platform}: {device.device_kind}" for device in jax.devices()]
+    except Exception as error:  # a driver that does not fit, and much else: what doctor is there to find
+        return [f"JAX does not start ({type(error).__name__})"]
 
 
 def _ledger(url: str | None) -> dict[str, Any]:

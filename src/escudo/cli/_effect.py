@@ -48,7 +48,7 @@ def effect(
         list[str] | None, typer.Option("--adjust", "-a", metavar="COLUMN", help="Adjust for this column (repeat it).")
     ] = None,
     trial: Annotated[
-        bool, typer.Option("--trial", help="The treatment was assigned by chance: adjust for nothing.")
+        bool, typer.Option("--trial", metavar="", help="The treatment was assigned by chance: adjust for nothing.")
     ] = False,
     delta: Annotated[
         float, typer.Option("--delta", "-d", help="0: Laplace noise, best for one question. Above: Gaussian, for many.")

@@ -28,7 +28,7 @@ def effects(
     file: Annotated[Path | None, typer.Argument(metavar="FILE", help="A model, such as survey.sem.")] = None,
     of: Annotated[str | None, typer.Option(metavar="X,Y", help="Variables to change; all by default.")] = None,
     on: Annotated[str | None, typer.Option(metavar="O", help="Variables to observe; by default the outputs.")] = None,
-    joint: Annotated[bool, typer.Option("--joint", help="Change the variables of --of together.")] = False,
+    joint: Annotated[bool, typer.Option("--joint", metavar="", help="Change the variables of --of together.")] = False,
     direct: Annotated[
         str | None, typer.Option(metavar="M,N", help="Hold these fixed: the direct effect, past them.")
     ] = None,
@@ -36,13 +36,13 @@ def effects(
         str | None, typer.Option(metavar="C,D", help="Follow only the arrows into these children of --of.")
     ] = None,
     own: Annotated[
-        bool, typer.Option("--own", help="In the model's own population, not the worst case over all.")
+        bool, typer.Option("--own", metavar="", help="In the model's own population, not the worst case over all.")
     ] = False,
     ledger: Annotated[
         str | None, typer.Option(metavar="URL", help="Instead of a model: the releases recorded in a ledger.")
     ] = None,
     dataset: Annotated[str | None, typer.Option(metavar="NAME", help="The dataset in the ledger.")] = None,
-    people: Annotated[int, typer.Option(metavar="K", min=1, help="With --ledger: size of a household.")] = 3,
+    people: Annotated[int, typer.Option(metavar="K", min=1, max=1000, help="With --ledger: size of a household.")] = 3,
     report: Annotated[
         Path | None, typer.Option("--report", "-r", metavar="FILE", help="Write a page with the diagram.")
     ] = None,
@@ -54,6 +54,10 @@ def effects(
 
     Example: escudo effects survey.sem --of R1 --report effects.html
     """
+    if report is not None:
+        from escudo.report import check_page
+
+        check_page(report)
     if ledger is not None:
         if file is not None or dataset is None:
             raise InputError("with --ledger give --dataset NAME and no model file.")
@@ -87,7 +91,7 @@ def effects(
     def human(console: Console) -> None:
         console.print(_survey_table(table))
         for one, sum_ in table.together:
-            console.print(_together(one, sum_))
+            console.print(_together(one, sum_), markup=False)
         if report is not None:
             console.print(f"Report   {report}", markup=False)
 
@@ -100,7 +104,8 @@ def definitions(
     file: _Model,
     on: Annotated[str | None, typer.Option(metavar="O", help="The output; by default the only one.")] = None,
     printed: Annotated[
-        bool, typer.Option("--printed", help="Read Definition 4 as printed: independent given the other points.")
+        bool,
+        typer.Option("--printed", metavar="", help="Read Definition 4 as printed: independent given the other points."),
     ] = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -207,12 +212,13 @@ def _plain_table(*columns: tuple[str, dict[str, Any]]) -> Table:
 
 
 def _survey_table(found: Survey) -> Table:
+    from rich.markup import escape
     from rich.text import Text
 
     from escudo.effects import show_epsilon
 
     table = _plain_table(
-        (f"effect on {', '.join(found.outputs)}", {"overflow": "fold"}),
+        (escape(f"effect on {', '.join(found.outputs)}"), {"overflow": "fold"}),
         ("ε", {"justify": "right", "no_wrap": True}),
         ("by what", {"overflow": "fold"}),
         ("known", {"no_wrap": True}),

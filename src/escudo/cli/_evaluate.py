@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from escudo.cli._console import JsonFlag, emit
+from escudo.cli._arguments import without_secrets
+from escudo.cli._console import JsonFlag
+from escudo.cli._custodian import deliver
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,10 +21,12 @@ __all__ = ["evaluate"]
 
 
 def evaluate(
-    real_train: Annotated[Path, typer.Argument(metavar="REAL_TRAIN", help="The rows the generator was fitted to.")],
-    real_test: Annotated[Path, typer.Argument(metavar="REAL_TEST", help="Real rows held out from it.")],
+    real_train: Annotated[
+        str, typer.Argument(metavar="REAL_TRAIN", help="The rows the generator was fitted to: a file or a database.")
+    ],
+    real_test: Annotated[str, typer.Argument(metavar="REAL_TEST", help="Real rows held out from it.")],
     synthetic: Annotated[
-        list[Path] | None,
+        list[str] | None,
         typer.Argument(
             metavar="SYNTHETIC",
             help="Synthetic rows; several files for several fits. Or --release.",
@@ -86,7 +90,7 @@ def evaluate(
     Or: escudo evaluate train.csv test.csv made.csv --schema visits.toml
     """
     from escudo.causal import Network
-    from escudo.report import check_page, custodian_report, evaluation_page, write
+    from escudo.report import check_page, custodian_report, evaluation_page
     from escudo.synthesis import load
     from escudo.utility import LEARNERS
     from escudo.utility import evaluate as run
@@ -111,21 +115,17 @@ def evaluate(
         seed=seed,
         jobs=jobs,
     )
-    if out is not None:
-        write(evaluation_page(found, rows=(real, made[0])), out)
-    copy = None if release is None else custodian_report(release, evaluation=found, rows=(real, made[0]))
-    emit(
-        {
-            **found.to_json(),
-            "page": None if out is None else str(out),
-            "custodian": None if copy is None else str(copy),
-        },
+    deliver(
+        found.to_json(),
+        human=lambda screen: _print(screen, found),
         as_json=as_json,
-        human=lambda screen: _print(screen, found, [path for path in (out, copy) if path is not None]),
+        page=lambda: evaluation_page(found, rows=(real, made[0])),
+        out=out,
+        copy=None if release is None else lambda: custodian_report(release, evaluation=found, rows=(real, made[0])),
     )
 
 
-def _asked(synthetic: list[Path], release: Path | None, schema: Path | None) -> tuple[list[Path], Schema]:
+def _asked(synthetic: list[str], release: Path | None, schema: Path | None) -> tuple[list[str], Schema]:
     """Return the files to evaluate and their schema, before anything is worked out."""
     from escudo.errors import InputError
     from escudo.report import check_custodian_report
@@ -144,22 +144,25 @@ def _asked(synthetic: list[Path], release: Path | None, schema: Path | None) -> 
     released = load(release / "model").schema
     if schema is not None and Schema.read(schema).fingerprint != released.fingerprint:
         raise InputError(f"'{schema}' is not the schema of the release in '{release}'; leave out --schema.")
-    return [release / "synthetic.parquet"], released
+    return [str(release / "synthetic.parquet")], released
 
 
-def _rows(path: Path, schema: Schema) -> Rows:
-    """Read a file's rows; an error says which file it is about."""
-    from escudo.errors import SchemaError
+def _rows(data: str, schema: Schema) -> Rows:
+    """Read the rows of a file or a database; an error says which it is about, and no password."""
+    from escudo.errors import InputError, SchemaError
     from escudo.table import open_data
     from escudo.utility import Rows
 
+    name = without_secrets(data)
     try:
-        return Rows.read(open_data(str(path), schema), schema, argument=f"'{path}'")
-    except SchemaError as error:
-        raise SchemaError(f"'{path}': {error}") from None
+        return Rows.read(open_data(data, schema), schema, argument=f"'{name}'")
+    except (InputError, SchemaError) as error:  # of these two kinds, not of those that say where in a file
+        if type(error) not in (InputError, SchemaError) or name in str(error):
+            raise
+        raise type(error)(f"'{name}': {error}") from None
 
 
-def _print(screen: Console, found: Evaluation, pages: list[Path]) -> None:
+def _print(screen: Console, found: Evaluation) -> None:
     import numpy as np
     from rich.table import Table
 
@@ -203,6 +206,4 @@ def _print(screen: Console, found: Evaluation, pages: list[Path]) -> None:
         screen.print(
             f"Interventions: {found.causal.intervention:.2%} in the wrong cell over {found.causal.questions} questions"
         )
-    for page in pages:
-        screen.print(f"NOT FOR RELEASE: {page}", markup=False)
     screen.print("For the custodian only: these figures read the real rows exactly.", style="bold")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,7 +26,7 @@ _File = Annotated[
         metavar="FILE", help="A graph: .dot .gv .gml .dagitty .bif .bif.gz .csv .edges, or .txt (recognised)."
     ),
 ]
-_Force = Annotated[bool, typer.Option("--force", help="Replace the output file if it exists.")]
+_Force = Annotated[bool, typer.Option("--force", metavar="", help="Replace the output file if it exists.")]
 
 
 @app.command()
@@ -65,7 +64,9 @@ def show(
 def convert(
     file: _File,
     out: Annotated[Path, typer.Argument(metavar="OUT", help="Where to write; its ending names the format.")],
-    lossy: Annotated[bool, typer.Option("--lossy", help="Leave out what the new format cannot carry.")] = False,
+    lossy: Annotated[
+        bool, typer.Option("--lossy", metavar="", help="Leave out what the new format cannot carry.")
+    ] = False,
     force: _Force = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -176,20 +177,17 @@ def _listing(graph: CausalGraph) -> list[Any]:  # Any: rich is imported only whe
     """Return one line per node, causes first: its causes, undirected neighbours, flags and columns."""
     from rich.text import Text
 
-    def plain(names: Iterable[str]) -> str:  # a name from a file must not steer the terminal
-        return ", ".join("".join(c if c.isprintable() else "�" for c in name) for name in names)
-
     width = min(max((len(name) for name in graph.nodes), default=0), 32)
     lines = []
     for name in graph.topological_order():
-        line = Text("  ") + Text(plain([name]).ljust(width), style="italic" if name in graph.latents else "bold")
+        line = Text("  ") + Text(name.ljust(width), style="italic" if name in graph.latents else "bold")
         if parents := graph.parents(name):
-            line += Text("  ← ", style="dim") + Text(plain(parents))
+            line += Text("  ← ", style="dim") + Text(", ".join(parents))
         if neighbours := graph.neighbours(name):
-            line += Text("  — ", style="dim") + Text(plain(neighbours))
+            line += Text("  — ", style="dim") + Text(", ".join(neighbours))
         flags = [flag for flag in ("latent", "exposure", "outcome") if name in getattr(graph, f"{flag}s")]
         if columns := graph.groups.get(name):
-            flags.append(f"{len(columns)} column{'s' if len(columns) > 1 else ''}: {plain(columns)}")
+            flags.append(f"{len(columns)} column{'s' if len(columns) > 1 else ''}: {', '.join(columns)}")
         if flags:
             line += Text(f"  ({'; '.join(flags)})", style="cyan")
         lines.append(line)

@@ -31,7 +31,7 @@ LedgerUrl = Annotated[
         "--ledger", envvar="ESCUDO_LEDGER", metavar="URL", help="sqlite:///file.db or postgresql://user@host/database."
     ),
 ]
-OneDataset = Annotated[str | None, typer.Argument(metavar="[DATASET]", help="One dataset; all if left out.")]
+OneDataset = Annotated[str | None, typer.Argument(metavar="DATASET", help="One dataset; all if left out.")]
 DEFAULT = "sqlite:///escudo-ledger.db"
 
 

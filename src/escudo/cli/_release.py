@@ -23,7 +23,7 @@ from escudo.cli._arguments import (
     shown_first,
 )
 from escudo.cli._console import JsonFlag, console, emit
-from escudo.cli._sample import sample
+from escudo.cli._sample import MOST_ROWS, sample
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -76,12 +76,14 @@ def release(
     ] = "marginals",
     relation: RelationName = "replace_one",
     rows: Annotated[
-        int | None, typer.Option(min=1, help="Synthetic rows to make; about as many as the table has if left out.")
+        int | None,
+        typer.Option(min=1, max=MOST_ROWS, help="Synthetic rows to make; about as many as the table has if left out."),
     ] = None,
     public_rows: Annotated[
         int | None,
         typer.Option(
-            help="The number of real rows, if it is public; under replace_one it is, unless people are protected."
+            min=1,
+            help="The number of real rows, if it is public; under replace_one it is, unless people are protected.",
         ),
     ] = None,
     ledger: LedgerUrl = None,
@@ -106,14 +108,16 @@ def release(
             "command again. Gone when it is done.",
         ),
     ] = None,
-    csv: Annotated[bool, typer.Option("--csv", help="Write synthetic.csv as well.")] = False,
+    csv: Annotated[bool, typer.Option("--csv", metavar="", help="Write synthetic.csv as well.")] = False,
     custodian: Annotated[
         bool,
         typer.Option(
-            "--custodian", help="Also compare with the real rows, in a copy of the report beside DIR: NOT FOR RELEASE."
+            "--custodian",
+            metavar="",
+            help="Also compare with the real rows, in a copy of the report beside DIR: NOT FOR RELEASE.",
         ),
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace an earlier release in DIR.")] = False,
+    force: Annotated[bool, typer.Option("--force", metavar="", help="Replace an earlier release in DIR.")] = False,
     seed: Seeded = None,
     plan: PlanOnly = False,
     as_json: JsonFlag = False,
@@ -159,17 +163,20 @@ def release(
     try:
         with _fitting(prepared, table, seed=seed) as (model, evaluated):
             made = rows or int(model.details["rows"])
-            files = write_release(
-                model,
-                out,
-                rows=made,
-                dataset=dataset or "",
-                csv=csv,
-                seed=seed,
-                table=table if custodian else None,
-                evaluate=evaluated,
-                overwrite=force,
-            )
+            try:
+                files = write_release(
+                    model,
+                    out,
+                    rows=made,
+                    dataset=dataset or "",
+                    csv=csv,
+                    seed=seed,
+                    table=table if custodian else None,
+                    evaluate=evaluated,
+                    overwrite=force,
+                )
+            except InputError as error:  # such as a disk that is full by now
+                raise InputError(f"{error} What was spent stays spent.") from None
     except KeyboardInterrupt:
         console(stderr=True).print(
             f"Interrupted: nothing was written to {out}. What was spent stays spent.", markup=False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,12 +13,15 @@ from escudo.cli._console import JsonFlag, emit
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["sample", "settings"]
+__all__ = ["MOST_ROWS", "sample", "settings"]
+
+MOST_ROWS = 1_000_000_000
+"""More synthetic rows than this fit into no memory."""
 
 
 def sample(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="The model folder of a release.")],
-    rows: Annotated[int, typer.Option("--rows", "-n", min=0, help="How many rows.")] = 10,
+    rows: Annotated[int, typer.Option("--rows", "-n", min=0, max=MOST_ROWS, help="How many rows.")] = 10,
     do: Annotated[
         list[str] | None, typer.Option("--do", metavar="COLUMN=VALUE", help="Set a column by intervention.")
     ] = None,
@@ -37,7 +41,7 @@ def sample(
 
     if out is not None and out.suffix not in (".csv", ".parquet"):
         raise InputError(f"--out must end in .csv or .parquet; got {out.name!r}.")
-    if out is not None and out.exists():
+    if out is not None and os.path.exists(out):  # unlike Path's, it takes any name
         raise InputError(f"'{out}' exists; choose another name.")
     drawn = load(model).sample(rows, do=settings("--do", do), given=settings("--given", given), seed=seed)
     if out is None:

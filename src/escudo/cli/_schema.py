@@ -21,7 +21,7 @@ app = typer.Typer(no_args_is_help=True, help="The public description of a table:
 _Data = Annotated[Path, typer.Argument(metavar="DATA", help="CSV, TSV, Parquet, Arrow or newline-delimited JSON.")]
 _Schema = Annotated[Path, typer.Argument(metavar="SCHEMA", help="A schema: .toml, .json (or SDV), .yaml (SmartNoise).")]
 _Out = Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the schema here, as TOML.")]
-_Force = Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")]
+_Force = Annotated[bool, typer.Option("--force", metavar="", help="Replace the file if it exists.")]
 _Table = Annotated[str | None, typer.Option("--table", help="Which table, if the metadata describe several.")]
 _TAKEN_AS_PUBLIC = "The kind of each column (levels or numbers) was taken as public."
 
@@ -150,7 +150,7 @@ def convert(
 def confirm(
     schema: _Schema,
     columns: Annotated[
-        list[str] | None, typer.Argument(metavar="[COLUMN]...", help="Which columns; all of them if none is named.")
+        list[str] | None, typer.Argument(metavar="COLUMN", help="Which columns; all of them if none is named.")
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -174,7 +174,11 @@ def _check_target(out: Path | None, *, force: bool) -> None:
         return
     if out.suffix.lower() not in (".toml", ".json"):
         raise InputError(f"cannot write a schema to '{out}': the name must end in .toml or .json.")
-    if out.exists() and not force:
+    try:
+        taken = out.exists()
+    except OSError as error:  # such as a name that is too long
+        raise InputError(f"cannot write '{out}': {error.strerror}.") from None
+    if taken and not force:
         raise InputError(f"'{out}' exists; choose another name, or pass --force to replace it.")
     if not out.parent.is_dir():
         raise InputError(f"cannot write '{out}': the folder '{out.parent}' does not exist.")

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from escudo._card import card
 from escudo._validate import one_of
 from escudo.effects._comparisons import Comparison, TableComparisons
 from escudo.effects._counts import CountComparisons
@@ -183,6 +184,10 @@ class Definitions(Mapping[Number, Definition]):
 
     def __repr__(self) -> str:
         return f"Definitions({', '.join(f'{k}: {show_epsilon(d.epsilon)}' for k, d in self._found.items())})"
+
+    def _repr_html_(self) -> str:
+        rows = [(k, d.name, show_epsilon(d.epsilon), d.compares, d.populations) for k, d in self._found.items()]
+        return card("Definitions of privacy", head=("", "name", "ε", "compares", "populations"), rows=rows)
 
     @property
     def implications(self) -> tuple[Implication, ...]:

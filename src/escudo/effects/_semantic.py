@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from escudo._card import card
 from escudo.effects._comparisons import TableComparisons
 from escudo.effects._counts import CountComparisons
 from escudo.effects._effect import show_epsilon
@@ -58,6 +59,9 @@ class SemanticPrivacy:
 
     def __str__(self) -> str:
         return self.sentence
+
+    def _repr_html_(self) -> str:
+        return card("Semantic privacy", self.sentence)
 
 
 def semantic_privacy(mechanism: Mechanism | CountMechanism | Any, credence: Any = None) -> SemanticPrivacy:

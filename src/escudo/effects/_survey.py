@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from escudo._card import card
 from escudo.causal._inference import Lookup
-from escudo.effects._effect import Effect, show_names
+from escudo.effects._effect import Effect, show_epsilon, show_names
 from escudo.effects._exact import effect, joint, populated, total
 from escudo.effects._mechanism import CountMechanism, Mechanism
 from escudo.effects._question import Question, ask, names_of
@@ -67,6 +68,10 @@ class Survey:
         ]
         pairs = [{"joint": first.to_json(), "total": second.to_json()} for first, second in self.together]
         return {"outputs": list(self.outputs), "effects": rows, "together": pairs}
+
+    def _repr_html_(self) -> str:
+        rows = [(show_names(r.names), show_epsilon(r.effect.epsilon), r.by_what, r.effect.known) for r in self.rows]
+        return card(f"Effects on {show_names(self.outputs)}", head=("changed", "ε", "by what", "known"), rows=rows)
 
 
 def survey(

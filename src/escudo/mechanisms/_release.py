@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from escudo._card import card
 from escudo.mechanisms._noise import NoiseSource, Seed, noise_source, watched
 from escudo.privacy import Account, ApproximateEvent, Event, GaussianEvent, Guarantee, guarantee_of
 from escudo.privacy._account import marked_if_failed
@@ -29,6 +30,11 @@ class Release(Generic[T]):
     value: T
     guarantee: Guarantee
     event: Event
+
+    def _repr_html_(self) -> str:
+        public = self.guarantee.for_release
+        title = "Released" if public else "Seeded, not for release"
+        return card(title, repr(self.value), note=str(self.guarantee), alarm=not public)
 
 
 def released(

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from escudo._card import card
 from escudo.errors import LedgerCorruptError
 from escudo.privacy._account import Receipt
 from escudo.privacy._events import Event
@@ -71,6 +72,9 @@ class Verification:
         if self.problem is not None:
             return self.problem
         return f"ledger holds good: {self.rows} row{'s' * (self.rows != 1)}, head {self.head}"
+
+    def _repr_html_(self) -> str:
+        return card("Ledger checked", str(self), alarm=not self.ok)
 
 
 class LedgerAccount:

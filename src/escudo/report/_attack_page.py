@@ -49,7 +49,7 @@ def _content(found: Attack) -> dict[str, Any]:
             }
             for target in found.targets
         ],
-        "scores": [_row(score) for score in sorted(found.overall, key=lambda one: -one.accuracy)],
+        "scores": [_row(score) for score in found.ranked],
         "ceiling": None
         if ceiling is None
         else {

@@ -135,8 +135,8 @@ def _witness(found: Audit) -> dict[str, Any] | None:
     }
     if witness.probabilities is not None:
         one, other = witness.probabilities
-        shown["frequencies"] = (f"{100 * one:.3g} %", f"{100 * other:.3g} %")
-        shown["times"] = f"{one / other:.3g} times as often" if other > 0 else "and never under the second"
+        shown["frequencies"] = (f"{100 * one:.3g} %", f"{100 * other:.3g} %" if other > 0 else "none")
+        shown["times"] = f"{one / other:.3g} times as often" if other > 0 else ""
     return shown
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from escudo.report._charts import _fit, _svg, _text
+from escudo.report._charts import escaped, fitted, svg
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -38,8 +38,8 @@ def margins(answers: Sequence[Direction], *, title: str) -> Markup:
     for place, one in enumerate(answers):
         y = 34 + place * row
         if not alone:
-            name = _fit(f"{one.x}, {one.y}", left - 18)
-            body.append(f'<text x="{left - 10:g}" y="{y + 4:g}" class="end">{_text(name)}</text>')
+            name = fitted(f"{one.x}, {one.y}", left - 18)
+            body.append(f'<text x="{left - 10:g}" y="{y + 4:g}" class="end">{escaped(name)}</text>')
         band = one.threshold * unit
         if band:
             body.append(
@@ -59,10 +59,10 @@ def margins(answers: Sequence[Direction], *, title: str) -> Markup:
     first = answers[0]
     ends = (f"{first.y} → {first.x}", f"{first.x} → {first.y}") if alone else ("second → first", "first → second")
     half = width / 2 - 30
-    body.append(f'<text x="{left:g}" y="{foot:g}" class="soft">◀ {_text(_fit(ends[0], half))}</text>')
-    body.append(f'<text x="{left + width:g}" y="{foot:g}" class="end soft">{_text(_fit(ends[1], half))} ▶</text>')
+    body.append(f'<text x="{left:g}" y="{foot:g}" class="soft">◀ {escaped(fitted(ends[0], half))}</text>')
+    body.append(f'<text x="{left + width:g}" y="{foot:g}" class="end soft">{escaped(fitted(ends[1], half))} ▶</text>')
     body.append(f'<text x="{middle:g}" y="{foot:g}" class="mid soft">0</text>')
-    return _svg(left + width + 16, foot + 10, "".join(body), title=title)
+    return svg(left + width + 16, foot + 10, "".join(body), title=title)
 
 
 def noisy_scores(scores: Mapping[str, float], scale: float, *, title: str) -> Markup:
@@ -80,7 +80,7 @@ def noisy_scores(scores: Mapping[str, float], scale: float, *, title: str) -> Ma
     for place, (name, value) in enumerate(scores.items()):
         y, x = 30 + place * row, left + (value - low) * unit
         body.append(
-            f'<text x="{left - 12:g}" y="{y + 4:g}" class="end">{_text(_fit(name, left - 18))}</text>'
+            f'<text x="{left - 12:g}" y="{y + 4:g}" class="end">{escaped(fitted(name, left - 18))}</text>'
             f'<path d="M{left:g} {y:g}h{width:g}" class="axis"/>'
             f'<path d="M{x - reach * unit:.1f} {y:g}H{x + reach * unit:.1f}" class="noise"/>'
             f'<circle cx="{x:.1f}" cy="{y:g}" r="6" class="shade"/>'
@@ -88,7 +88,7 @@ def noisy_scores(scores: Mapping[str, float], scale: float, *, title: str) -> Ma
         )
     foot = 30 + len(scores) * row
     body.append(f'<text x="{left:g}" y="{foot:g}" class="soft">◀ more likely the right direction</text>')
-    return _svg(left + width + 30, foot + 10, "".join(body), title=title)
+    return svg(left + width + 30, foot + 10, "".join(body), title=title)
 
 
 def lines(
@@ -131,8 +131,8 @@ def lines(
         while any(abs(y - other) < 15 for other in ends):
             y += 15
         ends.append(y)
-        body.append(f'<text x="{left + width + 8:g}" y="{y + 4:.1f}">{_text(name)}</text>')
-    return _svg(left + width + 70, top + height + 46, "".join(body), title=title)
+        body.append(f'<text x="{left + width + 8:g}" y="{y + 4:.1f}">{escaped(name)}</text>')
+    return svg(left + width + 70, top + height + 46, "".join(body), title=title)
 
 
 def _signed(value: float) -> str:
@@ -151,10 +151,10 @@ def matrix(columns: Sequence[str], answers: Sequence[Direction], *, title: str) 
     body = []
     for place, name in enumerate(columns):
         y = top + place * side + side / 2 + 4
-        body.append(f'<text x="{left - 8:g}" y="{y:.1f}" class="end">{_text(_fit(name, left - 14))}</text>')
+        body.append(f'<text x="{left - 8:g}" y="{y:.1f}" class="end">{escaped(fitted(name, left - 14))}</text>')
         x = left + place * side + side / 2
         body.append(
-            f'<text transform="translate({x:.1f} {top - 8:g}) rotate(-45)">{_text(_fit(name, 110.0))}</text>'
+            f'<text transform="translate({x:.1f} {top - 8:g}) rotate(-45)">{escaped(fitted(name, 110.0))}</text>'
             f'<rect x="{left + place * side + 1:.1f}" y="{top + place * side + 1:.1f}" width="{side - 2:g}" '
             f'height="{side - 2:g}" class="frame"/>'
         )
@@ -167,11 +167,11 @@ def matrix(columns: Sequence[str], answers: Sequence[Direction], *, title: str) 
             words = f"{cause} → {effect}" if told else "cannot tell" if one.cause is None else "the other way round"
             body.append(
                 f'<rect x="{x + 1:.1f}" y="{y + 1:.1f}" width="{side - 2:g}" height="{side - 2:g}" rx="2" '
-                f'class="shade" fill-opacity="{0.05 + 0.9 * sure:.2f}"><title>{_text(words)}</title></rect>'
+                f'class="shade" fill-opacity="{0.05 + 0.9 * sure:.2f}"><title>{escaped(words)}</title></rect>'
             )
             if told or one.cause is None:
                 kind = "value over" if sure > 0.5 else "value"
                 sign = "→" if told else "?"
                 body.append(f'<text x="{x + side / 2:.1f}" y="{y + side / 2 + 5:.1f}" class="{kind}">{sign}</text>')
     total = len(columns) * side
-    return _svg(left + total + 80, top + total + 8, "".join(body), title=title)
+    return svg(left + total + 80, top + total + 8, "".join(body), title=title)

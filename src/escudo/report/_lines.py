@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo.report._charts import _svg, _text
+from escudo.report._charts import escaped, svg
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -84,13 +84,13 @@ def lines(
     for place, tick in enumerate(marks[:: -(-len(marks) // 6) or 1]):
         anchor = "mid" if place and across(tick) < _WIDTH - 40 else "end" if place else "mid"
         body.append(
-            f'<text x="{across(tick):.1f}" y="{_HEIGHT - 14:g}" class="tick {anchor}">{_text(f"{tick:,.0f}")}</text>'
+            f'<text x="{across(tick):.1f}" y="{_HEIGHT - 14:g}" class="tick {anchor}">{escaped(f"{tick:,.0f}")}</text>'
         )
     body.append(f'<text x="{_WIDTH - _RIGHT:g}" y="{_HEIGHT - 1:g}" class="end tick">runs</text>')
     if level is not None:
         y = down(level)
         body.append(f'<path d="M{_LEFT:g} {y:.1f}H{_WIDTH - _RIGHT:g}" class="level"/>')
-        body.append(f'<text x="{_LEFT + 6:g}" y="{y - 6:.1f}" class="level-name">{_text(level_name)}</text>')
+        body.append(f'<text x="{_LEFT + 6:g}" y="{y - 6:.1f}" class="level-name">{escaped(level_name)}</text>')
     for line in drawn:
         points = _thinned([(across(float(x)), down(float(y))) for x, y in zip(line.x, line.y, strict=True)])
         if points:
@@ -98,7 +98,7 @@ def lines(
             body.append(f'<path d="M{path}" class="line {line.kind}"/>')
             x, y = points[-1]
             body.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" class="end-dot"/>')
-    return _svg(_WIDTH, _HEIGHT, "".join(body), title=title)
+    return svg(_WIDTH, _HEIGHT, "".join(body), title=title)
 
 
 def _ticks(low: float, high: float, *, whole: bool = False, most: int = 6) -> list[float]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo.report._charts import _fit, _length, _svg, _text
+from escudo.report._charts import escaped, fitted, length_of, svg
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -80,17 +80,19 @@ def pair_plot(
     else:
         side = float(np.clip(880 / max(len(axes), 1) / 2 - gap, 38, 96))
         wide = 2 * side + _TWIN
-    left = min(max((_length(label, 11.0) for axis in axes[1:] for _, label in axis.down), default=0.0), 80.0) + 8
+    left = min(max((length_of(label, 11.0) for axis in axes[1:] for _, label in axis.down), default=0.0), 80.0) + 8
     width, height = len(axes) * (wide + gap) - gap, len(axes) * (side + gap) - gap
     body = []
     for place, axis in enumerate(axes):
         x, y = left + place * (wide + gap), place * (side + gap)
-        body.append(f'<text x="{x + 2:.1f}" y="{y + 13:.1f}" class="name">{_text(_fit(axis.name, wide - 2))}</text>')
+        body.append(
+            f'<text x="{x + 2:.1f}" y="{y + 13:.1f}" class="name">{escaped(fitted(axis.name, wide - 2))}</text>'
+        )
         body.append(_upright(axis, x, y, wide, side))
         if place > 0:
             for at, label in axis.down if len(axis.down) * 11 <= side else _ends(axis.down):
                 down = min(max(y + at * side + 4, y + 9), y + side - 1)
-                shown = _text(_fit(label, left - 8, 11.0))
+                shown = escaped(fitted(label, left - 8, 11.0))
                 body.append(f'<text x="{left - 6:.1f}" y="{down:.1f}" class="end tick">{shown}</text>')
         if place < len(axes) - 1 or real is None:
             body.append(_under(axis, x, height + 14, side, wide))
@@ -101,7 +103,7 @@ def pair_plot(
         if real is not None:
             twin = x + side + _TWIN
             body.append(_framed(real[row, column], twin, y, side, name=f"{name}: real", kind=" twin"))
-    return _svg(left + width, height + foot, "".join(body), title=title)
+    return svg(left + width, height + foot, "".join(body), title=title)
 
 
 def _ends(labels: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
@@ -111,15 +113,15 @@ def _ends(labels: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
 def _under(axis: Axis, x: float, y: float, side: float, wide: float) -> str:
     """Return the labels along the bottom: all if each has room in its share of the edge, or else the first and last."""
     labels = list(axis.across)
-    if any(_length(label, 11.0) > side / len(labels) - 2 for _, label in labels):
+    if any(length_of(label, 11.0) > side / len(labels) - 2 for _, label in labels):
         if wide > side:  # below a panel and its twin there is room for both ends in one
             both = f"{labels[0][1]} … {labels[-1][1]}"
-            shown = _text(both) if _length(both, 11.0) <= wide + 6 else ""  # the side has the labels, too
+            shown = escaped(both) if length_of(both, 11.0) <= wide + 6 else ""  # the side has the labels, too
             return f'<text x="{x + wide / 2:.1f}" y="{y:.1f}" class="tick mid">{shown}</text>'
-        labels = [(at, _fit(label, side / 2 - 2, 11.0)) for at, label in _ends(labels)]
+        labels = [(at, fitted(label, side / 2 - 2, 11.0)) for at, label in _ends(labels)]
     anchors = ("mid" if 0 < at < 1 else "end" if at == 1 else "" for at, _ in labels)
     return "".join(
-        f'<text x="{x + at * side:.1f}" y="{y:.1f}" class="tick {anchor}">{_text(label)}</text>'
+        f'<text x="{x + at * side:.1f}" y="{y:.1f}" class="tick {anchor}">{escaped(label)}</text>'
         for (at, label), anchor in zip(labels, anchors, strict=True)
     )
 
@@ -127,7 +129,7 @@ def _under(axis: Axis, x: float, y: float, side: float, wide: float) -> str:
 def _framed(panel: Panel, x: float, y: float, side: float, *, name: str, kind: str) -> str:
     inner = _points(panel.points, x, y, side) if panel.points is not None else _shades(panel.shades, x, y, side)
     return (
-        f'<g class="panel{kind}"><title>{_text(name)}</title>'
+        f'<g class="panel{kind}"><title>{escaped(name)}</title>'
         f'<rect x="{x:.1f}" y="{y:.1f}" width="{side:.1f}" height="{side:.1f}" class="frame"/>{inner}</g>'
     )
 

@@ -12,7 +12,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
@@ -189,10 +189,23 @@ def check_target(
     _check_target(target, overwrite=overwrite)
     if copy is not None:
         _check_beside(copy, overwrite=overwrite)
-    home = next(parent for parent in target.parents if parent.exists())
-    if not (home.is_dir() and os.access(home, os.W_OK | os.X_OK)):
-        raise InputError(f"'{target}' cannot be made: nothing can be written in '{home}'.")
+    _try_writing(target, copy)
     return target, copy
+
+
+def _try_writing(target: Path, copy: Path | None) -> None:
+    """Make the drafts, and take them away again: what the disk, the rights or a long name refuse is refused now."""
+    new = [parent for parent in target.parents if not os.path.exists(parent)]
+    try:
+        with _draft_of(target), ExitStack() as stack:
+            if copy is not None:
+                stack.enter_context(private_draft(copy))
+    except OSError as error:
+        raise InputError(f"'{target}' cannot be made: {error.strerror or 'input/output error'}.") from None
+    finally:
+        for parent in new:
+            with suppress(OSError):
+                parent.rmdir()
 
 
 def _now() -> datetime:
@@ -201,7 +214,7 @@ def _now() -> datetime:
 
 def _check_target(target: Path, *, overwrite: bool) -> None:
     """Refuse a target that holds anything but, with ``overwrite``, an earlier release."""
-    if not target.exists():
+    if not os.path.exists(target):  # unlike Path's, it takes any name; one that is unusable cannot be written
         return
     if not target.is_dir():
         raise InputError(f"'{target}' is a file; name a folder for the release.")
@@ -224,7 +237,7 @@ def _check_target(target: Path, *, overwrite: bool) -> None:
 def _check_beside(path: Path, *, overwrite: bool) -> None:
     """Refuse to replace anything but, with ``overwrite``, an earlier page."""
     try:
-        if path.exists() and not (overwrite and is_report(path)):
+        if os.path.exists(path) and not (overwrite and is_report(path)):
             hint = "is no report of escudo" if overwrite else "exists already"
             raise InputError(f"'{path}' {hint}; move it away, or name another folder.")
     except OSError as error:

@@ -151,7 +151,7 @@ def release_page(
         limits=limits_of(model, noise=noise, added=added),
         generator=model.generator,
         hashes="\n".join(f"{entry.sha256}  {entry.path}" for entry in entries),
-        dataset=dataset,
+        history=f"escudo ledger history {shlex.quote(dataset)}" if dataset else "escudo ledger history",
         example=_example(model),
         citation=_citation(model, dataset, made, epsilon, delta),
         guarantee=guarantee,

@@ -97,9 +97,9 @@ def interval_chart(
         zero: Whether to mark 0 on the scale.
     """
     from escudo.discovery._treatment import shown
-    from escudo.report._charts import _fit, _length, _svg, _text
+    from escudo.report._charts import escaped, fitted, length_of, svg
 
-    left = min(max(_length(name, 13.0) for name, _, _ in lines), 220.0) + 14
+    left = min(max(length_of(name, 13.0) for name, _, _ in lines), 220.0) + 14
     right = 190.0
     ends = [end for _, _, interval in lines for end in interval] + ([0.0] if zero else [])
     least, most = min(ends), max(ends)
@@ -114,8 +114,9 @@ def interval_chart(
         body.append(f'<path d="M{across(0):.1f} 0V{height - _FOOT:.1f}" class="zero"/>')
     for number, (name, value, (low, high)) in enumerate(lines):
         y = _TALL * (number + 0.5)
+        shown_name = escaped(fitted(name, left - 12, 13.0))
         body.append(
-            f'<text x="{left - 12:.1f}" y="{y + 4:.1f}" class="end name">{_text(_fit(name, left - 12, 13.0))}</text>'
+            f'<text x="{left - 12:.1f}" y="{y + 4:.1f}" class="end name">{shown_name}</text>'
             f'<path d="M{across(low):.1f} {y:.1f}H{across(high):.1f}M{across(low):.1f} {y - 5:.1f}v10'
             f'M{across(high):.1f} {y - 5:.1f}v10" class="bound"/>'
             f'<circle cx="{across(value):.1f}" cy="{y:.1f}" r="4.5" class="point"/>'
@@ -125,7 +126,7 @@ def interval_chart(
     base = height - 8
     body.append(f'<text x="{left:.1f}" y="{base:.1f}" class="tick">{shown(least)}</text>')
     body.append(f'<text x="{_WIDE - right:.1f}" y="{base:.1f}" class="tick end">{shown(most)}</text>')
-    return _svg(_WIDE, height, "".join(body), title=title)
+    return svg(_WIDE, height, "".join(body), title=title)
 
 
 def _picture(graph: CausalGraph | None, found: TreatmentEffect) -> str:

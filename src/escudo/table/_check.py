@@ -9,6 +9,7 @@ import narwhals as nw
 import numpy as np
 from narwhals.dtypes import DType
 
+from escudo._card import card
 from escudo._validate import did_you_mean
 from escudo.errors import InputError, SchemaError
 from escudo.table._columns import Categorical, Column, Level, Numeric
@@ -120,6 +121,9 @@ class SchemaCheck:
 
     def __repr__(self) -> str:
         return f"SchemaCheck({len(self.columns)} columns; for the custodian's eyes only)"
+
+    def _repr_html_(self) -> str:
+        return card("Schema check", f"{len(self.columns)} columns were compared; see .columns.", note=self.notice)
 
 
 def check(data: Any, schema: Schema) -> SchemaCheck:

@@ -7,8 +7,8 @@
 * :func:`prepare_evaluated` and :func:`fitting_evaluated` do so within a release, under one plan;
 * :func:`total_variation` and its neighbours: what contingency tables say.
 
-Everything but :func:`evaluate_privately` and :func:`fitting_evaluated` reads the real rows exactly: its figures are
-private.
+Whatever is given real rows reads them exactly, and its figures are private, but for :func:`evaluate_privately` and
+:func:`fitting_evaluated`.
 """
 
 from escudo.utility._causal import CausalFidelity, causal_fidelity

@@ -9,6 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from escudo._card import card
 from escudo._validate import positive_integer
 from escudo.causal import Factor, Network, contract
 from escudo.errors import InputError
@@ -56,6 +57,11 @@ class CausalFidelity:
             "questions": self.questions,
             "worst": [[list(question), error] for question, error in self.worst],
         }
+
+    def _repr_html_(self) -> str:
+        asked = f"{self.intervention:.2%} of the probability is on the wrong level, over {self.questions:,} questions"
+        rows = [(f"do({cause} = {level}) on {effect}", f"{error:.2%}") for (cause, level, effect), error in self.worst]
+        return card("Interventions, against the reference", asked, head=("furthest off", "wrong"), rows=rows)
 
 
 def causal_fidelity(

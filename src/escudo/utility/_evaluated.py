@@ -76,7 +76,7 @@ def prepare_evaluated(
         prepare: Prepares the generator for the ε it is given, at the same δ.
         share: Which part of the budget goes to the figures, in zCDP: above 0 and below 1; 0.1 is plenty for most.
         epsilon: What both may cost together.
-        delta: At this probability aside.
+        delta: With this probability the promise of both may fail.
         relation: The neighbouring relation.
         public_rows: The number of rows, if it is public knowledge.
         targets: Which columns to predict; see :func:`~escudo.utility.evaluate_privately`.

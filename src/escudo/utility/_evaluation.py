@@ -17,6 +17,7 @@ from escudo.synthesis import Model
 from escudo.table import Schema
 from escudo.utility._causal import CausalFidelity, causal_fidelity
 from escudo.utility._fidelity import Fidelity, fidelity
+from escudo.utility._jobs import checked_jobs
 from escudo.utility._learners import LEARNERS, Kind
 from escudo.utility._prediction import Prediction, predictions
 from escudo.utility._rows import Rows
@@ -106,7 +107,7 @@ class Evaluation:
             what = "accuracy" if found.kind == "class" else "variance explained"
             lines.append(
                 f"{found.learner:<11} {what}: real {found.real:5.1f} %, synthetic {found.synthetic:5.1f} %, "
-                f"lost {found.change:+.1f} points [{found.low:+.1f}, {found.high:+.1f}]"
+                f"lost {found.change:+.1f} points ({_interval(found)})"
             )
         pairs = [found.two_way for found in self.fidelity if found.two_way is not None]
         if pairs and self.floor.two_way is not None:
@@ -190,6 +191,7 @@ def evaluate(
         one_of("learners", learner, LEARNERS)
     if not learners:
         raise InputError("learners must name at least one learner.")
+    processes = checked_jobs(jobs)
     rng = np.random.default_rng(whole("seed", seed))
     most = positive_integer("most_rows", most_rows)
     chosen = _targets(schema, targets, rng)
@@ -208,7 +210,7 @@ def evaluate(
         targets=chosen,
         learners=learners,
         seed=seed,
-        jobs=jobs,
+        jobs=processes,
     )
     return Evaluation(
         changes=tuple(_changes(found, learners)),

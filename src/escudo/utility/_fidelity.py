@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from escudo._card import CUSTODIAN_ONLY, card
 from escudo.table import Categorical, Numeric
 from escudo.utility._contingency import total_variation
 from escudo.utility._learners import auc, learner_of, scores_of
@@ -64,6 +65,11 @@ class Fidelity:
             "deviation": self.deviation,
             "detection": self.detection,
         }
+
+    def _repr_html_(self) -> str:
+        figures = {name: value for name, value in self.to_json().items() if isinstance(value, float)}
+        rows = [(name.replace("_", " "), f"{value:.4f}") for name, value in figures.items()]
+        return card("How far two tables are apart", rows=rows, note=CUSTODIAN_ONLY)
 
 
 def fidelity(real: Rows, other: Rows, *, seed: int = 0, detect: bool = True) -> Fidelity:

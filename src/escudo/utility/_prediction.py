@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -84,17 +84,13 @@ def predictions(
     ]
     found: list[Prediction] = []
     with tracking("Learning", total=len(tasks)) as advance:
-        work = Parallel(n_jobs=jobs, return_as="generator")(
+        work: Any = Parallel(n_jobs=jobs, return_as="generator")(
             delayed(_predicted)(task, tables[task.trained_on, task.run], real, tested) for task in tasks
         )
-        for prediction in _each(work):
+        for prediction in work:
             found.append(prediction)
             advance(1)
     return found
-
-
-def _each(work: Any) -> Iterator[Prediction]:
-    yield from work
 
 
 def _predicted(task: _Task, trained: Rows, real: Rows, tested: Rows) -> Prediction:

@@ -14,8 +14,9 @@ The noise is Laplace's for a pure ε, or Gaussian where the figures are part of 
 **Sensitivity.** One row moves each of them by at most 1, added, removed or replaced. *Proof.* Let c be the counts of a
 table, q the synthetic shares, :math:`f(c) = \tfrac12 \sum_j |c_j - n q_j|` with :math:`n = \sum_j c_j`. A row added to
 cell k changes the sum by at most :math:`|1 - q_k| + \sum_{j \ne k} q_j = 2 (1 - q_k) \le 2`, so f by at most 1; a row
-moved from one cell to another changes two terms by 1 each, so f by at most 1. A row is answered right or not, so sums
-of right answers move by at most 1. Means of such functions move by at most 1 too. A person with at most m rows is m
+moved from one cell to another changes two terms by 1 each, so f by at most 1. A row is answered right or not, whatever
+the other rows are (learners are functions of the synthetic rows, and add exactly), so sums of right answers move by at
+most 1. Means of such functions move by at most 1 too. A person with at most m rows is m
 such steps at most, as a pairs with b rows of another in min(a, b) moves and \|a - b\| additions or removals, max(a, b)
 in all. Hence k figures move by at most m k in l1 norm, and by at most :math:`m \sqrt k` in l2 norm.
 

@@ -26,6 +26,7 @@ TEACHERS = ("logistic", "forest")
 
 _MOST_LEARNT = 20_000  # synthetic rows: more of them teach these learners little
 _TABLES_AT_A_TIME = 50
+_STEP, _HEAVIEST = 2.0**-16, 2.0**6  # of a learner's inputs and weights
 
 
 def exact_figures(
@@ -85,17 +86,32 @@ def _learnt(made: Rows, target: str) -> tuple[int, list[Any]]:
     if np.unique(known).size == 1:
         return common, []
     inputs = _inputs(made.schema, codes, without=target)
-    return common, [learner_of(name, "class", 0).fit(inputs, known) for name in TEACHERS]
+    return common, [_on_a_grid(learner_of(name, "class", 0).fit(inputs, known)) for name in TEACHERS]
+
+
+def _on_a_grid(learner: Any) -> Any:
+    """Return the learner with weights in whole steps, so that its answer to a row depends on that row alone.
+
+    Matrix products add in an order that depends on where a row stands among others. With inputs on [0, 1] and weights
+    of at most 2⁶, both in whole steps of 2⁻¹⁶, sums of up to 2¹⁵ products are whole numbers of 2⁻³² of at most 2²¹,
+    which floating point adds exactly in any order. Forests compare and count, row by row.
+    """
+    if hasattr(learner, "coef_"):
+        learner.coef_, learner.intercept_ = (
+            np.clip(np.rint(weights / _STEP) * _STEP, -_HEAVIEST, _HEAVIEST)
+            for weights in (learner.coef_, learner.intercept_)
+        )
+    return learner
 
 
 def _inputs(schema: Schema, codes: Integers, *, without: str) -> Floats:
-    """Return cells as numbers for a learner: indicators of levels, the place of a numeric cell on [0, 1]."""
+    """Return cells as numbers for a learner: indicators of levels, the place of a numeric cell on [0, 1], in steps."""
     parts = []
     for place, column in enumerate(schema.fields):
         if column.name == without:
             continue
         if isinstance(column, Numeric):
-            parts.append(codes[:, [place]] / max(column.size - 1, 1))
+            parts.append(np.rint(codes[:, [place]] / max(column.size - 1, 1) / _STEP) * _STEP)
             if column.missing:
                 parts.append((codes[:, [place]] == column.missing_code).astype(np.float64))
         else:

@@ -170,6 +170,69 @@ def test_a_log_of_another_generator_or_graph_is_not_taken_for_this_ones(rows, sc
         attack("marginals", rows, schema, graph=graphs[1], **arguments)
 
 
+def test_a_log_of_the_same_function_with_other_settings_is_another_ones(rows, schema, tmp_path):
+    class Copier:
+        def __init__(self, often):
+            self.often = often
+
+        def fit(self, frame):
+            self.frame = frame
+
+        def sample(self, size):
+            return self.frame.sample(size, with_replacement=True, seed=1)
+
+    def times(often):
+        return lambda frame, rng: frame.sample(often * frame.height, with_replacement=True, seed=1)
+
+    arguments = {"choose": [60], "attacks": QUICK, "shadows": 2, "trials": 2}
+    for name, make in (("objects", Copier), ("functions", times)):
+        attack(make(1), rows, schema, log=tmp_path / name, **arguments)
+        attack(make(1), rows, schema, log=tmp_path / name, **arguments)
+        with pytest.raises(InputError, match="another attack"):
+            attack(make(2), rows, schema, log=tmp_path / name, **arguments)
+
+
+def test_a_log_that_is_no_file_is_refused_and_one_that_others_could_read_is_closed_to_them(tmp_path):
+    with pytest.raises(InputError, match="Cannot use the log"):
+        FitLog(tmp_path, "x")
+    FitLog(tmp_path / "fits", "x")
+    (tmp_path / "fits").chmod(0o644)
+    FitLog(tmp_path / "fits", "x")
+    assert (tmp_path / "fits").stat().st_mode & 0o077 == 0
+    (tmp_path / "mine").write_text("mine\n")
+    (tmp_path / "mine").chmod(0o644)
+    with pytest.raises(InputError, match="not a log"):
+        FitLog(tmp_path / "mine", "x")
+    assert (tmp_path / "mine").stat().st_mode & 0o077 == 0o044  # it is not ours to touch
+
+
+@pytest.mark.parametrize(
+    ("change", "known"),
+    [
+        ({"choose": [60]}, 60),  # 61 rows, one of them set aside to stand in the target's place
+        ({"choose": "canary"}, 61),
+        ({"choose": [60], "fit_rows": 20}, 21),
+        ({"choose": [60], "rest": "resampled"}, 30),
+        ({"choose": [60], "public_rows": 7}, 7),
+        ({"choose": [60], "relation": "add_remove"}, None),
+    ],
+    ids=["all", "canary", "some", "resampled", "stated", "add_remove"],
+)
+def test_the_attacked_generator_knows_the_rows_that_a_release_would_know(rows, schema, monkeypatch, change, known):
+    import escudo.attacks._victims as victims
+
+    stated = []
+
+    def prepare(*arguments, **options):
+        stated.append(options.get("public_rows"))
+        raise InputError("seen enough")
+
+    monkeypatch.setattr(victims, "prepare", prepare)
+    with pytest.raises(InputError, match="seen enough"):
+        attack("marginals", rows, schema, epsilon=1.0, attacks=QUICK, shadows=2, trials=2, **change)
+    assert stated == [known]
+
+
 def test_several_processes_give_the_same_answer(rows, schema, resampling):
     arguments = {"choose": [60], "attacks": QUICK, "shadows": 12, "trials": 12, "seed": 3}
     assert (
@@ -204,10 +267,12 @@ def test_outliers_are_those_far_from_their_neighbours(rows, schema):
         ({"shadows": 0}, "shadows"),
         ({"confidence": 1.5}, "confidence"),
         ({"frames": "modin"}, "frames"),
+        ({"jobs": 0}, "jobs must be 1 or more"),
+        ({"claim": Guarantee(epsilon=1.0), "relation": "add_remove"}, "says nothing about a table"),
     ],
     ids=[
         "number", "no-epsilon", "claim", "choice", "row", "many", "none", "features", "rest", "rows", "shadows",
-        "confidence", "frames",
+        "confidence", "frames", "jobs", "relation",
     ],
 )  # fmt: skip
 def test_bad_arguments_are_named(rows, schema, resampling, change, message):
@@ -235,6 +300,16 @@ class TestCeiling:
         promise = Guarantee(epsilon=0.5, relation="add_remove")
         assert ceiling_of(promise, "replace_one") == ceiling_of(Guarantee(epsilon=1.0), "replace_one")
         assert ceiling_of(promise, "add_remove").accuracy < ceiling_of(promise, "replace_one").accuracy
+
+    @pytest.mark.parametrize("epsilon", [100.0, 1000.0])
+    def test_a_promise_of_next_to_nothing_allows_everything(self, epsilon):
+        ceiling = ceiling_of(Guarantee(epsilon=epsilon), "replace_one")
+        assert (ceiling.accuracy, ceiling.advantage, ceiling.tpr) == pytest.approx((1.0, 1.0, 1.0))
+        assert ceiling.auc == pytest.approx(1.0, abs=1e-5)
+
+    def test_a_promise_about_replacing_says_nothing_about_leaving_out(self):
+        with pytest.raises(InputError, match="relation='replace_one'"):
+            ceiling_of(Guarantee(epsilon=1.0), "add_remove")
 
 
 class TestScores:
@@ -266,6 +341,13 @@ class TestScores:
         assert both.accuracy == 0.75
         assert both.fits == 40
         assert both.accuracy_interval[0] <= 0.5
+
+    def test_rates_of_targets_alike_are_as_uncertain_as_the_fits_they_are_about(self):
+        there = np.repeat([True, False], 20)
+        answers = np.r_[np.repeat([1.0, -1.0], [18, 2]), np.repeat([1.0, -1.0], [4, 16])]
+        both = pooled([score_of("queries", "forest", there, answers)] * 2)  # 40 fits with the target, 40 without
+        for rate, (low, high) in ((both.tpr, both.tpr_interval), (both.fpr, both.fpr_interval)):
+            assert high - low == pytest.approx(2 * 1.96 * math.sqrt(rate * (1 - rate) / 40))
 
 
 class TestPublishedGame:
@@ -310,6 +392,30 @@ class TestAttributes:
         assert abs(found.advantage) < 0.35
         assert not found.violated
         assert "its own value" in str(found)
+
+    def test_the_guess_is_the_commonest_value_although_less_than_half_of_the_rows_have_it(self):
+        schema = escudo.Schema.from_dict({"key": ["0", "1"], "ward": ["a", "b", "c", "d", "e"]})
+        rows = pl.DataFrame({"key": ["0"] * 20, "ward": ["a"] * 20})
+        every = pl.DataFrame({"key": ["0"] * 25, "ward": ["a"] * 9 + ["b"] * 8 + ["c"] * 8})
+
+        class Tells:
+            claim = None
+
+            def synthetic(self, rows, *, sets, size, seed):
+                return [Rows.read(every, rows.rest.schema)] * sets
+
+        found = infer_attribute(Tells(), rows, schema, "ward", choice=[0], fits=20, size=25)
+        assert (found.right, found.without, found.advantage) == (1.0, 1.0, 0.0)
+
+    def test_only_fits_that_were_made_are_counted(self, rows, schema, flipped):
+        found = infer_attribute(flipped(4.0, claimed=0.1), rows, schema, "b", choice=[60], fits=500, size=30)
+        assert found.violated
+        assert found.audits[0].runs <= found.fits < 100
+
+    def test_fits_of_one_world_alone_give_no_figure(self, rows, schema, flipped):
+        found = infer_attribute(flipped(1.0), rows, schema, "b", choice=[60], fits=1, size=30)
+        assert math.isnan(found.advantage)
+        assert found.to_json()["advantage"] is None
 
     def test_numeric_columns_are_refused(self, rows):
         schema = escudo.Schema.from_dict({"a": ["0", "1"], "b": {"type": "numeric", "lower": 0, "upper": 2, "bins": 3}})

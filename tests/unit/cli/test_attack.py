@@ -54,7 +54,7 @@ def test_a_broken_generator_ends_with_code_5(folder, tmp_path, monkeypatch):
 
     def accused(*_, **__):
         class Found:
-            violated, verdict, overall, ceiling = True, "VIOLATED: it leaks.", (), None
+            violated, verdict, ranked, ceiling = True, "VIOLATED: it leaks.", (), None
 
             def to_json(self):
                 return {"violated": True}
@@ -90,11 +90,33 @@ def test_a_release_is_attacked_as_it_was_made_and_its_own_report_stays(folder, t
         (["--release", "nowhere"], "holds no release"),
         (["--schema", "clinic.toml"], "--epsilon is missing"),
         (["--epsilon", "1"], "--schema is missing"),
-        (["--release", "made", "--epsilon", "1"], "leave these options out"),
+        (["--release", "made", "--epsilon", "1"], "--epsilon is what the release says"),
+        (["--release", "made", "--delta", "1e-6"], "--delta is what the release says"),
+        (["--release", "made", "--generator", "vae"], "--generator is what the release says"),
+        (["--release", "made", "--relation", "add_remove"], "--relation is what the release says"),
     ],
-    ids=["no release", "no epsilon", "no schema", "both ways"],
+    ids=["no release", "no epsilon", "no schema", "epsilon twice", "delta twice", "generator twice", "relation twice"],
 )
 def test_what_is_missing_or_said_twice_is_named(folder, words, said):
     result = CliRunner().invoke(app, ["attack", str(folder / "clinic.csv"), *words])
     assert result.exception is not None
     assert said in str(result.exception)
+
+
+def test_the_finding_is_shown_although_its_page_cannot_be_written(folder, tmp_path, monkeypatch):
+    import escudo.report
+    from escudo.errors import InputError
+
+    def full(html, path):
+        raise InputError("the disk is full.")
+
+    monkeypatch.setattr(escudo.report, "write", full)
+    result = run(folder, *SMALL, "--out", str(tmp_path / "attack.html"))
+    assert "No violation found" in result.output
+    assert isinstance(result.exception, InputError)
+
+
+def test_figures_that_there_are_not_are_a_dash(folder):
+    result = run(folder, *SMALL[:4], "--shadows", "2", "--trials", "2", "--jobs", "1", "--seed", "4")
+    assert result.exit_code == 0, result.output
+    assert "nan" not in result.output

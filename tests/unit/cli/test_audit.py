@@ -34,6 +34,12 @@ class Needy:
     def __init__(self, scale):
         self.scale = scale
 
+def leaving(rows, rng):
+    raise SystemExit(0)
+
+def refusing(rows, rng):
+    raise RuntimeError("no")
+
 number = 3
 """
 
@@ -245,3 +251,45 @@ class TestMuseum:
     def test_unknown_names_are_refused(self) -> None:
         with pytest.raises(InputError, match="the museum has no"):
             run("museum", "mona-lisa")
+
+
+def test_a_report_that_cannot_be_written_is_refused_before_the_first_run(folder: Path) -> None:
+    (folder / "mine.html").write_text("my own page", encoding="utf-8")
+    with pytest.raises(InputError, match="not a report"):
+        run("audit", "audited_here:half_the_noise", "--epsilon", 1, *PAIRS, "--report", "mine.html", "--log", "trials")
+    assert not (folder / "trials").exists()
+
+
+def test_a_verdict_is_shown_although_its_report_cannot_be_written(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import escudo.report
+
+    def full(html: str, path: Path) -> Path:
+        raise InputError("the disk is full.")
+
+    monkeypatch.setattr(escudo.report, "write", full)
+    result = CliRunner().invoke(
+        app, ["audit", "audited_here:half_the_noise", "--epsilon", "1", *map(str, PAIRS), "--report", "new.html"]
+    )
+    assert "VIOLATED" in result.output
+    assert isinstance(result.exception, InputError)
+
+
+@pytest.mark.parametrize("as_json", [False, True], ids=["text", "json"])
+def test_an_audit_in_which_every_run_failed_does_not_pass(folder: Path, as_json: bool) -> None:
+    with pytest.raises(InputError, match="nothing was tested"):
+        run("audit", "audited_here:refusing", "--epsilon", 1, "--max-runs", 50, *PAIRS, *["--json"] * as_json)
+
+
+def test_a_mechanism_that_ends_the_program_does_not_pass(folder: Path) -> None:
+    (folder / "script.py").write_text("raise SystemExit(0)", encoding="utf-8")
+    for name in ("audited_here:leaving", "script.py:main"):
+        with pytest.raises(InputError, match="ended the program"):
+            run("audit", name, "--epsilon", 1, *PAIRS)
+
+
+def test_a_key_in_the_address_of_a_service_is_shown_nowhere(folder: Path) -> None:
+    from escudo.cli._audit import _target
+
+    assert _target(None, "http://localhost/count?key=secret", [], None)[1] == "http://localhost/count"

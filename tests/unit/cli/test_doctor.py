@@ -62,3 +62,16 @@ def test_people_get_one_line_each(tmp_path, monkeypatch):
     result = run()
     assert "none here yet" in result.output
     assert result.output.rstrip().endswith("Healthy.")
+
+
+def test_an_accelerator_that_does_not_start_is_found_and_no_crash(tmp_path, monkeypatch):
+    import jax
+
+    def broken():
+        raise RuntimeError("driver mismatch on host x")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(jax, "devices", broken)
+    result = run()
+    assert result.exit_code == 0, result.output
+    assert "JAX does not start (RuntimeError)" in result.output

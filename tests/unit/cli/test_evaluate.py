@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import escudo.utility
 from escudo.causal import asia
 from escudo.cli import app
-from escudo.errors import InputError, SchemaError
+from escudo.errors import EngineError, InputError, SchemaError
 from escudo.table import Schema
 
 SMALL = ["--target", "lung", "--target", "bronc", "--learner", "logistic", "--jobs", "1"]
@@ -132,6 +132,23 @@ def test_what_is_missing_or_too_much_is_said_before_any_work(folder, release, mo
     assert expected in str(result.exception)
 
 
+@pytest.mark.parametrize("jobs", ["0", "x"], ids=["none", "no number"])
+def test_a_number_of_processes_that_is_none_is_bad_input(folder, release, jobs):
+    start = ["evaluate", str(folder / "train.csv"), str(folder / "test.csv"), "--release", str(release)]
+    result = CliRunner().invoke(app, [*start, "--jobs", jobs])
+    assert result.exit_code == 2 or "jobs must be 1 or more" in str(result.exception)
+
+
+def test_a_file_without_rows_is_named(folder, release):
+    header = (folder / "train.csv").read_text(encoding="utf-8").splitlines()[0]
+    (folder / "empty.csv").write_text(header + "\n", encoding="utf-8")
+    result = CliRunner().invoke(
+        app, ["evaluate", str(folder / "train.csv"), str(folder / "empty.csv"), "--release", str(release)]
+    )
+    assert isinstance(result.exception, InputError)
+    assert "empty.csv" in str(result.exception)
+
+
 def test_a_file_without_the_columns_is_named(folder, release):
     (folder / "bad.csv").write_text("asia\nyes\n", encoding="utf-8")
     result = CliRunner().invoke(
@@ -139,3 +156,10 @@ def test_a_file_without_the_columns_is_named(folder, release):
     )
     assert isinstance(result.exception, SchemaError)
     assert "bad.csv" in str(result.exception)
+
+
+def test_a_password_in_the_address_of_a_database_is_not_shown(folder, release):
+    start = ["evaluate", "postgresql://me:secret@127.0.0.1:1/none?table=t", str(folder / "test.csv")]
+    result = CliRunner().invoke(app, [*start, "--release", str(release)])
+    assert isinstance(result.exception, InputError | EngineError)
+    assert "secret" not in f"{result.exception}{result.output}"

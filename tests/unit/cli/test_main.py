@@ -136,3 +136,23 @@ def test_no_help_text_has_brackets_that_are_taken_for_colours() -> None:
         found += [(command.name, one.name) for one in command.params if "[" in (getattr(one, "help", None) or "")]
         assert "[" not in (command.help or "")
     assert not found
+
+
+def test_no_name_steers_the_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from escudo.cli._console import console, report_error
+    from escudo.errors import InputError
+
+    evil = "\x1b]0;title\x07\x1b[31mred\u202e"
+    table = Table("one", evil)
+    table.add_row(Text(evil), evil)
+    screen = console()
+    for thing in (evil, Text(evil), table):
+        screen.print(thing, markup=False)
+    report_error(InputError(f"no column {evil}."), as_json=False)
+    captured = capsys.readouterr()
+    for shown in (captured.out, captured.err):
+        assert "red" in shown
+        assert not set(shown) & set("\x1b\x07\u202e")

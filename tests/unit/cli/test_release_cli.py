@@ -325,6 +325,9 @@ def test_a_graph_with_a_cycle_names_it(folder: Path) -> None:
         (["--out", "taken"], "holds files that are no release"),
         (["--out", "visits.toml"], "is a file"),
         (["--out", "visits.toml/deeper"], "cannot be made"),
+        (["--out", "a" * 300], "cannot be made: File name too long"),
+        (["--out", "a" * 245], "cannot be made: File name too long"),  # its draft has a longer name
+        (["--out", "new/" + "a" * 245], "cannot be made: File name too long"),
         (["--out", "x", "--ledger", "sqlite:///l.db"], "say which one with --dataset"),
         (["--out", "x", "--delta", "0"], "Gaussian noise needs a delta"),
         (["--out", "x", "--generator", "marginal"], "Did you mean 'marginals'"),
@@ -485,3 +488,24 @@ def test_help_names_the_main_job_first() -> None:
     ]
     assert places == sorted(places)
     assert "--plan" in run("release", "--help").stdout
+
+
+def test_more_rows_than_fit_anywhere_are_refused_before_anything_is_spent(folder: Path) -> None:
+    result = CliRunner().invoke(app, [*RELEASE, "--out", "out", "--rows", "99999999999999"])
+    assert result.exit_code == 2
+    assert "--rows" in result.output
+    assert not Path("out").exists()
+
+
+def test_a_file_name_that_is_too_long_is_bad_input_for_sample(folder: Path) -> None:
+    run(*RELEASE, "--out", "out", "--seed", "1", "--rows", "10")
+    assert "File name too long" in str(refusal("sample", "out/model", "--out", "a" * 300 + ".csv"))
+
+
+def test_a_disk_that_fills_up_says_that_the_budget_is_gone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise InputError("The release could not be written to 'out': No space left on device.")
+
+    monkeypatch.setattr(escudo.report, "write_release", full)
+    refused = refusal(*RELEASE, "--out", "out", "--seed", "1")
+    assert "No space left on device. What was spent stays spent." in str(refused)

@@ -298,3 +298,9 @@ def test_every_command_explains_itself(escudo):
     for command in ("draft", "learn", "check", "show", "convert", "confirm"):
         assert command in text
         assert escudo(command, "--help").code == 0
+
+
+def test_a_file_name_that_is_too_long_is_bad_input(escudo):
+    outcome = escudo("draft", "visits.csv", "--out", "a" * 300 + ".toml")
+    assert outcome.code == 2
+    assert "File name too long" in outcome.err

@@ -160,6 +160,12 @@ def test_where_rounded_products_fail_factors_are_not_rounded(monkeypatch):
     assert tried(monkeypatch, run=fails) == "float32"
 
 
+def test_an_accelerator_that_rounds_factors_is_not_asked_first(monkeypatch):
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert tried(monkeypatch, run=lambda *_: pytest.fail("a program was compiled to try it")) == "bfloat16"
+    assert tried(monkeypatch, large=5) == "float32"
+
+
 # -- the mechanism
 
 TRAINING = Training(

@@ -184,6 +184,13 @@ class TestCards:
         assert card["note"] == ""
 
 
+def test_what_a_screen_reader_says_has_its_signs() -> None:
+    drawn = column_card(Categorical("smoke", ["no", "yes"]), np.array([1, 3]))["chart"]
+    label = re.search(r'aria-label="([^"]*)"', drawn)
+    assert label is not None
+    assert label[1].replace("\N{NO-BREAK SPACE}", " ") == "smoke: no 25.0 %, yes 75.0 %"
+
+
 class TestMerging:
     def test_neighbouring_bins_go_together_and_missing_stays_apart(self) -> None:
         column = Numeric("x", 0, 100, 100, missing=True)

@@ -50,6 +50,13 @@ def wide(model_of: Callable[..., CausalModel]) -> str:
     return page_of(model_of({name: ["no", "yes"] for name in names}, arrows))
 
 
+def test_a_name_that_a_shell_would_read_as_a_command_is_quoted(model: CausalModel) -> None:
+    page = page_of(model, dataset="visits; rm -rf ~")
+    assert f"escudo ledger history {escape(chr(39))}visits; rm -rf ~{escape(chr(39))}" in page.replace(
+        "&#39;", "&#x27;"
+    )
+
+
 class TestWhatItSays:
     def test_sections_come_in_the_order_of_a_leaflet(self, page: str) -> None:
         headings = re.findall(r"<h2[^>]*>(.*?)</h2>", page)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
@@ -69,6 +70,26 @@ def test_rounding_keeps_the_bound_in_spite_of_floating_point(figure, moved, wron
     here, there = (np.floor((value + error) * _SHRINK + 0.5) for value, error in
                    zip((figure, figure + moved), errors, strict=True))  # fmt: skip
     assert abs(here - there) <= 1
+
+
+def test_an_answer_depends_on_its_row_alone_also_in_floating_point():
+    """Matrix products round by place; weights and inputs in whole steps leave nothing to round."""
+    mixed = escudo.Schema.from_dict(
+        {"age": {"type": "numeric", "lower": 0, "upper": 90, "bins": 7}, "b": list("uvw"), "ill": ["no", "yes", "?"]}
+    )
+    rng = np.random.default_rng(0)
+    codes = np.column_stack([rng.integers(7, size=300), rng.integers(3, size=300), rng.integers(3, size=300)])
+    made = Rows(schema=mixed, codes=codes, numbers=np.full(codes.shape, np.nan))
+    _, (learner,) = _real_figures._learnt(made, "ill")
+    inputs = _real_figures._inputs(mixed, codes, without="ill")
+    exact = [
+        [
+            sum((Fraction(x) * Fraction(w) for x, w in zip(row, weights, strict=True)), Fraction(start))
+            for weights, start in zip(learner.coef_.tolist(), learner.intercept_.tolist(), strict=True)
+        ]
+        for row in inputs.tolist()
+    ]
+    assert learner.decision_function(inputs).tolist() == exact  # a Fraction equals a float that is exactly it
 
 
 def test_the_bound_is_reached():

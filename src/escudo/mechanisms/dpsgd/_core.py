@@ -21,10 +21,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from escudo.mechanisms.dpsgd._layers import Array, Layout, LossFn, Precision, Tape, clipped_sum
+from escudo.mechanisms.dpsgd._layers import Array, Layout, LossFn, Precision, Tape, clipped_sum, gradient_norms
 from escudo.mechanisms.dpsgd._normal import normal
 
-__all__ = ["Knobs", "Recipe", "Slots", "State", "first_state", "noisy_mean", "result", "row_losses", "run"]
+__all__ = ["Knobs", "Recipe", "Slots", "State", "first_state", "noisy_mean", "result", "row_losses", "row_norms", "run"]
 
 
 class Knobs(NamedTuple):
@@ -93,7 +93,6 @@ class Recipe:
         betas: Adam's memories of gradients and of their squares.
         floor: What Adam adds to the root of the squares.
         averaged: Whether an average of the parameters is kept.
-        generator: The name of the random generator; there is this one.
         split: Whether a step may take several slots.
         precision: What the factors of gradients are rounded to; parameters, sums and noise are float32 in any case.
         unroll: How many slots are compiled into one turn of the loop.
@@ -102,7 +101,6 @@ class Recipe:
     betas: tuple[float, float] = (0.9, 0.999)
     floor: float = 1e-8
     averaged: bool = True
-    generator: str = "threefry2x32"
     split: bool = True
     precision: Precision = "float32"
     unroll: int = 1
@@ -238,6 +236,12 @@ def _step_by_step(
 def row_losses(loss_fn: LossFn, layout: Layout, parameters: Array, rows: Any, key: Array) -> Array:
     """Return each row's loss under fixed parameters: the score of a canary, for one-run audits. Private."""
     return loss_fn(Tape(layout.unflatten(parameters)), rows, key)
+
+
+@partial(jax.jit, static_argnames=("loss_fn", "layout"))
+def row_norms(loss_fn: LossFn, layout: Layout, parameters: Array, rows: Any, key: Array) -> Array:
+    """Return the l2 norm of each row's gradient, before clipping: of public or simulated rows, to choose a bound by."""
+    return gradient_norms(loss_fn, layout.unflatten(parameters), rows, key)
 
 
 def result(knobs: Knobs, state: State) -> Array:

@@ -26,7 +26,8 @@ lengthens no entry by more than one part in 2⁸; with S the sum over layers of 
 .. math:: \sum_{layers} (‖a‖² + 1) ‖r(f d)‖² \le (1 + 2^{-8})² f² S \le (1 + 2^{-8})² L² \le C²
 
 for L = C (1 - 2⁻⁸). Products of two such numbers are exact in float32. For embeddings f d is not rounded, as gradients
-of one id in several places are added up.
+of one id in several places are added up. Compilers must not undo the rounding of a and d, nor round what is not rounded
+here; accelerators do both unless they are told otherwise (``_rounded``, ``_EXACT``).
 
 **Reference.** X. Li et al. (2022), "Large language models can be strong differentially private learners", ICLR, section
 4, for ghost clipping; Z. Bu et al. (2023), "Differentially private optimization on large model at small cost", ICML,
@@ -38,6 +39,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import jax
@@ -52,6 +54,15 @@ Precision = Literal["float32", "bfloat16"]
 
 _SHRINK = {"float32": 1 - 2.0**-14, "bfloat16": (1 - 2.0**-14) * (1 - 2.0**-8)}
 """Lengths are computed in float32, to about one part in 10⁶; clipping to a hair less covers it, and rounded factors."""
+
+_EXACT = jax.lax.Precision.HIGHEST
+"""For what clipping rests on: accelerators round factors of float32 products to 11 bits, unless they are told."""
+
+_TOP = {
+    "float32": np.finfo(np.float32).max,
+    "bfloat16": np.nextafter(np.float32(2.0**128 - 2.0**119), np.float32(0)),  # from there on to infinity
+}
+"""The largest float32 that is a finite number once it is rounded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +109,14 @@ class _Kept:
         d = d.astype(jnp.float32)
         if self.kind == "embedding":
             equal = (a[:, :, None] == a[:, None, :]).astype(d.dtype)
-            return jnp.einsum("blm,ble,bme->b", equal, d, d)
+            return jnp.einsum("blm,ble,bme->b", equal, d, d, precision=_EXACT)
         own = (d * d).sum(axis=-1)
         if self.kind == "bias":
             return own
         a = a.astype(jnp.float32)
         if self.kind == "masked":
-            return (((a * a) @ self.mask) * (d * d)).sum(axis=-1) + (own if self.bias else 0.0)
+            by_output = jnp.matmul(a * a, self.mask, precision=_EXACT)
+            return (by_output * (d * d)).sum(axis=-1) + (own if self.bias else 0.0)
         return ((a * a).sum(axis=-1) + (1.0 if self.bias else 0.0)) * own
 
     def gradient(self, a: Array, d: Array) -> dict[str, Array]:
@@ -119,8 +131,9 @@ class _Kept:
         return {"w": w * self.mask if self.kind == "masked" else w} | summed
 
 
-def _dot(a: Array, b: Array, over: tuple[int, int]) -> Array:
-    return jax.lax.dot_general(a, b, (((over[0],), (over[1],)), ((), ())), preferred_element_type=jnp.float32)
+def _dot(a: Array, b: Array, over: tuple[int, int], precision: Any = None) -> Array:
+    over_both = (((over[0],), (over[1],)), ((), ()))
+    return jax.lax.dot_general(a, b, over_both, precision=precision, preferred_element_type=jnp.float32)
 
 
 def _outer_sum(a: Array, d: Array) -> Array:
@@ -132,7 +145,7 @@ def _outer_sum(a: Array, d: Array) -> Array:
     rows, width = a.shape
     part = math.gcd(rows, 8)
     turned = a.reshape(rows // part, part, width).transpose(2, 0, 1).reshape(width, rows)
-    return _dot(turned, d, (1, 0))
+    return _dot(turned, d, (1, 0), _EXACT if a.dtype == jnp.float32 else None)
 
 
 def _product_kept(a: Array, w: Array) -> tuple[Array, tuple[Array, Array]]:
@@ -151,8 +164,29 @@ _product.defvjp(_product_kept, _product_back)
 
 
 def _tapped_back(kind: Array, g: Array) -> tuple[Array, Array]:
-    d = g.astype(kind.dtype)
+    d = _rounded(g, kind.dtype.name)
     return d.astype(g.dtype), d
+
+
+def _rounded(x: Array, dtype: str) -> Array:
+    """Return x in this type, rounded for good.
+
+    XLA for accelerators leaves out a conversion that another one takes back, and lengths would be those of numbers that
+    are not rounded. It keeps to ``reduce_precision``, which on processors costs one step in 16 and is not needed.
+    """
+    if dtype == "float32":
+        return x.astype(dtype)
+    round_for_good = partial(jax.lax.reduce_precision, exponent_bits=8, mantissa_bits=7)
+    return jax.lax.platform_dependent(x, cpu=lambda x: x, default=round_for_good).astype(dtype)
+
+
+def _held(x: Array, dtype: str) -> Array:
+    return _rounded(jnp.where(jnp.abs(x) <= _TOP[dtype], x, 0), dtype)
+
+
+_finite: Any = jax.custom_vjp(_held, nondiff_argnums=(1,))
+"""x, of float32, in this type, with 0 for what is no finite number there; gradients pass as if all of them were."""
+_finite.defvjp(lambda x, dtype: (_held(x, dtype), None), lambda dtype, _, g: (g.astype(jnp.float32),))
 
 
 _tapped: Any = jax.custom_vjp(lambda y, tap: y)
@@ -183,7 +217,8 @@ class Tape:
     def dense(self, layer: str, x: Array) -> Array:
         """Return x W + b, for x of shape (rows, inputs); without b if the layer has none.
 
-        An entry that is no finite number counts as 0, here and in the row's gradient.
+        An entry that is no finite number, or would be rounded to none, counts as 0, here and in the gradient by W; the
+        gradient by x goes on as if it did not.
         """
         return self._linear(layer, x, None)
 
@@ -193,8 +228,7 @@ class Tape:
         return self._linear(layer, x, None if mask.all() else mask)
 
     def _linear(self, layer: str, x: Array, mask: np.ndarray[Any, Any] | None) -> Array:
-        own, a = self.parameters[layer], x.astype(self._dtype)
-        a = jnp.where(jnp.isfinite(a), a, 0)  # once rounded: the largest numbers are rounded to infinity
+        own, a = self.parameters[layer], _finite(x.astype(jnp.float32), self._dtype.name)
         w = (own["w"] if mask is None else own["w"] * mask).astype(self._dtype)
         y = _product(a, w)
         kept = _Kept("dense" if mask is None else "masked", "b" in own, mask)
@@ -258,7 +292,7 @@ def clipped_sum(
 
     def scaled(d: Array, kept: _Kept) -> Array:
         wide = factors.reshape(-1, *[1] * (d.ndim - 1))
-        product = jnp.where(wide > 0, d.astype(jnp.float32), 0.0) * wide
+        product = jnp.where(wide > 0, d, 0).astype(jnp.float32) * wide
         # One id's gradients in several places add up, and may cancel: rounding each could lengthen what is left.
         return product if kept.kind == "embedding" else product.astype(d.dtype)
 

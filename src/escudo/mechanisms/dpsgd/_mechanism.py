@@ -25,7 +25,8 @@ import json
 import os
 import secrets
 import time
-from dataclasses import asdict, dataclass, field, replace
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,9 +40,10 @@ from escudo.mechanisms._noise import Seed, SeededNoise, noise_source
 from escudo.mechanisms._release import Release
 from escudo.mechanisms.dpsgd._checkpoint import read_state, write_state
 from escudo.privacy import Account, Relation, RepeatedEvent, SampledGaussianEvent, Unit, guarantee_of
+from escudo.privacy._account import marked_if_failed
 
 if TYPE_CHECKING:
-    from escudo.mechanisms.dpsgd._core import Recipe, State
+    from escudo.mechanisms.dpsgd._core import Knobs, Recipe, State
     from escudo.mechanisms.dpsgd._layers import Layout, LossFn
 
 __all__ = ["Training", "resume", "train"]
@@ -104,10 +106,30 @@ class Training:
 
         return Recipe(betas=self.betas)
 
+    def knobs(self, rows: float) -> Knobs:
+        """Return what is not compiled in, for a table of this many rows, a public or a noisy number."""
+        from escudo.mechanisms.dpsgd._core import Knobs
+
+        return Knobs(
+            clip_norm=np.float32(self.clip_norm),
+            noise=np.float32(self.clip_norm * self.noise_multiplier),
+            expected=np.float32(max(rows * self.sampling_probability, 1.0)),
+            rate=np.float32(self.learning_rate),
+            steps=np.float32(self.steps),
+            decline=np.float32(self.decline),
+            averaging=np.float32(self.averaging),
+        )
+
 
 @dataclass(slots=True, kw_only=True)
 class _Run:
-    """A training under way."""
+    """A training under way.
+
+    Attributes:
+        rng: Where samples come from, and the keys of a seeded training.
+        for_release: Whether keys come from the operating system.
+        event: What the training costs, as JSON.
+    """
 
     loss_fn: LossFn
     layout: Layout
@@ -116,45 +138,36 @@ class _Run:
     expected_rows: float
     checkpoint: Path | None
     rng: np.random.Generator
-    secure: bool
-    promise: str = field(default="")
+    for_release: bool
+    event: str
 
     def go(self, state: State) -> Floats:
         """Run the steps that are left, and return the parameters."""
         import jax
-        import jax.numpy as jnp
 
-        from escudo.mechanisms.dpsgd._core import Knobs, result, run
+        from escudo.mechanisms.dpsgd._core import result, run
         from escudo.mechanisms.dpsgd._precision import precision_for
         from escudo.mechanisms.dpsgd._sampling import capacity_for, slots_of
 
         plan, recipe, done = self.training, self.training.recipe, int(state.step)
         capacity = capacity_for(len(self.rows), plan.sampling_probability)
         recipe = replace(recipe, precision=precision_for(self.loss_fn, self.layout, recipe, self.rows, capacity))
-        knobs = Knobs(
-            clip_norm=jnp.float32(plan.clip_norm),
-            noise=jnp.float32(plan.clip_norm * plan.noise_multiplier),
-            expected=jnp.float32(max(self.expected_rows * plan.sampling_probability, 1.0)),
-            rate=jnp.float32(plan.learning_rate),
-            steps=jnp.float32(plan.steps),
-            decline=jnp.float32(plan.decline),
-            averaging=jnp.float32(plan.averaging),
-        )
+        knobs = plan.knobs(self.expected_rows)
         segments = slots_of(
             self.rng,
             rows=len(self.rows),
             probability=plan.sampling_probability,
-            steps=plan.steps - done if self.secure else plan.steps,
+            steps=plan.steps - done if self.for_release else plan.steps,
             capacity=capacity,
         )
-        passed, written = done if self.secure else 0, time.monotonic()
+        passed, written = done if self.for_release else 0, time.monotonic()
         with tracking("Training", total=plan.steps - done) as advance:
             for segment in segments if done < plan.steps else ():
                 before, steps = passed, int(segment.last.sum())
                 passed += steps
                 if before < done:  # of a seeded training: draws that the checkpoint has behind it
                     continue
-                if self.secure:
+                if self.for_release:
                     fresh = np.frombuffer(secrets.token_bytes(segment.key.nbytes), np.uint32)
                     segment = segment._replace(key=fresh.reshape(segment.key.shape))
                 batches = segment._replace(rows=self.rows[segment.rows])
@@ -171,7 +184,7 @@ class _Run:
 
     @property
     def _fingerprint(self) -> str:
-        facts = [asdict(self.training), list(self.layout.shapes), self.expected_rows, self.promise]
+        facts = [asdict(self.training), list(self.layout.shapes), self.expected_rows, self.event]
         return hashlib.sha256(json.dumps(facts, default=list).encode()).hexdigest()
 
 
@@ -226,12 +239,8 @@ def train(
     promise = guarantee_of(event, delta=delta, max_rows_per_person=max_rows_per_person, for_release=noise.for_release)
     run = _started(loss_fn, layout, rows, training, expected_rows, checkpoint, noise, event)
     receipt = None if account is None else account.spend(event, purpose=purpose, for_release=noise.for_release)
-    try:
+    with nullcontext() if account is None else marked_if_failed(account, receipt):
         value = run.go(first_state(start))
-    except BaseException as error:
-        if account is not None and receipt is not None:
-            account.fail(receipt, type(error).__name__)
-        raise
     return Release(value=value, guarantee=promise, event=event)
 
 
@@ -298,6 +307,6 @@ def _started(
         expected_rows=positive("expected_rows", expected_rows),
         checkpoint=None if checkpoint is None else Path(checkpoint),
         rng=np.random.default_rng(entropy),
-        secure=not seeded,
-        promise=json.dumps(event.to_json()),
+        for_release=not seeded,
+        event=json.dumps(event.to_json()),
     )

@@ -25,8 +25,8 @@ _NATIVE = {"avx512_bf16", "amx_bf16"}
 def precision_for(loss_fn: LossFn, layout: Layout, recipe: Recipe, rows: NDArray[Any], capacity: int) -> Precision:
     """Return the precision for a training: a function of the network, the machine and the rows' form, not of rows.
 
-    Bfloat16 is tried on rows of zeros first: XLA for processors lacks products of some layouts, and says so only when
-    it meets one.
+    On a processor bfloat16 is tried on rows of zeros first: XLA lacks products of some layouts there, and says so only
+    when it meets one.
 
     Args:
         loss_fn: The network.
@@ -37,6 +37,8 @@ def precision_for(loss_fn: LossFn, layout: Layout, recipe: Recipe, rows: NDArray
     """
     if layout.size < _LARGE or not _native():
         return "float32"
+    if jax.default_backend() != "cpu":
+        return "bfloat16"
     return _tried(loss_fn, layout, recipe, rows.shape[1:], rows.dtype.str, capacity)
 
 

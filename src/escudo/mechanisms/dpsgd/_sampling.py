@@ -48,9 +48,7 @@ def segment_length(capacity: int) -> int:
     return min(max(_SEGMENT_ROWS // capacity, 8), 256)
 
 
-def slots_of(
-    rng: np.random.Generator, *, rows: int, probability: float, steps: int, capacity: int, key_words: int = 2
-) -> Iterator[Slots]:
+def slots_of(rng: np.random.Generator, *, rows: int, probability: float, steps: int, capacity: int) -> Iterator[Slots]:
     """Yield the samples of ``steps`` steps in segments of equally many slots; the last is filled up with empty ones.
 
     Args:
@@ -59,7 +57,6 @@ def slots_of(
         probability: The chance of each row in each step.
         steps: How many steps.
         capacity: The size of a slot.
-        key_words: Length of a key, in words of 32 bits.
     """
     length = segment_length(capacity)
 
@@ -71,7 +68,7 @@ def slots_of(
                 yield part, number == len(parts) - 1
 
     def segment() -> Slots:
-        keys = rng.integers(0, 2**32, (length, key_words), dtype=np.uint32)
+        keys = rng.integers(0, 2**32, (length, 2), dtype=np.uint32)
         return Slots(np.zeros((length, capacity), np.int32), np.zeros(length, np.int32), np.zeros(length, bool), keys)
 
     now, place = segment(), 0
@@ -91,7 +88,7 @@ def _sample(rng: np.random.Generator, rows: int, probability: float) -> np.ndarr
     return drawn.astype(np.int32)
 
 
-def device_slots(key: Any, *, rows: int, probability: float, steps: int, capacity: int, key_words: int = 2) -> Slots:
+def device_slots(key: Any, *, rows: int, probability: float, steps: int, capacity: int) -> Slots:
     """Draw the samples of many steps where jax runs, by the geometric gaps between drawn rows; a step is one slot.
 
     For trainings by the thousand (shadow models, searches), never for a release: samples beyond ``capacity`` lose
@@ -109,5 +106,5 @@ def device_slots(key: Any, *, rows: int, probability: float, steps: int, capacit
         rows=jnp.where(drawn, places, 0).astype(jnp.int32),
         count=drawn.sum(axis=1).astype(jnp.int32),
         last=jnp.ones(steps, bool),
-        key=jax.random.bits(for_keys, (steps, key_words), jnp.uint32),
+        key=jax.random.bits(for_keys, (steps, 2), jnp.uint32),
     )

@@ -1,0 +1,77 @@
+"""How a result shows itself in a notebook: a few words, perhaps a table, perhaps a picture.
+
+Every text is escaped here, so that a column called ``<script>`` stays a name; and :func:`printable` keeps names from
+steering a terminal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from unicodedata import category
+
+__all__ = ["CUSTODIAN_ONLY", "card", "printable"]
+
+CUSTODIAN_ONLY = "For the custodian only: not for release."
+"""What stands on the card of anything that reads private rows without noise."""
+
+_ACCENT, _ALARM = "#0f6e84", "#b71c1c"
+_MOST_ROWS, _MOST_TEXT = 20, 1000
+
+
+def card(
+    title: str,
+    text: str = "",
+    *,
+    head: Sequence[str] = (),
+    rows: Iterable[Sequence[object]] = (),
+    picture: str = "",
+    note: str = "",
+    alarm: bool = False,
+) -> str:
+    """Return a small card as HTML.
+
+    Args:
+        title: What it is, in bold.
+        text: The finding; lines stay lines. A very long one is cut.
+        head: Titles of the table's columns.
+        rows: The table's cells; of many rows the first twenty are shown.
+        picture: SVG, safe as it is.
+        note: What else must be said, in small print.
+        alarm: Whether something is wrong, which the colour of the edge says too.
+
+    >>> card("a < b", note="so it is").count("&lt;")
+    1
+    """
+    listed = [[escape(str(cell)) for cell in row] for row in rows]
+    short = text if len(text) <= _MOST_TEXT else text[: _MOST_TEXT - 1] + "…"
+    lines = escape(short).replace("\n", "<br>")
+    parts = [f"<b>{escape(title)}</b>", f"<br>{lines}" if text else ""]
+    if picture:
+        parts.append(f"<div>{picture}</div>")
+    if listed:
+        titles = "".join(f"<th>{escape(one)}</th>" for one in head)
+        body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in listed[:_MOST_ROWS])
+        parts.append(f"<table>{f'<thead><tr>{titles}</tr></thead>' if head else ''}<tbody>{body}</tbody></table>")
+    if len(listed) > _MOST_ROWS:
+        parts.append(f"<div>and {len(listed) - _MOST_ROWS:,} more</div>")
+    if note:
+        parts.append(f"<div><small>{escape(note)}</small></div>")
+    edge = _ALARM if alarm else _ACCENT
+    style = f"border-left:3px solid {edge};padding:.4em .9em;font-family:system-ui,sans-serif"
+    return f'<div style="{style}">{"".join(parts)}</div>'
+
+
+def printable(text: str, *, also: str = "") -> str:
+    r"""Return text with a mark in place of what is no letter, sign or space: it could steer a terminal, or turn text.
+
+    Args:
+        text: Any text.
+        also: Other characters to keep, such as the end of a line.
+
+    >>> printable("café [31mred‮") == "café �[31mred�"
+    True
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in also or category(c) == "Zs" else "\ufffd" for c in text)
