@@ -25,7 +25,7 @@ from escudo.auditing._result import Audit, History, Stopped
 from escudo.auditing._rounds import Rounds
 from escudo.auditing._scores import Labels
 from escudo.auditing._shown import shown_outputs, shown_witness
-from escudo.auditing._targets import Uncounted, adapt, run_batch, run_one
+from escudo.auditing._targets import Uncounted, adapt, name_of, run_batch, run_one
 from escudo.auditing._wealth import Book, Frontier, Points, log_sum
 from escudo.errors import InputError
 from escudo.privacy import Guarantee
@@ -120,6 +120,7 @@ def audit(
         stop_early=stop_early,
         seed=secrets.randbits(48) if seed is None else whole("seed", seed),
         log=log,
+        name=name_of(mechanism),
         features=features,
         noiseless=noiseless,
         last_bits=last_bits,
@@ -142,6 +143,7 @@ class _Run:
         stop_early: bool,
         seed: int,
         log: str | os.PathLike[str] | None,
+        name: str | None,
         features: Callable[[Any], Any] | None,
         noiseless: Callable[[Any], Any] | None,
         last_bits: bool,
@@ -154,7 +156,8 @@ class _Run:
         self.seed = seed
         self.stored: list[LoggedBlock] = []
         if log is not None:
-            self.log = TrialLog(log, {"claim": claim.to_json(), "pairs": [p[2] for p in pairs], "seed": seed})
+            labels = [label for _, _, label in pairs]
+            self.log = TrialLog(log, {"claim": claim.to_json(), "pairs": labels, "mechanism": name, "seed": seed})
             self.seed = self.log.seed if self.log.seed is not None else seed
             self.stored = self.log.stored(self.encoder)
         self.threshold = math.log(1 / (1 - confidence))

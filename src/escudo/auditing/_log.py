@@ -42,7 +42,7 @@ class TrialLog:
 
     Args:
         path: The file; made if it is not there, continued if it is.
-        facts: What identifies the experiment: the file must hold the same ones, seed aside.
+        facts: What identifies the experiment: the file must hold the same ones, seed aside, where both know them.
 
     Raises:
         InputError: If the file is something else, or of another experiment, or cannot be written.
@@ -77,7 +77,7 @@ class TrialLog:
         if not isinstance(head, dict) or head.get("format") != _FORMAT:
             raise InputError(f"{self.path.name} is no trial log of escudo; name another file.")
         for key, value in facts.items():
-            if key != "seed" and head.get(key) != value:
+            if key != "seed" and value is not None and head.get(key, value) not in (value, None):
                 raise InputError(
                     f"{self.path.name} is the log of another experiment: its {key} differs. Name another file."
                 )

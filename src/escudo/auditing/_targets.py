@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from escudo.errors import InputError
 from escudo.mechanisms import Release
 
-__all__ = ["Failure", "Mechanism", "Uncounted", "Unreachable", "adapt", "run_batch", "run_one"]
+__all__ = ["Failure", "Mechanism", "Uncounted", "Unreachable", "adapt", "name_of", "run_batch", "run_one"]
 
 
 class Mechanism(Protocol):
@@ -84,6 +84,12 @@ def adapt(target: Any) -> Mechanism:
     if len(required) == 1 and required[0].kind is not required[0].VAR_POSITIONAL:
         return _Adapted(lambda dataset, rng: target(dataset), target)
     return _Adapted(target, target)
+
+
+def name_of(target: Any) -> str | None:
+    """Return what tells a mechanism from others: a service's address, or a function's own name; None without one."""
+    name = getattr(target, "url", None) or getattr(target, "__qualname__", None)
+    return None if name is None or "<" in name else str(name).partition("?")[0]
 
 
 class _Adapted:

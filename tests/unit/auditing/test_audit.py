@@ -366,6 +366,12 @@ class TestLog:
         with pytest.raises(InputError, match="another experiment: its claim differs"):
             quiet(Geometric(1.0), claim=Guarantee(epsilon=2.0), log=path)
 
+    def test_the_log_of_another_mechanism_is_refused(self, tmp_path):
+        path = tmp_path / "log.jsonl"
+        quiet(nothing_hidden, max_runs=60, log=path)
+        with pytest.raises(InputError, match="another experiment: its mechanism differs"):
+            quiet(nothing_hidden_either, max_runs=60, log=path)
+
     @pytest.mark.parametrize("content", [b"hello\n", b'{"a": 1}\n', b"half a li"], ids=["text", "json", "cut"])
     def test_a_file_that_is_no_log_is_refused_and_kept(self, tmp_path, content):
         path = tmp_path / "notes.txt"
@@ -377,6 +383,14 @@ class TestLog:
     def test_a_folder_that_is_not_there_is_an_error_in_words(self, tmp_path):
         with pytest.raises(InputError, match="cannot be used"):
             quiet(Geometric(1.0), log=tmp_path / "no" / "log.jsonl")
+
+
+def nothing_hidden(dataset, rng):
+    return dataset
+
+
+def nothing_hidden_either(dataset, rng):
+    return dataset
 
 
 class TestSeams:
