@@ -292,9 +292,9 @@ def markdown(result: dict[str, Any]) -> str:
         "samples; chance: with which that method reaches DP-Sniper's figure (derivation in "
         "`benchmarks/audit_ceilings.py`). Each mechanism has one pair of inputs, with as many queries as DP-Sniper's; "
         "where the laws are known, one with a large ceiling, chosen from them beforehand (DP-Sniper tried several "
-        "patterns of inputs). One seed, chosen before the run: with another, a bound moves by about the gap between "
-        "the true ε and the ceiling, which is why a row with a chance near one half is above DP-Sniper's figure in "
-        "about every second run. Bold: at least DP-Sniper's, by one bound or the other.",
+        "patterns of inputs). One seed, chosen before the run; with others the bounds move, and "
+        "where the chance is near one half even the best method is above DP-Sniper's figure in every second run only. "
+        "Bold: at least DP-Sniper's, by one bound or the other.",
         "",
         "| mechanism | true ε | StatDP | DP-Sniper | escudo | escudo, fixed n | ceiling | chance | samples | CPU s |",
         "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|",

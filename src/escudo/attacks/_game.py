@@ -7,7 +7,6 @@ averages over the people who might have been in the table, and tells less about 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 
 from escudo.attacks._log import FitLog
 from escudo.attacks._moved import RowsWithRecord
-from escudo.attacks._spread import awake, spread, workers
+from escudo.attacks._spread import spread, workers
 from escudo.attacks._victims import Fitted, Victim, trains_together
 from escudo.utility import Rows
 
@@ -100,19 +99,14 @@ class Game:
             alone._counted = self._counted
             yield from spread(alone._world, fits, self.jobs)
             return
-        look, waking = partial(_looked, self.eye, self.sets, self.size), awake(self.jobs)
-
-        def over_processes(function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
-            deque(waking, maxlen=0)
-            return spread(function, items, self.jobs)
-
+        look = partial(_looked, self.eye, self.sets, self.size)
         block = _BLOCK if self.resampled else max(len(fits), 1)  # resampled rows differ in each world, and take room
         for start in range(0, len(fits), block):
             some = fits[start : start + block]
             worlds = [self._setting(coin, seed) for coin, seed in some]
-            made = zip(self.victim.fitted(worlds, over_processes), some, strict=True)
+            made = zip(self.victim.fitted(worlds, partial(spread, jobs=self.jobs)), some, strict=True)
             while ready := list(islice(made, 8 * workers(self.jobs))):  # looked at while the device trains the next
-                yield from over_processes(look, ready)
+                yield from spread(look, ready, self.jobs)
 
     def _world(self, fit: tuple[bool, int]) -> Sets:
         """Run one fit in the world where the target is there, or not, and return what is seen."""
