@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaln
 
-__all__ = ["Belief", "about_claims", "along_cells", "cell_by_cell", "smoothed"]
+__all__ = ["Belief", "about_claims", "along_cells", "cell_by_cell", "smoothed", "towards_corner", "with_trend"]
 
 Floats = NDArray[np.float64]
 
@@ -40,6 +40,8 @@ _RESERVED = 0.3  # single cells of each kind that are expected beforehand
 _ROUNDS = 20  # in which the shares of the kinds are found
 _STEPS = (2.0, 8.0, 32.0)  # how many steps may be expected along the cells
 _SAMPLES = 256  # of ways to place them
+_TRENDS = (0.02, 0.06, 0.2, 0.6)  # how large the slope of a trend may be per unit of log odds, and how far it bends
+_KINKS = 6  # places at which a trend may bend
 _WRONG = 0.7  # how wrong a score may be, and how wrong its slope beyond each bend, as a standard deviation
 _BENDS = (0.5, 1.0, 1.5, 2.0, 3.0)  # as multiples of its usual size
 _NEWTON = 12
@@ -76,6 +78,39 @@ def along_cells(counts: Floats) -> Belief:
         counts: Runs per cell and dataset, shape (cells, 2).
     """
     return max([cell_by_cell(counts), *(_stepwise(counts, steps) for steps in _STEPS)], key=_evidence)
+
+
+def towards_corner(counts: Floats) -> Belief:
+    """Return what to believe of cells that lead out into a corner: a trend, or as in :func:`along_cells`.
+
+    Args:
+        counts: Runs per cell and dataset, shape (cells, 2).
+    """
+    return max(with_trend(counts), along_cells(counts), key=_evidence)
+
+
+def with_trend(counts: Floats) -> Belief:
+    """Return what to believe if log ratios change steadily with the log odds of a cell's rank, but for some bends.
+
+    So they do where several noisy numbers are far out at once: each says a little more the further out it is.
+
+    Args:
+        counts: Runs per cell and dataset, shape (cells, 2), cells in order; the last may be of its own kind.
+    """
+    runs = counts.sum(axis=1)
+    below = np.cumsum(runs) - runs / 2 + 0.5
+    rank = np.log(below / (runs.sum() + 1 - below))
+    kinks = np.linspace(rank[0], rank[-1], _KINKS + 2)[1:-1]
+    last = (np.arange(runs.size) == runs.size - 1).astype(np.float64)
+    shape = np.stack(
+        [np.full(runs.size, 2.0), rank, *(np.maximum(rank - kink, 0) for kink in kinks), 10 * last], axis=1
+    )
+    found = []
+    for size in _TRENDS:
+        fit = _fit(counts, np.zeros(runs.size), size * shape)
+        level, spread = size * shape @ fit.weights, size**2 * shape @ fit.spread @ shape.T
+        found.append(Belief(runs, level, spread, fit.evidence))
+    return max(found, key=_evidence)
 
 
 def about_claims(levels: Floats, counts: Floats) -> Belief:

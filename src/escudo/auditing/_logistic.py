@@ -177,11 +177,12 @@ class _Design:
         return found
 
     def tables(self, weights: Floats) -> tuple[tuple[Floats, ...], tuple[tuple[int, int, Floats], ...]]:
-        """Return the same score as tables per cell; the intercept is left out."""
+        """Return the same score as tables per cell; the intercept is in the first."""
         at, tables, couples = 1, [], []
         for n in self.steps:
             tables.append(np.concatenate([[0.0], np.cumsum(weights[at : at + n]), [weights[at + n]]]))
             at += n + 1
+        tables[0] += weights[0]
         for i, j in self.couples:
             n, m = self.steps[i], self.steps[j]
             both = np.zeros((n + 2, m + 2))
@@ -191,9 +192,9 @@ class _Design:
         return tuple(tables), tuple(couples)
 
     def score(self, cells: Sequence[Cells], weights: Floats) -> Floats:
-        """Return the score of some rows, the intercept included."""
+        """Return the score of some rows."""
         tables, couples = self.tables(weights)
-        total = np.full(cells[0].size, weights[0])
+        total = np.zeros(cells[0].size)
         for table, where in zip(tables, cells, strict=True):
             total += table[where]
         for i, j, both in couples:

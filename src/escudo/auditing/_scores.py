@@ -106,9 +106,10 @@ def _shrunk(tables: Floats, noise: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Linear:
-    """A weighted sum of the output's numbers, each kept within the range where most are."""
+    """A weighted sum of the output's numbers, each kept within the range where most are, and a constant."""
 
     weights: Floats
+    constant: float
     low: Floats
     high: Floats
     name: str = "weighted sum of entries"
@@ -116,7 +117,7 @@ class Linear:
     def __call__(self, outputs: Encoded) -> Floats:
         """Return the score of each output."""
         values = _padded(outputs.values, self.weights.size)
-        return np.asarray(np.nan_to_num(np.clip(values, self.low, self.high)) @ self.weights)
+        return np.asarray(np.nan_to_num(np.clip(values, self.low, self.high)) @ self.weights + self.constant)
 
 
 def fit_linear(outputs: Encoded, labels: Labels) -> Linear | None:
@@ -129,11 +130,13 @@ def fit_linear(outputs: Encoded, labels: Labels) -> Linear | None:
     first, second = values[~labels], values[labels]
     if len(first) < 10 or len(second) < 10:
         return None
-    gap = second.mean(axis=0) - first.mean(axis=0)
+    means = first.mean(axis=0), second.mean(axis=0)
+    gap = means[1] - means[0]
     spread = np.cov(values.T).reshape(gap.size, gap.size)
     ridge = 1e-6 * max(np.trace(spread) / gap.size, 1e-300)
     weights = np.linalg.solve(spread + ridge * np.eye(gap.size), gap)
-    return Linear(weights, low, high) if np.isfinite(weights).all() and weights.any() else None
+    constant = -float(weights @ (means[0] + means[1])) / 2
+    return Linear(weights, constant, low, high) if np.isfinite(weights).all() and weights.any() else None
 
 
 def _padded(values: Floats, width: int) -> Floats:

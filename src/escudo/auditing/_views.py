@@ -10,8 +10,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo.auditing._calibration import Belief, about_claims, along_cells, cell_by_cell, smoothed
+from escudo.auditing._calibration import Belief, about_claims, along_cells, cell_by_cell, smoothed, towards_corner
 from escudo.auditing._columns import Column, Cut, columns_of, cut
+from escudo.auditing._corners import CornerCells, fit_corners
 from escudo.auditing._guesses import best_guesses
 from escudo.auditing._joint import MOST_CELLS, joint_cells, mean_levels
 from escudo.auditing._logistic import fit_logistic
@@ -177,13 +178,15 @@ def choose_views(
         belief, counts = _believed(partition, *(_counted(cells[i::2], known[i::2], partition.cells) for i in (0, 1)))
         ways = [np.argsort(belief.level if partition.levels is None else partition.levels, kind="stable")]
         if partition.ordered and partition.levels is None:
-            ways.insert(0, np.arange(partition.cells))
+            ways += [np.arange(partition.cells), np.arange(partition.cells)[::-1]]
+        judged = []
         for order in ways:
             worth, _ = best_guesses(belief, order, delta=delta, ahead=max(ahead, 1.0))
-            simple = order is ways[0] and not partition.learnt
+            simple = not partition.learnt and (order is not ways[0] or not partition.ordered)
             # What is simple can be told in words, and less luck goes into choosing it.
-            worth += _SIMPLE * abs(worth) if simple else 0.0
-            found.append((worth, Chosen(Use(partition, order), belief, counts)))
+            judged.append((worth + (_SIMPLE * abs(worth) if simple else 0.0), order))
+        worth, order = max(judged, key=lambda entry: entry[0])
+        found.append((worth, Chosen(Use(partition, order), belief, counts)))
     found.sort(key=lambda entry: -entry[0])
     return [chosen for _, chosen in found[:2]]
 
@@ -194,7 +197,10 @@ def _believed(partition: Partition, one: Floats, other: Floats) -> tuple[Belief,
     if partition.levels is not None:
         belief = about_claims(partition.levels, counts)
         return belief, belief.counts
-    return (along_cells(counts), smoothed((one, other))) if partition.ordered else (cell_by_cell(counts), counts)
+    if not partition.ordered:
+        return cell_by_cell(counts), counts
+    belief = towards_corner(counts) if isinstance(partition, CornerCells) else along_cells(counts)
+    return belief, smoothed((one, other))
 
 
 def _counted(cells: NDArray[np.intp], labels: Labels, size: int) -> Floats:
@@ -238,6 +244,7 @@ def _candidates(
             smooth = fit_logistic(chosen, seen, known, crossed=chosen is values)
             scores += [smooth] if smooth is not None else []
         scores += fit_stratified(values, seen, known)
+        found += fit_corners(values, outputs, labels, delta=delta, ahead=ahead)
         linear = fit_linear(_part(seen, slice(0, _TREE_ROWS)), known[:_TREE_ROWS])
         scores += [linear] if linear is not None else []
     if size >= 2000 and len(values) > 1:

@@ -204,6 +204,17 @@ class TestScores:
     def test_the_linear_score_points_the_right_way(self):
         assert self.separation(fit_linear(self.outputs, self.labels)(self.outputs)) > 0.9
 
+    def test_scores_are_log_ratios_and_not_off_by_a_constant(self):
+        moved = encoded(self.outputs.values[:, :3] + 7.0)
+        columns = columns_of(moved, last_bits=False)[:3]
+        for score in (
+            fit_linear(moved, self.labels),
+            fit_logistic(columns, moved, self.labels, crossed=True),
+            fit_additive(columns, moved, self.labels, cells=8),
+        ):
+            # The mean of the likelihood ratio under the first law is 1.
+            assert math.log(np.exp(score(moved)[~self.labels]).mean()) == pytest.approx(0, abs=0.1)
+
     def test_equal_means_have_no_linear_score_or_a_useless_one(self):
         constant = encoded(np.ones((100, 2)))
         assert fit_linear(constant, np.arange(100) % 2 == 0) is None
