@@ -88,6 +88,13 @@ def laplace_law(mean: float, scale: float) -> Floats:
     return np.asarray(laplace.pdf(GRID - mean, scale=scale) * STEP)
 
 
+def snapped_law(mean: float, scale: float, *, grid: float, bound: float) -> Floats:
+    """Return one number with Laplace noise, rounded to a grid and clamped."""
+    values = np.arange(-round(bound / grid), round(bound / grid) + 1) * grid  # nothing differs beyond the bound
+    edges = np.concatenate([[-np.inf], (values[1:] + values[:-1]) / 2, [np.inf]])
+    return np.asarray(np.diff(laplace.cdf(edges, loc=mean, scale=scale)))
+
+
 def signs_law(count: int, epsilon: float, *, second: bool) -> Floats:
     """Return how many of ``count`` independent outputs, each worth ±ε, point to the second dataset."""
     right = 1 / (1 + math.exp(-epsilon))

@@ -5,7 +5,9 @@ would be chosen. So each kind of cell has a prior, and what is believed is the p
 
 * *Numbers*: along the cells the log ratio is constant but for some steps. Of all ways to place the steps each counts as
   much as the runs make it likely; these sums are exact. Noise that leaves a tail of constant ratio, as Laplace's does,
-  is so known far out from what is seen nearer by. Where single cells stand out more, each is taken by itself.
+  is so known far out from what is seen nearer by; and from the other tail, if the two are opposite. Where single cells
+  stand out more, each is taken by itself.
+* *Corners*: the further out, the larger the log ratio, but for some bends; or as for numbers.
 * *Scores* claim a log ratio for every cell. What is believed is a bent line of the claim, near the claim itself unless
   runs say otherwise, so that far out, where an event is rare and its ratio large, a score that is right nearer by is
   believed; or some steps along the claims. The runs must be such that the score was not fitted on.
@@ -72,12 +74,13 @@ class Belief:
 
 
 def along_cells(counts: Floats) -> Belief:
-    """Return what to believe of cells in order: that log ratios are constant but for some steps, or all their own.
+    """Return what to believe of cells in order: log ratios opposite at both ends, with some steps, or all their own.
 
     Args:
         counts: Runs per cell and dataset, shape (cells, 2).
     """
-    return max([cell_by_cell(counts), *(_stepwise(counts, steps) for steps in _STEPS)], key=_evidence)
+    steps = (_stepwise(counts, expected) for expected in _STEPS)
+    return max([cell_by_cell(counts), _opposite(counts), *steps], key=_evidence)
 
 
 def towards_corner(counts: Floats) -> Belief:
@@ -212,6 +215,32 @@ def _stepwise(counts: Floats, expected: float) -> Belief:
         left[going] = begin
     spread = np.atleast_2d(np.cov(levels.T))
     return Belief(counts.sum(axis=1), levels.mean(axis=0), spread, float(ways[-1]))
+
+
+def _opposite(counts: Floats) -> Belief:
+    """Return what to believe if the log ratio is -c up to some cell, c from another on, and constant in between.
+
+    So it is for symmetric noise such as Laplace's: what one end says is then known from the other as well.
+    """
+    cells, kinds = len(counts), _kinds(counts)
+    below = np.concatenate([np.zeros((1, 2)), np.cumsum(counts, axis=0)])
+    start, end = np.triu_indices(cells + 1)
+    ends = below[start, ::-1] + (below[-1] - below[end])  # runs at both ends that speak against c, and for it
+    inside = below[end] - below[start]
+    both = [_likely(part, kinds) - np.log(kinds.size) for part in (ends, inside)]
+    worth = sum(np.logaddexp.reduce(part, axis=1) for part in both) - np.log(start.size)
+    rng, places = np.random.default_rng(7), np.arange(cells)
+    chances = np.exp(worth - worth.max())
+    at = rng.choice(start.size, size=_SAMPLES, p=chances / chances.sum())
+    drawn = []
+    for part, likely in zip((ends, inside), both, strict=True):
+        kind = _drawn(np.exp(likely[at] - likely[at].max(axis=1, keepdims=True)), rng)
+        level, noise = (found[np.arange(kind.size), kind] for found in _levels(part[at], kinds))
+        drawn.append((level + np.sqrt(noise) * rng.normal(size=kind.size))[:, None])
+    first, last = places < start[at, None], places >= end[at, None]
+    levels = drawn[0] * (last.astype(np.float64) - first) + drawn[1] * ~(first | last)
+    spread = np.atleast_2d(np.cov(levels.T))
+    return Belief(counts.sum(axis=1), levels.mean(axis=0), spread, float(np.logaddexp.reduce(worth)))
 
 
 def _drawn(chances: Floats, rng: np.random.Generator) -> NDArray[np.intp]:

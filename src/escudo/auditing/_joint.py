@@ -69,14 +69,16 @@ def mean_levels(scores: Floats, cells: Cut) -> Floats:
 def joint_cells(
     outputs: Encoded, labels: Labels, fitting: NDArray[np.bool_], structures: Sequence[str]
 ) -> JointCells | None:
-    """Return one cell per distinct output where outputs repeat, else None."""
+    """Return one cell per distinct output where outputs repeat, in order if they are single numbers; else None."""
     keys = keys_of(outputs)
     distinct, first, place, times = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
     if distinct.size > max(4, min(4096, labels.size // 8)) or distinct.size < 2:
         return None
     shown = tuple(shown_output(outputs, int(i), structures) for i in first)
     if distinct.size < MOST_CELLS:
-        return JointCells(distinct, np.arange(distinct.size), distinct.size + 1, False, shown)
+        numbers = outputs.values.shape[1] == 1 and not outputs.codes.any()
+        order = np.argsort(outputs.values[first, 0], kind="stable") if numbers else np.arange(distinct.size)
+        return JointCells(distinct, np.argsort(order), distinct.size + 1, False, shown, ordered=numbers)
     counts = np.bincount(place[fitting] * 2 + labels[fitting], minlength=2 * distinct.size).reshape(-1, 2)
     levels = cell_by_cell(counts.astype(np.float64)).level
     groups = cut(np.repeat(levels, np.minimum(times, 50)), MOST_CELLS - 2)

@@ -230,8 +230,9 @@ def _candidates(
     found: list[Partition] = list(single)
     joint = joint_cells(outputs, labels, fitting, structures)
     plain = outputs.values.shape[1] == 1 and not outputs.codes.any()
-    if joint is not None and (joint.cells <= _FEW or not plain):  # many numbers are better known along their order
-        found.append(joint)
+    if joint is not None and (joint.cells <= _FEW or not plain):
+        # The same cells as those of the number itself have better words.
+        found = [joint, *(cells for cells in single if not (plain and cells.of.name == "output"))]
     if len(columns) < 2 or size < 400:
         return found
     seen, known = _part(outputs, fitting), labels[fitting]
@@ -270,7 +271,7 @@ def _best_columns(
     points: Sequence[float],
     delta: float,
     ahead: float,
-) -> list[Partition]:
+) -> list[NumberCells]:
     """Return cells of the few columns that tell most by themselves, found on some of the rows."""
     rows = slice(0, _SCREENED)
     screened, known = _part(outputs, rows), labels[rows]

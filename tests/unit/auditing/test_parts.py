@@ -17,6 +17,7 @@ from escudo.auditing._claims import epsilon_family, front_of, own_family
 from escudo.auditing._columns import columns_of, cut, grain
 from escudo.auditing._fixed import FixedEvent, choose_event
 from escudo.auditing._guesses import best_guesses
+from escudo.auditing._joint import joint_cells
 from escudo.auditing._log import TrialLog
 from escudo.auditing._logistic import fit_logistic
 from escudo.auditing._names import named
@@ -178,6 +179,21 @@ class TestColumns:
 
     def test_few_values_have_one_cell_each(self):
         assert cut(np.array([3.0, 1.0, 3.0, 2.0]), 10).edges.tolist() == [2.0, 3.0]
+
+
+class TestWholeOutputs:
+    def test_single_numbers_are_in_order_and_others_are_not(self):
+        rng = np.random.default_rng(4)
+        labels = rng.random(1000) < 0.5
+        numbers = rng.choice([7.0, -3.0, 2.5], size=1000)
+        every = np.ones(1000, dtype=bool)
+        single = joint_cells(encoded(numbers), labels, every, ("#",))
+        assert single.ordered
+        assert single(encoded([-3.0, 2.5, 7.0])).tolist() == [0, 1, 2]
+        assert single(encoded([5.0])).tolist() == [3]
+        assert single.words(np.array([False, True, False, False]), ("#",)) == "output is 2.5"
+        both = encoded(np.stack([numbers, numbers], axis=1))
+        assert not joint_cells(both, labels, every, ("#",)).ordered
 
 
 class TestScores:
@@ -407,6 +423,26 @@ class TestCalibration:
         assert found[1] > 2.5
         assert abs(found[2]) < 0.01
         assert found[3] == pytest.approx(math.log(1.2), abs=0.04)
+
+    def test_opposite_ends_lend_each_other_strength(self):
+        rng = np.random.default_rng(3)
+        labels = rng.random(400_000) < 0.5
+        numbers = rng.laplace(scale=10, size=labels.size) + labels
+        edges = np.linspace(-30.5, 30.5, 62)
+        cells = np.searchsorted(edges, numbers)
+        belief = along_cells(np.bincount(cells * 2 + labels, minlength=126).reshape(-1, 2).astype(float))
+        error = math.sqrt(belief.spread[0, 0])
+        assert belief.level[0] == pytest.approx(-belief.level[-1], abs=1e-9)
+        assert belief.level[-1] == pytest.approx(0.1, abs=3 * error)
+        # One end alone, with half of the runs, would be known to within 2 / sqrt(200,000).
+        assert error < 1.2 * 2 / math.sqrt(400_000)
+
+    def test_ends_that_are_not_opposite_are_told_apart(self):
+        runs = np.full(20, 50_000.0)
+        levels = np.where(np.arange(20) < 15, -0.05, 0.15)
+        second = np.round(runs / (1 + np.exp(-levels)))
+        belief = along_cells(np.stack([runs - second, second], axis=1))
+        assert np.allclose(belief.level, levels, atol=0.01)
 
     def test_neighbouring_cells_lend_each_other_strength(self):
         rng = np.random.default_rng(4)
