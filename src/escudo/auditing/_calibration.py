@@ -42,6 +42,7 @@ _RESERVED = 0.3  # single cells of each kind that are expected beforehand
 _ROUNDS = 20  # in which the shares of the kinds are found
 _STEPS = (2.0, 8.0, 32.0)  # how many steps may be expected along the cells
 _SAMPLES = 256  # of ways to place them
+_DOUBT = 3.0  # by how much the log evidence must favour an order of cells
 _TRENDS = (0.02, 0.06, 0.2, 0.6)  # how large the slope of a trend may be per unit of log odds, and how far it bends
 _KINKS = 6  # places at which a trend may bend
 _WRONG = 0.7  # how wrong a score may be, and how wrong its slope beyond each bend, as a standard deviation
@@ -79,8 +80,9 @@ def along_cells(counts: Floats) -> Belief:
     Args:
         counts: Runs per cell and dataset, shape (cells, 2).
     """
-    steps = (_stepwise(counts, expected) for expected in _STEPS)
-    return max([cell_by_cell(counts), _opposite(counts), *steps], key=_evidence)
+    single = cell_by_cell(counts)
+    best = max([_opposite(counts), *(_stepwise(counts, expected) for expected in _STEPS)], key=_evidence)
+    return best if best.evidence > single.evidence + _DOUBT else single
 
 
 def towards_corner(counts: Floats) -> Belief:

@@ -9,13 +9,14 @@ from numpy.typing import NDArray
 
 from escudo.auditing._calibration import Belief
 
-__all__ = ["Guess", "best_guesses"]
+__all__ = ["Guess", "best_guesses", "cautious_worth"]
 
 Floats = NDArray[np.float64]
 Guess = NDArray[np.int8]
 
 _NOW = 0.7  # standard errors of what is believed now,
 _THEN = 1.4  # and of what will be counted in the end, by which the log ratio of guesses is lowered
+_AMONG_MANY = 2.0  # of what is believed now, where the best of many is looked for, which may be the luckiest
 
 
 def best_guesses(belief: Belief, order: NDArray[np.intp], *, delta: float, ahead: float) -> tuple[float, Guess]:
@@ -60,11 +61,30 @@ def best_guesses(belief: Belief, order: NDArray[np.intp], *, delta: float, ahead
     return float(worth[low, high]), guess
 
 
-def _worth(right: Floats, wrong: Floats, square: Floats, slack: float) -> Floats:
+def cautious_worth(belief: Belief, guess: Guess, *, delta: float, ahead: float) -> float:
+    """Return the bound that a guess per cell promises, so low that it can be compared with those of many others.
+
+    Args:
+        belief: What is believed of the cells.
+        guess: What is guessed in each.
+        delta: The δ of the claim.
+        ahead: How many runs the bound will have.
+    """
+    share = 1 / (1 + np.exp(-belief.level))
+    later = belief.runs * (ahead / max(float(belief.runs.sum()), 1.0))
+    second, first = later * share, later * (1 - share)
+    up, down = guess > 0, guess < 0
+    right, wrong = second[up].sum() + first[down].sum(), first[up].sum() + second[down].sum()
+    moved = guess * later * share * (1 - share)
+    slack = delta * ahead / 2
+    return float(_worth(right, wrong, moved @ belief.spread @ moved, slack, now=_AMONG_MANY))
+
+
+def _worth(right: Floats, wrong: Floats, square: Floats, slack: float, *, now: float = _NOW) -> Floats:
     """Return the log ratio of right to wrong guesses less standard errors, those of what is believed and of counts."""
     left = np.maximum(right - slack, 1e-9) + 0.5
     other = wrong + 0.5
     unsure = (1 / left + 1 / other) * np.sqrt(np.maximum(square, 0.0))
     counted = np.sqrt((right + 0.5) / left**2 + 1 / other)
-    worth = np.log(left / other) - _NOW * unsure - _THEN * counted
+    worth = np.log(left / other) - now * unsure - _THEN * counted
     return np.where(right + wrong > 0, worth, -math.inf)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from escudo.auditing._calibration import Belief, about_claims, along_cells, cell_by_cell, smoothed, towards_corner
 from escudo.auditing._columns import Column, Cut, columns_of, cut
 from escudo.auditing._corners import CornerCells, fit_corners
-from escudo.auditing._guesses import best_guesses
+from escudo.auditing._guesses import best_guesses, cautious_worth
 from escudo.auditing._joint import MOST_CELLS, joint_cells, mean_levels
 from escudo.auditing._logistic import fit_logistic
 from escudo.auditing._outputs import Encoded
@@ -181,7 +181,9 @@ def choose_views(
             ways += [np.arange(partition.cells), np.arange(partition.cells)[::-1]]
         judged = []
         for order in ways:
-            worth, _ = best_guesses(belief, order, delta=delta, ahead=max(ahead, 1.0))
+            worth, guess = best_guesses(belief, order, delta=delta, ahead=max(ahead, 1.0))
+            if partition.learnt or isinstance(partition, CornerCells):
+                worth = cautious_worth(belief, guess, delta=delta, ahead=max(ahead, 1.0))
             simple = not partition.learnt and (order is not ways[0] or not partition.ordered)
             # What is simple can be told in words, and less luck goes into choosing it.
             judged.append((worth + (_SIMPLE * abs(worth) if simple else 0.0), order))

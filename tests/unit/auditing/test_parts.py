@@ -16,7 +16,7 @@ from escudo.auditing._calibration import about_claims, along_cells, cell_by_cell
 from escudo.auditing._claims import epsilon_family, front_of, own_family
 from escudo.auditing._columns import columns_of, cut, grain
 from escudo.auditing._fixed import FixedEvent, choose_event
-from escudo.auditing._guesses import best_guesses
+from escudo.auditing._guesses import best_guesses, cautious_worth
 from escudo.auditing._joint import joint_cells
 from escudo.auditing._log import TrialLog
 from escudo.auditing._logistic import fit_logistic
@@ -382,6 +382,27 @@ class TestFixedEvent:
         right = rng.binomial(200, kept, size=3000)
         wrong = sum(self.event([-1], [[int(r), 200 - int(r)]]).bound(delta=0.0, alpha=0.1) > 1 for r in right)
         assert wrong <= stats.binom.ppf(1 - 1e-4, 3000, 0.1)
+
+
+class TestCaution:
+    def test_what_is_sure_is_worth_more_than_what_is_as_large_and_unsure(self):
+        sure, unsure = (cell_by_cell(np.array([[5e5, 5e5], [n, 1.2 * n]])) for n in (50_000.0, 500.0))
+        guess = np.array([0, 1], dtype=np.int8)
+        few, many = (cautious_worth(b, guess, delta=0.0, ahead=1e9) for b in (unsure, sure))
+        assert few < many < math.log(1.2)
+
+    def test_it_is_below_the_promise_of_the_same_guess(self):
+        belief = cell_by_cell(np.array([[52_000.0, 48_000.0], [200.0, 280.0], [900.0, 1_000.0]]))
+        for delta in (0.0, 1e-4):
+            worth, guess = best_guesses(belief, np.arange(3), delta=delta, ahead=1e6)
+            assert cautious_worth(belief, guess, delta=delta, ahead=1e6) < worth
+
+    def test_a_sure_belief_leaves_the_promise_as_it_is(self):
+        belief = cell_by_cell(np.array([[52_000.0, 48_000.0], [200.0, 280.0], [900.0, 1_000.0]]))
+        sure = replace(belief, spread=0 * belief.spread)
+        for delta in (0.0, 1e-4):
+            worth, guess = best_guesses(sure, np.arange(3), delta=delta, ahead=1e6)
+            assert cautious_worth(sure, guess, delta=delta, ahead=1e6) == pytest.approx(worth)
 
 
 class TestCalibration:
