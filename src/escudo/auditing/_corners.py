@@ -53,11 +53,15 @@ class CornerCells:
         return self.chosen.cells
 
     def __call__(self, outputs: Encoded) -> NDArray[np.intp]:
+        return self.chosen(self.depth(outputs))
+
+    def depth(self, outputs: Encoded) -> Floats:
+        """Return how far out each output is."""
         first, second = (
             depth[cells(column(outputs))]
             for column, cells, depth in zip(self.columns, self.cuts, self.depths, strict=True)
         )
-        return self.chosen(np.minimum(first, second))
+        return np.minimum(first, second)
 
     def words(self, cells: NDArray[np.bool_], structures: Sequence[str]) -> str:
         """Return a set of cells in words: the corner that it is, or its bounds if it is none."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from escudo.auditing._bounds import Event
+from escudo.auditing._corners import CornerCells
 from escudo.auditing._experiment import Experiment
 from escudo.auditing._names import named
 from escudo.auditing._result import Outputs
@@ -59,9 +60,9 @@ def shown_outputs(experiment: Experiment, structures: Sequence[str], *, likelier
     plain = outputs.values.shape[1] == 1 and not outputs.codes.any() and np.isfinite(numbers).all()
     if plain and np.unique(numbers[:5000]).size > _CATEGORIES:
         return _histogram("number", numbers, labels)
-    use = experiment.uses[0] if experiment.uses else None
-    if use is not None and isinstance(use.partition, NumberCells) and outputs.values.shape[1] > 1:
-        scores = use.partition.of(outputs)
+    cells = experiment.uses[0].partition if experiment.uses else None
+    if isinstance(cells, NumberCells | CornerCells) and outputs.values.shape[1] > 1:
+        scores = cells.of(outputs) if isinstance(cells, NumberCells) else cells.depth(outputs)
         finite = np.isfinite(scores)
         if finite.mean() > 0.5 and np.unique(scores[finite][:5000]).size > _CATEGORIES:
             return _histogram("score", scores[finite], labels[finite])

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 import pytest
 
+import escudo
 from escudo.auditing._calibration import along_cells, towards_corner, with_trend
 from escudo.auditing._columns import columns_of
 from escudo.auditing._corners import fit_corners
@@ -102,6 +104,36 @@ class TestCorners:
         how = {"references": (), "structures": ("#",), "delta": 0.0, "ahead": AHEAD, "last_bits": False}
         best = choose_views(outputs, labels, rng=np.random.default_rng(1), **how)[0]
         assert " and " in best.use.partition.words(np.arange(best.use.partition.cells) == 3, ("#",))
+
+
+class TwoTails:
+    """Two numbers, one much noisier; where both are far out, they are further out for the second dataset."""
+
+    def __call__(self, dataset, rng):
+        return self.batch(dataset, 1, rng)[0]
+
+    def batch(self, dataset, count, rng):
+        values = rng.laplace(size=(count, 2)) * [1.0, 100.0]
+        far = (values[:, 0] > 1) & (values[:, 1] < -100) & (rng.random(count) < 0.6 * dataset)
+        values[far] += [2.0, -200.0]
+        return values
+
+
+class TestShown:
+    def test_an_audit_shows_the_corner_in_words_and_outputs_by_how_far_out_they_are(self):
+        found = escudo.audit(
+            TwoTails(),
+            claim=escudo.Guarantee(epsilon=0.2),
+            pairs=[(0, 1)],
+            max_runs=20_000,
+            stop_early=False,
+            seed=3,
+            progress=False,
+        )
+        assert found.violated
+        assert re.fullmatch(r"entry 1 ≥ [23]\.\S* and entry 2 < -[23]\d\d\.\S*", found.witness.y["event"])
+        assert found.outputs.kind == "score"
+        assert len(found.outputs.labels) == 60
 
 
 class TestTrend:
