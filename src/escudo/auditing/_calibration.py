@@ -42,6 +42,7 @@ _RESERVED = 0.3  # single cells of each kind that are expected beforehand
 _ROUNDS = 20  # in which the shares of the kinds are found
 _STEPS = (2.0, 8.0, 32.0)  # how many steps may be expected along the cells
 _SAMPLES = 256  # of ways to place them
+_SLOPE = 40  # cells along which log ratios may lead from one end to the other
 _DOUBT = 3.0  # by how much the log evidence must favour an order of cells
 _TRENDS = (0.02, 0.06, 0.2, 0.6)  # how large the slope of a trend may be per unit of log odds, and how far it bends
 _KINKS = 6  # places at which a trend may bend
@@ -210,39 +211,63 @@ def _stepwise(counts: Floats, expected: float) -> Belief:
         end = left[going]
         begin = _drawn(np.exp(ways + worth[:, end].T - ways[end, None]), rng)
         at = row[begin, end]
-        kind = _drawn(np.exp(likely[at] - likely[at].max(axis=1, keepdims=True)), rng)
-        level, noise = (part[np.arange(kind.size), kind] for part in _levels(inside[at], kinds))
-        level = level + np.sqrt(noise) * rng.normal(size=kind.size)
-        levels[going] += ((places >= begin[:, None]) & (places < end[:, None])) * level[:, None]
+        level = _level_drawn(inside[at], likely[at], kinds, rng)
+        levels[going] += ((places >= begin[:, None]) & (places < end[:, None])) * level
         left[going] = begin
     spread = np.atleast_2d(np.cov(levels.T))
     return Belief(counts.sum(axis=1), levels.mean(axis=0), spread, float(ways[-1]))
 
 
 def _opposite(counts: Floats) -> Belief:
-    """Return what to believe if the log ratio is -c up to some cell, c from another on, and constant in between.
+    """Return what to believe if the log ratio is -c up to some cell, c from another on, and in between steady.
 
-    So it is for symmetric noise such as Laplace's: what one end says is then known from the other as well.
+    So it is for symmetric noise such as Laplace's: what one end says is then known from the other as well. In between
+    it is constant, or leads from -c to c.
     """
     cells, kinds = len(counts), _kinds(counts)
     below = np.concatenate([np.zeros((1, 2)), np.cumsum(counts, axis=0)])
     start, end = np.triu_indices(cells + 1)
     ends = below[start, ::-1] + (below[-1] - below[end])  # runs at both ends that speak against c, and for it
-    inside = below[end] - below[start]
-    both = [_likely(part, kinds) - np.log(kinds.size) for part in (ends, inside)]
-    worth = sum(np.logaddexp.reduce(part, axis=1) for part in both) - np.log(start.size)
+    likely = _likely(ends, kinds) - np.log(kinds.size)
+    outside = np.logaddexp.reduce(likely, axis=1)
+    middle = below[end] - below[start]
+    constant = _likely(middle, kinds) - np.log(kinds.size)
+    sloped = _sloped(counts, np.log((ends[:, 1] + 0.5) / (ends[:, 0] + 0.5)), start, end)
+    worth = np.stack([np.logaddexp.reduce(constant, axis=1), sloped]) + outside - np.log(2 * start.size)
+    chances = np.exp(worth - worth.max()).ravel()
     rng, places = np.random.default_rng(7), np.arange(cells)
-    chances = np.exp(worth - worth.max())
-    at = rng.choice(start.size, size=_SAMPLES, p=chances / chances.sum())
-    drawn = []
-    for part, likely in zip((ends, inside), both, strict=True):
-        kind = _drawn(np.exp(likely[at] - likely[at].max(axis=1, keepdims=True)), rng)
-        level, noise = (found[np.arange(kind.size), kind] for found in _levels(part[at], kinds))
-        drawn.append((level + np.sqrt(noise) * rng.normal(size=kind.size))[:, None])
-    first, last = places < start[at, None], places >= end[at, None]
-    levels = drawn[0] * (last.astype(np.float64) - first) + drawn[1] * ~(first | last)
-    spread = np.atleast_2d(np.cov(levels.T))
-    return Belief(counts.sum(axis=1), levels.mean(axis=0), spread, float(np.logaddexp.reduce(worth)))
+    slope, at = np.divmod(rng.choice(worth.size, size=_SAMPLES, p=chances / chances.sum()), start.size)
+    size, inside = (
+        _level_drawn(part[at], known[at], kinds, rng) for part, known in ((ends, likely), (middle, constant))
+    )
+    first, last = start[at, None], end[at, None]
+    way = np.clip((2 * places + 1 - 2 * first) / np.maximum(last - first, 1) - 1, -1, 1)  # from -1 to 1 in between
+    way = np.where(places < first, -1.0, np.where(places >= last, 1.0, way))
+    levels = np.where((slope == 0)[:, None] & (np.abs(way) < 1), inside, size * way)
+    return Belief(
+        counts.sum(axis=1),
+        levels.mean(axis=0),
+        np.atleast_2d(np.cov(levels.T)),
+        float(np.logaddexp.reduce(worth.ravel())),
+    )
+
+
+def _sloped(counts: Floats, size: Floats, start: NDArray[np.intp], end: NDArray[np.intp]) -> Floats:
+    """Return how likely runs between each start and end are, in logs, if log ratios lead there from -size to size."""
+    found = np.full(start.size, -np.inf)
+    for gap in range(1, min(_SLOPE, len(counts)) + 1):
+        chosen = np.flatnonzero(end - start == gap)
+        levels = size[chosen, None] * ((2 * np.arange(gap) + 1) / gap - 1)
+        runs = np.lib.stride_tricks.sliding_window_view(counts, gap, axis=0)  # (starts, datasets, gap)
+        found[chosen] = -(runs[:, 1] * np.logaddexp(0, -levels) + runs[:, 0] * np.logaddexp(0, levels)).sum(axis=1)
+    return found
+
+
+def _level_drawn(runs: Floats, likely: Floats, kinds: Floats, rng: np.random.Generator) -> Floats:
+    """Return one level per row, drawn from what is to be believed of it after runs; shape (rows, 1)."""
+    kind = _drawn(np.exp(likely - likely.max(axis=1, keepdims=True)), rng)
+    level, noise = (part[np.arange(kind.size), kind] for part in _levels(runs, kinds))
+    return np.asarray(level + np.sqrt(noise) * rng.normal(size=kind.size))[:, None]
 
 
 def _drawn(chances: Floats, rng: np.random.Generator) -> NDArray[np.intp]:

@@ -124,7 +124,7 @@ class Experiment:
         self.close()
         fresh = self._kept_rows >= (1.05 if choose else 1.5) * self._last_fit and (choose or self.runs >= self._refit)
         if fresh:
-            self._learn(structures)
+            self._learn(structures, checked=choose)
         while self._refit <= self.runs:
             self._refit *= 2
         if self.runs < choice < 1.5 * self._refit:
@@ -193,7 +193,7 @@ class Experiment:
             return outputs
         return Encoded(np.pad(outputs.values, ((0, 0), (0, missing)), constant_values=np.nan), outputs.codes)
 
-    def _learn(self, structures: Sequence[str]) -> None:
+    def _learn(self, structures: Sequence[str], *, checked: bool) -> None:
         outputs, labels = self.sample()
         chosen = choose_views(
             outputs,
@@ -204,6 +204,7 @@ class Experiment:
             ahead=self.ahead,
             rng=self._rng,
             last_bits=self._last_bits,
+            checked=checked,
         )
         self.uses = [view.use for view in chosen]
         self.before = [view.counts for view in chosen]

@@ -9,14 +9,13 @@ from numpy.typing import NDArray
 
 from escudo.auditing._calibration import Belief
 
-__all__ = ["Guess", "best_guesses", "cautious_worth"]
+__all__ = ["Guess", "best_guesses", "cautious_worth", "seen_worth"]
 
 Floats = NDArray[np.float64]
 Guess = NDArray[np.int8]
 
 _NOW = 0.7  # standard errors of what is believed now,
 _THEN = 1.4  # and of what will be counted in the end, by which the log ratio of guesses is lowered
-_AMONG_MANY = 2.0  # of what is believed now, where the best of many is looked for, which may be the luckiest
 
 
 def best_guesses(belief: Belief, order: NDArray[np.intp], *, delta: float, ahead: float) -> tuple[float, Guess]:
@@ -61,14 +60,15 @@ def best_guesses(belief: Belief, order: NDArray[np.intp], *, delta: float, ahead
     return float(worth[low, high]), guess
 
 
-def cautious_worth(belief: Belief, guess: Guess, *, delta: float, ahead: float) -> float:
-    """Return the bound that a guess per cell promises, so low that it can be compared with those of many others.
+def cautious_worth(belief: Belief, guess: Guess, *, delta: float, ahead: float, errors: float) -> float:
+    """Return the bound that a guess per cell promises, lowered by more standard errors than in :func:`best_guesses`.
 
     Args:
         belief: What is believed of the cells.
         guess: What is guessed in each.
         delta: The δ of the claim.
         ahead: How many runs the bound will have.
+        errors: Standard errors of what is believed now.
     """
     share = 1 / (1 + np.exp(-belief.level))
     later = belief.runs * (ahead / max(float(belief.runs.sum()), 1.0))
@@ -77,10 +77,28 @@ def cautious_worth(belief: Belief, guess: Guess, *, delta: float, ahead: float) 
     right, wrong = second[up].sum() + first[down].sum(), first[up].sum() + second[down].sum()
     moved = guess * later * share * (1 - share)
     slack = delta * ahead / 2
-    return float(_worth(right, wrong, moved @ belief.spread @ moved, slack, now=_AMONG_MANY))
+    return float(_worth(right, wrong, moved @ belief.spread @ moved, slack, now=errors))
 
 
-def _worth(right: Floats, wrong: Floats, square: Floats, slack: float, *, now: float = _NOW) -> Floats:
+def seen_worth(right: float, wrong: float, *, runs: float, delta: float, ahead: float, errors: float) -> float:
+    """Return the bound that guesses promise which were right and wrong so often in runs that did not choose them.
+
+    Args:
+        right: How many were right.
+        wrong: How many were wrong.
+        runs: Of so many runs.
+        delta: The δ of the claim.
+        ahead: How many runs the bound will have.
+        errors: Standard errors of what was seen by which it is lowered.
+    """
+    later = ahead / max(runs, 1.0)
+    square = (right + 0.5) * (wrong + 0.5) / (right + wrong + 1) * later**2  # the variance of guesses that are right
+    return float(_worth(right * later, wrong * later, square, delta * ahead / 2, now=errors))
+
+
+def _worth(
+    right: Floats | float, wrong: Floats | float, square: Floats | float, slack: float, *, now: float = _NOW
+) -> Floats:
     """Return the log ratio of right to wrong guesses less standard errors, those of what is believed and of counts."""
     left = np.maximum(right - slack, 1e-9) + 0.5
     other = wrong + 0.5

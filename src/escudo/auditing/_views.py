@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from escudo.auditing._calibration import Belief, about_claims, along_cells, cell_by_cell, smoothed, towards_corner
 from escudo.auditing._columns import Column, Cut, columns_of, cut
 from escudo.auditing._corners import CornerCells, fit_corners
-from escudo.auditing._guesses import best_guesses, cautious_worth
+from escudo.auditing._guesses import best_guesses, cautious_worth, seen_worth
 from escudo.auditing._joint import MOST_CELLS, joint_cells, mean_levels
 from escudo.auditing._logistic import fit_logistic
 from escudo.auditing._outputs import Encoded
@@ -30,6 +30,10 @@ _TREE_ROWS = 400_000
 _TREE_COLUMNS = 40
 _FEW = 32
 _SIMPLE = 0.1  # by which part of its worth something simple is preferred
+# The best may be the luckiest. Standard errors by which what is believed of it is lowered:
+_OF_FEW = 1.4  # of a column, or of whole outputs,
+_OF_MANY = 2.0  # of the best of many corners, or what was fitted to labels,
+_CHECKED = 1.0  # and of what is seen in runs that did not choose it
 
 
 class Partition(Protocol):
@@ -155,6 +159,7 @@ def choose_views(
     ahead: float,
     rng: np.random.Generator,
     last_bits: bool = True,
+    checked: bool = False,
 ) -> list[Chosen]:
     """Return the two best ways of cutting outputs into cells, the best first, with what earlier runs say.
 
@@ -169,40 +174,67 @@ def choose_views(
         ahead: About how many runs are still to come.
         rng: For fitting.
         last_bits: Whether the last bits of floats are looked at.
+        checked: Whether ways are compared by what each half of the runs shows of guesses that the other half chose;
+            this takes twice as long, and is for a choice that is made once.
     """
     held = np.arange(labels.size) % 2 == 1
+    how = {"delta": delta, "ahead": max(ahead, 1.0)}
     found: list[tuple[float, Chosen]] = []
     for partition in _candidates(outputs, labels, ~held, references, structures, delta, ahead, rng, last_bits):
         cells = partition(_part(outputs, held) if partition.learnt else outputs)
         known = labels[held] if partition.learnt else labels
-        belief, counts = _believed(partition, *(_counted(cells[i::2], known[i::2], partition.cells) for i in (0, 1)))
-        ways = [np.argsort(belief.level if partition.levels is None else partition.levels, kind="stable")]
-        if partition.ordered and partition.levels is None:
-            ways += [np.arange(partition.cells), np.arange(partition.cells)[::-1]]
+        halves = tuple(_counted(cells[i::2], known[i::2], partition.cells) for i in (0, 1))
+        belief = _believed(partition, halves[0] + halves[1])
         judged = []
-        for order in ways:
-            worth, guess = best_guesses(belief, order, delta=delta, ahead=max(ahead, 1.0))
-            if partition.learnt or isinstance(partition, CornerCells):
-                worth = cautious_worth(belief, guess, delta=delta, ahead=max(ahead, 1.0))
-            simple = not partition.learnt and (order is not ways[0] or not partition.ordered)
+        for way, order in enumerate(_orders(partition, belief)):
+            _, guess = best_guesses(belief, order, **how)
+            errors = _OF_MANY if partition.learnt or isinstance(partition, CornerCells) else _OF_FEW
+            worth = cautious_worth(belief, guess, errors=errors, **how)
+            if checked:
+                worth = min(worth, _checked(partition, halves, way, **how))
+            simple = not partition.learnt and (way > 0 or not partition.ordered)
             # What is simple can be told in words, and less luck goes into choosing it.
             judged.append((worth + (_SIMPLE * abs(worth) if simple else 0.0), order))
         worth, order = max(judged, key=lambda entry: entry[0])
-        found.append((worth, Chosen(Use(partition, order), belief, counts)))
+        found.append((worth, Chosen(Use(partition, order), belief, _to_bet_by(partition, belief, halves))))
     found.sort(key=lambda entry: -entry[0])
     return [chosen for _, chosen in found[:2]]
 
 
-def _believed(partition: Partition, one: Floats, other: Floats) -> tuple[Belief, Floats]:
-    """Return what is believed of the cells of a partition and the counts to bet by, from two halves of the runs."""
-    counts = one + other
+def _checked(partition: Partition, halves: Sequence[Floats], way: int, *, delta: float, ahead: float) -> float:
+    """Return the bound that is promised by what each half of the runs shows of guesses that the other half chose."""
+    right = wrong = 0.0
+    for known, fresh in (halves, halves[::-1]):
+        belief = _believed(partition, known)
+        _, guess = best_guesses(belief, _orders(partition, belief)[way], delta=delta, ahead=ahead)
+        right += float(fresh[guess > 0, 1].sum() + fresh[guess < 0, 0].sum())
+        wrong += float(fresh[guess > 0, 0].sum() + fresh[guess < 0, 1].sum())
+    runs = float(halves[0].sum() + halves[1].sum())
+    return seen_worth(right, wrong, runs=runs, delta=delta, ahead=ahead, errors=_CHECKED)
+
+
+def _orders(partition: Partition, belief: Belief) -> list[NDArray[np.intp]]:
+    """Return orders of cells, at whose ends guesses are made: what is claimed or believed, and their own both ways."""
     if partition.levels is not None:
-        belief = about_claims(partition.levels, counts)
-        return belief, belief.counts
+        return [np.argsort(partition.levels, kind="stable")]
+    own = np.arange(partition.cells)
+    return [np.argsort(belief.level, kind="stable"), *([own, own[::-1]] if partition.ordered else [])]
+
+
+def _believed(partition: Partition, counts: Floats) -> Belief:
+    """Return what is believed of the cells of a partition in view of runs."""
+    if partition.levels is not None:
+        return about_claims(partition.levels, counts)
     if not partition.ordered:
-        return cell_by_cell(counts), counts
-    belief = towards_corner(counts) if isinstance(partition, CornerCells) else along_cells(counts)
-    return belief, smoothed((one, other))
+        return cell_by_cell(counts)
+    return towards_corner(counts) if isinstance(partition, CornerCells) else along_cells(counts)
+
+
+def _to_bet_by(partition: Partition, belief: Belief, halves: Sequence[Floats]) -> Floats:
+    """Return the counts to bet by: as believed of scores, smoothed along an order, or as they are."""
+    if partition.levels is not None:
+        return belief.counts
+    return smoothed((halves[0], halves[1])) if partition.ordered else halves[0] + halves[1]
 
 
 def _counted(cells: NDArray[np.intp], labels: Labels, size: int) -> Floats:

@@ -16,7 +16,7 @@ from escudo.auditing._calibration import about_claims, along_cells, cell_by_cell
 from escudo.auditing._claims import epsilon_family, front_of, own_family
 from escudo.auditing._columns import columns_of, cut, grain
 from escudo.auditing._fixed import FixedEvent, choose_event
-from escudo.auditing._guesses import best_guesses, cautious_worth
+from escudo.auditing._guesses import best_guesses, cautious_worth, seen_worth
 from escudo.auditing._joint import joint_cells
 from escudo.auditing._log import TrialLog
 from escudo.auditing._logistic import fit_logistic
@@ -388,21 +388,48 @@ class TestCaution:
     def test_what_is_sure_is_worth_more_than_what_is_as_large_and_unsure(self):
         sure, unsure = (cell_by_cell(np.array([[5e5, 5e5], [n, 1.2 * n]])) for n in (50_000.0, 500.0))
         guess = np.array([0, 1], dtype=np.int8)
-        few, many = (cautious_worth(b, guess, delta=0.0, ahead=1e9) for b in (unsure, sure))
+        few, many = (cautious_worth(b, guess, delta=0.0, ahead=1e9, errors=2.0) for b in (unsure, sure))
         assert few < many < math.log(1.2)
 
     def test_it_is_below_the_promise_of_the_same_guess(self):
         belief = cell_by_cell(np.array([[52_000.0, 48_000.0], [200.0, 280.0], [900.0, 1_000.0]]))
         for delta in (0.0, 1e-4):
             worth, guess = best_guesses(belief, np.arange(3), delta=delta, ahead=1e6)
-            assert cautious_worth(belief, guess, delta=delta, ahead=1e6) < worth
+            assert cautious_worth(belief, guess, delta=delta, ahead=1e6, errors=2.0) < worth
 
     def test_a_sure_belief_leaves_the_promise_as_it_is(self):
         belief = cell_by_cell(np.array([[52_000.0, 48_000.0], [200.0, 280.0], [900.0, 1_000.0]]))
         sure = replace(belief, spread=0 * belief.spread)
         for delta in (0.0, 1e-4):
             worth, guess = best_guesses(sure, np.arange(3), delta=delta, ahead=1e6)
-            assert cautious_worth(sure, guess, delta=delta, ahead=1e6) == pytest.approx(worth)
+            assert cautious_worth(sure, guess, delta=delta, ahead=1e6, errors=2.0) == pytest.approx(worth)
+
+    def test_what_other_runs_show_is_lowered_by_their_standard_error(self):
+        how = {"runs": 1e5, "delta": 0.0, "ahead": 1e12}
+        plain, lowered = (seen_worth(1200.0, 1000.0, errors=errors, **how) for errors in (0.0, 1.0))
+        assert plain == pytest.approx(math.log(1.2), abs=1e-3)
+        assert plain - lowered == pytest.approx(math.sqrt(1 / 1200 + 1 / 1000), rel=0.01)
+        assert seen_worth(0.0, 0.0, errors=1.0, **how) == -math.inf
+
+    def test_a_lucky_cell_does_not_win_a_choice_that_is_checked(self):
+        rng = np.random.default_rng(12)
+        labels = rng.random(40_000) < 0.5
+        values = rng.laplace(size=(40_000, 6))
+        values[:, 2] += 0.1 * labels
+        chosen = choose_views(
+            encoded(values),
+            labels,
+            references=(),
+            structures=("#",),
+            delta=0.0,
+            ahead=1e6,
+            rng=np.random.default_rng(1),
+            last_bits=False,
+            checked=True,
+        )[0]
+        first, second = chosen.belief.counts[:, 0], chosen.belief.counts[:, 1]
+        _, guess = best_guesses(chosen.belief, chosen.use.order, delta=0.0, ahead=1e6)
+        assert (first + second)[guess != 0].sum() > 0.3 * labels.size
 
 
 class TestCalibration:
