@@ -25,7 +25,7 @@ from escudo.auditing._outputs import Encoded, Encoder
 from escudo.auditing._scores import fit_additive, fit_boosted, fit_linear
 from escudo.auditing._strata import fit_stratified
 from escudo.auditing._targets import Failure, run_batch, run_one
-from escudo.auditing._views import Use, choose_views
+from escudo.auditing._views import Use, choose_views, count
 from escudo.auditing._wealth import Book, Frontier, Stage, View
 from escudo.errors import InputError
 from escudo.privacy import Guarantee, gdp_to_delta, zcdp_to_delta
@@ -411,25 +411,19 @@ class TestCaution:
         assert plain - lowered == pytest.approx(math.sqrt(1 / 1200 + 1 / 1000), rel=0.01)
         assert seen_worth(0.0, 0.0, errors=1.0, **how) == -math.inf
 
-    def test_a_lucky_cell_does_not_win_a_choice_that_is_checked(self):
-        rng = np.random.default_rng(12)
-        labels = rng.random(40_000) < 0.5
-        values = rng.laplace(size=(40_000, 6))
-        values[:, 2] += 0.1 * labels
-        chosen = choose_views(
-            encoded(values),
-            labels,
-            references=(),
-            structures=("#",),
-            delta=0.0,
-            ahead=1e6,
-            rng=np.random.default_rng(1),
-            last_bits=False,
-            checked=True,
-        )[0]
-        first, second = chosen.belief.counts[:, 0], chosen.belief.counts[:, 1]
+    def test_a_lucky_difference_does_not_win_a_choice_that_is_checked(self):
+        def runs(rng, size):
+            labels = rng.random(size) < 0.5
+            return encoded(rng.laplace(size=(size, 10)) + 0.05 * labels[:, None]), labels
+
+        how = {"references": (), "structures": ("#",), "delta": 0.0, "ahead": 1e6, "last_bits": False}
+        seen = runs(np.random.default_rng(2), 40_000)  # with these, two entries differ by luck
+        chosen = choose_views(*seen, rng=np.random.default_rng(1), checked=True, **how)[0]
         _, guess = best_guesses(chosen.belief, chosen.use.order, delta=0.0, ahead=1e6)
-        assert (first + second)[guess != 0].sum() > 0.3 * labels.size
+        counts = count(chosen.use.partition, *runs(np.random.default_rng(1002), 400_000))
+        right = counts[guess > 0, 1].sum() + counts[guess < 0, 0].sum()
+        wrong = counts[guess > 0, 0].sum() + counts[guess < 0, 1].sum()
+        assert math.log(right / wrong) > 0.3  # all ten entries together have 0.5
 
 
 class TestCalibration:
