@@ -1,6 +1,6 @@
 """DP-Sniper's published table beside ours: the same mechanisms, a twentieth of the samples.
 
-Run ``python benchmarks/audit_sniper.py`` (about 50 minutes on one core: three audits of each mechanism, or fifteen); it writes
+Run ``python benchmarks/audit_sniper.py`` (about 50 minutes on one core: three audits of each mechanism, or more); it writes
 ``benchmarks/results/audit_sniper.json`` and ``audit_sniper.md``. DP-Sniper's and StatDP's figures are those in the logs
 of DP-Sniper's repository (commit ee087b2): over 10 million samples for each of three stages of its search and 200
 million for its final bound, at confidence 0.9. Ours are the anytime-valid bound and the split-sample Clopper-Pearson
@@ -290,8 +290,8 @@ def markdown(result: dict[str, Any]) -> str:
         "",
         f"Lower bounds on ε at confidence {result['confidence']}. DP-Sniper: the better of its two classifiers, over "
         "230 million samples; StatDP: what 200 million fresh samples confirm of its event. escudo: the medians of "
-        f"{AUDITS} audits, or of {len(result['seeds'])} where the chance below is between {LUCK[0]} and {LUCK[1]}, of at "
-        f"most {result['runs']:,} samples each in all, search included: the bound "
+        f"{AUDITS} audits, or of {len(result['seeds'])} where the chance below lies between {LUCK[0]} and {LUCK[1]}, "
+        f"of at most {result['runs']:,} samples each in all, search included: the bound "
         "that may be read at any time, and the Clopper-Pearson bound for that fixed number, which is the kind of bound "
         "that DP-Sniper gives; reached: how many of the audits have a bound for fixed n that is at least DP-Sniper's. "
         "Ceiling: the median bound of the best possible method that knows both laws beforehand, on these inputs with "
