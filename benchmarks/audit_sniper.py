@@ -3,7 +3,7 @@
 Run ``python benchmarks/audit_sniper.py`` (about 50 minutes on one core: three audits of each mechanism, or more); it
 writes ``benchmarks/results/audit_sniper.json`` and ``audit_sniper.md``. DP-Sniper's and StatDP's figures are those in
 the logs of DP-Sniper's repository (commit ee087b2): over 10 million samples for each of three stages of its search and
-200 million for its final bound, at confidence 0.9. Ours are the anytime-valid bound and the split-sample Clopper-Pearson
+200 million for its final bound, at confidence 0.9. Ours are the anytime-valid and the split-sample Clopper-Pearson
 bound from at most 10 million samples in all, search for the event included, at the same confidence. Each mechanism has
 one pair of inputs, with as many queries as DP-Sniper's; where the law is known, one with a large ceiling, chosen
 beforehand. Numbers are rounded to a grid of 2^-10, as if they were real numbers, because floating-point Laplace noise
