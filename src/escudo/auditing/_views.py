@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from escudo.auditing._calibration import Belief, about_claims, along_cells, cell_by_cell, smoothed, towards_corner
 from escudo.auditing._columns import Column, Cut, columns_of, cut
 from escudo.auditing._corners import CornerCells, fit_corners
-from escudo.auditing._guesses import best_guesses, cautious_worth, seen_worth
+from escudo.auditing._guesses import Guess, best_guesses, cautious_worth, seen_worth
 from escudo.auditing._joint import MOST_CELLS, joint_cells, mean_levels
 from escudo.auditing._logistic import fit_logistic
 from escudo.auditing._outputs import Encoded
@@ -185,13 +185,15 @@ def choose_views(
         known = labels[held] if partition.learnt else labels
         halves = tuple(_counted(cells[i::2], known[i::2], partition.cells) for i in (0, 1))
         belief = _believed(partition, halves[0] + halves[1])
+        apart = [_believed(partition, half) for half in halves] if checked else []
         judged = []
         for way, order in enumerate(_orders(partition, belief)):
             _, guess = best_guesses(belief, order, **how)
             errors = _OF_MANY if partition.learnt or isinstance(partition, CornerCells) else _OF_FEW
             worth = cautious_worth(belief, guess, errors=errors, **how)
             if checked:
-                worth = min(worth, _checked(partition, halves, way, **how))
+                guesses = [best_guesses(half, _orders(partition, half)[way], **how)[1] for half in apart]
+                worth = min(worth, _checked(halves, guesses, **how))
             simple = not partition.learnt and (way > 0 or not partition.ordered)
             # What is simple can be told in words, and less luck goes into choosing it.
             judged.append((worth + (_SIMPLE * abs(worth) if simple else 0.0), order))
@@ -201,12 +203,10 @@ def choose_views(
     return [chosen for _, chosen in found[:2]]
 
 
-def _checked(partition: Partition, halves: Sequence[Floats], way: int, *, delta: float, ahead: float) -> float:
+def _checked(halves: Sequence[Floats], guesses: Sequence[Guess], *, delta: float, ahead: float) -> float:
     """Return the bound that is promised by what each half of the runs shows of guesses that the other half chose."""
     right = wrong = 0.0
-    for known, fresh in (halves, halves[::-1]):
-        belief = _believed(partition, known)
-        _, guess = best_guesses(belief, _orders(partition, belief)[way], delta=delta, ahead=ahead)
+    for fresh, guess in zip(halves, guesses[::-1], strict=True):
         right += float(fresh[guess > 0, 1].sum() + fresh[guess < 0, 0].sum())
         wrong += float(fresh[guess > 0, 0].sum() + fresh[guess < 0, 1].sum())
     runs = float(halves[0].sum() + halves[1].sum())
