@@ -157,7 +157,7 @@ def _outputs(outputs: Outputs) -> dict[str, Any]:
     what = {
         "number": "The output is a number.",
         "category": "Each bar is one output.",
-        "score": "The output is larger than one number; shown is the learnt score that tells the inputs apart best.",
+        "score": "The output is larger than one number; shown is the number made of it that tells most.",
     }[outputs.kind]
     return {"chart": chart, "what": what, "runs": runs}
 
