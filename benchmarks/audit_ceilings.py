@@ -46,7 +46,9 @@ def power(laws: Pair, epsilon: float, *, runs: int, confidence: float) -> float:
         return runs * mean, math.sqrt(max(runs * spread, 1e-300))
 
     (mean, spread), (null_mean, null_spread) = moments(first, second), moments(*null)
-    return float(norm.cdf((mean - null_mean - norm.ppf(confidence) * null_spread) / spread)) if mean > 1e-9 else 0.0
+    if mean < 1e-3:  # nats in all: nothing can tell the two apart
+        return 1 - confidence
+    return float(norm.cdf((mean - null_mean - norm.ppf(confidence) * null_spread) / spread))
 
 
 def nearest_private(laws: Pair, epsilon: float) -> Pair:

@@ -1,16 +1,16 @@
 """DP-Sniper's published table beside ours: the same mechanisms, a twentieth of the samples.
 
-Run ``python benchmarks/audit_sniper.py`` (about 50 minutes on one core: three audits of each mechanism, or more); it
-writes ``benchmarks/results/audit_sniper.json`` and ``audit_sniper.md``. DP-Sniper's and StatDP's figures are those in
-the logs of DP-Sniper's repository (commit ee087b2): over 10 million samples for each of three stages of its search and
-200 million for its final bound, at confidence 0.9. Ours are the anytime-valid and the split-sample Clopper-Pearson
-bound from at most 10 million samples in all, search for the event included, at the same confidence. Each mechanism has
-one pair of inputs, with as many queries as DP-Sniper's; where the law is known, one with a large ceiling, chosen
-beforehand. Numbers are rounded to a grid of 2^-10, as if they were real numbers, because floating-point Laplace noise
-has no finite ε at all; the row "float Laplace" is about that.
+Run ``python benchmarks/audit_sniper.py`` (about two and a half hours on one core: seven audits of each mechanism, or
+more); it writes ``benchmarks/results/audit_sniper.json`` and ``audit_sniper.md``. DP-Sniper's and StatDP's figures are
+those in the logs of DP-Sniper's repository (commit ee087b2): over 10 million samples for each of three stages of its
+search and 200 million for its final bound, at confidence 0.9. Ours are the anytime-valid and the split-sample
+Clopper-Pearson bound from at most 10 million samples in all, search for the event included, at the same confidence.
+Each mechanism has one pair of inputs, with as many queries as DP-Sniper's; where the law is known, one with a large
+ceiling, chosen beforehand. Numbers are rounded to a grid of 2^-10, as if they were real numbers, because
+floating-point Laplace noise has no finite ε at all; the row "float Laplace" is about that.
 
 Options: ``--runs`` for fewer samples (writes nothing below 10 million); ``--only`` for some rows and ``--seeds`` for
-some of the seeds, which then replace their earlier results.
+some of the seeds, which then join the results of the others.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ from escudo.auditing import audit, museum
 from escudo.auditing.museum._piece import Pair, Piece, answers_of, snapped
 from escudo.privacy import Guarantee
 
-SEEDS = tuple(20_261_140 + i for i in range(15))
-AUDITS = 3  # with as many of the seeds,
+SEEDS = tuple(20_261_140 + i for i in range(101))
+AUDITS = 7  # with as many of the seeds,
 LUCK = (0.02, 0.95)  # or all, where the chance of the best possible method lies between these
 RUNS = 10_000_000
 CONFIDENCE = 0.9
@@ -326,13 +326,17 @@ def markdown(result: dict[str, Any]) -> str:
 Found = dict[str, dict[str, dict[str, Any]]]
 
 
-def merged(found: Found) -> Found:
-    """Return results by row and seed: new ones among earlier ones with these seeds."""
+def earlier_results() -> dict[str, Any]:
+    """Return the results that are there already."""
     file = RESULTS / "audit_sniper.json"
-    earlier = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    return dict(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else {}
+
+
+def merged(found: Found, earlier: dict[str, Any], table: list[Row]) -> Found:
+    """Return results by row and seed: new ones among earlier ones with these seeds."""
     known = {row["name"]: row["found"] for row in earlier.get("rows", [])}
-    every = {row.name: {**known.get(row.name, {}), **found.get(row.name, {})} for row in rows()}
-    seeds = {row.name: {str(seed) for seed in seeds_of(row)} for row in rows()}
+    every = {row.name: {**known.get(row.name, {}), **found.get(row.name, {})} for row in table}
+    seeds = {row.name: {str(seed) for seed in seeds_of(row)} for row in table}
     kept = {name: {s: one for s, one in sorted(every[name].items()) if s in seeds[name]} for name in every}
     return {name: results for name, results in kept.items() if results}
 
@@ -355,7 +359,8 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="*", type=int, choices=range(len(SEEDS)), default=range(len(SEEDS)))
     options = parser.parse_args()
     found: Found = {}
-    for row in [row for row in rows() if not options.only or row.name in options.only]:
+    table = rows()
+    for row in [row for row in table if not options.only or row.name in options.only]:
         for seed in (SEEDS[i] for i in options.seeds if SEEDS[i] in seeds_of(row)):
             result = measure(row, options.runs, seed)
             found.setdefault(row.name, {})[str(seed)] = result
@@ -365,9 +370,11 @@ def main() -> None:
                 f"{result['runs']:>10,}  {result['wall_s']:.0f} s  {result['cpu_s']:.0f} s CPU  {result['event'][:60]}",
                 flush=True,
             )
-    known = merged(found) if options.runs >= RUNS else found
-    table = [described(row, known[row.name]) for row in rows() if row.name in known]
-    full = {"seeds": list(SEEDS), "machine": machine(), "confidence": CONFIDENCE, "runs": options.runs, "rows": table}
+    earlier = earlier_results() if options.runs >= RUNS else {}
+    known = merged(found, earlier, table)
+    shown = [described(row, known[row.name]) for row in table if row.name in known]
+    full = {"seeds": list(SEEDS), "machine": machine(), "confidence": CONFIDENCE, "runs": options.runs, "rows": shown}
+    full |= {"history": earlier["history"]} if "history" in earlier else {}  # told by hand: how the figures came about
     if options.runs >= RUNS:
         RESULTS.mkdir(exist_ok=True)
         text = json.dumps(full, indent=2).replace("Infinity", '"inf"')
