@@ -23,8 +23,9 @@ _FIRST = 12  # runs before the first bet
 _KEPT_NUMBERS = 25_000_000  # of outputs, for learning: 200 MB
 _KEPT_ROWS = 3_500_000
 _CHOSEN = 0.2  # after this part of the runs the event of the fixed-n bound is chosen,
-_CHOSEN_LEARNT = 0.35  # after this part if it takes a learnt score,
+_CHOSEN_LEARNT = 0.35  # after this part, or once no more are kept, if it takes a learnt score,
 _CHOSEN_FROM = 2000  # or after so many where that is more, but never after more than half
+_NEW = 1.05  # so much growth of the runs is worth another look before that choice
 _RECOUNT = 1.3  # stakes follow the counts again after so much growth,
 _RECOUNT_EARLY, _EARLY = 1.5, 1000  # or so much while there are fewer runs than this,
 _RECOUNTED_FROM = 24  # from so many runs on
@@ -99,9 +100,8 @@ class Experiment:
                 where for use, where in zip(self.uses, cells, strict=False) if use.partition is self.fixed.use.partition
             ]
             self.fixed.add(same[0] if same else self.fixed.use.partition(outputs), labels)
-        width = outputs.values.shape[1]
-        self._width = max(self._width, width)
-        room = min(_KEPT_ROWS, _KEPT_NUMBERS // width) - self._kept_rows
+        self._width = max(self._width, outputs.values.shape[1])
+        room = self._most_rows - self._kept_rows
         if room > 0:
             kept = slice(0, min(room, labels.size))
             self._kept.append((Encoded(outputs.values[kept], outputs.codes[kept]), labels[kept]))
@@ -122,7 +122,7 @@ class Experiment:
         if not choose and self.runs < min(self._refit, self._recount):
             return
         self.close()
-        fresh = self._kept_rows >= (1.05 if choose else 1.5) * self._last_fit and (choose or self.runs >= self._refit)
+        fresh = self._kept_rows >= (_NEW if choose else 1.5) * self._last_fit and (choose or self.runs >= self._refit)
         if fresh:
             self._learn(structures, checked=choose)
         while self._refit <= self.runs:
@@ -131,9 +131,11 @@ class Experiment:
             self._refit = choice
         grown = _RECOUNT_EARLY if self.runs < _EARLY else _RECOUNT
         self._recount = int(self.runs * grown) if self.runs >= _RECOUNTED_FROM else self._refit
-        if choose and self.uses and self.uses[0].partition.learnt and self._chosen_at < _CHOSEN_LEARNT:
-            self._chosen_at, choose = _CHOSEN_LEARNT, False
-            self._refit = min(self._refit, int(_CHOSEN_LEARNT * every))
+        # A learnt score gets better while outputs are still kept to learn from.
+        later = int(min(_CHOSEN_LEARNT * every, self._most_rows))
+        if choose and self.uses and self.uses[0].partition.learnt and later >= _NEW * self.runs:
+            self._chosen_at, choose = later / every, False
+            self._refit = min(self._refit, later)
         if choose and self.uses:
             self.fixed = choose_event(self.uses, self._beliefs, delta=self._delta, ahead=ahead)
         self._open(fresh=fresh)
@@ -159,6 +161,11 @@ class Experiment:
     def kept_rows(self) -> int:
         """How many outputs are kept."""
         return self._kept_rows
+
+    @property
+    def _most_rows(self) -> int:
+        """How many outputs may be kept."""
+        return min(_KEPT_ROWS, _KEPT_NUMBERS // self._width)
 
     @property
     def width(self) -> int:

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from escudo.auditing import adapt, pairs_of, query_pairs, renyi_claim
+from escudo.auditing import _experiment, adapt, audit, pairs_of, query_pairs, renyi_claim
 from escudo.auditing._bounds import best_event, clopper_pearson, power_of
 from escudo.auditing._calibration import about_claims, along_cells, cell_by_cell
 from escudo.auditing._claims import epsilon_family, front_of, own_family
@@ -382,6 +382,35 @@ class TestFixedEvent:
         right = rng.binomial(200, kept, size=3000)
         wrong = sum(self.event([-1], [[int(r), 200 - int(r)]]).bound(delta=0.0, alpha=0.1) > 1 for r in right)
         assert wrong <= stats.binom.ppf(1 - 1e-4, 3000, 0.1)
+
+
+class TestWhenTheEventIsChosen:
+    @pytest.mark.parametrize(
+        ("rows", "after"), [(100_000, 0.35), (2_500, 0.25), (1_000, 0.2)], ids=["later", "once full", "at once"]
+    )
+    def test_a_learnt_score_waits_only_while_there_is_more_to_learn_from(self, monkeypatch, rows, after):
+        class Leaning:
+            """Eight numbers that all lean a little: no single one tells much."""
+
+            def __call__(self, dataset, rng):
+                return self.batch(dataset, 1, rng)[0]
+
+            def batch(self, dataset, count, rng):
+                return dataset + rng.laplace(scale=4.0, size=(count, 8))
+
+        made = []
+
+        def noted(uses, beliefs, *, delta, ahead):
+            made.append((uses[0].partition.learnt, ahead))
+            return choose_event(uses, beliefs, delta=delta, ahead=ahead)
+
+        monkeypatch.setattr(_experiment, "choose_event", noted)
+        monkeypatch.setattr(_experiment, "_KEPT_ROWS", rows)
+        how = {"max_runs": 10_000, "stop_early": False, "seed": 3, "progress": False, "last_bits": False}
+        audit(Leaning(), claim=Guarantee(epsilon=2.0), pairs=[(0.0, 1.0)], **how)
+        [(learnt, ahead)] = made
+        assert learnt
+        assert ahead == pytest.approx((1 - after) * 10_000, rel=0.01)
 
 
 class TestCaution:
