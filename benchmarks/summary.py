@@ -2,8 +2,8 @@
 
     python benchmarks/summary.py
 
-Reads the results of ``benchmarks/`` and ``experiments/`` and writes ``benchmarks/results/README.md``. Nothing
-is measured here, and no figure is typed in by hand.
+Reads the results of ``benchmarks/`` and ``experiments/`` and writes ``benchmarks/results/README.md`` and the table of
+neighbours in the project's README. Nothing is measured here, and no figure is typed in by hand.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from _headlines import with_headlines
 from _ratios import comparisons
 
 HERE = Path(__file__).parent
@@ -43,6 +44,8 @@ def main() -> None:
         if len(table) > MOST_ROWS + 2:
             lines += [f"{len(table) - MOST_ROWS - 2} more rows on its page.", ""]
     (SOURCES[0] / "README.md").write_text("\n".join(lines), encoding="utf-8")
+    readme = HERE.parent / "README.md"
+    readme.write_text(with_headlines(readme.read_text(encoding="utf-8")), encoding="utf-8")
     print(f"benchmarks/results/README.md: {len(pages)} results, {len(missed)} targets not met")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import subprocess
 import sys
@@ -40,6 +41,14 @@ def test_every_figure_of_the_comparison_links_to_a_page_that_exists() -> None:
     assert len(links) >= 10
     for link in links:
         assert (ROOT / link).is_file(), link
+
+
+def test_every_figure_of_the_comparison_is_the_one_that_was_measured(monkeypatch) -> None:
+    """``python benchmarks/summary.py`` writes them."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    headlines = importlib.import_module("_headlines")
+    assert headlines.with_headlines(README) == README
+    assert headlines.with_headlines(README.replace("| **", "| **9")) == README  # a wrong one would be seen
 
 
 def test_make_bench_runs_every_benchmark() -> None:
