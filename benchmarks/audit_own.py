@@ -30,7 +30,7 @@ from escudo import mechanisms as m
 from escudo.auditing import Audit, audit
 from escudo.effects import show_epsilon
 from escudo.privacy import Guarantee, Relation, RunningTotal, SampledGaussianEvent
-from escudo.table import Schema
+from escudo.table import Schema, outline
 
 SEED = 20_261_117
 RUNS = 20_000
@@ -134,14 +134,12 @@ CASES: dict[str, Case | Step] = {
         [((1, 0, 0, 0), (0, 1, 1, 1)), ((0, 2), (1, 1))],
     ),
     "quantiles": Case(
-        lambda d, s: m.quantiles(d, [0.5], lower=0, upper=8, cells=8, epsilon=1.0, seed=s),
-        [([1.0, 1.0, 7.0, 1.0], [1.0, 1.0, 7.0, 7.0]), ([0.0, 8.0], [8.0, 8.0])],
-        caught=False,  # no pair that was tried shows more than a fourth of ε
+        lambda d, s: m.quantiles(d, [0.5], lower=0, upper=16, cells=16, epsilon=1.0, seed=s),
+        [([0.5, 13.5, 13.5, 13.5], [15.5, 13.5, 13.5, 13.5])],  # many cells get worse, and two better
     ),
     "quantile_cells": Case(
-        lambda d, s: m.quantile_cells(np.array(d), [0.25, 0.75], epsilon=2.0, seed=s),
-        [((2, 0, 2), (1, 0, 3))],
-        caught=False,
+        lambda d, s: m.quantile_cells(np.array(d), [0.45, 0.55], epsilon=2.0, seed=s),
+        [((1, *[0] * 12, 3, 0, 0), (*[0] * 13, 3, 0, 1))],
     ),
     "gap_sign": Case(lambda d, s: m.gap_sign(d, sensitivity=1.0, epsilon=1.0, seed=s), [(0.0, 1.0), (-0.5, 0.5)]),
     "votes": Case(lambda d, s: m.votes(list(d), epsilon=1.0, seed=s), [((1, 1, -1), (1, 1, 1)), ((1, 0), (-1, 0))]),
@@ -151,17 +149,21 @@ CASES: dict[str, Case | Step] = {
     ),
     "log_iqr": Case(
         lambda d, s: m.log_iqr([np.array(d)], lower=0, upper=16, epsilon=2.0, delta=0.05, width=2.0, seed=s),
-        [([1.0] * 4 + [2.0] * 4 + [4.0] * 4, [1.0] * 4 + [2.0] * 4 + [4.0] * 3 + [16.0])],
-        caught=False,
+        [([0.0] * 5 + [1.1] * 3 + [7.3] * 2, [0.0] * 5 + [1.1] * 2 + [7.3] * 2 + [10.0])],  # distances 3 and 2
     ),
     "stable_histogram": Case(
         lambda d, s: m.stable_histogram(counts_of(d), epsilon=1.0, delta=0.05, seed=s),
         [(["a"] * 9 + ["b"] * 7, ["a"] * 8 + ["b"] * 8), (["a"] * 9 + ["b"], ["a"] * 10)],
     ),
-    "learn_schema": Case(
-        lambda d, s: _learnt(d, s),
-        [([1.0] * 40 + [200.0] * 3, [1.0] * 40 + [200.0] * 4)],
-        caught=False,
+    "learn_schema, levels": Case(
+        lambda d, s: _levels(d, s),
+        [(["a"] * 20 + ["b"] * 4, ["a"] * 20 + ["b"] * 5)],  # levels of 6 rows are shown
+        share=0.2,
+    ),
+    "learn_schema, bounds": Case(
+        lambda d, s: _bounds(d, s),
+        [([1.0] * 60 + [200.0] * 20, [1.0] * 60 + [200.0] * 21)],  # a scale of about 23 rows is seen
+        caught=False,  # the histogram of scales has half of ε, and a run takes long
         share=0.02,
     ),
     "train, a step on all rows": Step(1.0, 1.0, "add_remove", [(SMALL, np.concatenate([SMALL, WORST]))]),
@@ -172,10 +174,16 @@ CASES: dict[str, Case | Step] = {
 }
 
 
-def _learnt(ages: list[float], seed: Any) -> m.Release[Any]:
+def _bounds(ages: list[float], seed: Any) -> m.Release[Any]:
     found = m.learn_schema(pl.DataFrame({"age": ages}), AGES, epsilon=1.0, delta=0.01, relation="add_remove", seed=seed)
     column = found.value["age"]
     return replace(found, value=(column.lower, column.upper))
+
+
+def _levels(towns: list[str], seed: Any) -> m.Release[Any]:
+    frame = pl.DataFrame({"town": towns})
+    found = m.learn_schema(frame, outline(frame), epsilon=1.0, delta=0.01, relation="add_remove", seed=seed)
+    return replace(found, value=tuple(map(str, found.value["town"].levels)))
 
 
 def a_third(claim: Guarantee) -> Guarantee:
