@@ -298,8 +298,9 @@ def markdown(result: dict[str, Any]) -> str:
         "that many samples; chance: with which that method reaches DP-Sniper's figure (derivation in "
         "`benchmarks/audit_ceilings.py`). Each mechanism has one pair of inputs, with as many queries as DP-Sniper's; "
         "where the laws are known, one with a large ceiling, chosen from them beforehand (DP-Sniper tried several "
-        "patterns of inputs). Where the chance is near one half, even the best method is above DP-Sniper's figure in "
-        "every second audit only. Bold: at least DP-Sniper's. CPU: of one audit.",
+        "patterns of inputs); what others would give is in `audit_inputs.md`. Where the chance is near one half, even "
+        "the best method is above DP-Sniper's figure in every second audit only. Bold: at least DP-Sniper's. CPU: of "
+        "one audit.",
         "",
         *([result["history"], ""] if "history" in result else []),
         "| mechanism | true ε | StatDP | DP-Sniper | escudo | escudo, fixed n | reached | ceiling | chance | samples | "
