@@ -21,6 +21,7 @@ from escudo.auditing._experiment import Experiment
 from escudo.auditing._log import LoggedBlock, TrialLog
 from escudo.auditing._outputs import Encoded, Encoder
 from escudo.auditing._pairs import pairs_of, read_pairs
+from escudo.auditing._randomness import Randomness
 from escudo.auditing._result import Audit, History, Stopped
 from escudo.auditing._rounds import Rounds
 from escudo.auditing._scores import Labels
@@ -184,6 +185,9 @@ class _Run:
         self.own = None if own is None else Frontier(self.book, own, self.threshold, window=8)
         self.runs = self.blocks = self.uncounted = 0
         self.pace = 16
+        self.next_look = _next_look(0)
+        self.turn, self.left = self.experiments[0], 0  # whose runs they are, and how many are left of them
+        self.randomness = Randomness(self.seed)
         self.peak = -math.inf
         self.history: list[tuple[int, float, float]] = []
 
@@ -191,7 +195,6 @@ class _Run:
         """Run until decided, or out of runs or time."""
         start = time.perf_counter()
         stopped: Stopped = "runs"
-        looked = 0
         with ExitStack() as stack:
             advance = stack.enter_context(tracking("Randomised trials", self.max_runs)) if show else None
             if self.log is not None:
@@ -204,8 +207,8 @@ class _Run:
                 decided = self.peak >= self.threshold
                 over = time.perf_counter() - start > self.max_seconds
                 done = over or self.runs + self.uncounted >= self.max_runs or (decided and self.stop_early)
-                if done or self.runs >= 1.03 * looked + 16:
-                    looked = self.runs
+                if done or self.runs >= self.next_look:
+                    self.next_look = _next_look(self.runs)
                     self.frontier.look()
                     if self.own is not None:
                         self.own.look()
@@ -217,24 +220,26 @@ class _Run:
                 if done:
                     stopped = "violated" if decided and self.stop_early else "time" if over else "runs"
                     break
-                experiment.advance(
-                    self.encoder.structures,
-                    ahead=float(self.max_runs - self.runs - self.uncounted),
-                    alone=len(self.rounds.live) == 1,
-                )
+                if not self.left:
+                    experiment.advance(
+                        self.encoder.structures,
+                        ahead=float(self.max_runs - self.runs - self.uncounted),
+                        alone=len(self.rounds.live) == 1,
+                    )
         return self._result(stopped, time.perf_counter() - start)
 
     def _block(self) -> Experiment:
         """Make one block of runs and count it, up to the run that refutes the claim if that is where to stop."""
         stored = self.stored.pop(0) if self.stored else None
+        if not self.left:
+            self.turn, most = self.rounds.next()
+            self.left = min(most, self._turn_size(self.turn), self.max_runs - self.runs - self.uncounted)
         if stored is None:
-            experiment, size = self.rounds.next()
-            size = min(size, self._block_size(experiment), self.max_runs - self.runs - self.uncounted)
-            labels = np.random.default_rng([self.seed, self.blocks, 0]).random(size) < 0.5
+            experiment = self.turn
+            labels = self._assigned(self.left if self.batched else min(self.left, self.pace))
         else:
-            if len(self.rounds.live) > 1:
-                self.rounds.next()  # pairs are dropped at the same points as before
             experiment, labels = self.experiments[stored.pair], stored.labels
+        self.left = max(0, self.left - labels.size)
         outputs, counted = self._observe(experiment, labels, stored)
         self.blocks += 1
         if counted is not None:
@@ -253,6 +258,12 @@ class _Run:
         self.runs += keep
         return experiment
 
+    def _assigned(self, size: int) -> Labels:
+        """Return to which dataset each of the next runs goes: fair coins."""
+        if self.batched:
+            return np.random.default_rng([self.seed, self.blocks, 0]).random(size) < 0.5
+        return self.randomness.coins(self.runs + self.uncounted, size)
+
     def _observe(
         self, experiment: Experiment, labels: Labels, stored: LoggedBlock | None
     ) -> tuple[Encoded, Labels | None]:
@@ -263,13 +274,16 @@ class _Run:
             return stored.outputs, stored.counted
         if self.log is not None and stored is None:
             self.log.assign(experiment.index, labels)
-        rng = np.random.default_rng([self.seed, self.blocks, 1])
         counted = None
         if self.batched:
+            rng = np.random.default_rng([self.seed, self.blocks, 1])
             outputs = run_batch(self.mechanism, experiment.pair, labels, rng)
         else:
-            start = time.perf_counter()
-            outputs = [self._call(experiment.pair[int(label)], rng) for label in labels]
+            start, first = time.perf_counter(), self.runs + self.uncounted
+            outputs = [
+                self._call(experiment.pair[int(label)], self.randomness.of_run(first + i))
+                for i, label in enumerate(labels)
+            ]
             took = time.perf_counter() - start
             self.pace = int(min(_EVERY_RUN, max(4, labels.size * _SLOW_BLOCK / max(took, 1e-9), self.pace / 4)))
             missed = [output is Uncounted for output in outputs]
@@ -290,9 +304,13 @@ class _Run:
         except Uncounted:
             return Uncounted
 
-    def _block_size(self, experiment: Experiment) -> int:
+    def _turn_size(self, experiment: Experiment) -> int:
+        """Return how many runs a pair gets before anything changes; single calls are made in blocks that take not long.
+
+        How long calls take decides where blocks end, and nothing else: an audit can be repeated.
+        """
         if not self.batched:
-            return min(experiment.until_change, self.pace)
+            return min(experiment.until_change, self.next_look - self.runs)
         width = experiment.width
         size = min(experiment.until_change, max(64, _BLOCK_NUMBERS // max(width, 1)))
         # Large blocks are checked at their end only: keep them short against what was done.
@@ -384,6 +402,11 @@ class _Run:
                 "Clopper-Pearson is for a number of runs fixed beforehand; the audit stopped when it had seen enough."
             )
         return tuple(notes)
+
+
+def _next_look(runs: int) -> int:
+    """Return after how many runs the confidence sequence is looked at again."""
+    return math.ceil(1.03 * runs + 16)
 
 
 def _references(noiseless: Callable[[Any], Any] | None, first: Any, second: Any) -> list[NDArray[np.float64]]:

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from escudo.auditing import Uncounted, adapt, audit
+from escudo.auditing import Uncounted, _audit, adapt, audit
 from escudo.errors import InputError
 from escudo.mechanisms import laplace
 from escudo.privacy import Guarantee
@@ -238,6 +238,18 @@ class TestRunning:
         first.pop("seconds"), second.pop("seconds")
         assert first == second
 
+    @pytest.mark.parametrize("slow", [1e-9, 2e-3], ids=["blocks of a few calls", "blocks of many"])
+    def test_a_seed_repeats_an_audit_of_single_calls_however_long_they_take(self, monkeypatch, slow):
+        def noisy(dataset, rng):
+            return dataset + int(rng.integers(3)) + int(rng.geometric(0.6))
+
+        how = {"max_runs": 1500, "stop_early": False, "pairs": [(0, 1), (5, 3), (1, 1), (2, 3)]}
+        first = quiet(noisy, **how).to_json()
+        monkeypatch.setattr(_audit, "_SLOW_BLOCK", slow)
+        second = quiet(noisy, **how).to_json()
+        first.pop("seconds"), second.pop("seconds")
+        assert first == second
+
     def test_without_a_seed_one_is_drawn_and_recorded(self):
         found = quiet(Geometric(0.4), seed=None)
         again = quiet(Geometric(0.4), seed=found.seed)
@@ -312,6 +324,21 @@ class TestLog:
         assert resumed.seed == whole.seed
         assert (resumed.runs, resumed.epsilon_lower) == (whole.runs, whole.epsilon_lower)
         assert path.read_bytes() == text
+
+    @pytest.mark.parametrize("part", [0.2, 0.55, 0.9])
+    def test_single_calls_go_on_as_if_nothing_had_happened(self, tmp_path, monkeypatch, part):
+        def noisy(dataset, rng):
+            return dataset + int(rng.integers(3)) + int(rng.geometric(0.6))
+
+        how = {"max_runs": 900, "stop_early": False, "pairs": [(0, 1), (5, 3), (1, 1)]}
+        whole = quiet(noisy, log=tmp_path / "whole.jsonl", **how).to_json()
+        path = tmp_path / "cut.jsonl"
+        text = (tmp_path / "whole.jsonl").read_bytes()
+        path.write_bytes(text[: int(len(text) * part)])
+        monkeypatch.setattr(_audit, "_SLOW_BLOCK", 1e-9)  # and calls take longer now
+        resumed = quiet(noisy, log=path, **how).to_json()
+        whole.pop("seconds"), resumed.pop("seconds")
+        assert resumed == whole
 
     def test_a_finished_log_answers_without_running_anything(self, tmp_path):
         path = tmp_path / "log.jsonl"
