@@ -139,7 +139,7 @@ CASES: dict[str, Case | Step] = {
     ),
     "quantile_cells": Case(
         lambda d, s: m.quantile_cells(np.array(d), [0.45, 0.55], epsilon=2.0, seed=s),
-        [((1, *[0] * 12, 3, 0, 0), (*[0] * 13, 3, 0, 1))],
+        [((1, 0, 0, 0, 0, 0, 3, 0, 0), (0, 0, 0, 0, 0, 0, 3, 0, 1))],
     ),
     "gap_sign": Case(lambda d, s: m.gap_sign(d, sensitivity=1.0, epsilon=1.0, seed=s), [(0.0, 1.0), (-0.5, 0.5)]),
     "votes": Case(lambda d, s: m.votes(list(d), epsilon=1.0, seed=s), [((1, 1, -1), (1, 1, 1)), ((1, 0), (-1, 0))]),
