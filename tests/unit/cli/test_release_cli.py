@@ -416,7 +416,7 @@ def test_a_release_stopped_half_way_is_in_the_ledger_and_nowhere_else(
     _, said = process.communicate(timeout=120)
     kinds = [row.kind for row in ledger.history()]
     if sent == signal.SIGINT:
-        assert process.returncode == 130
+        assert process.returncode == 130, said
         assert "nothing was written to out. What was spent stays spent." in said
         assert kinds == ["open", "spend", "failed"]
     else:
