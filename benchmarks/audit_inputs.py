@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 from audit_ceilings import Floats, by_ratio, maximum_law, power, sparse_vector_law
-from audit_sniper import CONFIDENCE, FAR, RESULTS, RUNS, Row, machine, rows
+from audit_sniper import CONFIDENCE, FAR, RESULTS, RUNS, Row, heading, machine, rows
 from scipy.optimize import differential_evolution
 
 SEED = 20_261_300
@@ -100,12 +100,8 @@ def measure(row: Row) -> dict[str, Any]:
 
 
 def markdown(result: dict[str, Any]) -> str:
-    facts = ", ".join(f"{key}: {value}" for key, value in result["machine"].items())
     lines = [
-        "# Inputs for the rows of DP-Sniper's table where luck decides",
-        "",
-        f"{facts}, seed: {SEED}.",
-        "",
+        *heading("Inputs for the rows of DP-Sniper's table where luck decides", result["machine"], f"seed: {SEED}"),
         f"Chance: how often the best possible method, which knows both laws, has a bound of confidence {CONFIDENCE} "
         f"that is at least DP-Sniper's figure with {RUNS:,} samples: at the inputs of `audit_sniper.md`, and at the "
         "best that a search over answers and moves found. Below one half, no method's bounds have a median as large as "

@@ -281,13 +281,16 @@ def show(value: float | None, digits: int = 4) -> str:
     return "∞" if math.isinf(value) else f"{value:.{digits}g}" if value < 1 else f"{value:.3f}"
 
 
+def heading(title: str, machine: dict[str, object], seeds: str) -> list[str]:
+    """Return the first lines of a page: its title and what it was measured on."""
+    facts = ", ".join(f"{key}: {value}" for key, value in machine.items())
+    return [f"# {title}", "", f"{facts}, {seeds}.", ""]
+
+
 def markdown(result: dict[str, Any]) -> str:
-    facts = ", ".join(f"{key}: {value}" for key, value in result["machine"].items())
+    seeds = f"seeds: {result['seeds'][0]} and following"
     lines = [
-        "# DP-Sniper's table, with a twentieth of the samples",
-        "",
-        f"{facts}, seeds: {result['seeds'][0]} and following.",
-        "",
+        *heading("DP-Sniper's table, with a twentieth of the samples", result["machine"], seeds),
         f"Lower bounds on ε at confidence {result['confidence']}. DP-Sniper: the better of its two classifiers, over "
         "230 million samples; StatDP: what 200 million fresh samples confirm of its event. escudo: the medians of "
         f"{AUDITS} audits, or of {len(result['seeds'])} where the chance below lies between {LUCK[0]} and {LUCK[1]}, "
