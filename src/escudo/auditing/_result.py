@@ -47,8 +47,8 @@ class Outputs:
     """How often the witness pair's two datasets led to each kind of output.
 
     Attributes:
-        kind: ``"number"`` (``edges`` bound the cells), ``"category"``, or ``"score"``: the number made of a
-            larger output that tells most, with edges.
+        kind: ``"number"`` (``edges`` bound the cells), ``"category"`` (an output, or a kind of them), or ``"score"``:
+            the number made of a larger output that tells most, with edges.
         labels: One text per cell.
         edges: Cell boundaries, one more than cells, for numbers and scores.
         first: Runs per cell under the witness's first dataset, which makes its event likelier.

@@ -13,7 +13,7 @@ from escudo.auditing._corners import CornerCells
 from escudo.auditing._experiment import Experiment
 from escudo.auditing._names import named
 from escudo.auditing._result import Outputs
-from escudo.auditing._views import NumberCells
+from escudo.auditing._views import NumberCells, count
 from escudo.effects import Witness
 
 __all__ = ["shown_dataset", "shown_outputs", "shown_witness"]
@@ -66,6 +66,9 @@ def shown_outputs(experiment: Experiment, structures: Sequence[str], *, likelier
         finite = np.isfinite(scores)
         if finite.mean() > 0.5 and np.unique(scores[finite][:5000]).size > _CATEGORIES:
             return _histogram("score", scores[finite], labels[finite])
+        some = outputs.values[:1000]
+        if len(np.unique(some, axis=0)) > len(some) / 2:  # hardly an output comes twice: a bar for each says nothing
+            return _cells(cells, outputs, labels, structures)
     return _categories(outputs.values, outputs.codes, labels, structures)
 
 
@@ -76,6 +79,14 @@ def _histogram(kind: Any, numbers: Any, labels: Any) -> Outputs:
     first, second = (np.histogram(inside[labels == side], edges)[0] for side in (False, True))
     names = tuple(f"{(a + b) / 2:.4g}" for a, b in pairwise(edges.tolist()))
     return Outputs(kind=kind, labels=names, edges=edges, first=first, second=second)
+
+
+def _cells(cells: NumberCells | CornerCells, outputs: Any, labels: Any, structures: Sequence[str]) -> Outputs:
+    counts = count(cells, outputs, labels)
+    seen = np.flatnonzero(counts.sum(axis=1))
+    names = tuple(named(cells.words(np.arange(cells.cells) == cell, structures), structures) for cell in seen)
+    first, second = counts[seen].astype(np.int64).T
+    return Outputs(kind="category", labels=names, edges=None, first=first, second=second)
 
 
 def _categories(values: Any, codes: Any, labels: Any, structures: Sequence[str]) -> Outputs:

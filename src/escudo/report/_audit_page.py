@@ -156,7 +156,7 @@ def _outputs(outputs: Outputs) -> dict[str, Any]:
         chart = bars(labels, first[order].tolist(), title=title, real=second[order].tolist())
     what = {
         "number": "The output is a number.",
-        "category": "Each bar is one output.",
+        "category": "Each bar is one output, or one kind of them.",
         "score": "The output is larger than one number; shown is the number made of it that tells most.",
     }[outputs.kind]
     return {"chart": chart, "what": what, "runs": runs}

@@ -231,6 +231,16 @@ class TestOutputs:
         assert "last bit" in str(seen.witness) or "learnt" in str(seen.witness)
         assert not quiet(naive, claim=Guarantee(epsilon=0.3), max_runs=4000, last_bits=False).violated
 
+    def test_outputs_that_never_come_twice_are_shown_by_their_kind(self):
+        def naive(dataset, rng):
+            return [dataset + rng.laplace(), rng.laplace(scale=3.0)]
+
+        found = quiet(naive, claim=Guarantee(epsilon=0.5), pairs=[(1, 2)], seed=4, max_runs=8000)
+        assert "last bit" in str(found.witness)
+        assert found.outputs.kind == "category"
+        assert all("last bit" in label for label in found.outputs.labels)
+        assert int(found.outputs.first.sum() + found.outputs.second.sum()) == found.runs
+
 
 class TestRunning:
     def test_a_seed_repeats_an_audit(self):
