@@ -6,13 +6,14 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: demo test lint types layers docs unit bench notebooks clean help
+.PHONY: demo test lint types layers docs unit bench notebooks neighbours mutations clean help
 
 help:
 	@echo "make demo    see the private core at work on simulated patients"
 	@echo "make test    lint, types, layers, documentation, all tests"
 	@echo "make docs    the documentation, into build/docs; open index.html there"
 	@echo "make notebooks  the examples as notebooks, into build/notebooks"
+	@echo "make neighbours N=100000  pairs of tables that differ in one row or person, told apart by nothing but noise"
 	@echo "make bench   the committed benchmarks with their peers, hours; one page in benchmarks/results"
 
 demo: $(VENV)/.run-ready
@@ -39,6 +40,14 @@ notebooks: $(VENV)/.dev-ready
 
 unit: $(VENV)/.dev-ready
 	$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_OPTIONS)
+
+# Pairs of neighbouring tables: `make neighbours N=100000`, and every known defect put back: `make mutations`.
+N ?= 2000
+neighbours: $(VENV)/.dev-ready
+	PYTHONPATH=tests $(BIN)/python -m neighbours --pairs $(N) --out experiments/results/neighbours.json
+
+mutations: $(VENV)/.dev-ready
+	PYTHONPATH=tests $(BIN)/python -m neighbours --mutations --out experiments/results/mutations.json
 
 # Each peer has an environment of its own under build/peers, from benchmarks/peers/NAME.txt. One benchmark alone:
 # `make bench-release`. One that fails must not hide the others: `make --keep-going bench`. DATA holds the real tables.

@@ -39,7 +39,7 @@ from escudo.mechanisms._noise import Integers, NoiseSource, watching
 from escudo.privacy import ApproximateEvent, Event, GaussianEvent
 from escudo.privacy._totals import RunningTotal
 
-__all__ = ["Replay", "Step", "replay"]
+__all__ = ["Replay", "Step", "Transcript", "replay"]
 
 _ROUNDING = 1 + 1e-9
 
@@ -195,7 +195,7 @@ def replay(mechanism: Any, pairs: Sequence[tuple[Any, ...]], *, seed: int = 0, r
 
 
 def _replay_one(run: Mechanism, pair: tuple[Any, Any], label: str, seed: list[int], pairs: int) -> Replay:
-    transcript = _Transcript()
+    transcript = Transcript()
     outputs = []
     for second, dataset in enumerate(pair):
         transcript.begin(again=bool(second))
@@ -209,7 +209,7 @@ def _replay_one(run: Mechanism, pair: tuple[Any, Any], label: str, seed: list[in
     incomparable = transcript.excused
     return Replay(
         steps=tuple(transcript.steps()),
-        leak=not incomparable and (transcript.broken or not same),
+        leak=not incomparable and (transcript.broken or transcript.unplayed or not same),
         pair=label,
         inputs=inputs,
         pairs=pairs,
@@ -223,7 +223,7 @@ class _Draw:
     integers: Integers
     scale: float
     answer: Any
-    moved: float = 0.0  # the loss, filled in by the second run
+    moved: float | None = None  # the loss, filled in by a second run
 
 
 @dataclass(slots=True)
@@ -231,21 +231,49 @@ class _Release:
     event: Event
     draws: list[_Draw] = field(default_factory=list)
 
+    @property
+    def moved(self) -> float:
+        return math.fsum(draw.moved or 0.0 for draw in self.draws)
 
-class _Transcript:
-    """The releases of the first run, held against those of the second."""
+
+class Transcript:
+    """The releases of a first run, held against those of a second.
+
+    Attributes:
+        releases: What the first run released, in order.
+        broken: Whether the second run took another way, with the same answers; ``why`` says which.
+        excused: Whether an event's δ allows for that.
+        unlike: Set while a release's numbers are as many as the table says, and its value is held by the caller.
+    """
 
     def __init__(self) -> None:
         self.releases: list[_Release] = []
-        self.broken = False  # the second run took another way, with the same answers
-        self.excused = False  # and its event's δ allows for that
-        self._again = False
-        self._next: Iterator[_Release] = iter(())
+        self.unlike = False
+        self.begin(again=False)
 
     def begin(self, *, again: bool) -> None:
-        """Start the first run, or the second."""
+        """Start the first run, or another one on a neighbour."""
         self._again = again
         self._next = iter(self.releases)
+        self._played = 0
+        self.why = ""
+        self.excused = False
+        for draw in (draw for release in self.releases for draw in release.draws):
+            draw.moved = None
+
+    @property
+    def broken(self) -> bool:
+        """Whether the second run took another way, with the same answers."""
+        return bool(self.why)
+
+    @property
+    def unplayed(self) -> bool:
+        """Whether the second run released less than the first."""
+        if not self._again:
+            return False
+        # An event's δ may allow for fewer draws within it, as where a test does not pass.
+        certain = [release for release in self.releases if not isinstance(release.event, ApproximateEvent)]
+        return self._played < len(self.releases) or any(d.moved is None for release in certain for d in release.draws)
 
     def watch(self, source: NoiseSource, event: object) -> NoiseSource:
         """Return a source that records, or one that holds answers."""
@@ -254,8 +282,16 @@ class _Transcript:
             self.releases.append(_Release(event))
             return _Recorder(source, self.releases[-1])
         release = next(self._next, None)
-        if release is None or release.event != event:
-            self.broken = True
+        self._played += 1
+        if release is None:
+            self.why = self.why or f"a further release ({event.kind})"
+        elif release.event != event:
+            self.why = self.why or f"another release ({event.kind}) than before ({release.event.kind})"
+        if self.broken or release is None:
+            return source
+        if self.unlike:
+            for draw in release.draws:
+                draw.moved = 0.0
             return source
         return _Player(source, release, self)
 
@@ -264,13 +300,12 @@ class _Transcript:
         for release in self.releases:
             event = release.event
             if isinstance(event, GaussianEvent):
-                yield Step(kind=event.kind, unit="ρ", declared=event.rho, actual=sum(d.moved for d in release.draws))
+                yield Step(kind=event.kind, unit="ρ", declared=event.rho, actual=release.moved)
             else:
                 delta = event.delta if isinstance(event, ApproximateEvent) else 0.0
                 declared = RunningTotal.of(event).epsilon(delta)
                 words = "part of it is covered by δ and not compared" if self.excused and delta else ""
-                actual = math.fsum(d.moved for d in release.draws)
-                yield Step(kind=event.kind, unit="ε", declared=declared, actual=actual, words=words)
+                yield Step(kind=event.kind, unit="ε", declared=declared, actual=release.moved, words=words)
 
 
 class _Source(ABC):
@@ -307,7 +342,7 @@ class _Recorder(_Source):
 
 
 class _Player(_Source):
-    def __init__(self, source: NoiseSource, release: _Release, transcript: _Transcript) -> None:
+    def __init__(self, source: NoiseSource, release: _Release, transcript: Transcript) -> None:
         self._source, self._transcript = source, transcript
         self._allowed = isinstance(release.event, ApproximateEvent)
         self._draws = iter(release.draws)
@@ -317,7 +352,7 @@ class _Player(_Source):
         own = getattr(self._source, method)(integers, scale)
         draw = next(self._draws, None)
         if draw is None or (draw.kind, draw.integers.size, draw.scale) != (kind, integers.size, scale):
-            self._transcript.broken = True
+            self._transcript.why = f"noise on other numbers ({kind})"
             self._transcript.excused |= self._allowed
             return own
         draw.moved = _loss(kind, draw.integers, integers, scale)

@@ -1,0 +1,84 @@
+"""Tables as files: one row is one line of a text file, and somebody's line may be anything at all."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from typing import Any
+
+from neighbours.tables import ENGINES, Content, Rows, columns_of
+
+LINE = "line"
+"""Under this name a row holds its whole line, as it stands in a text file."""
+
+CSV_LINES = [
+    b'"', b'no,"50,2,true', b'"no', b'no"', b'"no"x,4,2,true,5,z', b'no,50,2,true,5,"', b"yes,50", b"", b",,,,,,,,,,,", b",",
+    b"\xff\xfe,1,\xc3\x28", b"no\x00,3,1,true,1,z", b"no,50,2,true,5,nothing,extra,extra", b"no,5\r0,1,true", b"\xef\xbb\xbfno,1",
+    b'no,"a""b",2,"tr""ue",5,""', b'"yes","50","3","false","4","x"', b"x" * 100_000, b"no," + b'"' * 999, b"no,1e400,1e400,maybe",
+    b"no,0x1p3,1_0,TRUE", b" yes , 50 , 2 , true ", b"no;50;2;true", b"#comment", b"\\N,\\N,\\N,\\N", b"nan,nan,nan,nan", b"smoke,age,stage,lung",
+    "\u2028,50\u2029,\x0b2,\x0ctrue".encode(), b"no,50,2,true\x1a",
+]  # fmt: skip
+JSON_LINES = [
+    b"null", b"{", b"}", b'{"age":1e400}', b"[1,2]", b'"x"', b"", b" ", b'{"smoke":"yes","smoke":"no"}', b'{"age":{"a":1}}',
+    b'{"age":[50]}', b"\xff", b"[" * 5000, b'{"a":' * 3000, b'{"age":NaN}', b'{"age":1e999,"stage":99999999999999999999999}', b"1e400",
+    b'{"smoke":"\\ud800"}', b'{"smoke":"\\u0000"}', b'{"lung":1,"stage":"2","age":"50"}', b'{"smoke":true}', b'{"who":1e400}', b"{}",
+    b'{"smoke":"yes"} {"smoke":"no"}', b'{"smoke":"ye', b'{"stage":2.0}', b'{"stage":-0.0}', b"nul", b'\xef\xbb\xbf{"smoke":"yes"}',
+    b"9" * 5000, b'{"age":' + b"9" * 5000 + b"}",
+]  # fmt: skip
+
+
+def _word(value: Any) -> str:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value).replace("\n", " ").replace("\r", " ")
+
+
+def _csv(separator: str) -> Any:
+    def field(value: Any) -> str:
+        text = _word(value)
+        special = any(sign in text for sign in ('"', separator))
+        return '"' + text.replace('"', '""') + '"' if special else text
+
+    def write(rows: Rows, content: Content) -> bytes:
+        names = columns_of(content)
+        file = io.BytesIO()
+        file.write((separator.join(names) + "\n").encode())
+        for row in rows:
+            plain = separator.join(field(row[name]) for name in names).encode("utf-8", "surrogatepass")
+            file.write(row.get(LINE, plain).replace(b"\n", b" ") + b"\n")
+        return file.getvalue()
+
+    return write
+
+
+def _ndjson(rows: Rows, content: Content) -> bytes:
+    file = io.BytesIO()
+    for row in rows:
+        named = {name: row[name] for name in columns_of(content)}
+        file.write(row.get(LINE, json.dumps(named).encode()).replace(b"\n", b" ") + b"\n")
+    return file.getvalue()
+
+
+def _parquet(rows: Rows, content: Content) -> bytes:
+    file = io.BytesIO()
+    ENGINES["polars"].frame(rows, columns_of(content)).write_parquet(file)
+    return file.getvalue()
+
+
+def _arrow(rows: Rows, content: Content) -> bytes:
+    file = io.BytesIO()
+    ENGINES["polars"].frame(rows, columns_of(content)).write_ipc(file)
+    return file.getvalue()
+
+
+WRITERS: dict[str, Any] = {
+    "csv": _csv(","),
+    "tsv": _csv("\t"),
+    "ndjson": _ndjson,
+    "parquet": _parquet,
+    "arrow": _arrow,
+}
+LINES = {"csv": CSV_LINES, "tsv": CSV_LINES, "ndjson": JSON_LINES}

@@ -1,0 +1,112 @@
+"""Two neighbouring tables cannot be told apart by anything but noise that was paid for: a share of all pairs.
+
+``make neighbours N=100000`` tries many more; ``experiments/results/neighbours.json`` holds what it found.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from escudo.mechanisms import laplace
+from escudo.privacy import MemoryAccount
+from neighbours import servers
+from neighbours.search import Case, Tries, every_case
+from neighbours.tables import ENGINES
+from neighbours.verbs import Asked, Verb, every_verb
+from neighbours.worlds import Held
+
+# Networks here run for milliseconds: compiling them well costs more than it saves. Without effect once jax is running.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+
+NEIGHBOURS = 3
+SLOW = 100  # milliseconds, from which on one neighbour has to do
+
+
+def share_of(verb: Verb, place: int, engines: list[str]) -> Iterator[Case]:
+    """Yield each relation and unit of a verb once, in engines that take turns: over all verbs, every engine comes."""
+    cases = [case for case in every_case({name: ENGINES[name] for name in engines}) if case.verb is verb]
+    combinations = sorted({(case.relation, case.unit) for case in cases})
+    for turn, (relation, unit) in enumerate(combinations):
+        fitting = [case for case in cases if (case.relation, case.unit) == (relation, unit)]
+        yield fitting[(3 * place + turn) % len(fitting)]
+
+
+IN_PROCESS = [name for name in ENGINES if name != "postgresql"]
+
+
+@pytest.mark.parametrize("verb", [*every_verb()], ids=lambda verb: verb.name)
+def test_neighbours_see_the_same_world(verb: Verb) -> None:
+    place = [known.name for known in every_verb()].index(verb.name)
+    for case in share_of(verb, place, IN_PROCESS):
+        tries = Tries(case, seed=0, neighbours=1 if verb.cost >= SLOW else NEIGHBOURS)
+        assert [str(finding) for finding in tries if finding is not None] == []
+        assert tries.refused == "", f"{case.name} was refused, so nothing was tried"
+
+
+def test_neighbours_see_the_same_world_in_a_database() -> None:
+    with servers.postgresql_if_there() as served:
+        if served is None:
+            pytest.skip("no PostgreSQL server binary on this machine (Debian: apt install postgresql)")
+        quick = [verb for verb in every_verb() if not verb.file and verb.cost <= 30]
+        for place, verb in enumerate(quick):
+            case = next(share_of(verb, place, ["postgresql"]))
+            tries = Tries(case, seed=place, neighbours=1)
+            assert [str(finding) for finding in tries if finding is not None] == []
+            assert tries.refused == "", f"{case.name} was refused, so nothing was tried"
+
+
+def test_every_engine_and_every_generator_has_its_turn() -> None:
+    tried = [case for place, verb in enumerate(every_verb()) for case in share_of(verb, place, IN_PROCESS)]
+    assert {case.engine for case in tried} >= set(IN_PROCESS)
+    from escudo.synthesis import GENERATORS
+
+    for generator in GENERATORS:
+        assert any(case.verb.name.startswith(f"synthesize {generator}") for case in tried), generator
+
+
+# ---- the check itself sees what it should
+
+
+def _difference(ask: Any, first: Any, second: Any) -> str | None:
+    held = Held(lambda folder: ask(first, folder))
+    return held.difference(lambda folder: ask(second, folder))
+
+
+def _sum(values: list[int], folder: Path, *, sensitivity: float = 2.0) -> Any:
+    return laplace(sum(values), sensitivity=sensitivity, epsilon=1.0, account=MemoryAccount(), seed=1).value
+
+
+def test_what_is_paid_for_tells_nobody_apart() -> None:
+    assert _difference(_sum, [1, 2], [1, 4]) is None
+
+
+@pytest.mark.parametrize(
+    ("leak", "told"),
+    [
+        (lambda values, folder: _sum(values, folder, sensitivity=1.0), "draw 0 (laplace) declares ε = 1, moved 2"),
+        (lambda values, folder: (_sum(values, folder), len(values)), "answer: "),
+        (lambda values, folder: print(values), "said: "),
+        (lambda values, folder: (folder / f"{sum(values)}.txt").touch(), "files: "),
+        (lambda values, folder: [(folder / "file").write_text(str(sum(values)))], "file file: "),
+        (lambda values, folder: [np.float64(1) / (sum(values) - 3)] and 1, "warned: "),
+        (lambda values, folder: [_sum(values, folder) for _ in range(sum(values))], "draws: a further"),
+        (lambda values, folder: [_sum(values, folder) for _ in range(9 - sum(values))], "draws: the second run made fewer"),
+        (lambda values, folder: {3: 1}[sum(values)], "answer: "),
+    ],
+    ids=["sensitivity", "answer", "printed", "file name", "file", "warning", "more draws", "fewer draws", "exception"],
+)
+def test_a_leak_is_seen(leak: Any, told: str) -> None:
+    found = _difference(leak, [1, 2, 0], [1, 4])
+    assert found is not None
+    assert found.startswith(told)
+
+
+def test_a_verb_is_asked_on_public_terms() -> None:
+    asked = Asked(frame=None, content="mixed", relation="add_remove", unit="row", rows=5)
+    assert asked.known_rows is None
