@@ -227,7 +227,8 @@ class Ledger:
         with self._reading() as session:
             if dataset is not None:
                 self._account(dataset)
-            return list(session.rows(dataset=dataset))
+            accounts = self._replay.accounts
+            return [accounts[row.dataset].with_bound(row) for row in session.rows(dataset=dataset)]
 
     def verify(self, expected_head: str | None = None) -> Verification:
         """Read every row again and check the chain, the head record, what the rows say, and the caps.

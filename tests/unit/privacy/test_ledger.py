@@ -10,24 +10,34 @@ import numpy as np
 import pytest
 
 from escudo.errors import BudgetExceededError, InputError
-from escudo.privacy import Account, ApproximateEvent, GaussianEvent, Guarantee, Ledger, LedgerAccount, PureEvent
+from escudo.privacy import (
+    Account,
+    ApproximateEvent,
+    GaussianEvent,
+    Guarantee,
+    Ledger,
+    LedgerAccount,
+    PureEvent,
+    RepeatedEvent,
+)
 
 
 def test_an_account_of_a_ledger_is_an_account(ledger: Ledger) -> None:
     account = ledger.open("visits", epsilon=1.0, unit="person", max_rows_per_person=3, relation="unbounded")
+    person: dict[str, Any] = {"relation": "add_remove", "unit": "person", "max_rows_per_person": 3}
     assert isinstance(account, Account)
     assert (account.relation, account.unit, account.max_rows_per_person) == ("add_remove", "person", 3)
     assert account.dataset == "visits"
     found = ledger.account("visits")
     assert isinstance(found, LedgerAccount)
     assert found.terms == account.terms
-    receipt = found.spend(PureEvent(epsilon=0.5, relation="add_remove", unit="person"))
+    receipt = found.spend(PureEvent(epsilon=0.5, **person))
     found.fail(receipt, "no reason")
     assert account.total().epsilon == 0.5
     assert account.remaining().epsilon == 0.5
     assert account.total().max_rows_per_person == 3
-    assert account.fits(PureEvent(epsilon=0.5, relation="add_remove", unit="person"))
-    assert not account.fits(PureEvent(epsilon=0.6, relation="add_remove", unit="person"))
+    assert account.fits(PureEvent(epsilon=0.5, **person))
+    assert not account.fits(PureEvent(epsilon=0.6, **person))
     assert repr(account).startswith("account 'visits' in Ledger('sqlite:///")
     assert "cap ε = 1.00, add or remove one person (at most 3 rows)" in repr(account)
 
@@ -98,13 +108,13 @@ def test_an_add_remove_event_is_recorded_as_what_it_means_for_replace_one(
     [
         ({"relation": "add_remove"}, PureEvent(epsilon=0.1), "stated for replace_one"),
         ({"unit": "person", "max_rows_per_person": 2}, PureEvent(epsilon=0.1), "stated per row"),
-        ({}, PureEvent(epsilon=0.1, unit="person"), "accounted per row"),
+        ({}, PureEvent(epsilon=0.1, unit="person", max_rows_per_person=2), "accounted per row"),
         ({}, 0.1, "A bare number"),
         ({}, {"kind": "pure", "epsilon": 0.1}, "Spend an event"),
         (
             {"unit": "person", "max_rows_per_person": 2},
-            Guarantee(epsilon=0.1, unit="person", max_rows_per_person=3),
-            "3 rows per person",
+            Guarantee(epsilon=0.1, unit="person", max_rows_per_person=1),
+            "at most 1 rows, but dataset 'visits' protects persons with up to 2",
         ),
     ],
 )
@@ -115,6 +125,30 @@ def test_an_event_that_says_nothing_about_the_account_is_refused(
     with pytest.raises(InputError, match=why):
         ledger.spend("visits", event)
     assert ledger.verify().rows == 1
+
+
+def test_an_event_for_fewer_rows_per_person_is_refused_and_one_for_more_is_taken(ledger: Ledger) -> None:
+    ledger.open("visits", epsilon=1.0, unit="person", max_rows_per_person=5)
+    one = PureEvent(epsilon=0.1).for_person(1)
+    with pytest.raises(InputError, match="at most 1 rows, but dataset 'visits' protects persons with up to 5"):
+        ledger.spend("visits", one)
+    with pytest.raises(InputError, match="at most 4 rows"):
+        ledger.spend("visits", RepeatedEvent(event=PureEvent(epsilon=0.01).for_person(4), count=2))
+    assert ledger.total("visits").epsilon == 0.0
+    kept = ledger.spend("visits", PureEvent(epsilon=0.01).for_person(20)).event
+    assert kept == PureEvent(epsilon=0.2, unit="person", max_rows_per_person=5)
+    assert ledger.verify()
+
+
+def test_spends_recorded_without_the_bound_are_read_with_the_accounts(ledger: Ledger, again: Any) -> None:
+    ledger.open("visits", epsilon=1.0, unit="person", max_rows_per_person=5)
+    event = {"kind": "pure", "version": 1, "relation": "replace_one", "unit": "person", "epsilon": 0.25}
+    with ledger._writing() as session:
+        session.append("spend", "visits", {"event": event, "purpose": "", "for_release": True})
+    old = again()
+    assert old.history("visits")[-1].event == PureEvent(epsilon=0.25, unit="person", max_rows_per_person=5)
+    assert old.total("visits").epsilon == 0.25
+    assert old.verify()
 
 
 def test_a_guarantee_can_be_spent_and_keeps_its_mark(ledger: Ledger) -> None:
