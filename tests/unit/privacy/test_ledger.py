@@ -196,7 +196,31 @@ def test_an_unknown_dataset_is_refused_with_the_nearest_name_and_the_command(led
             use("visits-2025")
 
 
-@pytest.mark.parametrize("name", ["", "  ", "two\nlines", "nul\x00", "\ud800", "x" * 201, 7, None])
+@pytest.mark.parametrize("form", ["visité ", " visité", "visite\u0301", "\uff56isité", "visité\u3000"])
+def test_a_name_in_another_form_is_the_same_account(ledger: Ledger, form: str) -> None:
+    ledger.open("visité", epsilon=1.0)
+    assert ledger.open(form, epsilon=1.0).dataset == "visité"
+    assert ledger.spend(form, PureEvent(epsilon=0.75)).dataset == "visité"
+    with pytest.raises(BudgetExceededError):
+        ledger.spend("visité", PureEvent(epsilon=0.75))
+    assert [info.dataset for info in ledger.datasets()] == ["visité"]
+    assert len(ledger.history(form)) == 2
+
+
+@pytest.mark.parametrize(
+    "twin",
+    ["Visits-26", "VISITS-26", "vi\u0455its-26", "visits\u201326", "v\u0456sits-26", "visits-26\ufe0f", "visıts-26"],
+)
+def test_a_name_that_looks_like_another_opens_no_second_budget(ledger: Ledger, twin: str) -> None:
+    ledger.open("visits-26", epsilon=1.0)
+    for act in (lambda: ledger.open(twin, epsilon=1.0), lambda: ledger.spend(twin, PureEvent(epsilon=0.1))):
+        with pytest.raises(InputError, match="looks like that of 'visits-26'"):
+            act()
+    assert len(ledger.history()) == 1
+    ledger.open("visits-27", epsilon=1.0)
+
+
+@pytest.mark.parametrize("name", ["", "  ", "two\nlines", "nul\x00", "\ud800", "x" * 201, "\ufdfa" * 30, 7, None])
 def test_a_bad_dataset_name_is_refused_and_nothing_is_created(ledger: Ledger, path: Path, name: Any) -> None:
     with pytest.raises(InputError, match="dataset must be a name of 1 to 200 printable characters"):
         ledger.open(name, epsilon=1.0)
