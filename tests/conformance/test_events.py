@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from escudo.errors import UnsupportedEventError
+from escudo.errors import InputError, UnsupportedEventError
 from escudo.privacy import (
     ApproximateEvent,
     ComposedEvent,
@@ -19,6 +19,7 @@ from escudo.privacy import (
     GaussianEvent,
     GDPEvent,
     LaplaceEvent,
+    MemoryAccount,
     ParallelEvent,
     PureEvent,
     RepeatedEvent,
@@ -28,7 +29,8 @@ from escudo.privacy import (
 )
 from escudo.privacy._event import KINDS
 
-# What version 1 of each kind looks like on disk. A line here may be added and never changed: old ledgers hold it.
+# What version 1 of each kind looks like on disk. A line here may be added and never changed: old ledgers hold it. For
+# persons, version 1 had the same fields; version 2 also has the bound on a person's rows.
 RECORDED: dict[str, tuple[str, Event]] = {
     "laplace": (
         '{"kind": "laplace", "version": 1, "relation": "replace_one", "unit": "row", "l1_sensitivity": 2.0, '
@@ -50,8 +52,8 @@ RECORDED: dict[str, tuple[str, Event]] = {
         ExponentialEvent(epsilon=0.5),
     ),
     "pure": (
-        '{"kind": "pure", "version": 1, "relation": "replace_one", "unit": "person", "epsilon": 0.5}',
-        PureEvent(epsilon=0.5, unit="person"),
+        '{"kind": "pure", "version": 1, "relation": "replace_one", "unit": "row", "epsilon": 0.5}',
+        PureEvent(epsilon=0.5),
     ),
     "approximate": (
         '{"kind": "approximate", "version": 1, "relation": "replace_one", "unit": "row", "epsilon": 0.5, '
@@ -110,10 +112,69 @@ def test_unknown_or_missing_fields_are_refused_by_name(kind):
 
 
 @by_kind
-@pytest.mark.parametrize("version", [0, 2, True, 1.0, "1", None])
+@pytest.mark.parametrize("version", [0, 3, True, 1.0, "1", None])
 def test_another_version_is_refused(kind, version):
-    with pytest.raises(UnsupportedEventError, match=rf"\({kind}\): this escudo reads version 1"):
+    with pytest.raises(UnsupportedEventError, match=rf"\({kind}\): this escudo reads versions 1 and 2"):
         Event.from_json(json.loads(RECORDED[kind][0]) | {"version": version})
+
+
+def per_person(kind: str, rows: int) -> Event:
+    """Return the recorded event as a statement for persons with at most so many rows."""
+    return RECORDED[kind][1].for_person(rows)
+
+
+@by_kind
+def test_an_event_for_persons_states_their_rows_and_is_read_back(kind):
+    event = per_person(kind, 3)
+    assert event.max_rows_per_person == 3
+    written = json.loads(json.dumps(event.to_json()))
+    assert (written["version"], written["max_rows_per_person"]) == (2, 3)
+    assert Event.from_json(written) == Event.from_json(written, max_rows_per_person=7) == event
+    with pytest.raises(UnsupportedEventError, match="missing field 'max_rows_per_person'"):
+        Event.from_json({key: value for key, value in written.items() if key != "max_rows_per_person"})
+    for bad in (None, 0, -1, 1.5, "3", True):
+        with pytest.raises(UnsupportedEventError, match=r"max_rows_per_person|rows per person"):
+            Event.from_json(written | {"max_rows_per_person": bad})
+
+
+@by_kind
+def test_version_1_for_persons_means_the_bound_of_what_holds_it(kind):
+    event = per_person(kind, 3)
+
+    def version_1(value: Any) -> Any:
+        if isinstance(value, list):
+            return [version_1(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        kept = {key: version_1(item) for key, item in value.items() if key != "max_rows_per_person"}
+        return kept | {"version": 1}
+
+    old = version_1(event.to_json())
+    assert Event.from_json(old, max_rows_per_person=3) == event
+    with pytest.raises(UnsupportedEventError, match="version 1 does not state how many rows of one person"):
+        Event.from_json(old)
+    with pytest.raises(UnsupportedEventError, match="version 2 is for persons"):
+        Event.from_json(json.loads(RECORDED[kind][0]) | {"version": 2, "max_rows_per_person": 3})
+
+
+@by_kind
+@given(data=st.data())
+def test_an_account_for_persons_refuses_events_for_fewer_rows_and_takes_those_for_more(kind, data):
+    rows, bound = data.draw(st.integers(1, 12)), data.draw(st.integers(1, 12))
+    event = per_person(kind, rows)
+    account = MemoryAccount(relation=event.relation, unit="person", max_rows_per_person=bound)
+    if rows < bound:
+        with pytest.raises(InputError, match=f"at most {rows} rows, but .* up to {bound}.*Nothing was spent"):
+            account.spend(event)
+        with pytest.raises(InputError, match="says nothing about persons with up to"):
+            event.for_fewer_rows(bound)
+        assert account.receipts == ()
+    else:
+        kept = account.spend(event).event
+        assert kept.max_rows_per_person == bound
+        assert RunningTotal.of(kept).events.keys() == RunningTotal.of(event.for_fewer_rows(bound)).events.keys()
+        for delta in (0.0, 1e-6):
+            assert RunningTotal.of(kept).quick_epsilon(delta) == RunningTotal.of(event).quick_epsilon(delta)
 
 
 @by_kind
@@ -213,7 +274,7 @@ def test_an_event_costs_something_and_nothing_when_it_does_nothing(kind):
         "parallel": data | {"events": [PureEvent(epsilon=0, relation="add_remove").to_json()]},
     }.get(kind) or data | dict.fromkeys(NUMBERS[kind], 0.0)
     nothing = Event.from_json(silent)
-    total = RunningTotal(nothing.relation, nothing.unit).add(nothing, 1000)
+    total = RunningTotal(nothing.relation).add(nothing, 1000)
     for delta in (0.0, 1e-9):
         assert total.quick_epsilon(delta) == 0.0
         assert total.epsilon(delta) == 0.0
@@ -223,7 +284,7 @@ def test_an_event_costs_something_and_nothing_when_it_does_nothing(kind):
 @by_kind
 def test_a_counted_event_costs_what_repeating_it_costs(kind):
     event = RECORDED[kind][1]
-    start = RunningTotal(event.relation, event.unit)
+    start = RunningTotal(event.relation)
     repeated = start
     for _ in range(7):
         repeated = repeated.add(event)

@@ -50,7 +50,12 @@ def with_directions(prepared: Prepared, schema: Schema, *, epsilon: float) -> Pr
     return PreparedDirections(
         prepared=prepared,
         schema=schema,
-        votes=PureEvent(epsilon=epsilon, relation=total.relation, unit=schema.unit),
+        votes=PureEvent(
+            epsilon=epsilon,
+            relation=total.relation,
+            unit=schema.unit,
+            max_rows_per_person=schema.max_rows_per_person,
+        ),
     )
 
 

@@ -191,6 +191,7 @@ def prepare(
                 integers=True,
                 relation=relation,
                 unit=schema.unit,
+                max_rows_per_person=rows,
             )
             for size, change, share in zip(sizes, changes, _SHARES, strict=True)
         ]

@@ -49,7 +49,13 @@ def release_event(scale: float, terms: Terms, *, numbers: int) -> GaussianEvent:
     The l2 sensitivity is 1 and what rounding adds: two grid steps for each number (``escudo.mechanisms._grid``).
     """
     return gaussian_event(
-        numbers, l2_sensitivity=1.0, scale=scale, grid=_GRID, relation=terms.relation, unit=terms.schema.unit
+        numbers,
+        l2_sensitivity=1.0,
+        scale=scale,
+        grid=_GRID,
+        relation=terms.relation,
+        unit=terms.schema.unit,
+        max_rows_per_person=terms.schema.max_rows_per_person,
     )
 
 
@@ -102,7 +108,7 @@ def measure(
         grid=_GRID,
         relation=event.relation,
         unit=event.unit,
-        max_rows_per_person=account.max_rows_per_person,
+        max_rows_per_person=event.max_rows_per_person,
         seed=seed,
     )
     values = np.asarray(noisy.value, dtype=np.float64) * limit

@@ -215,7 +215,13 @@ class AdjustmentTable:
         if delta == 0:
             l1 = moved.l1 * (1 if weights.counts else STEPS * (1 + _SPREAD["laplace"] / 4))
             event = laplace_event(
-                cells, sensitivity=l1, epsilon=epsilon, integers=True, relation=relation, unit=schema.unit
+                cells,
+                sensitivity=l1,
+                epsilon=epsilon,
+                integers=True,
+                relation=relation,
+                unit=schema.unit,
+                max_rows_per_person=schema.max_rows_per_person,
             )
         else:
 
@@ -228,6 +234,7 @@ class AdjustmentTable:
                     integers=True,
                     relation=relation,
                     unit=schema.unit,
+                    max_rows_per_person=schema.max_rows_per_person,
                 )
 
             event = at(calibrate(at, epsilon=epsilon, delta=delta))

@@ -175,10 +175,10 @@ def _added_up(pure: float, events: list[Event], delta: float) -> tuple[float, st
         return pure, "composition adds them up"
     from escudo.privacy import PureEvent, guarantee_of
 
-    listed = [*events, PureEvent(epsilon=pure, unit=events[0].unit)] if pure else events
-    rows = 1 if events[0].unit == "person" else None
+    unit, rows = events[0].unit, events[0].max_rows_per_person
+    listed = [*events, PureEvent(epsilon=pure, unit=unit, max_rows_per_person=rows)] if pure else events
     try:
-        found = guarantee_of(listed, delta=delta, max_rows_per_person=rows)
+        found = guarantee_of(listed, delta=delta)
     except InputError:
         return math.inf, "no finite ε at this δ; give a larger delta"
     assert found.epsilon is not None

@@ -54,7 +54,7 @@ class Node:
         from escudo.privacy import Guarantee
 
         event = self.event
-        rows = 1 if event.unit == "person" else None
+        rows = event.max_rows_per_person
         stated = Guarantee(
             epsilon=0.0, relation=event.relation, unit=event.unit, max_rows_per_person=rows, source=event
         )

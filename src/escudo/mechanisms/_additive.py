@@ -12,7 +12,7 @@ from escudo._validate import positive, positive_integer
 from escudo.errors import InputError
 from escudo.mechanisms._grid import Statistic, check_steps, default_grid, read_statistic, rounded_up
 from escudo.mechanisms._noise import NoiseSource, Seed
-from escudo.mechanisms._release import Release, released
+from escudo.mechanisms._release import Release, bound_on_rows, released
 from escudo.privacy import Account, GaussianEvent, LaplaceEvent, Relation, Unit
 
 __all__ = ["Noisy", "as_planned", "gaussian", "gaussian_event", "laplace", "laplace_event"]
@@ -78,14 +78,21 @@ def laplace(
     """
     statistic = read_statistic("values", values)
     event = _laplace_event(
-        statistic, sensitivity=sensitivity, epsilon=epsilon, scale=scale, grid=grid, relation=relation, unit=unit
+        statistic,
+        sensitivity=sensitivity,
+        epsilon=epsilon,
+        scale=scale,
+        grid=grid,
+        relation=relation,
+        unit=unit,
+        max_rows_per_person=bound_on_rows(unit, max_rows_per_person, account),
     )
 
     def draw(noise: NoiseSource) -> Noisy:
         noisy = noise.add_laplace(statistic.steps(event.grid), event.scale / event.grid)
         return statistic.restored(noisy, event.grid)
 
-    return released(event, draw, account=account, seed=seed, purpose=purpose, max_rows_per_person=max_rows_per_person)
+    return released(event, draw, account=account, seed=seed, purpose=purpose)
 
 
 def laplace_event(
@@ -98,6 +105,7 @@ def laplace_event(
     integers: bool = False,
     relation: Relation = "replace_one",
     unit: Unit = "row",
+    max_rows_per_person: int | None = None,
 ) -> LaplaceEvent:
     """Return the event of :func:`laplace` on ``size`` numbers, before they are known: for plans.
 
@@ -110,12 +118,14 @@ def laplace_event(
         integers: Whether the numbers will be integers by type.
         relation: The neighbouring relation.
         unit: The unit.
+        max_rows_per_person: With ``unit="person"``: the most rows of one person that take part.
 
     Raises:
         InputError: If an argument is out of range.
 
-    >>> laplace_event(3, sensitivity=2.0, scale=4.0, integers=True)
-    LaplaceEvent(relation='replace_one', unit='row', l1_sensitivity=2.0, scale=4.0, grid=1.0, dimensions=3)
+    >>> event = laplace_event(3, sensitivity=2.0, scale=4.0, integers=True)
+    >>> event.l1_sensitivity, event.scale, event.grid, event.dimensions
+    (2.0, 4.0, 1.0, 3)
     """
     count = positive_integer("size", size)
     return _laplace_event(
@@ -126,6 +136,7 @@ def laplace_event(
         grid=grid,
         relation=relation,
         unit=unit,
+        max_rows_per_person=max_rows_per_person,
     )
 
 
@@ -138,6 +149,7 @@ def _laplace_event(
     grid: float | None,
     relation: Relation,
     unit: Unit,
+    max_rows_per_person: int | None,
 ) -> LaplaceEvent:
     """Return the event of :func:`laplace` on this statistic; of the values only type and shape are looked at."""
     delta = positive("sensitivity", sensitivity)
@@ -153,6 +165,7 @@ def _laplace_event(
         dimensions=statistic.size,
         relation=relation,
         unit=unit,
+        max_rows_per_person=max_rows_per_person,
     )
 
 
@@ -222,13 +235,14 @@ def gaussian(
         changed_cells=changed_cells,
         relation=relation,
         unit=unit,
+        max_rows_per_person=bound_on_rows(unit, max_rows_per_person, account),
     )
 
     def draw(noise: NoiseSource) -> Noisy:
         noisy = noise.add_gaussian(statistic.steps(event.grid), event.scale / event.grid)
         return statistic.restored(noisy, event.grid)
 
-    return released(event, draw, account=account, seed=seed, purpose=purpose, max_rows_per_person=max_rows_per_person)
+    return released(event, draw, account=account, seed=seed, purpose=purpose)
 
 
 def gaussian_event(
@@ -242,6 +256,7 @@ def gaussian_event(
     integers: bool = False,
     relation: Relation = "replace_one",
     unit: Unit = "row",
+    max_rows_per_person: int | None = None,
 ) -> GaussianEvent:
     """Return the event of :func:`gaussian` on ``size`` numbers, before they are known: for plans.
 
@@ -255,12 +270,14 @@ def gaussian_event(
         integers: Whether the numbers will be integers by type.
         relation: The neighbouring relation.
         unit: The unit.
+        max_rows_per_person: With ``unit="person"``: the most rows of one person that take part.
 
     Raises:
         InputError: If an argument is out of range.
 
-    >>> gaussian_event(3, l2_sensitivity=1.0, scale=4.0, integers=True)
-    GaussianEvent(relation='replace_one', unit='row', l2_sensitivity=1.0, scale=4.0, grid=1.0, changed_cells=None)
+    >>> event = gaussian_event(3, l2_sensitivity=1.0, scale=4.0, integers=True)
+    >>> event.l2_sensitivity, event.scale, event.grid, event.changed_cells
+    (1.0, 4.0, 1.0, None)
     """
     count = positive_integer("size", size)
     return _gaussian_event(
@@ -272,6 +289,7 @@ def gaussian_event(
         changed_cells=changed_cells,
         relation=relation,
         unit=unit,
+        max_rows_per_person=max_rows_per_person,
     )
 
 
@@ -285,6 +303,7 @@ def _gaussian_event(
     changed_cells: int | None,
     relation: Relation,
     unit: Unit,
+    max_rows_per_person: int | None,
 ) -> GaussianEvent:
     """Return the event of :func:`gaussian` on this statistic; of the values only type and shape are looked at."""
     delta = positive("l2_sensitivity", l2_sensitivity)
@@ -304,6 +323,7 @@ def _gaussian_event(
         changed_cells=changed_cells,
         relation=relation,
         unit=unit,
+        max_rows_per_person=max_rows_per_person,
     )
 
 
@@ -348,7 +368,7 @@ def as_planned(
         add = noise.add_laplace if isinstance(event, LaplaceEvent) else noise.add_gaussian
         return statistic.restored(add(statistic.steps(1.0), scale), 1.0)
 
-    return released(event, draw, account=account, seed=seed, purpose=purpose, max_rows_per_person=None)
+    return released(event, draw, account=account, seed=seed, purpose=purpose)
 
 
 def _one_of_two(first: str, a: float | None, second: str, b: float | None) -> float:

@@ -110,14 +110,16 @@ def stable_histogram(
     threshold = stable_threshold(
         epsilon=epsilon, delta=delta, relation=relation, max_rows_per_person=max_rows_per_person or 1
     )
-    event = ApproximateEvent(epsilon=epsilon, delta=delta, relation=relation, unit=chosen_unit)
+    event = ApproximateEvent(
+        epsilon=epsilon, delta=delta, relation=relation, unit=chosen_unit, max_rows_per_person=max_rows_per_person
+    )
     keys, occupied = _read_keys(counts)
 
     def draw(noise: NoiseSource) -> dict[K, int]:
         noisy = noise.add_laplace(occupied, threshold.scale) if keys else occupied
         return {key: count for key, count in zip(keys, noisy.tolist(), strict=True) if count >= threshold.least}
 
-    return released(event, draw, account=account, seed=seed, purpose=purpose, max_rows_per_person=max_rows_per_person)
+    return released(event, draw, account=account, seed=seed, purpose=purpose)
 
 
 def _read_keys(counts: Mapping[K, int]) -> tuple[list[K], Integers]:

@@ -156,8 +156,15 @@ class _Task:
             integers=True,
             relation=self.relation,
             unit=self.schema.unit,
+            max_rows_per_person=self.schema.max_rows_per_person,
         )
-        ends = quantile_event(count=2, epsilon=self.share / 2, relation=self.relation, unit=self.schema.unit)
+        ends = quantile_event(
+            count=2,
+            epsilon=self.share / 2,
+            relation=self.relation,
+            unit=self.schema.unit,
+            max_rows_per_person=self.schema.max_rows_per_person,
+        )
         steps = [
             Plan("to powers of four", histogram, buys="a histogram of numbers of any scale"),
             Plan(f"to 1/{CELLS} of that", ends, buys="lower and upper, two quantiles"),
@@ -169,7 +176,13 @@ class _Task:
         threshold = stable_threshold(
             epsilon=self.share, delta=self.slack, relation=self.relation, max_rows_per_person=rows
         )
-        event = ApproximateEvent(epsilon=self.share, delta=self.slack, relation=self.relation, unit=self.schema.unit)
+        event = ApproximateEvent(
+            epsilon=self.share,
+            delta=self.slack,
+            relation=self.relation,
+            unit=self.schema.unit,
+            max_rows_per_person=self.schema.max_rows_per_person,
+        )
         return Plan(f"levels of {column.name}", event, buys=f"levels that about {threshold.least} rows or more have")
 
 
@@ -293,8 +306,8 @@ def learn_schema(
     task = _read_task(frame, schema, epsilon=epsilon, delta=delta, tails=tails, relation=relation, account=account)
     stream = one_stream(seed)
     plan, unit, rows = task.plan(), task.schema.unit, task.schema.max_rows_per_person
-    event = plan.event or ComposedEvent(events=(), relation=task.relation, unit=unit)
-    promise = guarantee_of(event, delta=plan.delta or 0.0, max_rows_per_person=rows, for_release=stream is None)
+    event = plan.event or ComposedEvent(events=(), relation=task.relation, unit=unit, max_rows_per_person=rows)
+    promise = guarantee_of(event, delta=plan.delta or 0.0, for_release=stream is None)
     payer = account or MemoryAccount(relation=task.relation, unit=unit, max_rows_per_person=rows)
     # Read what can be read before anything is spent: an engine that fails then costs nothing.
     grids = [wide(column) for column in task.numeric]

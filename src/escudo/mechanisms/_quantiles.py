@@ -147,6 +147,7 @@ def quantile_cells(
         epsilon=epsilon,
         relation=relation,
         unit=parse_unit(unit, max_rows_per_person),
+        max_rows_per_person=max_rows_per_person,
     )
     share = _share(epsilon, len(parts))
     rows = max_rows_per_person or 1
@@ -165,12 +166,24 @@ def quantile_cells(
         chosen[order] = np.sort(chosen)  # a public rule on what is already released
         return chosen
 
-    return released(event, draw, account=account, seed=seed, purpose=purpose, max_rows_per_person=max_rows_per_person)
+    return released(event, draw, account=account, seed=seed, purpose=purpose)
 
 
-def quantile_event(*, count: int, epsilon: float, relation: Relation = "replace_one", unit: Unit = "row") -> Event:
+def quantile_event(
+    *,
+    count: int,
+    epsilon: float,
+    relation: Relation = "replace_one",
+    unit: Unit = "row",
+    max_rows_per_person: int | None = None,
+) -> Event:
     """Return the event of ``count`` quantiles that together cost ``epsilon``."""
-    event = ExponentialEvent(epsilon=_share(epsilon, count), relation=parse_relation(relation), unit=unit)
+    event = ExponentialEvent(
+        epsilon=_share(epsilon, count),
+        relation=parse_relation(relation),
+        unit=unit,
+        max_rows_per_person=max_rows_per_person,
+    )
     return event if count == 1 else RepeatedEvent(event=event, count=count)
 
 

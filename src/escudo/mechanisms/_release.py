@@ -8,10 +8,10 @@ from typing import Generic, TypeVar
 
 from escudo._card import card
 from escudo.mechanisms._noise import NoiseSource, Seed, noise_source, watched
-from escudo.privacy import Account, ApproximateEvent, Event, GaussianEvent, Guarantee, guarantee_of
+from escudo.privacy import Account, ApproximateEvent, Event, GaussianEvent, Guarantee, Unit, guarantee_of
 from escudo.privacy._account import marked_if_failed
 
-__all__ = ["Release", "mapped", "released"]
+__all__ = ["Release", "bound_on_rows", "mapped", "released"]
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -44,7 +44,6 @@ def released(
     account: Account | None,
     seed: Seed,
     purpose: str,
-    max_rows_per_person: int | None,
 ) -> Release[T]:
     """Charge the event, draw the noise, and return the value with its guarantee.
 
@@ -57,8 +56,7 @@ def released(
         BudgetExceededError: If the account refuses; nothing was charged or drawn.
     """
     noise = noise_source(seed)
-    rows = account.max_rows_per_person if max_rows_per_person is None and account is not None else max_rows_per_person
-    promise = _promise(event, max_rows_per_person=rows, for_release=noise.for_release)
+    promise = _promise(event, for_release=noise.for_release)
     if account is None:
         value = draw(watched(noise, event))
     else:
@@ -73,16 +71,23 @@ def mapped(release: Release[T], change: Callable[[T], S]) -> Release[S]:
     return Release(value=change(release.value), guarantee=release.guarantee, event=release.event)
 
 
-def _promise(event: Event, *, max_rows_per_person: int | None, for_release: bool) -> Guarantee:
+def bound_on_rows(unit: Unit, max_rows_per_person: int | None, account: Account | None) -> int | None:
+    """Return the bound on one person's rows that an event states: what was given, else the account's."""
+    if unit == "person" and max_rows_per_person is None and account is not None:
+        return account.max_rows_per_person
+    return max_rows_per_person
+
+
+def _promise(event: Event, *, for_release: bool) -> Guarantee:
     """Return the guarantee in the event's own notion: rho for Gaussian noise, else epsilon at the event's own delta."""
     if isinstance(event, GaussianEvent):
         return Guarantee(
             rho=event.rho,
             relation=event.relation,
             unit=event.unit,
-            max_rows_per_person=max_rows_per_person,
+            max_rows_per_person=event.max_rows_per_person,
             for_release=for_release,
             source=event,
         )
     delta = event.delta if isinstance(event, ApproximateEvent) else 0.0
-    return guarantee_of(event, delta=delta, max_rows_per_person=max_rows_per_person, for_release=for_release)
+    return guarantee_of(event, delta=delta, for_release=for_release)

@@ -8,7 +8,7 @@ from escudo._validate import positive
 from escudo.errors import InputError
 from escudo.mechanisms._grid import Statistic, check_steps, default_grid, read_statistic, rounded_up
 from escudo.mechanisms._noise import Integers, NoiseSource, Seed
-from escudo.mechanisms._release import Release, released
+from escudo.mechanisms._release import Release, bound_on_rows, released
 from escudo.privacy import Account, ExponentialEvent, PureEvent, Relation, Unit
 
 __all__ = ["exponential", "permute_and_flip", "select_scale"]
@@ -67,13 +67,15 @@ def exponential(
     >>> exponential([0, 50, 3], sensitivity=1, epsilon=1.0, seed=7).value
     1
     """
-    event = ExponentialEvent(epsilon=positive("epsilon", epsilon), relation=relation, unit=unit)
+    rows = bound_on_rows(unit, max_rows_per_person, account)
+    budget = positive("epsilon", epsilon)
+    event = ExponentialEvent(epsilon=budget, relation=relation, unit=unit, max_rows_per_person=rows)
     steps, scale = select_scale(utilities, sensitivity=sensitivity, epsilon=event.epsilon, grid=grid)
 
     def draw(noise: NoiseSource) -> int:
         return noise.gumbel_argmax(steps, scale)
 
-    return released(event, draw, account=account, seed=seed, purpose=purpose, max_rows_per_person=max_rows_per_person)
+    return released(event, draw, account=account, seed=seed, purpose=purpose)
 
 
 def permute_and_flip(
@@ -126,13 +128,15 @@ def permute_and_flip(
     >>> permute_and_flip([0, 50, 3], sensitivity=1, epsilon=1.0, seed=7).value
     1
     """
-    event = PureEvent(epsilon=positive("epsilon", epsilon), relation=relation, unit=unit)
+    rows = bound_on_rows(unit, max_rows_per_person, account)
+    budget = positive("epsilon", epsilon)
+    event = PureEvent(epsilon=budget, relation=relation, unit=unit, max_rows_per_person=rows)
     steps, scale = select_scale(utilities, sensitivity=sensitivity, epsilon=event.epsilon, grid=grid)
 
     def draw(noise: NoiseSource) -> int:
         return noise.exponential_argmax(steps, scale)
 
-    return released(event, draw, account=account, seed=seed, purpose=purpose, max_rows_per_person=max_rows_per_person)
+    return released(event, draw, account=account, seed=seed, purpose=purpose)
 
 
 def select_scale(

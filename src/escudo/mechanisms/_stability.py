@@ -13,7 +13,7 @@ from escudo.errors import InputError
 from escudo.mechanisms._grid import check_steps, default_grid, read_statistic, rounded_up
 from escudo.mechanisms._iqr import LogIqr, read_log_iqr
 from escudo.mechanisms._noise import Integers, NoiseSource, Seed, laplace_cutoff
-from escudo.mechanisms._release import Release, released
+from escudo.mechanisms._release import Release, bound_on_rows, released
 from escudo.privacy import Account, ApproximateEvent, Relation, Unit, parse_relation
 
 __all__ = ["log_iqr", "propose_test_release"]
@@ -85,7 +85,8 @@ def propose_test_release(
         raise InputError(f"release_share must lie strictly between 0 and 1; got {share!r}.")
     total = positive("epsilon", epsilon)
     slack = probability("delta", delta, allow_zero=False)
-    event = ApproximateEvent(epsilon=total, delta=slack, relation=relation, unit=unit)
+    rows = bound_on_rows(unit, max_rows_per_person, account)
+    event = ApproximateEvent(epsilon=total, delta=slack, relation=relation, unit=unit, max_rows_per_person=rows)
     statistic = read_statistic("value", 0.0 if value is None else float(value))
     moved = positive("sensitivity", sensitivity)
     step = default_grid(statistic, sensitivity=moved, scale=moved / (share * total), norm="l1", grid=grid)
@@ -102,7 +103,7 @@ def propose_test_release(
         assert isinstance(noisy, float)
         return noisy
 
-    return released(event, draw, account=account, seed=seed, purpose=purpose, max_rows_per_person=max_rows_per_person)
+    return released(event, draw, account=account, seed=seed, purpose=purpose)
 
 
 def log_iqr(

@@ -183,7 +183,13 @@ def _event(
 ) -> LaplaceEvent | GaussianEvent:
     """Return the quieter release of the margins that the budget allows."""
     pure = laplace_event(
-        pairs, sensitivity=moved * pairs, epsilon=epsilon, integers=True, relation=relation, unit=schema.unit
+        pairs,
+        sensitivity=moved * pairs,
+        epsilon=epsilon,
+        integers=True,
+        relation=relation,
+        unit=schema.unit,
+        max_rows_per_person=schema.max_rows_per_person,
     )
     if delta == 0.0:
         return pure
@@ -191,7 +197,13 @@ def _event(
     def quiet(scale: float) -> GaussianEvent:
         length = math.nextafter(moved * math.sqrt(pairs), math.inf)
         return gaussian_event(
-            pairs, l2_sensitivity=length, scale=scale, integers=True, relation=relation, unit=schema.unit
+            pairs,
+            l2_sensitivity=length,
+            scale=scale,
+            integers=True,
+            relation=relation,
+            unit=schema.unit,
+            max_rows_per_person=schema.max_rows_per_person,
         )
 
     found = quiet(calibrate(quiet, epsilon=epsilon, delta=delta))

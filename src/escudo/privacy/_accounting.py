@@ -45,7 +45,7 @@ def guarantee_of(
         events: What happened, on the same table; none at all cost nothing.
         delta: Probability aside; 0 asks for pure differential privacy.
         relation: State the guarantee for this relation instead of the events' own.
-        max_rows_per_person: Most rows of one person, where the events are stated per person.
+        max_rows_per_person: Most rows of one person that the events must be stated for; None takes what they state.
         float_safe: Whether the noise is free of floating-point attacks; by default read off the events, where noise on
             no grid is not.
         for_release: False for seeded runs.
@@ -59,6 +59,11 @@ def guarantee_of(
     source = listed[0] if len(listed) == 1 else ComposedEvent(events=tuple(listed))
     if not listed and relation is not None:
         source = ComposedEvent(events=(), relation=parse_relation(relation))
+    if max_rows_per_person not in (None, source.max_rows_per_person):
+        raise InputError(
+            f"The events are stated for {source.max_rows_per_person or 'no number of'} rows per person, not "
+            f"{max_rows_per_person}."
+        )
     bound = RunningTotal.of(source).bound(delta)
     if math.isinf(bound.value):
         raise InputError(
@@ -70,7 +75,7 @@ def guarantee_of(
         delta=delta,
         relation=source.relation,
         unit=source.unit,
-        max_rows_per_person=max_rows_per_person,
+        max_rows_per_person=source.max_rows_per_person,
         accountant=bound.accountant,
         float_safe=_on_grids(source) if float_safe is None else float_safe,
         for_release=for_release,

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self
 
-from escudo._validate import did_you_mean, one_of, positive, whole
+from escudo._validate import did_you_mean, positive, whole
 from escudo.errors import InputError, UnsupportedEventError
-from escudo.privacy._relations import RELATIONS, UNITS, Relation, Unit, parse_relation
+from escudo.privacy._relations import RELATIONS, UNITS, Relation, Unit, parse_relation, parse_unit
 
 __all__ = [
     "KINDS",
@@ -39,18 +39,30 @@ class Event:
     Attributes:
         relation: Which tables are neighbours; the event's sensitivity or loss is stated for them.
         unit: Whose data differs between neighbours: one row, or all rows of one person.
+        max_rows_per_person: The most rows of one person that the statement covers; with unit ``person`` only. A person
+            with more rows is not protected by it.
     """
 
     kind: ClassVar[str] = ""
-    version: ClassVar[int] = 1
 
     relation: Relation = "replace_one"
     unit: Unit = "row"
+    max_rows_per_person: int | None = None
 
     def __post_init__(self) -> None:
         if not self.kind:
             raise InputError("Event is the base of all events; make one of its kinds, such as PureEvent(epsilon=1.0).")
-        put(self, relation=parse_relation(self.relation), unit=one_of("unit", self.unit, UNITS))
+        put(self, relation=parse_relation(self.relation), unit=parse_unit(self.unit, self.max_rows_per_person))
+        if self.max_rows_per_person is not None:
+            put(self, max_rows_per_person=check_count("max_rows_per_person", self.max_rows_per_person))
+
+    @property
+    def version(self) -> int:
+        """Version of the JSON form: 2 for persons, whose bound on rows it states, and 1 for rows.
+
+        Version 1 for persons did not state the bound; it meant that of the account or guarantee it was kept in.
+        """
+        return 2 if self.unit == "person" else 1
 
     def to_json(self) -> dict[str, Any]:
         """Return the event as plain JSON values; ``from_json`` reads them back to an equal event.
@@ -60,18 +72,23 @@ class Event:
         {'kind': 'pure', 'version': 1, 'relation': 'replace_one', 'unit': 'row', 'epsilon': 0.5}
         """
         return {"kind": self.kind, "version": self.version} | {
-            field.name: _plain(getattr(self, field.name)) for field in fields(self)
+            name: _plain(getattr(self, name)) for name in _names(type(self), self.version)
         }
 
     @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Event:
+    def from_json(data: Mapping[str, Any], *, max_rows_per_person: int | None = None) -> Event:
         """Return the event that ``to_json`` wrote.
+
+        Args:
+            data: The JSON values.
+            max_rows_per_person: The bound on one person's rows that version 1 did not state: that of the account or
+                guarantee which holds the event. Events that state their own keep it.
 
         Raises:
             UnsupportedEventError: If the kind, version or a field is unknown, or a field is missing or out of range.
                 The message names the event and, inside a structured event, the part.
         """
-        return _read(data, path="event", depth=0)
+        return _read(data, path="event", depth=0, bound=max_rows_per_person)
 
     def under(self, relation: str) -> Event:
         """Return the same release stated for another neighbouring relation.
@@ -118,14 +135,34 @@ class Event:
         """
         if self.unit == "person":
             raise InputError("The event is stated per person already.")
-        return self.stretched(check_count("max_rows_per_person", max_rows_per_person))._per_person()
+        rows = check_count("max_rows_per_person", max_rows_per_person)
+        return self.stretched(rows)._per_person(rows)
+
+    def for_fewer_rows(self, max_rows_per_person: int) -> Event:
+        """Return the same release stated for persons with at most so many rows, from a statement that allows more.
+
+        It holds a fortiori: tables in which every person has at most k rows are among those in which every person has
+        at most K ≥ k, so neighbours under the bound k are neighbours under the bound K.
+
+        Raises:
+            InputError: If the event is stated per row, or for fewer rows: then it says nothing about larger persons.
+        """
+        rows = check_count("max_rows_per_person", max_rows_per_person)
+        if self.max_rows_per_person is None:
+            raise InputError("The event is stated per row; event.for_person says what it means for a person.")
+        if rows > self.max_rows_per_person:
+            raise InputError(
+                f"The event is stated for persons with at most {self.max_rows_per_person} rows and says nothing about "
+                f"persons with up to {rows}. State its sensitivity for {rows} rows."
+            )
+        return self._per_person(rows)
 
     def _replacing(self) -> Event:
         """Return this ``add_remove`` event as a ``replace_one`` event."""
         return replace(self.stretched(2), relation="replace_one")
 
-    def _per_person(self) -> Event:
-        return replace(self, unit="person")
+    def _per_person(self, rows: int) -> Event:
+        return replace(self, unit="person", max_rows_per_person=rows)
 
 
 def put(event: Event, **values: object) -> None:
@@ -158,7 +195,12 @@ def _plain(value: object) -> object:
     return value
 
 
-def _read(data: object, *, path: str, depth: int) -> Event:
+def _names(kind: type[Event], version: int) -> list[str]:
+    """Return the fields of an event in this version of its JSON form."""
+    return [field.name for field in fields(kind) if version > 1 or field.name != "max_rows_per_person"]
+
+
+def _read(data: object, *, path: str, depth: int, bound: int | None) -> Event:
     """Read one event of a JSON document; ``path`` says where it stands, for messages."""
     if depth > MAX_DEPTH:
         raise UnsupportedEventError(f"{path[:60]}…: events are nested more than {MAX_DEPTH} deep.")
@@ -172,29 +214,42 @@ def _read(data: object, *, path: str, depth: int) -> Event:
             "It may come from a newer escudo."
         )
     path = f"{path} ({kind.kind})"
-    if type(version) is not int or version != kind.version:
-        raise UnsupportedEventError(f"{path}: this escudo reads version {kind.version}, not {version!r:.60}.")
-    names = {field.name for field in fields(kind)}
+    if type(version) is not int or version not in (1, 2):
+        raise UnsupportedEventError(f"{path}: this escudo reads versions 1 and 2, not {version!r:.60}.")
+    names = set(_names(kind, version))
     given = {str(key) for key in data} - {"kind", "version"}
     if given != names:
         wrong = [f"unknown field {key!r:.60}" for key in sorted(given - names)]
         wrong += [f"missing field {key!r}" for key in sorted(names - given)]
         raise UnsupportedEventError(f"{path}: {', '.join(wrong[:5])}.")
-    values = {key: _read_value(key, data[key], path=path, depth=depth) for key in names}
+    values = {key: _read_value(key, data[key], path=path, depth=depth, bound=bound) for key in names}
+    if version == 2 and values["unit"] != "person":
+        raise UnsupportedEventError(f"{path}: version 2 is for persons; an event stated per row has version 1.")
+    if version == 1 and values["unit"] == "person":
+        if bound is None:
+            raise UnsupportedEventError(
+                f"{path}: version 1 does not state how many rows of one person it covers, and what holds it does not "
+                "either. Read it with max_rows_per_person, the bound that it was made for."
+            )
+        values["max_rows_per_person"] = bound
     try:
         return kind(**values)
     except InputError as error:
         raise UnsupportedEventError(f"{path}: {error}") from None
 
 
-def _read_value(key: str, value: Any, *, path: str, depth: int) -> Any:
+def _read_value(key: str, value: Any, *, path: str, depth: int, bound: int | None) -> Any:
     # Values are JSON's; the event's own checks decide which are allowed.
     if key == "event":
-        return _read(value, path=f"{path}.event", depth=depth + 1)
+        return _read(value, path=f"{path}.event", depth=depth + 1, bound=bound)
     if key == "events":
         if not isinstance(value, list):
             raise UnsupportedEventError(f"{path}: events must be a list.")
-        return tuple(_read(part, path=f"{path}.events[{i}]", depth=depth + 1) for i, part in enumerate(value))
+        return tuple(
+            _read(part, path=f"{path}.events[{i}]", depth=depth + 1, bound=bound) for i, part in enumerate(value)
+        )
+    if key == "max_rows_per_person" and (type(value) is not int or value < 1):
+        raise UnsupportedEventError(f"{path}: max_rows_per_person must be a whole number of at least 1.")
     if key == "relation" and value not in RELATIONS:
         raise UnsupportedEventError(f"{path}: unknown relation {value!r:.60}; expected {' or '.join(RELATIONS)}.")
     if key == "unit" and value not in UNITS:

@@ -114,6 +114,11 @@ probability 1e-06. [replace one row; accountant: closed form]
             raise InputError(f"source of a guarantee must be an event or None; got {type(self.source).__name__}.")
         if self.source is not None and (self.source.relation, self.source.unit) != (checked["relation"], self.unit):
             raise InputError("source of a guarantee must be stated for the same relation and unit as the guarantee.")
+        if self.source is not None and self.source.max_rows_per_person != self.max_rows_per_person:
+            raise InputError(
+                f"source of a guarantee must be stated for as many rows per person ({self.source.max_rows_per_person}) "
+                f"as the guarantee ({self.max_rows_per_person})."
+            )
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 
@@ -155,14 +160,19 @@ probability 1e-06. [replace one row; accountant: closed form]
         """
         if self.source is not None:
             return self.source
+        whose: dict[str, Any] = {
+            "relation": self.relation,
+            "unit": self.unit,
+            "max_rows_per_person": self.max_rows_per_person,
+        }
         if self.rho is not None:
-            return ZCDPEvent(rho=self.rho, relation=self.relation, unit=self.unit)
+            return ZCDPEvent(rho=self.rho, **whose)
         if self.mu is not None:
-            return GDPEvent(mu=self.mu, relation=self.relation, unit=self.unit)
+            return GDPEvent(mu=self.mu, **whose)
         epsilon, delta = self._point
         if delta == 0:
-            return PureEvent(epsilon=epsilon, relation=self.relation, unit=self.unit)
-        return ApproximateEvent(epsilon=epsilon, delta=delta, relation=self.relation, unit=self.unit)
+            return PureEvent(epsilon=epsilon, **whose)
+        return ApproximateEvent(epsilon=epsilon, delta=delta, **whose)
 
     @property
     def _point(self) -> tuple[float, float]:
@@ -224,7 +234,7 @@ probability 1e-06. [replace one row; accountant: closed form]
             raise InputError(f"A guarantee's record is a JSON object; this is {type(data).__name__}.")
         values = {name: value for name, value in data.items() if name not in ("sentence", "event")}
         if data.get("event") is not None:
-            values["source"] = Event.from_json(data["event"])
+            values["source"] = Event.from_json(data["event"], max_rows_per_person=data.get("max_rows_per_person"))
         try:
             return cls(**values)
         except TypeError:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import html
 import re
 import shlex
+import unicodedata
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -92,7 +93,9 @@ class Ledger:
         """Open an account, or return the one that was opened with the same terms.
 
         Args:
-            dataset: Name of the account: printable, at most 200 characters.
+            dataset: Name of the account: printable, at most 200 characters. It is kept in Unicode's form NFKC with
+                single spaces, and every method takes it in any form; a name that people would take for that of another
+                account, such as ``Visits`` beside ``visits``, is refused.
             epsilon: Cap on the total loss of all releases together.
             delta: The δ at which the total is kept; 0 admits pure-ε releases only.
             relation: ``"replace_one"`` (one record changes) or ``"add_remove"``.
@@ -100,11 +103,13 @@ class Ledger:
             max_rows_per_person: Bound on one person's rows.
 
         Raises:
-            InputError: If a term is out of range, or the dataset has an account with other terms.
+            InputError: If a term is out of range, the dataset has an account with other terms, or the name looks like
+                that of another account.
             LedgerError: If the database cannot be written.
         """
+        name = _checked_name(dataset)
         terms = Terms(
-            dataset=_checked_name(dataset),
+            dataset=name,
             epsilon=positive("epsilon", epsilon),
             delta=delta,
             relation=relation,  # type: ignore[arg-type] # Terms parses synonyms
@@ -113,12 +118,13 @@ class Ledger:
         )
         self._store.create()
         with self._writing() as session:
-            known = self._replay.accounts.get(dataset)
+            known = self._replay.accounts.get(name)
             if known is None:
-                session.append("open", dataset, terms_to_json(terms))
+                _require_no_twin(name, self._replay.accounts)
+                session.append("open", name, terms_to_json(terms))
             elif known.terms != terms:
                 raise InputError(
-                    f"Dataset {dataset!r} has an account already, with other terms: {known.terms} (opened "
+                    f"Dataset {name!r} has an account already, with other terms: {known.terms} (opened "
                     f"{known.opened_at[:10]}). The terms of an account never change. Use it as it is, or choose "
                     "another name."
                 )
@@ -168,9 +174,9 @@ class Ledger:
             payload: dict[str, Any] = {"event": admitted.to_json(), "purpose": purpose, "for_release": for_release}
             if (relation := getattr(event, "relation", None)) != admitted.relation:
                 payload["converted_from"] = relation
-            row = session.append("spend", dataset, payload)
+            row = session.append("spend", account.terms.dataset, payload)
         return Receipt(
-            dataset=dataset,
+            dataset=account.terms.dataset,
             sequence=row.sequence,
             event=admitted,
             purpose=purpose,
@@ -226,8 +232,9 @@ class Ledger:
         """Return the rows of one dataset, or of all, in order."""
         with self._reading() as session:
             if dataset is not None:
-                self._account(dataset)
-            return list(session.rows(dataset=dataset))
+                dataset = self._account(dataset).terms.dataset
+            accounts = self._replay.accounts
+            return [accounts[row.dataset].with_bound(row) for row in session.rows(dataset=dataset)]
 
     def verify(self, expected_head: str | None = None) -> Verification:
         """Read every row again and check the chain, the head record, what the rows say, and the caps.
@@ -358,21 +365,56 @@ class Ledger:
             )
 
     def _account(self, dataset: str) -> AccountState:
-        try:
-            return self._replay.accounts[dataset]
-        except (KeyError, TypeError):
-            name = _checked_name(dataset)
+        accounts = self._replay.accounts
+        if isinstance(dataset, str) and dataset in accounts:  # as it was recorded, before names were normalised
+            return accounts[dataset]
+        name = _checked_name(dataset)
+        if name in accounts:
+            return accounts[name]
+        _require_no_twin(name, accounts)
         raise InputError(
-            f"Dataset {name!r} has no account in this ledger.{did_you_mean(name, self._replay.accounts)} Open one with "
+            f"Dataset {name!r} has no account in this ledger.{did_you_mean(name, accounts)} Open one with "
             f"ledger.open({name!r}, epsilon=...) or: escudo ledger open {shlex.quote(name)} --epsilon 1 --ledger "
             f"{shlex.quote(self.name)}"
         )
 
 
 def _checked_name(dataset: str) -> str:
-    if not isinstance(dataset, str) or not dataset.strip() or not dataset.isprintable() or len(dataset) > MAX_NAME:
+    """Return a name in the one form in which it is kept: NFKC, without spaces at the ends or twice in a row."""
+    form = unicodedata.normalize("NFKC", dataset) if isinstance(dataset, str) else ""
+    name = " ".join(form.split())
+    if not name or not form.isprintable() or max(len(name), len(dataset)) > MAX_NAME:
         raise InputError(
             f"dataset must be a name of 1 to {MAX_NAME} printable characters; got "
             + (f"{dataset!r:.60}." if isinstance(dataset, str) else f"{type(dataset).__name__}.")
         )
-    return dataset
+    return name
+
+
+# Letters that look like Latin ones, after case folding: Cyrillic, Greek, and others that keyboards and copies bring in.
+_LOOK_ALIKES = str.maketrans(
+    "аеорсухіјѕһԁԛԝѵкмтвн" "αορνικυτχ" "ıȷɑɡ" "‐‑‒–—―−﹘ـ" "’‘ʼ`´" "·∙⋅",
+    "aeopcyxijshdqwvkmtbh" "aopvikutx" "ijag" "---------" "'''''" "...",
+)  # fmt: skip
+_UNSEEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+
+
+def _looks(name: str) -> str:
+    """Return what a name looks like at a glance: without case, accents' order, unseen characters and foreign twins."""
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+    seen = "".join(c for c in folded if c not in _UNSEEN and not "\ufe00" <= c <= "\ufe0f" and c < "\U000e0000")
+    return " ".join(seen.translate(_LOOK_ALIKES).split())
+
+
+def _require_no_twin(name: str, accounts: Iterable[str]) -> None:
+    """Raise if people would take ``name`` for the name of another account: it would open a second budget.
+
+    Raises:
+        InputError: Names the account that it resembles.
+    """
+    twin = next((known for known in accounts if known != name and _looks(known) == _looks(name)), None)
+    if twin is not None:
+        raise InputError(
+            f"Dataset {name!r} has no account, and its name looks like that of {twin!r}, which has one. Spend from "
+            f"{twin!r} if the table is the same, or choose a name that nobody can mistake for it."
+        )

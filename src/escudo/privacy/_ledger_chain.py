@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
 from escudo.errors import LedgerCorruptError
@@ -39,6 +39,7 @@ class LedgerRow:
         recorded_at: Time in ISO 8601, UTC.
         previous: Hash of the row before.
         hash: Hash of this row.
+        max_rows_per_person: The account's bound on one person's rows, for events that were recorded without it.
     """
 
     sequence: int
@@ -48,6 +49,7 @@ class LedgerRow:
     recorded_at: str
     previous: str
     hash: str
+    max_rows_per_person: int | None = field(default=None, compare=False, repr=False)
 
     @property
     def payload(self) -> Mapping[str, Any]:
@@ -57,7 +59,9 @@ class LedgerRow:
     @property
     def event(self) -> Event | None:
         """The recorded event, or None for a row that is no spend."""
-        return Event.from_json(self.payload["event"]) if self.kind == "spend" else None
+        if self.kind != "spend":
+            return None
+        return Event.from_json(self.payload["event"], max_rows_per_person=self.max_rows_per_person)
 
     def as_stored(self) -> dict[str, Any]:
         """Return the row as JSON values, with the payload as the exact text that was hashed; also of a broken row."""

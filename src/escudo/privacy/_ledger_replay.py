@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from escudo.errors import LedgerCorruptError, LedgerError, UnsupportedEventError
@@ -23,6 +24,10 @@ class AccountState:
         self.spends: set[int] = set()
         self.failed: set[int] = set()
         self.not_for_release = 0
+
+    def with_bound(self, row: LedgerRow) -> LedgerRow:
+        """Return one of the account's rows with the bound that an event of version 1 was made for."""
+        return replace(row, max_rows_per_person=self.terms.max_rows_per_person)
 
 
 class Replay:
@@ -82,7 +87,8 @@ class Replay:
             return
         account = self.accounts[row.dataset]
         if row.kind == "spend":
-            event = Event.from_json(payload["event"])
+            # Version 1 of an event does not state the bound on a person's rows: the account's was meant.
+            event = Event.from_json(payload["event"], max_rows_per_person=account.terms.max_rows_per_person)
             if event != account.terms.admitted(event):
                 raise ValueError("recorded for another relation")
             account.tally.add(event)
@@ -112,7 +118,7 @@ def require_within_cap(account: AccountState, rows: Iterable[LedgerRow]) -> None
     """
     if account.tally.within_cap():
         return
-    spends = [(row.sequence, event) for row in rows if (event := row.event) is not None]
+    spends = [(row.sequence, event) for row in rows if (event := account.with_bound(row).event) is not None]
     low, high = 0, len(spends)  # spends[:low] fit, spends[:high] do not
     while high - low > 1:
         middle = (low + high) // 2

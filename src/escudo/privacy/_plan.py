@@ -112,7 +112,7 @@ class Plan:
 
         Args:
             delta: The δ it is stated at; the plan's own if None.
-            max_rows_per_person: Bound on one person's rows, where the events are stated per person.
+            max_rows_per_person: Bound on one person's rows that the events must be stated for; None takes theirs.
         """
         event = ComposedEvent(events=()) if self.event is None else self.event
         return guarantee_of(
@@ -127,8 +127,12 @@ class Plan:
         return 0.0 if self.event is None or math.isfinite(RunningTotal.of(self.event).quick_epsilon(0.0)) else 1e-6
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Plan:
+    def from_json(cls, data: Mapping[str, Any], *, max_rows_per_person: int | None = None) -> Plan:
         """Return the tree that ``to_json`` wrote.
+
+        Args:
+            data: The JSON values.
+            max_rows_per_person: The bound for events of version 1, which state none; see ``Event.from_json``.
 
         Raises:
             InputError: If it is no such tree.
@@ -137,8 +141,8 @@ class Plan:
             event = data["event"]
             return cls(
                 data["name"],
-                None if event is None else Event.from_json(event),
-                children=[cls.from_json(child) for child in data["children"]],
+                None if event is None else Event.from_json(event, max_rows_per_person=max_rows_per_person),
+                children=[cls.from_json(c, max_rows_per_person=max_rows_per_person) for c in data["children"]],
                 buys=str(data["buys"]),
                 count=data["count"],
                 delta=data["delta"],

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import ClassVar, Self, cast
 
 import numpy as np
 
@@ -57,23 +57,29 @@ class SampledGaussianEvent(Event):
     Attributes:
         noise_multiplier: Standard deviation of the noise on each coordinate, over the bound on a row's vector.
         sampling_probability: The chance with which each row was drawn, independently of all others.
-        rows: How many rows change between neighbours: 1, or all that a person or a group may have.
+        rows: How many rows change between neighbours: 1, or all that a person or a group may have; by default
+            ``max_rows_per_person``, or 1.
     """
 
     kind: ClassVar[str] = "sampled_gaussian"
 
     noise_multiplier: float
     sampling_probability: float
-    rows: int = 1
+    rows: int = cast(int, None)  # one person's, unless more are given
 
     def __post_init__(self) -> None:
         Event.__post_init__(self)
+        one = self.max_rows_per_person or 1
         put(
             self,
             noise_multiplier=positive("noise_multiplier", self.noise_multiplier),
             sampling_probability=probability("sampling_probability", self.sampling_probability, allow_one=True),
-            rows=check_count("rows", self.rows),
+            rows=one if self.rows is None else check_count("rows", self.rows),
         )
+        if self.rows < one:
+            raise InputError(
+                f"rows must be at least max_rows_per_person ({one}): all rows of one person change; got {self.rows}."
+            )
         if self.rows > _MAX_ROWS:
             raise InputError(f"rows must be at most {_MAX_ROWS:,}: nothing useful is promised to larger groups.")
         if self.rows > self.noise_multiplier * MAX_EPSILON:

@@ -15,7 +15,7 @@ __all__ = ["ComposedEvent", "ParallelEvent", "RepeatedEvent"]
 
 Parts = Literal["position", "value"]
 
-# A structured event takes relation and unit from its parts unless they are given.
+# A structured event takes relation, unit and the bound on a person's rows from its parts unless they are given.
 _OF_THE_PARTS = cast(Relation, "")
 _UNIT_OF_THE_PARTS = cast(Unit, "")
 
@@ -50,8 +50,8 @@ class RepeatedEvent(Event):
     def _replacing(self) -> RepeatedEvent:
         return replace(self, event=self.event.under("replace_one"), relation="replace_one")
 
-    def _per_person(self) -> RepeatedEvent:
-        return replace(self, event=self.event._per_person(), unit="person")
+    def _per_person(self, rows: int) -> RepeatedEvent:
+        return replace(self, event=self.event._per_person(rows), unit="person", max_rows_per_person=rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +80,9 @@ class ComposedEvent(Event):
     def _replacing(self) -> ComposedEvent:
         return replace(self, events=tuple(e.under("replace_one") for e in self.events), relation="replace_one")
 
-    def _per_person(self) -> ComposedEvent:
-        return replace(self, events=tuple(e._per_person() for e in self.events), unit="person")
+    def _per_person(self, rows: int) -> ComposedEvent:
+        parts = tuple(event._per_person(rows) for event in self.events)
+        return replace(self, events=parts, unit="person", max_rows_per_person=rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,8 +151,9 @@ class ParallelEvent(Event):
     def _replacing(self) -> ParallelEvent:
         return replace(self, relation="replace_one")  # by value: the parts stay as they are stated
 
-    def _per_person(self) -> ParallelEvent:
-        return replace(self, events=tuple(e._per_person() for e in self.events), unit="person")
+    def _per_person(self, rows: int) -> ParallelEvent:
+        parts = tuple(event._per_person(rows) for event in self.events)
+        return replace(self, events=parts, unit="person", max_rows_per_person=rows)
 
 
 def _samples(event: Event) -> bool:
@@ -168,13 +170,20 @@ def _tuple_of_events(events: object) -> tuple[Event, ...]:
 
 
 def _take_from_parts(event: Event, parts: tuple[Event, ...], *, may_be_add_remove: bool = False) -> None:
-    """Give ``event`` the relation and unit of its parts where it names none, or raise where they disagree."""
+    """Give ``event`` relation, unit and bound of its parts where it names none, or raise where they disagree."""
     relations, units = {part.relation for part in parts}, {part.unit for part in parts}
+    bounds = {part.max_rows_per_person for part in parts}
     if len(units) > 1:
         raise InputError(f"The parts of a {event.kind} event mix rows and persons; state all for one unit.")
     if len(relations) > 1:
         raise InputError(
             f"The parts of a {event.kind} event mix relations; state all for one, with event.under('replace_one')."
+        )
+    if len(bounds) > 1:
+        raise InputError(
+            f"The parts of a {event.kind} event allow different numbers of rows per person "
+            f"({', '.join(str(bound) for bound in sorted(bounds, key=lambda bound: bound or 0))}); state all for the "
+            "smallest, with event.for_fewer_rows."
         )
     relation = parse_relation(event.relation) if event.relation else next(iter(relations), "replace_one")
     unit = event.unit if event.unit else next(iter(units), "row")
@@ -185,4 +194,10 @@ def _take_from_parts(event: Event, parts: tuple[Event, ...], *, may_be_add_remov
             f"The parts of this {event.kind} event are stated for {relations.pop()}, not {relation}; use "
             f"event.under({relation!r}) on the whole."
         )
-    put(event, relation=relation, unit=unit)
+    bound = next(iter(bounds), event.max_rows_per_person)
+    if event.max_rows_per_person not in (None, bound):
+        raise InputError(
+            f"The parts of this {event.kind} event are stated for at most {bound} rows per person, not "
+            f"{event.max_rows_per_person}."
+        )
+    put(event, relation=relation, unit=unit, max_rows_per_person=bound)

@@ -12,7 +12,7 @@ from escudo._validate import positive, probability
 from escudo.errors import BudgetExceededError, InputError
 from escudo.privacy._accounting import RunningTotal, guarantee_of, within
 from escudo.privacy._event import check_loss
-from escudo.privacy._events import ComposedEvent, Event, PureEvent, RepeatedEvent
+from escudo.privacy._events import ComposedEvent, Event, RepeatedEvent
 from escudo.privacy._guarantee import Guarantee
 from escudo.privacy._relations import Relation, Unit, parse_relation, parse_unit
 
@@ -76,7 +76,10 @@ class Terms:
         )
 
     def admitted(self, event: Event) -> Event:
-        """Return ``event`` as this account keeps it, stated for the account's relation.
+        """Return ``event`` as this account keeps it, stated for the account's relation and bound on a person's rows.
+
+        An event for more rows per person than the account's is admitted, because it holds for fewer
+        (``Event.for_fewer_rows``).
 
         Raises:
             InputError: If the event says nothing about the account's neighbours.
@@ -92,7 +95,16 @@ class Terms:
                 "says nothing: it may have released the number of rows. State it for add_remove. Nothing was "
                 "spent."
             )
-        return event.under(self.relation)
+        if self.max_rows_per_person is None:
+            return event.under(self.relation)
+        assert event.max_rows_per_person is not None, "an event stated per person has a bound"
+        if event.max_rows_per_person < self.max_rows_per_person:
+            raise InputError(
+                f"The event is stated for persons with at most {event.max_rows_per_person} rows, but {self.name} "
+                f"protects persons with up to {self.max_rows_per_person}, about whom it says nothing. State it for "
+                f"max_rows_per_person={self.max_rows_per_person}. Nothing was spent."
+            )
+        return event.for_fewer_rows(self.max_rows_per_person).under(self.relation)
 
 
 class Tally:
@@ -104,7 +116,7 @@ class Tally:
 
     def __init__(self, terms: Terms):
         self.terms = terms
-        self._sums = self._counted = RunningTotal(terms.relation, terms.unit)
+        self._sums = self._counted = RunningTotal(terms.relation, terms.unit, terms.max_rows_per_person)
         self._waiting: list[tuple[Event, int]] = []
 
     def add(self, event: Event) -> None:
@@ -178,7 +190,7 @@ class Tally:
         left = max(0.0, cap - self.spent())
         # An accountant that works on a grid may charge a little more than the sum: step back until it agrees.
         step = cap * 1e-9
-        while left > 0 and not self.fits(PureEvent(epsilon=left, relation=self.terms.relation, unit=self.terms.unit)):
+        while left > 0 and not self.fits(self.terms.guarantee(left, delta=0.0).event):
             left, step = max(0.0, left - step), step * 10
         return left
 
@@ -191,9 +203,13 @@ class Tally:
         terms, counted = self.terms, self._total.events
         parts = [RepeatedEvent(event=event, count=times) if times > 1 else event for event, times in counted.items()]
         return guarantee_of(
-            ComposedEvent(events=tuple(parts), relation=terms.relation, unit=terms.unit),
+            ComposedEvent(
+                events=tuple(parts),
+                relation=terms.relation,
+                unit=terms.unit,
+                max_rows_per_person=terms.max_rows_per_person,
+            ),
             delta=terms.delta if delta is None else delta,
-            max_rows_per_person=terms.max_rows_per_person,
         )
 
     def remaining(self) -> Guarantee:
@@ -204,11 +220,6 @@ class Tally:
 def stated(event: Event | Guarantee, *, for_release: bool, terms: Terms) -> tuple[Event, bool]:
     """Return the event of what is spent, admitted by ``terms``, and whether it is for release."""
     if isinstance(event, Guarantee):
-        if event.max_rows_per_person != terms.max_rows_per_person:
-            raise InputError(
-                f"The guarantee allows {event.max_rows_per_person} rows per person, but {terms.name} is accounted for "
-                f"{terms.max_rows_per_person}. Nothing was spent."
-            )
         for_release = for_release and event.for_release
         event = event.event
     if not isinstance(event, Event):

@@ -70,11 +70,13 @@ class RunningTotal:
     Attributes:
         relation: The relation that all events are stated for.
         unit: The unit that all events are stated for.
+        max_rows_per_person: The bound on one person's rows that all events are stated for, with unit ``person``.
         events: The unstructured events that cost something, with how often each happened.
     """
 
     relation: Relation = "replace_one"
     unit: Unit = "row"
+    max_rows_per_person: int | None = None
     events: Mapping[Event, int] = field(default_factory=dict)
     _sum: CostSum = field(default_factory=CostSum, repr=False)
 
@@ -82,14 +84,18 @@ class RunningTotal:
     def of(events: Event | Sequence[Event]) -> RunningTotal:
         """Return the total of one event or of several; none at all cost nothing."""
         listed = [events] if isinstance(events, Event) else list(events)
-        total = RunningTotal(listed[0].relation, listed[0].unit) if listed else RunningTotal()
-        return total.add_all((event, 1) for event in listed)
+        if not listed:
+            return RunningTotal()
+        first = listed[0]
+        return RunningTotal(first.relation, first.unit, first.max_rows_per_person).add_all(
+            (event, 1) for event in listed
+        )
 
     def add(self, event: Event, count: int = 1) -> RunningTotal:
         """Return the total after the event has happened ``count`` more times.
 
         Raises:
-            InputError: If the event is stated for another relation or unit than the total.
+            InputError: If the event is stated for another relation, unit or bound on a person's rows than the total.
         """
         return self.add_all([(event, count)])
 
@@ -106,6 +112,11 @@ class RunningTotal:
             if event.unit != self.unit:
                 raise InputError(
                     f"The total is per {self.unit} and the event is stated per {event.unit}; state both for one unit."
+                )
+            if event.max_rows_per_person != self.max_rows_per_person:
+                raise InputError(
+                    f"The total is for at most {self.max_rows_per_person} rows per person and the event for "
+                    f"{event.max_rows_per_person}; state both for the smaller number, with event.for_fewer_rows."
                 )
             for leaf, times in leaves(event):
                 curve = leaf_curve(leaf)

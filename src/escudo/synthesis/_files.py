@@ -135,7 +135,7 @@ def load(directory: str | os.PathLike[str]) -> CausalModel | LinearModel | Neura
             ),
             "guarantee": Guarantee.from_json(description["guarantee"]),
             "generator": str(description["generator"]),
-            "plan": Plan.from_json(description["plan"]),
+            "plan": Plan.from_json(description["plan"], max_rows_per_person=schema.max_rows_per_person),
             "details": dict(description["details"]),
         }
         if "network" in description:

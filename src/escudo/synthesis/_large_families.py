@@ -92,6 +92,7 @@ class LargeFamilies:
             integers=True,
             relation=table.relation,
             unit=table.unit,
+            max_rows_per_person=table.max_rows_per_person,
         )
 
     def plan(self, event: GaussianEvent, structure: Structure) -> Plan:

@@ -177,6 +177,7 @@ class Linear:
                 integers=True,
                 relation=relation,
                 unit=schema.unit,
+                max_rows_per_person=schema.max_rows_per_person,
             )
 
         level = calibrate(event, epsilon=epsilon, delta=delta)

@@ -34,6 +34,7 @@ def table_event(schema: Schema, relation: Relation, scale: float) -> GaussianEve
         integers=True,
         relation=relation,
         unit=schema.unit,
+        max_rows_per_person=schema.max_rows_per_person,
     )
 
 
@@ -104,7 +105,12 @@ class Shares:
     def _pick(self, part: float, count: int, level: float) -> ExponentialEvent:
         # In zCDP a pick of cost e costs e²/8; all picks get their part of what the tables cost together.
         rho = part * _moved(self.schema, self.relation).l2 ** 2 / (2 * level**2) / count
-        return ExponentialEvent(epsilon=math.sqrt(8 * rho), relation=self.relation, unit=self.schema.unit)
+        return ExponentialEvent(
+            epsilon=math.sqrt(8 * rho),
+            relation=self.relation,
+            unit=self.schema.unit,
+            max_rows_per_person=self.schema.max_rows_per_person,
+        )
 
 
 def _moved(schema: Schema, relation: Relation) -> CountSensitivity:

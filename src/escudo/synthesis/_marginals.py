@@ -214,6 +214,7 @@ class PreparedMarginals:
                 epsilon=pick.epsilon,
                 relation=pick.relation,
                 unit=pick.unit,
+                max_rows_per_person=pick.max_rows_per_person,
                 account=account,
                 seed=seed,
                 purpose="pick an arrow",

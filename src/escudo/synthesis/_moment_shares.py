@@ -47,7 +47,12 @@ class Shares:
     def clip(self, level: float) -> ExponentialEvent:
         """Return what the clip bound costs."""
         rho = (self._moved / level) ** 2 / 2
-        return ExponentialEvent(epsilon=math.sqrt(8 * _CLIP_SHARE * rho), relation=self.relation, unit=self.schema.unit)
+        return ExponentialEvent(
+            epsilon=math.sqrt(8 * _CLIP_SHARE * rho),
+            relation=self.relation,
+            unit=self.schema.unit,
+            max_rows_per_person=self.schema.max_rows_per_person,
+        )
 
     def count(self, level: float) -> GaussianEvent:
         """Return the release of the number of rows."""
@@ -74,4 +79,5 @@ class Shares:
             integers=True,
             relation=self.relation,
             unit=self.schema.unit,
+            max_rows_per_person=self.schema.max_rows_per_person,
         )

@@ -185,6 +185,7 @@ class Repair:
             epsilon=self.pick.epsilon,
             relation=self.pick.relation,
             unit=self.pick.unit,
+            max_rows_per_person=self.pick.max_rows_per_person,
             account=account,
             seed=seed,
             purpose="pick a pair",

@@ -176,7 +176,9 @@ class PreparedFigures:
     @property
     def event(self) -> LaplaceEvent | GaussianEvent:
         """What will be charged."""
-        terms: dict[str, Any] = {"relation": self.relation, "unit": self.schema.unit, **self.noise}
+        rows = self.schema.max_rows_per_person
+        terms: dict[str, Any] = {"relation": self.relation, "unit": self.schema.unit, "max_rows_per_person": rows}
+        terms |= self.noise
         if "epsilon" in self.noise:
             return laplace_event(self.size, sensitivity=self.l1_sensitivity, integers=True, **terms)
         terms["changed_cells"] = self._changed_cells

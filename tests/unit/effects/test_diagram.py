@@ -139,7 +139,7 @@ class TestLedgers:
     def test_persons_are_units_too(self, tmp_path: Path) -> None:
         with Ledger(f"sqlite:///{tmp_path}/ledger.db") as ledger:
             ledger.open("visits", epsilon=3.0, delta=1e-6, unit="person", max_rows_per_person=5)
-            ledger.spend("visits", ZCDPEvent(rho=0.01, unit="person"))
+            ledger.spend("visits", ZCDPEvent(rho=0.01, unit="person", max_rows_per_person=5))
             diagram = from_ledger(ledger, "visits")
             spent = ledger.total("visits").epsilon
         assert bound(diagram, "D1", "release 1", delta=1e-6).epsilon == pytest.approx(spent)

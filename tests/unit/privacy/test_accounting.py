@@ -291,7 +291,11 @@ def test_a_total_keeps_to_its_relation_and_unit():
     with pytest.raises(InputError, match=r"event.under\('replace_one'\)"):
         RunningTotal().add(PureEvent(epsilon=1.0, relation="add_remove"))
     with pytest.raises(InputError, match="per row and the event is stated per person"):
-        RunningTotal().add(PureEvent(epsilon=1.0, unit="person"))
+        RunningTotal().add(PureEvent(epsilon=1.0, unit="person", max_rows_per_person=2))
+    with pytest.raises(InputError, match="at most 3 rows per person and the event for 2"):
+        RunningTotal(unit="person", max_rows_per_person=3).add(
+            PureEvent(epsilon=1.0, unit="person", max_rows_per_person=2)
+        )
     with pytest.raises(InputError, match="delta"):
         RunningTotal().epsilon(1.0)
     with pytest.raises(InputError, match="epsilon"):
@@ -517,6 +521,9 @@ def test_a_guarantee_that_does_not_exist_is_refused():
         guarantee_of(ApproximateEvent(epsilon=1.0, delta=1e-6), delta=1e-9)
     with pytest.raises(InputError, match="says nothing about add_remove"):
         guarantee_of(PureEvent(epsilon=1.0), relation="add_remove")
-    with pytest.raises(InputError, match="needs max_rows_per_person"):
-        guarantee_of(PureEvent(epsilon=1.0, unit="person"))
-    assert guarantee_of(PureEvent(epsilon=1.0, unit="person"), max_rows_per_person=3).max_rows_per_person == 3
+    person = PureEvent(epsilon=1.0, unit="person", max_rows_per_person=3)
+    assert guarantee_of(person).max_rows_per_person == 3
+    with pytest.raises(InputError, match="stated for 3 rows per person, not 2"):
+        guarantee_of(person, max_rows_per_person=2)
+    with pytest.raises(InputError, match="stated for no number of rows per person, not 2"):
+        guarantee_of(PureEvent(epsilon=1.0), max_rows_per_person=2)

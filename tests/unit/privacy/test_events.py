@@ -175,13 +175,13 @@ def test_unit_and_relation_are_checked():
 
 
 def test_structured_events_take_relation_and_unit_from_their_parts():
-    part = PureEvent(epsilon=1.0, relation="add_remove", unit="person")
+    part = PureEvent(epsilon=1.0, relation="add_remove", unit="person", max_rows_per_person=5)
     for whole in (
         RepeatedEvent(event=part, count=2),
         ComposedEvent(events=(part, part)),
         ParallelEvent(events=[part, part], by="value"),
     ):
-        assert (whole.relation, whole.unit) == ("add_remove", "person")
+        assert (whole.relation, whole.unit, whole.max_rows_per_person) == ("add_remove", "person", 5)
     assert ComposedEvent(events=()).relation == "replace_one"
 
 
@@ -190,7 +190,14 @@ def test_structured_events_refuse_parts_that_disagree():
     with pytest.raises(InputError, match="mix relations"):
         ComposedEvent(events=(here, there))
     with pytest.raises(InputError, match="mix rows and persons"):
-        ComposedEvent(events=(here, PureEvent(epsilon=1.0, unit="person")))
+        ComposedEvent(events=(here, PureEvent(epsilon=1.0, unit="person", max_rows_per_person=2)))
+    few, many = here.for_person(2), here.for_person(3)
+    with pytest.raises(InputError, match=r"different numbers of rows per person \(2, 3\)"):
+        ComposedEvent(events=(many, few))
+    with pytest.raises(InputError, match="at most 2 rows per person, not 3"):
+        RepeatedEvent(event=few, count=2, max_rows_per_person=3)
+    with pytest.raises(InputError, match="needs max_rows_per_person"):
+        ComposedEvent(events=(), unit="person")
     with pytest.raises(InputError, match="stated for add_remove, not replace_one"):
         RepeatedEvent(event=there, count=2, relation="replace_one")
     with pytest.raises(InputError, match="stated for add_remove, not replace_one"):
@@ -273,10 +280,11 @@ def test_an_approximate_event_doubles_epsilon_and_multiplies_delta():
 
 def test_a_person_with_k_rows_is_k_steps_away():
     k = 3
-    assert PureEvent(epsilon=0.5).for_person(k) == PureEvent(epsilon=1.5, unit="person")
-    assert ZCDPEvent(rho=0.5).for_person(k) == ZCDPEvent(rho=4.5, unit="person")
-    assert GDPEvent(mu=0.5).for_person(k) == GDPEvent(mu=1.5, unit="person")
-    assert LaplaceEvent(**LAPLACE).for_person(k) == LaplaceEvent(**LAPLACE | {"l1_sensitivity": 3.0}, unit="person")
+    person: dict[str, Any] = {"unit": "person", "max_rows_per_person": k}
+    assert PureEvent(epsilon=0.5).for_person(k) == PureEvent(epsilon=1.5, **person)
+    assert ZCDPEvent(rho=0.5).for_person(k) == ZCDPEvent(rho=4.5, **person)
+    assert GDPEvent(mu=0.5).for_person(k) == GDPEvent(mu=1.5, **person)
+    assert LaplaceEvent(**LAPLACE).for_person(k) == LaplaceEvent(**(LAPLACE | {"l1_sensitivity": 3.0} | person))
     nested = ComposedEvent(
         events=(
             RepeatedEvent(event=PureEvent(epsilon=0.5), count=2),
@@ -287,8 +295,8 @@ def test_a_person_with_k_rows_is_k_steps_away():
     assert stated.unit == "person"
     assert stated == ComposedEvent(
         events=(
-            RepeatedEvent(event=PureEvent(epsilon=1.5, unit="person"), count=2),
-            ParallelEvent(events=(ExponentialEvent(epsilon=1.5, unit="person"),), by="position"),
+            RepeatedEvent(event=PureEvent(epsilon=1.5, **person), count=2),
+            ParallelEvent(events=(ExponentialEvent(epsilon=1.5, **person),), by="position"),
         )
     )
     with pytest.raises(InputError, match="per person already"):
@@ -304,5 +312,6 @@ def test_the_rho_of_gaussian_noise_is_never_below_the_exact_one():
 
 def test_rows_of_one_person_may_share_a_cell_so_cells_are_not_counted_for_them():
     table = GaussianEvent(l2_sensitivity=1, scale=2, grid=1, changed_cells=1)
-    assert table.for_person(2) == GaussianEvent(l2_sensitivity=2, scale=2, grid=1, unit="person")
-    assert table.for_person(1) == GaussianEvent(l2_sensitivity=1, scale=2, grid=1, changed_cells=1, unit="person")
+    assert table.for_person(2) == GaussianEvent(l2_sensitivity=2, scale=2, grid=1, unit="person", max_rows_per_person=2)
+    one = GaussianEvent(l2_sensitivity=1, scale=2, grid=1, changed_cells=1, unit="person", max_rows_per_person=1)
+    assert table.for_person(1) == one

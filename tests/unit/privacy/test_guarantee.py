@@ -252,7 +252,10 @@ def test_a_guarantee_from_events_answers_from_the_events():
         (Guarantee(epsilon=1.0), PureEvent(epsilon=1.0)),
         (Guarantee(epsilon=1.0, delta=1e-6), ApproximateEvent(epsilon=1.0, delta=1e-6)),
         (Guarantee(rho=0.5, relation="add_remove"), ZCDPEvent(rho=0.5, relation="add_remove")),
-        (Guarantee(mu=0.5, unit="person", max_rows_per_person=2), GDPEvent(mu=0.5, unit="person")),
+        (
+            Guarantee(mu=0.5, unit="person", max_rows_per_person=2),
+            GDPEvent(mu=0.5, unit="person", max_rows_per_person=2),
+        ),
         (Guarantee(curve=[(1.0, 1e-3), (2.0, 1e-6)]), ApproximateEvent(epsilon=2.0, delta=1e-6)),
         (Guarantee(curve=[(1.0, 1e-3), (2.0, 0.0)]), PureEvent(epsilon=2.0)),
     ],

@@ -10,24 +10,34 @@ import numpy as np
 import pytest
 
 from escudo.errors import BudgetExceededError, InputError
-from escudo.privacy import Account, ApproximateEvent, GaussianEvent, Guarantee, Ledger, LedgerAccount, PureEvent
+from escudo.privacy import (
+    Account,
+    ApproximateEvent,
+    GaussianEvent,
+    Guarantee,
+    Ledger,
+    LedgerAccount,
+    PureEvent,
+    RepeatedEvent,
+)
 
 
 def test_an_account_of_a_ledger_is_an_account(ledger: Ledger) -> None:
     account = ledger.open("visits", epsilon=1.0, unit="person", max_rows_per_person=3, relation="unbounded")
+    person: dict[str, Any] = {"relation": "add_remove", "unit": "person", "max_rows_per_person": 3}
     assert isinstance(account, Account)
     assert (account.relation, account.unit, account.max_rows_per_person) == ("add_remove", "person", 3)
     assert account.dataset == "visits"
     found = ledger.account("visits")
     assert isinstance(found, LedgerAccount)
     assert found.terms == account.terms
-    receipt = found.spend(PureEvent(epsilon=0.5, relation="add_remove", unit="person"))
+    receipt = found.spend(PureEvent(epsilon=0.5, **person))
     found.fail(receipt, "no reason")
     assert account.total().epsilon == 0.5
     assert account.remaining().epsilon == 0.5
     assert account.total().max_rows_per_person == 3
-    assert account.fits(PureEvent(epsilon=0.5, relation="add_remove", unit="person"))
-    assert not account.fits(PureEvent(epsilon=0.6, relation="add_remove", unit="person"))
+    assert account.fits(PureEvent(epsilon=0.5, **person))
+    assert not account.fits(PureEvent(epsilon=0.6, **person))
     assert repr(account).startswith("account 'visits' in Ledger('sqlite:///")
     assert "cap ε = 1.00, add or remove one person (at most 3 rows)" in repr(account)
 
@@ -98,13 +108,13 @@ def test_an_add_remove_event_is_recorded_as_what_it_means_for_replace_one(
     [
         ({"relation": "add_remove"}, PureEvent(epsilon=0.1), "stated for replace_one"),
         ({"unit": "person", "max_rows_per_person": 2}, PureEvent(epsilon=0.1), "stated per row"),
-        ({}, PureEvent(epsilon=0.1, unit="person"), "accounted per row"),
+        ({}, PureEvent(epsilon=0.1, unit="person", max_rows_per_person=2), "accounted per row"),
         ({}, 0.1, "A bare number"),
         ({}, {"kind": "pure", "epsilon": 0.1}, "Spend an event"),
         (
             {"unit": "person", "max_rows_per_person": 2},
-            Guarantee(epsilon=0.1, unit="person", max_rows_per_person=3),
-            "3 rows per person",
+            Guarantee(epsilon=0.1, unit="person", max_rows_per_person=1),
+            "at most 1 rows, but dataset 'visits' protects persons with up to 2",
         ),
     ],
 )
@@ -115,6 +125,30 @@ def test_an_event_that_says_nothing_about_the_account_is_refused(
     with pytest.raises(InputError, match=why):
         ledger.spend("visits", event)
     assert ledger.verify().rows == 1
+
+
+def test_an_event_for_fewer_rows_per_person_is_refused_and_one_for_more_is_taken(ledger: Ledger) -> None:
+    ledger.open("visits", epsilon=1.0, unit="person", max_rows_per_person=5)
+    one = PureEvent(epsilon=0.1).for_person(1)
+    with pytest.raises(InputError, match="at most 1 rows, but dataset 'visits' protects persons with up to 5"):
+        ledger.spend("visits", one)
+    with pytest.raises(InputError, match="at most 4 rows"):
+        ledger.spend("visits", RepeatedEvent(event=PureEvent(epsilon=0.01).for_person(4), count=2))
+    assert ledger.total("visits").epsilon == 0.0
+    kept = ledger.spend("visits", PureEvent(epsilon=0.01).for_person(20)).event
+    assert kept == PureEvent(epsilon=0.2, unit="person", max_rows_per_person=5)
+    assert ledger.verify()
+
+
+def test_spends_recorded_without_the_bound_are_read_with_the_accounts(ledger: Ledger, again: Any) -> None:
+    ledger.open("visits", epsilon=1.0, unit="person", max_rows_per_person=5)
+    event = {"kind": "pure", "version": 1, "relation": "replace_one", "unit": "person", "epsilon": 0.25}
+    with ledger._writing() as session:
+        session.append("spend", "visits", {"event": event, "purpose": "", "for_release": True})
+    old = again()
+    assert old.history("visits")[-1].event == PureEvent(epsilon=0.25, unit="person", max_rows_per_person=5)
+    assert old.total("visits").epsilon == 0.25
+    assert old.verify()
 
 
 def test_a_guarantee_can_be_spent_and_keeps_its_mark(ledger: Ledger) -> None:
@@ -162,7 +196,31 @@ def test_an_unknown_dataset_is_refused_with_the_nearest_name_and_the_command(led
             use("visits-2025")
 
 
-@pytest.mark.parametrize("name", ["", "  ", "two\nlines", "nul\x00", "\ud800", "x" * 201, 7, None])
+@pytest.mark.parametrize("form", ["visité ", " visité", "visite\u0301", "\uff56isité", "visité\u3000"])
+def test_a_name_in_another_form_is_the_same_account(ledger: Ledger, form: str) -> None:
+    ledger.open("visité", epsilon=1.0)
+    assert ledger.open(form, epsilon=1.0).dataset == "visité"
+    assert ledger.spend(form, PureEvent(epsilon=0.75)).dataset == "visité"
+    with pytest.raises(BudgetExceededError):
+        ledger.spend("visité", PureEvent(epsilon=0.75))
+    assert [info.dataset for info in ledger.datasets()] == ["visité"]
+    assert len(ledger.history(form)) == 2
+
+
+@pytest.mark.parametrize(
+    "twin",
+    ["Visits-26", "VISITS-26", "vi\u0455its-26", "visits\u201326", "v\u0456sits-26", "visits-26\ufe0f", "visıts-26"],
+)
+def test_a_name_that_looks_like_another_opens_no_second_budget(ledger: Ledger, twin: str) -> None:
+    ledger.open("visits-26", epsilon=1.0)
+    for act in (lambda: ledger.open(twin, epsilon=1.0), lambda: ledger.spend(twin, PureEvent(epsilon=0.1))):
+        with pytest.raises(InputError, match="looks like that of 'visits-26'"):
+            act()
+    assert len(ledger.history()) == 1
+    ledger.open("visits-27", epsilon=1.0)
+
+
+@pytest.mark.parametrize("name", ["", "  ", "two\nlines", "nul\x00", "\ud800", "x" * 201, "\ufdfa" * 30, 7, None])
 def test_a_bad_dataset_name_is_refused_and_nothing_is_created(ledger: Ledger, path: Path, name: Any) -> None:
     with pytest.raises(InputError, match="dataset must be a name of 1 to 200 printable characters"):
         ledger.open(name, epsilon=1.0)

@@ -78,8 +78,12 @@ def test_the_total_is_the_accountants_and_pure_plans_need_no_delta() -> None:
     assert pure.guarantee().delta == 0.0
     assert Plan("noise", GAUSSIAN).guarantee().delta == 1e-6
     assert Plan("nothing").guarantee().epsilon == 0.0
-    per_person = Plan("persons", PureEvent(epsilon=0.5, unit="person"))
-    assert per_person.guarantee(max_rows_per_person=3).max_rows_per_person == 3
+    per_person = Plan("persons", PureEvent(epsilon=0.5, unit="person", max_rows_per_person=3))
+    assert per_person.guarantee().max_rows_per_person == 3
+    with pytest.raises(InputError, match="stated for 3 rows per person, not 2"):
+        per_person.guarantee(max_rows_per_person=2)
+    version_1 = {**per_person.to_json(), "event": PureEvent(epsilon=0.5).to_json() | {"unit": "person"}}
+    assert Plan.from_json(version_1, max_rows_per_person=3) == per_person
     assert "replace one person" in str(per_person)
 
 

@@ -134,8 +134,17 @@ def test_groups_and_persons_cost_more_the_more_rows_they_have():
     epsilons = [RunningTotal.of(one.stretched(k)).epsilon(1e-6) for k in (1, 2, 5)]
     assert epsilons[0] < epsilons[1] < epsilons[2]
     assert one.stretched(2).stretched(3) == one.stretched(6)
-    assert one.for_person(4).rows == 4
-    assert one.for_person(4).unit == "person"
+    person = one.for_person(4)
+    assert (person.rows, person.unit, person.max_rows_per_person) == (4, "person", 4)
+    assert (
+        SampledGaussianEvent(noise_multiplier=2.0, sampling_probability=0.1, unit="person", max_rows_per_person=4).rows
+        == 4
+    )
+    with pytest.raises(InputError, match=r"rows must be at least max_rows_per_person \(4\)"):
+        SampledGaussianEvent(
+            noise_multiplier=2.0, sampling_probability=0.1, unit="person", max_rows_per_person=4, rows=3
+        )
+    assert person.stretched(2).rows == 8
     assert one.under("replace_one") == event(2.0, 0.1, "replace_one")
 
 

@@ -93,9 +93,9 @@ class Training:
         step = SampledGaussianEvent(
             noise_multiplier=self.noise_multiplier,
             sampling_probability=self.sampling_probability,
-            rows=max_rows_per_person or 1,
             relation=relation,
             unit=unit,
+            max_rows_per_person=max_rows_per_person,
         )
         return RepeatedEvent(event=step, count=self.steps)
 

@@ -187,7 +187,7 @@ def step_event(schema: Schema, relation: Relation, sampled: float, noise: float)
     return SampledGaussianEvent(
         noise_multiplier=noise,
         sampling_probability=sampled,
-        rows=schema.max_rows_per_person or 1,
         relation=relation,
         unit=schema.unit,
+        max_rows_per_person=schema.max_rows_per_person,
     )
