@@ -77,8 +77,8 @@ def learn(
         raise InputError("--ledger and --dataset belong together: which ledger, and which account in it.")
     _check_target(out, force=force)  # before anything is spent
     given = None if schema is None else Schema.read(schema)
-    frame = scan(data, given)
-    start = outline(frame) if given is None else given
+    start = outline(data) if given is None else given
+    frame = scan(data, start)
     account = Ledger(ledger).account(dataset) if ledger is not None and dataset is not None else None
     release = learn_schema(frame, start, epsilon=epsilon, delta=delta, account=account)
     charged = f"Charged to {dataset!r}." if dataset else "No ledger was given: keep a record of this spend yourself."

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from escudo.errors import SchemaError
 from escudo.table._columns import Categorical, Column
-from escudo.table._contributions import PERSON_NUMBER
 from escudo.table._encode import cells_of
 from escudo.table._engines import shielded, stream
-from escudo.table._rows import encoded_rows, needed_columns
+from escudo.table._persons import PERSON_NUMBER
+from escudo.table._rows import Rows, dask_rows, encoded_rows
 from escudo.table._schema import Schema
 from escudo.table._source import Source
 
@@ -41,26 +41,27 @@ def array_batches(
     read = _codes(columns) if encode == "codes" else _numbers(columns, encode)
     persons = [] if schema.person_id is None else [PERSON_NUMBER]
 
-    def pieces(source: Source) -> Iterator[tuple[NDArray[Any], NDArray[np.int64]]]:
-        rows = encoded_rows(source, schema, names, seed=seed, values=encode != "codes")
+    def pieces(rows: Rows) -> Iterator[tuple[NDArray[Any], NDArray[np.int64]]]:
         places = rows.codes | rows.values
         for piece in stream(rows.frame.select(*(places[name] for name in names), *persons), size):
             whose = piece[PERSON_NUMBER].to_numpy() if persons else np.zeros(piece.height, dtype=np.int64)
             yield read(piece), whose
 
-    parts = _parts(source, schema, names, size)
+    parts = _parts(source, schema, names, size=size, seed=seed, values=encode != "codes")
     return _rebatched(source.engine, (piece for part in parts for piece in pieces(part)), size)
 
 
-def _parts(source: Source, schema: Schema, names: Sequence[str], size: int) -> Iterator[Source]:
-    """Yield parts of the table that can be read one after the other, all rows of a person in one of them."""
+def _parts(
+    source: Source, schema: Schema, names: Sequence[str], *, size: int, seed: int, values: bool
+) -> Iterator[Rows]:
+    """Yield parts of the rows that can be read one after the other, all rows of a person in one of them."""
     if source.engine == "dask":
-        for part in source.partitions(needed_columns(schema, names), schema.person_id):
-            yield Source.partition(part.compute())
-    elif schema.person_id is None:
-        yield from source.slices(max(size, _ROWS_AT_ONCE))
-    else:
-        yield source
+        parts, opened = dask_rows(source, schema, names, seed=seed, values=values)
+        yield from (opened(part.compute()) for part in parts)
+        return
+    whole = schema.person_id is not None
+    for part in [source] if whole else source.slices(max(size, _ROWS_AT_ONCE)):
+        yield encoded_rows(part, schema, names, seed=seed, values=values)
 
 
 def _scalable(column: Column, encode: Encoding) -> Column:

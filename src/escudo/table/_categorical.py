@@ -13,6 +13,8 @@ from escudo.errors import RefusedError, SchemaError
 from escudo.table._values import (
     MAX_CELLS,
     MISSING_LABEL,
+    as_real,
+    as_text,
     check_flags,
     check_name,
     checked_codes,
@@ -35,9 +37,9 @@ class Categorical:
     """A column that takes one of finitely many public levels.
 
     A value falls into the cell of the level it equals: text by exact characters, numbers and booleans by value
-    (``1``, ``1.0`` and ``True`` are equal), and text never equals a number. Null and NaN fall into the missing cell
-    if ``missing`` is true, else where unknown values go. A value that is no level goes to the level ``other`` if
-    one is named, else to the missing cell if there is one, else to the *first* level.
+    (``1``, ``1.0``, ``True`` and ``Decimal(1)`` are equal), and text never equals a number. Null and NaN fall into
+    the missing cell if ``missing`` is true, else where unknown values go. A value that is no level, of whatever kind,
+    goes to the level ``other`` if one is named, else to the missing cell if there is one, else to the *first* level.
 
     Args:
         name: The column's name in the table.
@@ -181,20 +183,19 @@ class Categorical:
             Cells in ``range(size)``, of shape (n,).
         """
         array = one_dimensional(self.name, values)
-        if array.dtype.kind == "O":
+        if array.dtype.kind in "OmMV":  # times and records would turn into plain numbers in a list
             return self._cells(array)
         distinct, inverse = np.unique(array, return_inverse=True)
         return self._cells(distinct.tolist())[inverse]
 
     def _cells(self, values: Iterable[Any]) -> NDArray[np.int64]:
         codes, null, other = self.codes, self.null_code, self.other_code
+        read = as_text if self.kind == "string" else as_real
 
         def cell(value: Any) -> int:
-            # Equal values hash alike across int, float, bool and Decimal: one lookup is the rule of the docstring.
-            try:
-                return null if is_null(value) else codes.get(value, other)
-            except TypeError:  # unhashable, such as a list: no level
-                return other
+            # Equal numbers hash alike across int, float, Decimal and Fraction: one lookup is the docstring's rule.
+            found = codes.get(read(value), -1)
+            return found if found >= 0 else null if is_null(value) else other
 
         return np.fromiter(map(cell, values), dtype=np.int64)
 

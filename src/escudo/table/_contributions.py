@@ -9,54 +9,31 @@ A person's rows are put in order of their encoded content, :math:`i = 0, \dots, 
 :math:`\lfloor (i k + u) / n \rfloor`, and over all :math:`i` these steps add up to :math:`k`. *Each row is equally
 likely*: for every :math:`i` exactly :math:`k` of the :math:`n` values of :math:`u` keep it.
 
-*It depends on the person's own rows only.* Order, :math:`n` and :math:`u` are functions of the person's id and the
+*It depends on the person's own rows only.* Order, :math:`n` and :math:`u` are functions of the person's key and the
 multiset of their encoded rows; rows that tie in the order are equal in all that is counted, so it does not matter
 which of them an engine takes. Hence another person's rows never change what is kept of this one's, and one person
-moves the counts of kept rows by their own at most :math:`k` rows: see :func:`count_sensitivity`.
+moves the counts of kept rows by their own at most :math:`k` rows: see :func:`count_sensitivity`. It rests on keys that
+are one-to-one with people, which :mod:`escudo.table._persons` proves, and that are there before rows are parted.
 
 Rows without a person id are left out. Nobody can say whose they are, so counting them, even as one more person, could
-let somebody contribute more than :math:`k` rows.
+let somebody contribute more than :math:`k` rows. The same goes for ids that the table itself has merged with others.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 import narwhals as nw
 
 from escudo._validate import positive_integer
 from escudo.privacy import Relation, Unit, parse_relation, parse_unit
-from escudo.table._encode import holds, number
-from escudo.table._source import OBJECT_ID
+from escudo.table._persons import PERSON, PERSON_NUMBER
 
-if TYPE_CHECKING:
-    import polars as pl
-    from narwhals.dtypes import DType
-
-__all__ = [
-    "PERSON",
-    "PERSON_NUMBER",
-    "CountSensitivity",
-    "bound_contributions",
-    "count_sensitivity",
-    "person_columns",
-    "with_text_number",
-]
-
-PERSON = "person"
-"""The name under which the person id travels beside the encoded columns."""
-
-PERSON_NUMBER = "person_number"
-"""The name under which the public hash of the person id travels with it."""
-
-_PRIME = 2**31 - 1  # products of two remainders fit into 64 bits in every engine
-_EXACT = 2.0**53
-_Number = TypeVar("_Number", int, nw.Expr)
+__all__ = ["CountSensitivity", "bound_contributions", "count_sensitivity"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,51 +100,6 @@ def count_sensitivity(
     )
 
 
-def person_columns(person_id: str, dtype: DType, *, seed: int) -> list[nw.Expr]:
-    """Return the person id as ``person``, null where missing, and a public hash of it for whole numbers.
-
-    Whole numbers are hashed by arithmetic modulo a prime; :func:`with_text_number` adds the hash of a text. Both are
-    the same in every engine. Neither needs to resist an attacker: the hash only has to spread evenly which rows are
-    kept, and no guarantee rests on it.
-
-    Args:
-        person_id: The column that says whose row it is.
-        dtype: Its type in the frame.
-        seed: The public seed.
-    """
-    person = nw.col(person_id)
-    if holds(dtype) == "text":
-        return [person.cast(nw.String).alias(PERSON)]
-    if dtype.is_integer():
-        wide = type(dtype).__name__ in {"UInt64", "Int128", "UInt128"}
-        whole = (person % _PRIME).cast(nw.Int64) if wide else person.cast(nw.Int64) % _PRIME
-    else:  # whole numbers that became floats because some are missing
-        person = number(person_id, dtype)
-        whole = nw.when(person.abs() < _EXACT).then(person.floor()).otherwise(nw.lit(0.0)).cast(nw.Int64) % _PRIME
-    return [person.alias(PERSON), _mixed(whole, seed).alias(PERSON_NUMBER)]
-
-
-def with_text_number(frame: nw.LazyFrame[Any], *, seed: int) -> nw.LazyFrame[Any]:
-    """Add the hash of each text in ``person``, unless there is one: the first 28 bits of its MD5 with the seed."""
-    if PERSON_NUMBER in frame.collect_schema():
-        return frame
-    native: Any = frame.to_native()
-    implementation = frame.implementation
-    if implementation.is_duckdb():
-        native = native.select(f"*, ('0x' || left(md5('{seed}:' || {PERSON}), 7))::BIGINT AS {PERSON_NUMBER}")
-    elif implementation.is_pyspark():
-        from pyspark.sql import functions
-
-        digest = functions.md5(functions.concat(functions.lit(f"{seed}:"), PERSON).cast("binary"))
-        hashed = functions.conv(functions.substring(digest, 1, 7), 16, 10).cast("bigint")
-        native = native.withColumn(PERSON_NUMBER, hashed)
-    else:
-        assert implementation.is_polars()
-        native = native.with_columns(_polars_number(seed).alias(PERSON_NUMBER))
-    numbered: nw.LazyFrame[Any] = nw.from_native(native)
-    return numbered
-
-
 def bound_contributions(
     frame: nw.LazyFrame[Any], order: Sequence[str], *, max_rows_per_person: int
 ) -> nw.LazyFrame[Any]:
@@ -188,38 +120,6 @@ def bound_contributions(
         )
         .filter((rows <= k) | (place % rows >= rows - k))
     )
-
-
-def _mixed(remainder: _Number, seed: int) -> _Number:
-    """Scramble a remainder modulo the prime, in an engine or in Python."""
-    for turn in range(4):
-        remainder = (remainder + _digest(f"{seed}:{turn}")) % _PRIME
-        remainder = remainder * remainder % _PRIME
-    return remainder
-
-
-def _digest(text: str) -> int:
-    return int.from_bytes(hashlib.md5(text.encode(), usedforsecurity=False).digest()[:4]) >> 4
-
-
-def _text_number(text: str | None, seed: int) -> int:
-    if text is None:
-        return 0
-    digits = text.removeprefix(OBJECT_ID)
-    if digits != text and digits.removeprefix("-").isdecimal():
-        return _mixed(int(digits) % _PRIME, seed)  # as if it had come in a column of whole numbers
-    return _digest(f"{seed}:{text}")
-
-
-def _polars_number(seed: int) -> pl.Expr:
-    import polars as pl
-
-    def numbers(texts: pl.Series) -> pl.Series:
-        distinct = texts.unique()
-        hashed = [_text_number(text, seed) for text in distinct]
-        return texts.replace_strict(distinct, pl.Series(hashed, dtype=pl.Int64))
-
-    return pl.col(PERSON).map_batches(numbers, return_dtype=pl.Int64)
 
 
 def _square_root_up(square: int) -> float:

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from escudo.errors import InputError, SchemaError
 from escudo.table._columns import Categorical
-from escudo.table._contributions import PERSON, person_columns
 from escudo.table._encode import cells_of
 from escudo.table._engines import collect, groups
-from escudo.table._rows import encoded_rows, needed_columns
+from escudo.table._persons import PERSON, person_columns
+from escudo.table._rows import Rows, dask_people, dask_rows, encoded_rows
 from escudo.table._schema import Schema
 from escudo.table._source import Source
 
@@ -33,6 +33,7 @@ _SHARED_CELLS = 2**14
 
 Columns: TypeAlias = tuple[str, ...]
 Cells: TypeAlias = NDArray[np.int64]
+_Found: TypeAlias = tuple[Cells, Cells]
 
 
 def requested_tables(schema: Schema, columns: object) -> tuple[list[Columns], bool]:
@@ -79,11 +80,15 @@ def count_tables(source: Source, schema: Schema, tables: Sequence[Columns], *, s
     return [_marginal(dense[span], span, table) for span, table in zip(shared, tables, strict=True)]
 
 
-def count_records(source: Source, person_id: str | None) -> int:
+def count_records(source: Source, schema: Schema) -> int:
     """Return how many rows there are, or how many different people."""
-    if person_id is not None:
-        raw = source.lazy({person_id: None})
-        person, *_ = person_columns(person_id, raw.collect_schema()[person_id], seed=0)  # null where missing or NaN
+    if schema.person_id is not None and source.engine == "dask":
+        import dask
+
+        return sum(dask.compute(*dask_people(source, schema)))
+    if schema.person_id is not None:
+        raw = source.lazy({schema.person_id: None})
+        person, *_ = person_columns(schema.person_id, raw.collect_schema()[schema.person_id], seed=0)
         people = raw.select(person).filter(~nw.col(PERSON).is_null()).unique()
         return int(collect(people.select(nw.len().alias("n"))).item())
     frame = source.frame
@@ -92,32 +97,47 @@ def count_records(source: Source, person_id: str | None) -> int:
 
 def count_values(source: Source, name: str) -> list[tuple[Any, int]]:
     """Return the values of a column as they are stored, null left out, and how many rows have each."""
+    if source.engine == "dask":
+        import dask
+
+        def counted(part: Any) -> list[tuple[Any, int]]:
+            return count_values(Source.partition(part), name)
+
+        parts = source.frame.to_native()[[name]].to_delayed()
+        total: dict[Any, int] = {}
+        for value, count in (pair for part in dask.compute(*map(dask.delayed(counted), parts)) for pair in part):
+            total[value] = total.get(value, 0) + count
+        return list(total.items())
     raw, rows = source.lazy({name: Categorical(name, confirmed=False)}), f"rows of {name}"
     found = collect(raw.group_by(name).agg(nw.len().alias(rows)).drop_nulls(name))
     return list(zip(found[name].to_list(), map(int, found[rows].to_list()), strict=True))
 
 
-def _counted(source: Source, schema: Schema, spans: Sequence[Columns], seed: int) -> list[tuple[Cells, Cells]]:
+def _counted(source: Source, schema: Schema, spans: Sequence[Columns], seed: int) -> list[_Found]:
     """Return, for each tuple of columns, the cells that occur and how many rows fall into them; cells may repeat."""
-    names = [name for name in schema.names if any(name in span for span in spans)]
-    rows = encoded_rows(source, schema, names, seed=seed)
+    return _grouped(encoded_rows(source, schema, _named(schema, spans), seed=seed), schema, spans)
+
+
+def _counted_on_dask(source: Source, schema: Schema, spans: Sequence[Columns], seed: int) -> list[list[_Found]]:
+    import dask
+
+    parts, opened = dask_rows(source, schema, _named(schema, spans), seed=seed)
+
+    def counted(part: Any) -> list[_Found]:
+        return _grouped(opened(part), schema, spans)
+
+    return list(dask.compute(*map(dask.delayed(counted), parts)))
+
+
+def _named(schema: Schema, spans: Sequence[Columns]) -> list[str]:
+    return [name for name in schema.names if any(name in span for span in spans)]
+
+
+def _grouped(rows: Rows, schema: Schema, spans: Sequence[Columns]) -> list[_Found]:
     found = groups(rows.frame, [[rows.codes[name] for name in span] for span in spans])
     return [
         (_cells(schema, span, result, rows.codes), _numbers(result)) for span, result in zip(spans, found, strict=True)
     ]
-
-
-def _counted_on_dask(
-    source: Source, schema: Schema, spans: Sequence[Columns], seed: int
-) -> list[list[tuple[Cells, Cells]]]:
-    import dask
-
-    def counted(part: Any) -> list[tuple[Cells, Cells]]:
-        return _counted(Source.partition(part), schema, spans, seed)
-
-    names = tuple(name for name in schema.names if any(name in span for span in spans))
-    parts = source.partitions(needed_columns(schema, names), schema.person_id)
-    return list(dask.compute(*(dask.delayed(counted)(part) for part in parts)))
 
 
 def _cells(schema: Schema, span: Columns, found: pl.DataFrame, codes: Mapping[str, str]) -> Cells:

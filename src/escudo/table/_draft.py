@@ -11,6 +11,7 @@ import math
 import re
 import sys
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from os import PathLike
 from typing import Any
 
 import narwhals as nw
@@ -19,9 +20,10 @@ from narwhals.dtypes import DType
 from escudo.errors import InputError, SchemaError
 from escudo.table._columns import Categorical, Column, Numeric
 from escudo.table._dtypes import storage_of
-from escudo.table._files import as_lazy, hide_values
+from escudo.table._files import SEPARATED, as_lazy, hide_values, readable
 from escudo.table._schema import Schema
 from escudo.table._spec import default_bins
+from escudo.table._text_files import column_names
 from escudo.table._values import is_null, plain
 
 __all__ = ["CUSTODIAN_ONLY", "draft", "outline"]
@@ -80,21 +82,20 @@ def draft(data: Any) -> Schema:
 def outline(data: Any) -> Schema:
     """Outline a schema from names and types alone: levels and bounds stay open, every column may be missing.
 
-    No value is read, except that a text file's types come from reading it. This is what private learning starts from
-    when there is no draft.
+    No value is read, so none decides over a column. Python objects and categories are taken for text, whatever they
+    are, and so is every column of a CSV or TSV file, which states no types; what is no text in them is missing later.
+    This is what private learning starts from when there is no draft.
 
     Args:
         data: A path, or a frame of any engine that narwhals takes.
 
     Raises:
-        InputError: If the data cannot be read.
+        InputError: If the data cannot be read, or name no columns by themselves, as a file of JSON lines.
         SchemaError: If no column is usable.
     """
-    frame, source = as_lazy(data)
     fields: list[Column] = []
     notes = ["Outlined from the table's column names and types; no value was looked at."]
-    with hide_values(f"the columns of {source} cannot be read."):
-        types = dict(frame.collect_schema().items())
+    types, source = _public_types(data)
     for name, dtype in types.items():
         column = _outline_column(name, dtype) if name else "its name is empty"
         if isinstance(column, str):
@@ -102,6 +103,23 @@ def outline(data: Any) -> Schema:
         else:
             fields.append(column)
     return _schema(fields, notes, source)
+
+
+def _public_types(data: Any) -> tuple[dict[str, DType], str]:
+    """Return the types that data declare, and what to call them."""
+    if isinstance(data, str | PathLike):
+        file = readable(data)
+        if file.suffix.lower() in SEPARATED:
+            with hide_values(f"the columns of '{file}' cannot be read."):
+                return dict.fromkeys(column_names(file), nw.String()), f"'{file}'"
+        if file.suffix.lower() in (".ndjson", ".jsonl"):
+            raise InputError(
+                f"'{file}' does not say by itself which columns there are: each line may name others. Write a schema "
+                "that names them, or draft one with 'escudo schema draft'."
+            )
+    frame, source = as_lazy(data)
+    with hide_values(f"the columns of {source} cannot be read."):
+        return dict(frame.collect_schema().items()), source
 
 
 def _schema(fields: list[Column], notes: list[str], source: str) -> Schema:
@@ -112,9 +130,9 @@ def _schema(fields: list[Column], notes: list[str], source: str) -> Schema:
 
 def _outline_column(name: str, dtype: DType) -> Column | str:
     stored = storage_of(dtype)
-    if stored in ("string", "integer") and _ID_NAME.search(name):
+    if stored in ("string", "object", "integer") and _ID_NAME.search(name):
         return _identifier(name)
-    if stored == "string":
+    if stored in ("string", "object"):
         return Categorical(name, missing=True, confirmed=False, note="levels: state or learn them")
     if stored == "boolean":
         return Categorical(name, (False, True), missing=True)

@@ -177,13 +177,20 @@ def _equal_width(column: Numeric, value: nw.Expr) -> nw.Expr:
     float64. The schema keeps 8 ulps within a bin, so rounding moves :math:`q` and each boundary by less than 1/8 of a
     bin: :math:`t - 1/8 \le q < t + 9/8`, and the guess :math:`h = \min(\lfloor q + 3/4 \rfloor, m - 1)` is :math:`t` or
     :math:`t + 1`. It is :math:`t + 1` exactly if :math:`x < b_h`, where :math:`b_h = \mathrm{lower} + h \cdot
-    \mathrm{width}` is computed with the same two roundings as in :attr:`Numeric.boundaries`.
+    \mathrm{width}` is computed with the same two roundings as in :attr:`Numeric.boundaries`. Where :math:`q < 1/4`,
+    :math:`t = 0` and a guess of 0 or 1 is right, so :math:`q` may be raised to 1/4 first: PostgreSQL takes a quotient
+    that is too small for float64 for an error.
     """
     lower, upper = column.bounds
     width = (upper - lower) / column.bins
     x = value.clip(lower, upper)
     # A database may take the floor as a whole number, and then compute with decimals: back to float64.
-    guess = ((x - lower) / width + 0.75).floor().cast(nw.Float64).clip(upper_bound=float(column.bins - 1))
+    guess = (
+        ((x - lower).clip(lower_bound=width / 4) / width + 0.75)
+        .floor()
+        .cast(nw.Float64)
+        .clip(upper_bound=float(column.bins - 1))
+    )
     return guess - _as_int(x < guess * width + lower).cast(nw.Float64)
 
 

@@ -227,7 +227,7 @@ class Numeric:
         array = one_dimensional(self.name, values)
         if array.dtype.kind in "biuf":
             numbers = array.astype(np.float64)
-        elif array.dtype.kind == "O":
+        elif array.dtype.kind in "Oc":
             numbers = np.fromiter(map(as_float, array), dtype=np.float64, count=array.size)
         else:
             numbers = np.full(array.shape, math.nan)

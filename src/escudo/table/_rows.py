@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import narwhals as nw
 
 from escudo.table._columns import Categorical, Column, Numeric
-from escudo.table._contributions import PERSON_NUMBER, bound_contributions, person_columns, with_text_number
+from escudo.table._contributions import bound_contributions
 from escudo.table._encode import clipped, guarded, sortable
+from escudo.table._persons import PERSON, PERSON_NUMBER, person_columns, person_keys, with_text_number
 from escudo.table._schema import Schema
 from escudo.table._source import Source
 
-__all__ = ["Rows", "encoded_rows", "needed_columns"]
+__all__ = ["Rows", "dask_people", "dask_rows", "encoded_rows"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,34 +50,124 @@ def encoded_rows(source: Source, schema: Schema, names: Sequence[str], *, seed: 
     """Return the query for the named columns, at most ``max_rows_per_person`` rows of each person.
 
     Args:
-        source: The frame.
+        source: The frame; for the person unit, one that holds all rows of each person.
         schema: Its schema.
         names: The columns that are needed.
         seed: The public seed of the sample of a person's rows.
         values: Whether to give the values of numeric columns too, as float64 within their bounds.
     """
+    chosen = [name for name in needed_columns(schema, names) if name != schema.person_id]
+    codes, numbers = _places(schema, chosen, values=values)
+    return _bounded(_encoded(source, schema, codes, numbers, seed), schema, codes, numbers)
+
+
+def dask_rows(
+    source: Source, schema: Schema, names: Sequence[str], *, seed: int, values: bool = False
+) -> tuple[list[Any], Callable[[Any], Rows]]:
+    """Return the parts of a Dask frame, not computed yet, and how to ask one of them on its worker.
+
+    For the person unit all rows of a person are in one part: each partition is encoded where it is, and the rows are
+    then brought together by the hash of the person's key. What travels has the types that the schema says, whatever
+    the partitions hold.
+    """
     columns = needed_columns(schema, names)
-    chosen = [name for name in columns if name != schema.person_id]
+    if schema.person_id is None:
+        parts = source.frame.to_native()[list(columns)].to_delayed()
+        return list(parts), lambda part: encoded_rows(Source.partition(part), schema, names, seed=seed, values=values)
+    codes, numbers = _places(schema, [name for name in columns if name != schema.person_id], values=values)
+    parts = _together(source, schema, codes, numbers, seed)
+    return parts, lambda part: _bounded(_arrived(part, schema, codes, numbers), schema, codes, numbers)
+
+
+def dask_people(source: Source, schema: Schema) -> list[Any]:
+    """Return parts of a Dask frame, not computed yet, as counts of the different people in them; none is in two."""
+    import dask
+
+    def people(part: Any) -> int:
+        return int(_arrived(part, schema, {}, {}).select(PERSON).to_native().collect()[PERSON].n_unique())
+
+    return [dask.delayed(people)(part) for part in _together(source, schema, {}, {}, 0)]
+
+
+def _places(schema: Schema, chosen: Sequence[str], *, values: bool) -> tuple[dict[str, str], dict[str, str]]:
+    """Return under which name each column's cells go, and each numeric one's values if they are asked for.
+
+    Plain names of our own: a person id called "n", or a column with quotes in its name, cannot get in the way.
+    """
+    codes = {name: f"c{position}" for position, name in enumerate(chosen)}
+    numeric = [name for name in chosen if isinstance(schema[name], Numeric)] if values else []
+    return codes, {name: codes[name].replace("c", "v") for name in numeric}
+
+
+def _encoded(
+    source: Source, schema: Schema, codes: Mapping[str, str], numbers: Mapping[str, str], seed: int
+) -> nw.LazyFrame[Any]:
+    """Return the query for all rows, encoded, each with its person's key and hash."""
+    columns: dict[str, Column | None] = {name: schema[name] for name in codes}
+    if schema.person_id is not None:
+        columns[schema.person_id] = None
     raw = source.lazy(columns)
     dtypes = raw.collect_schema()
-    # Plain names of our own: a person id called "n", or a column with quotes in its name, cannot get in the way.
-    codes = {name: f"c{position}" for position, name in enumerate(chosen)}
-    numeric = {name: column for name in chosen if isinstance(column := schema[name], Numeric)} if values else {}
-    value_names = {name: codes[name].replace("c", "v") for name in numeric}
     expression = guarded if schema.person_id is None else sortable
-    encoded = [expression(schema[name], dtypes[name]).alias(codes[name]) for name in chosen]
-    encoded += [clipped(column, dtypes[name]).alias(value_names[name]) for name, column in numeric.items()]
-    if schema.person_id is None or schema.max_rows_per_person is None:
-        return Rows(frame=raw.select(*encoded), codes=codes, values=value_names)
+    encoded = [expression(schema[name], dtypes[name]).alias(code) for name, code in codes.items()]
+    for name, place in numbers.items():
+        column = schema[name]
+        assert isinstance(column, Numeric)
+        encoded.append(clipped(column, dtypes[name]).alias(place))
+    if schema.person_id is None:
+        return raw.select(*encoded)
     person = person_columns(schema.person_id, dtypes[schema.person_id], seed=seed)
-    frame = with_text_number(raw.select(*encoded, *person), seed=seed)
+    return with_text_number(raw.select(*encoded, *person), seed=seed)
+
+
+def _bounded(frame: nw.LazyFrame[Any], schema: Schema, codes: dict[str, str], numbers: dict[str, str]) -> Rows:
+    """Return the query for the rows that count, of all rows as :func:`_encoded` gives them."""
+    if schema.max_rows_per_person is None:
+        return Rows(frame=frame, codes=codes, values=numbers)
     words, texts = _packed(schema, codes)
     # Values come last in the order, so the sample is the same with and without them.
-    order = [*words, *texts, *value_names.values()]
+    order = [*words, *texts, *numbers.values()]
     frame = frame.with_columns(**words) if words else frame
     frame = bound_contributions(frame, order, max_rows_per_person=schema.max_rows_per_person)
-    kept = frame.select(*codes.values(), *value_names.values(), PERSON_NUMBER)
-    return Rows(frame=kept, codes=codes, values=value_names)
+    kept = frame.select(*codes.values(), *numbers.values(), PERSON_NUMBER)
+    return Rows(frame=kept, codes=codes, values=numbers)
+
+
+def _together(
+    source: Source, schema: Schema, codes: Mapping[str, str], numbers: Mapping[str, str], seed: int
+) -> list[Any]:
+    """Encode each partition of a Dask frame where it is, and bring the rows of each person together."""
+    import polars as pl
+
+    types = _travelling(schema, codes, numbers)
+
+    def encoded(part: Any) -> Any:
+        frame = _encoded(Source.partition(part), schema, codes, numbers, seed)
+        rows = frame.filter(~nw.col(PERSON).is_null()).to_native().collect()
+        # Partitions may hold ids of different types: only their keys are comparable.
+        keys = rows[PERSON] if rows[PERSON].dtype == pl.String else person_keys(PERSON, rows[PERSON])
+        return rows.with_columns(keys).cast(types).select(*types).to_pandas(use_pyarrow_extension_array=True)
+
+    columns = [*codes, *(() if schema.person_id is None else (schema.person_id,))]
+    empty = pl.DataFrame(schema=types).to_pandas(use_pyarrow_extension_array=True)
+    rows = source.frame.to_native()[columns].map_partitions(encoded, meta=empty)
+    return list(rows.shuffle(on=PERSON_NUMBER).to_delayed())
+
+
+def _arrived(part: Any, schema: Schema, codes: Mapping[str, str], numbers: Mapping[str, str]) -> nw.LazyFrame[Any]:
+    """Open a part of the rows that :func:`_together` brought together, on its worker."""
+    import polars as pl
+
+    types = _travelling(schema, codes, numbers)
+    rows: nw.LazyFrame[Any] = nw.from_native(pl.from_pandas(part).select(*types).cast(types).lazy())
+    return rows
+
+
+def _travelling(schema: Schema, codes: Mapping[str, str], numbers: Mapping[str, str]) -> dict[str, Any]:
+    import polars as pl
+
+    texts = {code: pl.String if schema[name].kind == "string" else pl.Int64 for name, code in codes.items()}
+    return {**texts, **dict.fromkeys(numbers.values(), pl.Float64), PERSON: pl.String, PERSON_NUMBER: pl.Int64}
 
 
 def _packed(schema: Schema, codes: Mapping[str, str]) -> tuple[dict[str, nw.Expr], list[str]]:

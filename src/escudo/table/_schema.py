@@ -31,6 +31,8 @@ class Schema:
         person_id: The column that says whose row it is, if a person may have several. It is no column of the
             schema itself: it is never released.
         max_rows_per_person: The most rows of one person that count; needed with ``person_id``.
+        quoted_newlines: Whether a quoted field of a CSV or TSV file may hold line feeds; see :func:`scan` for what
+            whoever says so vouches for.
         notes: Remarks for people, written as comments at the top; no part of the schema's identity.
 
     Raises:
@@ -50,6 +52,7 @@ class Schema:
     _: KW_ONLY
     person_id: str | None = None
     max_rows_per_person: int | None = None
+    quoted_newlines: bool = False
     notes: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
@@ -57,6 +60,8 @@ class Schema:
         object.__setattr__(self, "notes", tuple(self.notes))
         if not all(isinstance(note, str) and encodable(note) for note in self.notes):
             raise SchemaError("the notes of a schema must be texts.")
+        if not isinstance(self.quoted_newlines, bool):
+            raise SchemaError("quoted_newlines must be true or false.")
         if not self.fields:
             raise SchemaError("a schema needs at least one column; describe one, such as {'smoke': ['no', 'yes']}.")
         seen: set[str] = set()
@@ -116,13 +121,18 @@ class Schema:
             return _build(columns, person_id, max_rows_per_person)
         if person_id is None and max_rows_per_person is None:
             return schema_from_document(columns)
-        return _build(columns["columns"], person_id, max_rows_per_person)
+        return replace(schema_from_document(columns), person_id=person_id, max_rows_per_person=max_rows_per_person)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the schema as plain data, in the form of the TOML file; :meth:`from_dict` reads it back."""
         document: dict[str, Any] = {}
+        table: dict[str, Any] = {}
         if self.person_id is not None:
-            document["table"] = {"person_id": self.person_id, "max_rows_per_person": self.max_rows_per_person}
+            table = {"person_id": self.person_id, "max_rows_per_person": self.max_rows_per_person}
+        if self.quoted_newlines:
+            table["quoted_newlines"] = True
+        if table:
+            document["table"] = table
         document["columns"] = {column.name: spec_of_column(column) for column in self.fields}
         return document
 
@@ -309,14 +319,15 @@ def schema_from_document(document: object) -> Schema:
             )
     table = document.get("table", {})
     if not isinstance(table, Mapping):
-        raise SchemaError("the section table must hold person_id and max_rows_per_person.")
-    keys = ("person_id", "max_rows_per_person")
+        raise SchemaError("the section table must hold person_id and max_rows_per_person, or quoted_newlines.")
+    keys = ("person_id", "max_rows_per_person", "quoted_newlines")
     for key in table:
         if key not in keys:
             raise SchemaError(
                 f"the section table has no key {key!r:.60}; it has {_and(keys)}." + did_you_mean(str(key)[:60], keys)
             )
-    return _build(document["columns"], table.get("person_id"), table.get("max_rows_per_person"))
+    described = _build(document["columns"], table.get("person_id"), table.get("max_rows_per_person"))
+    return replace(described, quoted_newlines=table.get("quoted_newlines", False))
 
 
 def _build(columns: Mapping[str, Any], person_id: str | None, max_rows_per_person: int | None) -> Schema:

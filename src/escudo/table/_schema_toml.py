@@ -52,8 +52,7 @@ def to_toml(schema: Schema) -> str:
     blocks = []
     if schema.notes:
         blocks.append(_comment(schema.notes))
-    if schema.person_id is not None:
-        table = {"person_id": schema.person_id, "max_rows_per_person": schema.max_rows_per_person}
+    if table := schema.to_dict().get("table"):
         blocks.append("[table]\n" + _pairs(table))
     blocks.extend(_column_block(column) for column in schema.fields)
     return "\n".join(blocks)

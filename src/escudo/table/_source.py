@@ -3,12 +3,12 @@
 Lazy frames (polars, DuckDB, Ibis, PySpark) are asked in their own engine. A frame already in this process's memory
 (pandas, pyarrow, modin) is handed to polars column by column, without a copy where the memory layout allows it: its
 streaming group-by is several times faster than theirs. Dask does the same for each of its partitions, on its workers.
+Reading is total: whatever a single value is, it is a level, a number, a person's key or missing, never an error.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,19 +19,31 @@ from escudo._validate import did_you_mean
 from escudo.errors import InputError, SchemaError
 from escudo.table._columns import Categorical, Column
 from escudo.table._encode import Holds, check_holds, holds
+from escudo.table._persons import key_of_text, person_keys
 from escudo.table._schema import Schema
-from escudo.table._values import as_float, encodable, is_null
+from escudo.table._values import as_float, as_text, encodable
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["OBJECT_ID", "Source", "open_source"]
+__all__ = ["Source", "open_source"]
 
 _EXACT_ON_IBIS = ("duckdb", "postgres")
 """The databases behind Ibis in which text can be compared by its exact characters, by the collation C."""
 
-OBJECT_ID = "\0"
-"""What the text of a person id begins with if it was a Python object and no text; a whole number's digits follow."""
+_WHOLE = {
+    "duckdb": "CASE WHEN {0} = trunc({0}) THEN TRY_CAST({0} AS bigint) END",
+    "postgres": "CASE WHEN {0} = trunc({0}) AND abs({0}) < 9223372036854775807 THEN CAST({0} AS bigint) END",
+}
+"""How a decimal person id is read there; other numbers are no ids, nor is NaN, which PostgreSQL puts above them all."""
+
+_FLOAT = {
+    "duckdb": "CAST({0} AS double)",
+    "postgres": "CASE WHEN {0} = 'NaN' THEN NULL WHEN abs({0}) > 1.7976931348623157e308 THEN"
+    " sign({0}) * CAST('Infinity' AS double precision) WHEN abs({0}) < 2.5e-324 THEN 0"
+    " ELSE CAST({0} AS double precision) END",
+}
+"""How a decimal is read as float64 there; PostgreSQL's own cast fails for what is too large or too small."""
 
 _TAKEN = (
     "a pandas, polars or modin DataFrame, a polars LazyFrame, a pyarrow Table, a DuckDB relation, "
@@ -57,18 +69,23 @@ class Source:
     def lazy(self, columns: Mapping[str, Column | None]) -> nw.LazyFrame[Any]:
         """Return the named columns as a lazy frame of an engine that groups fast.
 
+        A person id that is text comes as the person's key if that engine is polars.
+
         Args:
             columns: The schema's column for each name; None for the person id.
         """
         chosen = self.frame.select(*map(nw.col, columns))
-        if isinstance(chosen, nw.LazyFrame):
-            return _without_collations(chosen)
         implementation = chosen.implementation
         if implementation.is_polars():
-            return chosen.lazy()
-        return nw.from_native(
-            (chosen.to_polars() if implementation.is_pyarrow() else _to_polars(chosen, columns)).lazy()
-        )
+            frame = _in_polars(chosen.to_native().lazy(), columns)
+        elif isinstance(chosen, nw.LazyFrame):
+            return _in_database(chosen, columns)
+        elif implementation.is_pyarrow():
+            frame = _in_polars(chosen.to_polars().lazy(), columns)
+        else:
+            frame = _from_pandas(chosen, columns).lazy()
+        ready: nw.LazyFrame[Any] = nw.from_native(frame)
+        return ready
 
     def slices(self, size: int) -> Iterator[Source]:
         """Yield a frame in memory ``size`` rows at a time, in order; a lazy one as it is."""
@@ -77,16 +94,6 @@ class Source:
             return
         for start in range(0, len(self.frame), size):
             yield Source(engine=self.engine, frame=self.frame[start : start + size])
-
-    def partitions(self, columns: Mapping[str, Column | None], person_id: str | None) -> list[Any]:
-        """Return a Dask frame's partitions as delayed pandas frames, all rows of a person in one of them.
-
-        Each is a table of its own that can be asked on its worker; :meth:`partition` opens it there.
-        """
-        native: Any = self.frame.to_native()[list(columns)]
-        if person_id is not None:
-            native = native.dropna(subset=[person_id]).shuffle(on=person_id)
-        return list(native.to_delayed())
 
     @staticmethod
     def partition(part: Any) -> Source:
@@ -97,8 +104,15 @@ class Source:
 def open_source(frame: object, schema: Schema) -> Source:
     """Open a frame: check that it is one and that its columns and their types fit the schema, without reading a row.
 
+    Which columns there are and the *type that the frame declares* for each are public, and may be refused. Values never
+    decide: a type that only says "Python objects" or "categories" is taken for every column of a schema, each value
+    being read by itself, and so are all types of numbers and booleans where the schema has numbers or booleans. So it
+    does not matter that pandas stores a column of whole numbers as floats because one is missing, or as objects because
+    one is text. It does matter whether *all* values of a column are text or numbers: where a program chose types by
+    looking at values, state them instead before anything is released. A frame without rows is a table like any other.
+
     Raises:
-        InputError: If ``frame`` is no frame that is taken, or is known to be empty.
+        InputError: If ``frame`` is no frame that is taken.
         SchemaError: If a column of the schema is absent from the frame, or of a type that cannot hold it.
     """
     opened = _opened(frame)
@@ -106,11 +120,9 @@ def open_source(frame: object, schema: Schema) -> Source:
     _check_columns(schema, list(found))
     for column in schema.fields:
         dtype = found[column.name]
-        check_holds(column, _inner(opened, column.name, holds(dtype)), type(dtype).__name__)
+        check_holds(column, _declared(opened, column.name, dtype), type(dtype).__name__)
     if schema.person_id is not None:
         _check_person(schema.person_id, found[schema.person_id], opened)
-    if isinstance(opened, nw.DataFrame) and len(opened) == 0:
-        raise InputError("the table has no rows; give the frame that holds the data.")
     return Source(engine=opened.implementation.value, frame=opened)
 
 
@@ -145,30 +157,34 @@ def _check_columns(schema: Schema, found: list[str]) -> None:
         )
 
 
-def _inner(frame: nw.DataFrame[Any] | nw.LazyFrame[Any], name: str, found: Holds) -> Holds:
-    """Look through dictionary types to the type of their values, and tell all-null columns from unusable ones."""
+def _declared(frame: nw.DataFrame[Any] | nw.LazyFrame[Any], name: str, dtype: Any) -> Holds:
+    """Return what a column holds by the type that the frame declares; narwhals would look at values of objects."""
     native: Any = frame.to_native()
-    if frame.implementation.is_pandas() and found == "text":
-        categories = getattr(getattr(native[name], "cat", None), "categories", None)
-        return "text" if categories is None else holds(nw.from_native(categories.to_series(), series_only=True).dtype)
-    if frame.implementation.is_pyarrow():
+    implementation = frame.implementation
+    if implementation.is_pandas_like() or implementation.is_dask():
+        kind = native.dtypes[name]
+        # Categories are collected from values, and one complex value makes a whole column complex.
+        loose = str(kind) in ("object", "category") or getattr(kind, "kind", "") == "c"
+        return "anything" if loose else holds(dtype)
+    if implementation.is_pyarrow():
         import pyarrow as pa
 
         kind = native.schema.field(name).type
         if pa.types.is_dictionary(kind):
             return holds(nw.from_native(pa.chunked_array([], kind.value_type), series_only=True).dtype)
-        return "anything" if pa.types.is_null(kind) else found
-    if frame.implementation.is_polars():
+        return "anything" if pa.types.is_null(kind) else holds(dtype)
+    if implementation.is_polars():
         import polars as pl
 
-        dtype = native.collect_schema()[name]
-        return "anything" if dtype == pl.Null else "nothing usable" if dtype == pl.Object else found
-    return found
+        return "anything" if native.collect_schema()[name] in (pl.Null, pl.Object) else holds(dtype)
+    if implementation.is_duckdb() and str(native.types[native.columns.index(name)]).strip('"') == "NULL":
+        return "anything"
+    return holds(dtype)
 
 
 def _check_person(name: str, dtype: Any, frame: nw.DataFrame[Any] | nw.LazyFrame[Any]) -> None:
-    found = _inner(frame, name, holds(dtype))
-    if found == "nothing usable" or dtype == nw.Boolean:
+    found = _declared(frame, name, dtype)
+    if found == "nothing usable" or (dtype == nw.Decimal and frame.implementation.is_pyspark()):
         raise SchemaError(
             f"the person id {name!r} is of type {type(dtype).__name__}; cast it to whole numbers or text in the table."
         )
@@ -176,8 +192,30 @@ def _check_person(name: str, dtype: Any, frame: nw.DataFrame[Any] | nw.LazyFrame
         raise SchemaError(f"the person id {name!r} is text, which is not supported on Ibis; use whole numbers.")
 
 
-def _without_collations(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-    """Compare text by its exact characters, whatever collation the database's columns have.
+def _in_polars(frame: pl.LazyFrame, columns: Mapping[str, Column | None]) -> pl.LazyFrame:
+    """Read Python objects one by one, and turn the texts of a person id into keys."""
+    import polars as pl
+
+    types, changed = frame.collect_schema(), []
+    for name, column in columns.items():
+        if types[name] == pl.Object:
+            changed.append(_project_lazily(name, column))
+        elif column is None and types[name] in (pl.String, pl.Categorical, pl.Enum):
+            changed.append(key_of_text(name))
+    return frame.with_columns(changed)
+
+
+def _project_lazily(name: str, column: Column | None) -> pl.Expr:
+    import polars as pl
+
+    def projected(values: pl.Series) -> pl.Series:
+        return _project(name, column, values.to_list())
+
+    return pl.col(name).map_batches(projected, return_dtype=_project(name, column, []).dtype)
+
+
+def _in_database(frame: nw.LazyFrame[Any], columns: Mapping[str, Column | None]) -> nw.LazyFrame[Any]:
+    """Compare text by its exact characters, whatever collation the database's columns have, and cast without an error.
 
     Under a collation that ignores case, two people could share an id and the bound on one person's rows would not hold.
     """
@@ -186,10 +224,13 @@ def _without_collations(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
         listed = []
         for name, dtype in frame.collect_schema().items():
             quoted = '"' + name.replace('"', '""') + '"'
-            listed.append(f'{quoted} COLLATE "C" AS {quoted}' if dtype == nw.String else quoted)
+            if dtype == nw.String:
+                listed.append(f'{quoted} COLLATE "C" AS {quoted}')
+            else:
+                listed.append(f"{quoted}::INTEGER AS {quoted}" if dtype == nw.Unknown else quoted)  # nothing but nulls
         native = native.select(", ".join(listed))
     elif frame.implementation.is_ibis():
-        native = _exact_on_ibis(native)
+        native = _exact_on_ibis(native, columns)
     elif frame.implementation.is_pyspark():
         from pyspark.sql import functions
 
@@ -199,72 +240,75 @@ def _without_collations(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     return exact
 
 
-def _exact_on_ibis(table: Any) -> Any:
+def _exact_on_ibis(table: Any, columns: Mapping[str, Column | None]) -> Any:
     """Do the same through SQL, which also takes off the blanks of ``char(n)`` and the case-blindness of ``citext``."""
-    texts = [name for name, dtype in table.schema().items() if dtype.is_string()]
+    found = dict(table.schema().items())
+    texts = [name for name, dtype in found.items() if dtype.is_string()]
     backend = table.get_backend()
-    if not texts:
-        return table
-    if backend.name not in _EXACT_ON_IBIS:
+    if texts and backend.name not in _EXACT_ON_IBIS:
         raise SchemaError(
             f"column {texts[0]!r} is text in {backend.name}, which may take different texts for equal; store levels as "
             "whole numbers there, or read the table into another engine."
         )
-    listed = []
-    for name in table.columns:
+    selected, schema = [], {}
+    for name, dtype in found.items():
         quoted = '"' + name.replace('"', '""') + '"'
-        listed.append(f'CAST({quoted} AS text) COLLATE "C" AS {quoted}' if name in texts else quoted)
-    schema = {name: "string" if name in texts else dtype for name, dtype in table.schema().items()}
-    return backend.sql(f"SELECT {', '.join(listed)} FROM ({backend.compile(table)}) AS escudo_rows", schema=schema)
+        expression, schema[name] = quoted, dtype
+        if dtype.is_string():
+            expression, schema[name] = f'CAST({quoted} AS text) COLLATE "C"', "string"
+        elif dtype.is_decimal() and backend.name in _EXACT_ON_IBIS:
+            whole = columns[name] is None
+            expression = (_WHOLE if whole else _FLOAT)[backend.name].format(quoted)
+            schema[name] = "int64" if whole else "float64"
+        selected.append(f"{expression} AS {quoted}")
+    if list(schema.items()) == list(found.items()):
+        return table
+    return backend.sql(f"SELECT {', '.join(selected)} FROM ({backend.compile(table)}) AS escudo_rows", schema=schema)
 
 
-def _to_polars(frame: nw.DataFrame[Any], columns: Mapping[str, Column | None]) -> pl.DataFrame:
-    """Turn the columns of a pandas-like frame into polars, those of Python objects by the reference encoder."""
+def _from_pandas(frame: nw.DataFrame[Any], columns: Mapping[str, Column | None]) -> pl.DataFrame:
+    """Turn the columns of a pandas-like frame into polars, texts of a person id into keys."""
     import polars as pl
 
     native: Any = frame.to_native() if frame.implementation.is_pandas() else frame.to_pandas()
-    converted = []
-    for name, column in columns.items():
-        series = native[name]
-        categories = getattr(getattr(series, "cat", None), "categories", None)
-        if categories is not None and not all(isinstance(category, str) for category in categories):
-            levels = _project(name, column, categories.to_numpy(dtype=object)).extend_constant(None, 1)
-            codes = series.cat.codes.to_numpy()
-            converted.append(levels.gather(np.where(codes < 0, len(categories), codes)))
-        elif series.dtype == object:
-            converted.append(_project(name, column, series.to_numpy()))
-        else:
-            converted.append(pl.Series(name, pl.from_pandas(series, nan_to_null=False)))
-    return pl.DataFrame(converted)
+    return pl.DataFrame([_series_from_pandas(name, native[name], column) for name, column in columns.items()])
 
 
-def _project(name: str, column: Column | None, values: Any) -> pl.Series:
-    """Return Python objects as levels, numbers or person ids; what no engine type could hold is mapped here already."""
+def _series_from_pandas(name: str, series: Any, column: Column | None) -> pl.Series:
+    """Turn a pandas series into polars: at once where its type fits the column, else value by value, to the same end.
+
+    Types are those of this series, which for a part of a Dask frame need not be those that the frame declares.
+    """
+    import polars as pl
+
+    categories = getattr(getattr(series, "cat", None), "categories", None)
+    if categories is not None:
+        levels = _project(name, column, list(categories)).extend_constant(None, 1)
+        codes = series.cat.codes.to_numpy().astype(np.int64)
+        return levels.gather(np.where(codes < 0, len(categories), codes))
+    if series.dtype != object:
+        try:
+            typed = pl.Series(name, pl.from_pandas(series, nan_to_null=False))
+        except Exception:  # text that is no valid Unicode, for one: each value for itself
+            typed = pl.Series(name, [], dtype=pl.Object)
+        text = typed.dtype == pl.String
+        if text or typed.dtype == pl.Boolean or typed.dtype.is_numeric():
+            if column is None:
+                return typed.to_frame().select(key_of_text(name)).to_series() if text else typed
+            if column.kind == "open" or text == (column.kind == "string"):
+                return typed
+    return _project(name, column, list(series))
+
+
+def _project(name: str, column: Column | None, values: Sequence[Any]) -> pl.Series:
+    """Return Python objects as levels, numbers or person keys: in a type that engines can hold."""
     import polars as pl
 
     if column is None:
-        return _person_ids(name, values)
+        return person_keys(name, values)
     if isinstance(column, Categorical) and column.open:  # of unknown levels, texts alone can be told apart for certain
-        texts = [value if isinstance(value, str) and encodable(value) else None for value in values]
+        texts = [text if (text := as_text(value)) is not None and encodable(text) else None for value in values]
         return pl.Series(name, texts, dtype=pl.String)
     if isinstance(column, Categorical):
         return pl.Series(name, [*column.levels, None]).gather(column.encode(values))
     return pl.Series(name, np.fromiter(map(as_float, values), dtype=np.float64, count=len(values)))
-
-
-def _person_ids(name: str, values: Any) -> pl.Series:
-    """Return a text for each id that depends on that id alone, so that nobody's id changes how another's is hashed."""
-    import polars as pl
-
-    return pl.Series(name, [None if is_null(value) else _person_text(value) for value in values], dtype=pl.String)
-
-
-def _person_text(value: Any) -> str:
-    if isinstance(value, str):
-        return value if encodable(value) else f"{OBJECT_ID}text {value!a}"  # no engine holds invalid Unicode
-    number = as_float(value)
-    if math.isnan(number):  # no number at all, such as a UUID
-        return f"{OBJECT_ID}{type(value).__name__} {value}"
-    if value == number:  # equal numbers of different types are one person, as they would be in a column of numbers
-        value = int(number) if number.is_integer() else number
-    return f"{OBJECT_ID}{value}"

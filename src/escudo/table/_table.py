@@ -218,7 +218,7 @@ class PrivateTable:
             None by itself. Replacing one row or person leaves the number as it was, so under ``replace_one`` it is
             public; adding or removing one changes it, so under ``add_remove`` it is private.
         """
-        return shielded(self.engine, "counting rows", lambda: count_records(self._source, self._schema.person_id))
+        return shielded(self.engine, "counting rows", lambda: count_records(self._source, self._schema))
 
     def public_row_count(self, relation: Relation) -> int | None:
         """Return how many rows the table has if neighbours always have the same number, else None.

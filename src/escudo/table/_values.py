@@ -17,6 +17,8 @@ __all__ = [
     "MAX_CELLS",
     "MISSING_LABEL",
     "as_float",
+    "as_real",
+    "as_text",
     "check_flags",
     "check_name",
     "checked_codes",
@@ -84,31 +86,72 @@ def one_dimensional(name: str, values: ArrayLike) -> NDArray[Any]:
     """Return values as an array of shape (n,), keeping each item of a mixed list as it is."""
     if isinstance(values, np.ndarray):
         array = values
-    else:
-        items = list(values) if isinstance(values, Iterable) else [values]
-        array = np.empty(len(items), dtype=object)  # NumPy would turn a mixed list into text
-        array[:] = items
+    else:  # item by item: NumPy would turn a mixed list into text, and lists of one length into a table
+        array = np.fromiter(values if isinstance(values, Iterable) else [values], dtype=object)
     if array.ndim != 1:
         raise InputError(f"column {name!r}: values must be one-dimensional; got {array.ndim} dimensions.")
     return array
 
 
 def is_null(value: Any) -> bool:
-    """Whether an engine's value means "missing": None, NaN, NaT and pandas' NA."""
-    if value is None or type(value).__name__ in {"NAType", "NaTType"}:
+    """Whether a value means "missing": None, NaN (a signalling one too), NaT and pandas' NA; no value is an error."""
+    try:
+        if value is None or type(value).__name__ in {"NAType", "NaTType"}:
+            return True
+        if isinstance(value, float):
+            return math.isnan(value)
+        if isinstance(value, Decimal):
+            return Decimal.is_nan(value)  # comparing a signalling NaN would be an error
+        if isinstance(value, np.floating | np.datetime64 | np.timedelta64):
+            return bool(np.isnan(value))
+    except Exception:  # an object that does not even say what it is
         return True
-    if isinstance(value, float | np.floating | Decimal):
-        return bool(value != value)
-    return isinstance(value, np.datetime64 | np.timedelta64) and bool(np.isnat(value))
+    return False
+
+
+def as_real(value: Any) -> Any:
+    """Return a value that is a real number as a Python number, and None for any other; no value is an error.
+
+    Booleans are the numbers 0 and 1, and a complex number is a real one exactly if its imaginary part is zero: NumPy
+    turns a whole column into complex numbers for the sake of one. What is returned equals the value exactly, and
+    hashes and compares as Python's own numbers do, whatever methods the value's class may have.
+    """
+    try:
+        if isinstance(value, complex | np.complexfloating):
+            value = value.real if value.imag == 0 else None
+        if is_null(value):
+            return None
+        if isinstance(value, int):
+            return int.__index__(value)
+        if isinstance(value, float):
+            return float.__float__(value)
+        if isinstance(value, Decimal):
+            return value if type(value) is Decimal else Decimal(value)
+        if isinstance(value, Fraction):
+            return Fraction(value.numerator, value.denominator)
+        if isinstance(value, np.bool_ | np.integer):
+            return int(value)
+        if isinstance(value, np.longdouble):
+            return float(value) if np.isinf(value) else Fraction(*value.as_integer_ratio())
+        return float(value) if isinstance(value, np.floating) else None
+    except Exception:  # an object whose methods fail
+        return None
+
+
+def as_text(value: Any) -> str | None:
+    """Return a value that is text as a plain one of the same characters, and None for any other; never an error."""
+    try:
+        return str.__getitem__(value, slice(None)) if isinstance(value, str) else None
+    except Exception:  # an object that does not even say what it is
+        return None
 
 
 def as_float(value: Any) -> float:
     """Read one object as float64; what is no real number reads as NaN, what is too large as an infinity."""
-    if is_null(value) or not isinstance(value, int | float | np.number | np.bool_ | Decimal | Fraction):
+    number = as_real(value)
+    if number is None:
         return math.nan
     try:
-        return float(value)
+        return float(number)
     except OverflowError:
-        return math.inf if value > 0 else -math.inf
-    except TypeError:  # a complex number
-        return math.nan
+        return math.inf if number > 0 else -math.inf
