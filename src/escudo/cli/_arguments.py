@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from escudo.table import PrivateTable
 
 __all__ = [
+    "AcceptLargeDelta",
     "Data",
     "Dataset",
     "Epsilon",
@@ -59,6 +60,14 @@ LedgerUrl = Annotated[
 Dataset = Annotated[str | None, typer.Option(help="The account to charge; without one, nothing is recorded.")]
 RelationName = Annotated[
     str, typer.Option(help="What is hidden: replace_one (one record changes) or add_remove (one comes or goes).")
+]
+AcceptLargeDelta = Annotated[
+    bool,
+    typer.Option(
+        "--accept-large-delta",
+        metavar="",
+        help="Go on though --delta is one over the number of rows or people, or more: somebody may be exposed whole.",
+    ),
 ]
 PublicRows = Annotated[int | None, typer.Option(min=1, help="The number of rows, if it is public knowledge.")]
 Seeded = Annotated[int | None, typer.Option(min=0, help="Repeatable noise, for trying things out: NOT FOR RELEASE.")]

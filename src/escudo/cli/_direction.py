@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from escudo.cli._arguments import (
+    AcceptLargeDelta,
     Data,
     Dataset,
     Epsilon,
@@ -66,6 +67,7 @@ def direction(
             "--public-rows", "--rows", min=1, help="About how many rows or people, where add_remove hides it."
         ),
     ] = None,
+    accept_large_delta: AcceptLargeDelta = False,
     ledger: LedgerUrl = None,
     dataset: Dataset = None,
     option: Annotated[
@@ -102,6 +104,7 @@ def direction(
     check_files(report=out)
     table = open_table(data, schema, relation=relation, ledger=ledger, dataset=dataset)
     terms: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "score": score, "relation": relation, "rows": rows}
+    terms |= {"accept_large_delta": accept_large_delta}
     terms |= _extras(option or [], all_pairs=all_pairs)
     if not all_pairs:
         terms |= {"method": method, **_public(train, test, table.schema, x, y)}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from escudo.cli._arguments import (
+    AcceptLargeDelta,
     Data,
     Dataset,
     Epsilon,
@@ -62,6 +63,7 @@ def discover(
     ] = None,
     relation: RelationName = "replace_one",
     public_rows: PublicRows = None,
+    accept_large_delta: AcceptLargeDelta = False,
     ledger: LedgerUrl = None,
     dataset: Dataset = None,
     force: Force = False,
@@ -94,10 +96,11 @@ def discover(
         public_rows=public_rows,
         directions=directions,
     )
-    if shown_first(table.account, prepared.plan, stop=plan, as_json=as_json):
+    tree = prepared.plan.judged(table, rows=public_rows, accept_large_delta=accept_large_delta)
+    if shown_first(table.account, tree, stop=plan, as_json=as_json):
         return
     assert out is not None
-    found = run_prepared(prepared, table, seed=seed)
+    found = run_prepared(prepared, table, seed=seed, public_rows=public_rows, accept_large_delta=accept_large_delta)
 
     def show(written: bool) -> None:
         seconds, file, page = time.perf_counter() - start, out if written else None, report if written else None

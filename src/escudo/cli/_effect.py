@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from escudo.cli._arguments import (
+    AcceptLargeDelta,
     Data,
     Dataset,
     Epsilon,
@@ -62,6 +63,7 @@ def effect(
     ] = None,
     relation: RelationName = "replace_one",
     public_rows: PublicRows = None,
+    accept_large_delta: AcceptLargeDelta = False,
     ledger: LedgerUrl = None,
     dataset: Dataset = None,
     seed: Seeded = None,
@@ -98,6 +100,7 @@ def effect(
         "relation": relation,
         "public_rows": public_rows,
         "confidence": confidence,
+        "accept_large_delta": accept_large_delta,
     }
     tree = plan_of(effect_of, table, treatment, name, **arguments)
     if shown_first(table.account, tree, stop=plan, as_json=as_json):

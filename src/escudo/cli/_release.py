@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from escudo.cli._arguments import (
+    AcceptLargeDelta,
     Data,
     Dataset,
     Epsilon,
@@ -86,6 +87,7 @@ def release(
             help="The number of real rows, if it is public; under replace_one it is, unless people are protected.",
         ),
     ] = None,
+    accept_large_delta: AcceptLargeDelta = False,
     ledger: LedgerUrl = None,
     dataset: Dataset = None,
     option: Annotated[
@@ -135,7 +137,7 @@ def release(
     """
     from escudo.errors import InputError
     from escudo.privacy import parse_relation
-    from escudo.report import check_target, write_release
+    from escudo.report import check_target, warnings_of, write_release
     from escudo.utility._evaluated import prepare_evaluated
 
     start = time.perf_counter()
@@ -157,11 +159,13 @@ def release(
         if evaluate is None
         else prepare_evaluated(prepare_for, share=evaluate, epsilon=epsilon, **budget)
     )
-    if shown_first(table.account, prepared.plan, stop=plan, as_json=as_json):
+    judged: dict[str, Any] = {"accept_large_delta": accept_large_delta}
+    tree = prepared.plan.judged(table, rows=known, **judged)
+    if shown_first(table.account, tree, stop=plan, as_json=as_json):
         return
     assert out is not None
     try:
-        with _fitting(prepared, table, seed=seed) as (model, evaluated):
+        with _fitting(prepared, table, seed=seed, public_rows=known, **judged) as (model, evaluated):
             made = rows or int(model.details["rows"])
             try:
                 files = write_release(
@@ -190,6 +194,7 @@ def release(
         "generator": model.generator,
         "guarantee": model.guarantee.to_json(),
         "for_release": model.guarantee.for_release,
+        "warnings": warnings_of(model),
         "dataset": dataset,
         "graph": found,
         "evaluation": None if files.evaluation is None else files.evaluation.to_json(),
@@ -236,21 +241,23 @@ def _prepared(
 
 @contextmanager
 def _fitting(
-    prepared: Prepared | PreparedEvaluated, table: PrivateTable, *, seed: int | None
+    prepared: Prepared | PreparedEvaluated, table: PrivateTable, **terms: Any
 ) -> Iterator[tuple[Model, Evaluate | None]]:
     """Give the model, and what evaluates its rows if that was paid for."""
     from escudo.synthesis import fitting
     from escudo.utility._evaluated import PreparedEvaluated, fitting_evaluated
 
     if isinstance(prepared, PreparedEvaluated):
-        with fitting_evaluated(prepared, table, seed=seed) as both:
+        with fitting_evaluated(prepared, table, **terms) as both:
             yield both
     else:
-        with fitting(prepared, table, seed=seed) as model:
+        with fitting(prepared, table, **terms) as model:
             yield model, None
 
 
 def _print_release(screen: Console, out: Path, model: Model, files: ReleaseFiles, *, rows: int, seconds: float) -> None:
+    from escudo.report import warnings_of
+
     screen.print(f"Released to {out}/   ({seconds:.1f} s)", markup=False, style="bold")
     made = f"{rows:,} rows"
     screen.print(f"  synthetic.parquet   {made:<18} model/         sample it again, or under an intervention")
@@ -266,6 +273,8 @@ def _print_release(screen: Console, out: Path, model: Model, files: ReleaseFiles
         _print_graph(screen, found)
     if files.evaluation is not None:
         screen.print(f"How good it is, paid for: {files.evaluation}", markup=False)
+    for warning in warnings_of(model):
+        screen.print(f"Warning: {warning}", markup=False, style="yellow")
     if not model.guarantee.for_release:
         screen.print("NOT FOR RELEASE: the noise was seeded, so anyone can take it off again.", style="bold red")
     screen.print(f"What it means: {model.guarantee}", markup=False)

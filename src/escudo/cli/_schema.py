@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from escudo.cli._arguments import AcceptLargeDelta, PublicRows
 from escudo.cli._console import JsonFlag, emit
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ def learn(
         str | None, typer.Option("--ledger", help="Ledger to charge, such as sqlite:///ledger.db.")
     ] = None,
     dataset: Annotated[str | None, typer.Option("--dataset", help="The account in the ledger.")] = None,
+    public_rows: PublicRows = None,
+    accept_large_delta: AcceptLargeDelta = False,
     out: _Out = None,
     force: _Force = False,
     as_json: JsonFlag = False,
@@ -80,9 +83,11 @@ def learn(
     start = outline(data) if given is None else given
     frame = scan(data, start)
     account = Ledger(ledger).account(dataset) if ledger is not None and dataset is not None else None
-    release = learn_schema(frame, start, epsilon=epsilon, delta=delta, account=account)
+    terms: dict[str, Any] = {"public_rows": public_rows, "accept_large_delta": accept_large_delta}
+    release = learn_schema(frame, start, epsilon=epsilon, delta=delta, account=account, **terms)
     charged = f"Charged to {dataset!r}." if dataset else "No ledger was given: keep a record of this spend yourself."
-    about = (f"Learnt under differential privacy. {release.guarantee}", f"{_TAKEN_AS_PUBLIC} {charged}")
+    lead = f"Learnt under differential privacy. {release.guarantee}"
+    about = (lead, f"{_TAKEN_AS_PUBLIC} {charged}", *release.value.notes)
     learnt = replace(release.value, notes=about)
     try:
         _deliver(learnt, out, force=force, as_json=as_json, notice="\n".join(about), next_step="")

@@ -20,7 +20,7 @@ from escudo.causal import CausalGraph
 from escudo.discovery._discovery import Discovery, Edge, Prepared
 from escudo.discovery._pattern import closed
 from escudo.errors import GraphError, InputError
-from escudo.mechanisms import Seed
+from escudo.mechanisms import Seed, publishable
 from escudo.privacy import Account, MemoryAccount, Plan, PureEvent
 from escudo.table import PrivateTable, Schema
 
@@ -88,7 +88,7 @@ class PreparedDirections:
         found = self.prepared.run(table, account, seed)
         fine = {name for name in found.graph.nodes if can_be_oriented(self.schema, name)}
         lines = [pair for pair in found.graph.undirected_edges if fine.issuperset(pair)]
-        account.spend(self.votes, purpose="directions", for_release=seed is None)
+        account.spend(self.votes, purpose="directions", for_release=publishable(seed))
         if not lines:
             note = "No edge between columns with an order and values enough was left open, so nothing was voted on."
             return replace(found, plan=self.plan, notes=(*found.notes, note))

@@ -12,7 +12,8 @@ from escudo.causal import CausalGraph
 from escudo.discovery._directions import split, with_directions
 from escudo.discovery._discovery import Discovery, Prepared
 from escudo.errors import InputError
-from escudo.privacy import Plan, charging, parse_relation, plannable
+from escudo.mechanisms import publishable
+from escudo.privacy import Plan, charging, delta_warning, parse_relation, plannable
 from escudo.table import Numeric, PrivateTable, Schema
 
 __all__ = ["METHODS", "discover", "prepare", "run_prepared"]
@@ -61,24 +62,37 @@ def prepare(
     return with_directions(prepared, schema, epsilon=votes) if votes > 0 else prepared
 
 
-def run_prepared(prepared: Prepared, table: PrivateTable, *, seed: int | None = None) -> Discovery:
+def run_prepared(
+    prepared: Prepared,
+    table: PrivateTable,
+    *,
+    seed: int | None = None,
+    public_rows: int | None = None,
+    accept_large_delta: bool = False,
+) -> Discovery:
     """Run a prepared method on a private table: charge its account for the whole plan, measure, search.
 
     Args:
         prepared: What to run.
         table: The private table.
         seed: Repeatable noise for tests and demonstrations; marks everything not for release.
+        public_rows: The number of rows, if it is public knowledge: δ is judged by it.
+        accept_large_delta: Whether a δ that is not below one over the number of rows or people was meant; it is
+            refused otherwise, by a public or stated number (``Plan.judged``).
 
     Raises:
+        RefusedError: If δ is too large for the table; nothing was spent.
         BudgetExceededError: If the account does not allow the plan; nothing was spent.
 
     **Guarantee.** The accountant's total of the plan's events.
     """
     noise = None if seed is None else np.random.default_rng(whole("seed", seed))
-    plan = prepared.plan
-    promise = replace(plan.guarantee(max_rows_per_person=table.max_rows_per_person), for_release=seed is None)
-    with charging(table.account, plan, for_release=seed is None, purpose=f"discover ({plan.name})") as purse:
-        return replace(prepared.run(table, purse, noise), guarantee=promise)
+    plan = prepared.plan.judged(table, rows=public_rows, accept_large_delta=accept_large_delta)
+    promise = replace(plan.guarantee(max_rows_per_person=table.max_rows_per_person), for_release=publishable(seed))
+    with charging(table.account, plan, for_release=promise.for_release, purpose=f"discover ({plan.name})") as purse:
+        found = replace(prepared.run(table, purse, noise), guarantee=promise)
+    warning = delta_warning(plan.stated_delta, found.rows, unit=table.unit)
+    return replace(found, notes=(*found.notes, warning)) if warning else found
 
 
 def _all_numbers(schema: Schema) -> bool:
@@ -89,9 +103,12 @@ def _all_numbers(schema: Schema) -> bool:
     return all(isinstance(column, Numeric) and column.edges is None for column in schema.fields)
 
 
-def _plan(table: PrivateTable | Schema, *, seed: object = None, **arguments: Any) -> Plan:
+def _plan(
+    table: PrivateTable | Schema, *, accept_large_delta: bool = False, seed: object = None, **arguments: Any
+) -> Plan:
     schema = table if isinstance(table, Schema) else table.schema
-    return prepare(schema, **arguments).plan
+    rows = arguments.get("public_rows")
+    return prepare(schema, **arguments).plan.judged(table, rows=rows, accept_large_delta=accept_large_delta)
 
 
 @plannable(_plan)
@@ -105,6 +122,7 @@ def discover(
     relation: str = "replace_one",
     public_rows: int | None = None,
     directions: float = 0.0,
+    accept_large_delta: bool = False,
     seed: int | None = None,
 ) -> Discovery:
     """Learn a causal graph from a private table, under (ε, δ).
@@ -124,13 +142,15 @@ def discover(
         public_rows: The number of rows, if it is public knowledge.
         directions: The share of ε for votes of blocks on edges that are left open between columns with an order
             (:func:`escudo.orientation.orient`); 0 for none.
+        accept_large_delta: Whether a δ that is not below one over the number of rows or people was meant; it is
+            refused otherwise, by a public or stated number (``Plan.judged``).
         seed: Repeatable noise for tests and demonstrations; marks everything not for release.
 
     Returns:
         The graph, with a confidence for each edge, and its guarantee.
 
     Raises:
-        RefusedError: If the schema is not confirmed; nothing was spent.
+        RefusedError: If the schema is not confirmed, or δ is too large for the table; nothing was spent.
         BudgetExceededError: If the account does not allow the plan; nothing was spent.
 
     **Guarantee.** (ε, δ) for the stated relation and the schema's unit: the accountant's total of the plan's events.
@@ -155,4 +175,4 @@ def discover(
         public_rows=public_rows,
         directions=directions,
     )
-    return run_prepared(prepared, table, seed=seed)
+    return run_prepared(prepared, table, seed=seed, public_rows=public_rows, accept_large_delta=accept_large_delta)

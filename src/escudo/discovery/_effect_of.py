@@ -19,8 +19,8 @@ from escudo.discovery._treatment import Arm, Contrast, TreatmentEffect
 from escudo.discovery._treatment_interval import Strata, contrast_interval, contrast_value
 from escudo.discovery._treatment_table import AdjustmentTable, level_of, usual_levels
 from escudo.errors import InputError, SchemaError
-from escudo.mechanisms import Seed
-from escudo.privacy import Account, GaussianEvent, Plan, charging, parse_relation, plannable
+from escudo.mechanisms import Seed, publishable
+from escudo.privacy import Account, GaussianEvent, Plan, charging, delta_warning, parse_relation, plannable
 from escudo.table import Numeric, PrivateTable, Schema
 
 __all__ = ["PreparedEffect", "effect_of", "prepare_effect"]
@@ -298,9 +298,18 @@ def _adjustment(
     return smallest_adjustment(graph, treatment, outcome, sizes), "back-door"
 
 
-def _plan(table: PrivateTable | Schema, treatment: str, outcome: str, *, seed: object = None, **arguments: Any) -> Plan:
+def _plan(
+    table: PrivateTable | Schema,
+    treatment: str,
+    outcome: str,
+    *,
+    accept_large_delta: bool = False,
+    seed: object = None,
+    **arguments: Any,
+) -> Plan:
     schema = table if isinstance(table, Schema) else table.schema
-    return prepare_effect(schema, treatment, outcome, **arguments).plan
+    plan = prepare_effect(schema, treatment, outcome, **arguments).plan
+    return plan.judged(table, rows=arguments.get("public_rows"), accept_large_delta=accept_large_delta)
 
 
 @plannable(_plan)
@@ -319,6 +328,7 @@ def effect_of(
     relation: str = "replace_one",
     public_rows: int | None = None,
     confidence: float = 0.95,
+    accept_large_delta: bool = False,
     seed: int | None = None,
 ) -> TreatmentEffect:
     """Estimate the average effect of a treatment on an outcome, under (ε, δ), by back-door adjustment.
@@ -340,6 +350,8 @@ def effect_of(
         relation: Neighbouring relation; ``"replace_one"`` or ``"add_remove"``.
         public_rows: The number of rows, if it is public knowledge: the plan then forecasts the interval.
         confidence: How often the interval should hold the truth.
+        accept_large_delta: Whether a δ that is not below one over the number of rows or people was meant; it is
+            refused otherwise, by a public or stated number (``Plan.judged``).
         seed: Repeatable noise for tests and demonstrations; marks everything not for release.
 
     Returns:
@@ -348,7 +360,7 @@ def effect_of(
 
     Raises:
         NotIdentifiableError: If the graph does not allow it; names the open path. Nothing was spent.
-        RefusedError: If the schema is not confirmed; nothing was spent.
+        RefusedError: If the schema is not confirmed, or δ is too large for the table; nothing was spent.
         BudgetExceededError: If the account does not allow the plan; nothing was spent.
 
     **Guarantee.** (ε, δ) for the stated relation and the schema's unit, by one release of the adjustment table; its
@@ -380,7 +392,14 @@ def effect_of(
         confidence=confidence,
     )
     noise = None if seed is None else np.random.default_rng(whole("seed", seed))
-    plan = prepared.plan
-    with charging(table.account, plan, for_release=seed is None, purpose=plan.name) as purse:
+    plan = prepared.plan.judged(table, rows=public_rows, accept_large_delta=accept_large_delta)
+    public = publishable(seed)
+    with charging(table.account, plan, for_release=public, purpose=plan.name) as purse:
         found = prepared.run(table, account=purse, seed=noise)
-        return replace(found, guarantee=replace(found.guarantee, for_release=seed is None))
+    counted = sum(arm.rows for arm in found.arms) if public_rows is None else public_rows
+    warning = delta_warning(plan.stated_delta, counted, unit=table.unit)
+    return replace(
+        found,
+        guarantee=replace(found.guarantee, for_release=public),
+        warnings=[*found.warnings, warning] if warning else found.warnings,
+    )

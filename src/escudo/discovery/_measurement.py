@@ -12,7 +12,7 @@ import numpy as np
 from escudo._progress import tracking
 from escudo.discovery._levels import Levels
 from escudo.discovery._residuals import ROWS_SHARE, Floats, Residuals, Scope, coefficients, squared_sensitivity
-from escudo.mechanisms import Seed, gaussian, gaussian_event
+from escudo.mechanisms import Seed, gaussian, gaussian_event, publishable
 from escudo.privacy import Account, GaussianEvent, Relation
 from escudo.table import PrivateTable, Schema
 
@@ -100,7 +100,7 @@ def measure(
         [parts[scope] for scope in scopes] + ([[math.sqrt(rows_weight) * total]] if counting else [])
     )
     assert event.l2_sensitivity >= 1 + 2 * _GRID * math.sqrt(vector.size), "more numbers than were planned"
-    account.spend(event, purpose="residual tables", for_release=seed is None)
+    account.spend(event, purpose="residual tables", for_release=publishable(seed))
     noisy = gaussian(
         vector / limit,
         l2_sensitivity=1.0,

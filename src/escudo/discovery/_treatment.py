@@ -69,7 +69,8 @@ class TreatmentEffect:
         method: ``"back-door"`` (columns chosen or checked by the graph), ``"stated"`` or ``"trial"``.
         meaning: What the outcome's mean is, in words.
         estimand: What is estimated, as a formula.
-        warnings: Where the measured table has too few rows to compare; read off noisy numbers only.
+        warnings: Where the measured table has too few rows to compare, or δ is large for them; read off noisy numbers
+            only.
         notes: Public remarks: what the estimate assumes.
         plan: The budget tree that was spent.
         guarantee: What was promised to the people in the table.

@@ -14,8 +14,8 @@ promises (:class:`~escudo.privacy.Guarantee`) and the event that was charged.
 * the schema itself: :func:`learn_schema`.
 
 ``seed=None`` draws secure noise through OpenDP. With a seed the same laws come from numpy, and everything made from
-them is marked not for release. Noise is drawn on integers, in steps of a public grid: see ``_noise.py`` for the laws
-and ``_grid.py`` for what rounding costs.
+them is marked not for release (:func:`publishable` says which it is). Noise is drawn on integers, in steps of a public
+grid: see ``_noise.py`` for the laws and ``_grid.py`` for what rounding costs.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from escudo.mechanisms._iqr import read_log_iqr as read_log_iqr
     from escudo.mechanisms._learn import learn_schema as learn_schema
     from escudo.mechanisms._noise import Seed as Seed
+    from escudo.mechanisms._noise import publishable as publishable
     from escudo.mechanisms._quantiles import quantile_cells as quantile_cells
     from escudo.mechanisms._quantiles import quantiles as quantiles
     from escudo.mechanisms._release import Release as Release
@@ -67,6 +68,7 @@ __all__ = [
     "log_iqr",
     "permute_and_flip",
     "propose_test_release",
+    "publishable",
     "quantile_cells",
     "quantiles",
     "read_log_iqr",
@@ -90,6 +92,7 @@ _HOME = {
     "read_log_iqr": "_iqr",
     "learn_schema": "_learn",
     "Seed": "_noise",
+    "publishable": "_noise",
     "quantile_cells": "_quantiles",
     "quantiles": "_quantiles",
     "Release": "_release",

@@ -26,7 +26,7 @@ from escudo.mechanisms._columns import (
     wide,
 )
 from escudo.mechanisms._histogram import stable_histogram, stable_threshold
-from escudo.mechanisms._noise import Integers, Seed, one_stream
+from escudo.mechanisms._noise import Integers, Seed, one_stream, publishable
 from escudo.mechanisms._quantiles import quantile_cells, quantile_event
 from escudo.mechanisms._release import Release
 from escudo.privacy import (
@@ -231,13 +231,20 @@ def _plan(
     tails: float = 0.005,
     relation: Relation | None = None,
     account: Account | None = None,
+    public_rows: int | None = None,
+    accept_large_delta: bool = False,
     seed: Seed = None,
     purpose: str = _PURPOSE,
 ) -> Plan:
     """Return the budget tree of ``learn_schema`` with these arguments; it looks at types of columns, at no value."""
-    return _read_task(
-        frame, schema, epsilon=epsilon, delta=delta, tails=tails, relation=relation, account=account
-    ).plan()
+    task = _read_task(frame, schema, epsilon=epsilon, delta=delta, tails=tails, relation=relation, account=account)
+    return _judged(task, frame, public_rows, accept_large_delta)
+
+
+def _judged(task: _Task, frame: object, public_rows: int | None, accept_large_delta: bool) -> Plan:
+    """Return the budget tree, its δ judged by the number of rows or people as far as that is public."""
+    table = PrivateTable(frame, task.schema)
+    return task.plan().judged(table, rows=public_rows, accept_large_delta=accept_large_delta)
 
 
 @plannable(_plan)
@@ -250,6 +257,8 @@ def learn_schema(
     tails: float = 0.005,
     relation: Relation | None = None,
     account: Account | None = None,
+    public_rows: int | None = None,
+    accept_large_delta: bool = False,
     seed: Seed = None,
     purpose: str = _PURPOSE,
 ) -> Release[Schema]:
@@ -280,6 +289,9 @@ def learn_schema(
             are left out where there are too few rows for the noise.
         relation: Which tables are neighbours; the account's relation by default.
         account: What to charge, all of it at once, before noise is drawn; None leaves charging to the caller.
+        public_rows: The number of rows, if it is public knowledge: δ is judged by it.
+        accept_large_delta: Whether a δ that is not below one over the number of rows or people was meant; it is
+            refused otherwise, by a public or stated number (``Plan.judged``).
         seed: None for a release; a seed makes the result repeatable and not for release.
         purpose: Why, for the account.
 
@@ -289,6 +301,7 @@ def learn_schema(
     Raises:
         InputError: If an argument is out of range or there is nothing to learn; nothing was spent.
         SchemaError: If the table lacks a column of the schema; nothing was spent.
+        RefusedError: If δ is too large for the table; nothing was spent.
         BudgetExceededError: If the account refuses; nothing was spent or drawn.
 
     **Guarantee.** (ε, δ)-differentially private for a row, or for a person with all their rows if the schema has a
@@ -305,16 +318,17 @@ def learn_schema(
     """
     task = _read_task(frame, schema, epsilon=epsilon, delta=delta, tails=tails, relation=relation, account=account)
     stream = one_stream(seed)
-    plan, unit, rows = task.plan(), task.schema.unit, task.schema.max_rows_per_person
+    plan = _judged(task, frame, public_rows, accept_large_delta)
+    unit, rows = task.schema.unit, task.schema.max_rows_per_person
     event = plan.event or ComposedEvent(events=(), relation=task.relation, unit=unit, max_rows_per_person=rows)
-    promise = guarantee_of(event, delta=plan.delta or 0.0, for_release=stream is None)
+    promise = guarantee_of(event, delta=plan.delta or 0.0, for_release=publishable(seed))
     payer = account or MemoryAccount(relation=task.relation, unit=unit, max_rows_per_person=rows)
     # Read what can be read before anything is spent: an engine that fails then costs nothing.
     grids = [wide(column) for column in task.numeric]
     histograms = cell_counts(frame, task.schema, grids)
     levels = [level_counts(frame, task.schema, column.name) for column in task.categorical]
     learnt: list[Column] = []
-    with charging(payer, plan, for_release=stream is None, purpose=purpose) as purse:
+    with charging(payer, plan, for_release=promise.for_release, purpose=purpose) as purse:
         found = [task.find(grid, counts, tails, purse, stream) for grid, counts in zip(grids, histograms, strict=True)]
         narrow = [span.cut for span in found if span.cut is not None and span.tail is not None]
         finer = dict(zip((cut.name for cut in narrow), cell_counts(frame, task.schema, narrow), strict=True))
@@ -322,4 +336,5 @@ def learn_schema(
             learnt.append(task.bounds(column, span, finer.get(column.name), purse, stream))
         for known, table in zip(task.categorical, levels, strict=True):
             learnt.append(task.levels(known, table, purse, stream))
-    return Release(value=task.schema.with_columns(*learnt), guarantee=promise, event=event)
+    value = replace(task.schema.with_columns(*learnt), notes=(f"Warning: {plan.warning}",) if plan.warning else ())
+    return Release(value=value, guarantee=promise, event=event)

@@ -33,7 +33,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo.errors import InputError
+from escudo.errors import InputError, RefusedError
 
 __all__ = [
     "Integers",
@@ -45,6 +45,7 @@ __all__ = [
     "laplace_tail",
     "noise_source",
     "one_stream",
+    "publishable",
     "watched",
     "watching",
 ]
@@ -74,11 +75,13 @@ class NoiseSource(Protocol):
 def noise_source(seed: object) -> NoiseSource:
     """Return the secure source for ``seed=None``, else a seeded one whose results are not for release.
 
+    While somebody is :func:`watching`, the secure source is one that is not for release either.
+
     Raises:
         InputError: If the seed is neither None, nor a whole number of at least 0, nor a numpy Generator.
     """
     if seed is None:
-        return SecureNoise()
+        return SecureNoise() if _WATCHER.get() is None else WatchedNoise()
     if isinstance(seed, np.random.Generator):
         return SeededNoise(seed)
     if isinstance(seed, int | np.integer) and not isinstance(seed, bool) and seed >= 0:
@@ -95,13 +98,29 @@ def one_stream(seed: Seed) -> np.random.Generator | None:
     return source.generator if isinstance(source, SeededNoise) else None
 
 
+def publishable(seed: object) -> bool:
+    """Return whether what is drawn with this seed may be published: it is None, and no watcher stands in the way.
+
+    Every verb marks its guarantee and its spend by this.
+
+    >>> publishable(None), publishable(0)
+    (True, False)
+    """
+    return noise_source(seed).for_release
+
+
 _Watcher: TypeAlias = Callable[[NoiseSource, object], NoiseSource]
 _WATCHER: ContextVar[_Watcher | None] = ContextVar("watcher", default=None)
 
 
 @contextmanager
 def watching(watcher: _Watcher) -> Iterator[None]:
-    """Let ``watcher(source, event)`` stand in for every noise source inside the block: for replays of an audit."""
+    """Let ``watcher(source, event)`` stand in for every noise source inside the block: for replays of an audit.
+
+    A watcher sees what noise is added to, and may put any source in place of the one it is given, such as one without
+    noise. So nothing that is made inside the block is for release, and no spend inside it is recorded as if it were,
+    whatever the watcher gives back.
+    """
     token = _WATCHER.set(watcher)
     try:
         yield
@@ -110,9 +129,19 @@ def watching(watcher: _Watcher) -> Iterator[None]:
 
 
 def watched(source: NoiseSource, event: object) -> NoiseSource:
-    """Return the source itself, unless a replay is watching."""
+    """Return the source itself, unless somebody is watching: then what the watcher puts in its place.
+
+    Raises:
+        RefusedError: If the watcher came after the source was taken for one that is for release.
+    """
     watcher = _WATCHER.get()
-    return source if watcher is None else watcher(source, event)
+    if watcher is None:
+        return source
+    if source.for_release:
+        raise RefusedError(
+            "The noise is watched, but what is drawn from it was promised for release; nothing is drawn."
+        )
+    return watcher(source, event)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +175,13 @@ class SecureNoise:
         dp = _opendp()
         space = _vectors(), dp.metrics.linf_distance(T="i64")
         return int(dp.measurements.make_noisy_max(*space, measure, scale=scale)(integers.tolist()))
+
+
+class WatchedNoise(SecureNoise):
+    """Secure noise that somebody looks at, so that nothing made from it is for release."""
+
+    __slots__ = ()
+    for_release: ClassVar[bool] = False
 
 
 @dataclass(frozen=True, slots=True)

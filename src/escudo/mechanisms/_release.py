@@ -23,7 +23,7 @@ class Release(Generic[T]):
 
     Attributes:
         value: What was released.
-        guarantee: What the release promises, for release only if no seed was used.
+        guarantee: What the release promises; for release only if the noise was secure: without a seed, and unwatched.
         event: The privacy event, as charged.
     """
 
@@ -33,7 +33,7 @@ class Release(Generic[T]):
 
     def _repr_html_(self) -> str:
         public = self.guarantee.for_release
-        title = "Released" if public else "Seeded, not for release"
+        title = "Released" if public else "Seeded or watched, not for release"
         return card(title, repr(self.value), note=str(self.guarantee), alarm=not public)
 
 

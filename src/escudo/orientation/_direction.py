@@ -11,6 +11,7 @@ the pairs and spends it.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -18,7 +19,7 @@ import numpy as np
 
 from escudo._validate import one_of, positive, probability, whole
 from escudo.errors import InputError
-from escudo.mechanisms import Seed
+from escudo.mechanisms import Seed, publishable
 from escudo.orientation._answer import Direction
 from escudo.orientation._asked import Asked, Score
 from escudo.orientation._pair import PairData
@@ -93,13 +94,15 @@ def _plan(
     *,
     relation: str = "replace_one",
     rows: int | None = None,
+    accept_large_delta: bool = False,
     seed: Seed = None,
     **arguments: Any,
 ) -> Plan:
     schema = table if isinstance(table, Schema) else table.schema
     if rows is None and isinstance(table, PrivateTable):
         rows = public_rows(table, parse_relation(relation))
-    return prepare(schema, x, y, relation=relation, rows=rows, **arguments).plan
+    plan = prepare(schema, x, y, relation=relation, rows=rows, **arguments).plan
+    return plan.judged(table, rows=rows, accept_large_delta=accept_large_delta)
 
 
 @plannable(_plan)
@@ -114,6 +117,7 @@ def direction(
     score: Score = "committee",
     relation: str = "replace_one",
     rows: int | None = None,
+    accept_large_delta: bool = False,
     seed: int | None = None,
     **options: Any,
 ) -> Direction:
@@ -133,6 +137,8 @@ def direction(
         rows: The number of rows (of people, where the schema names a person id), if it is not to be counted. Under
             ``replace_one`` it is public and counted for you; under ``add_remove`` it is private: state a rough public
             number.
+        accept_large_delta: Whether a δ that is not below one over the number of rows or people was meant; it is
+            refused otherwise, by a public or stated number (``Plan.judged``).
         seed: Repeatable noise for tests and demonstrations; marks everything not for release.
         options: What else the method takes. Votes: ``abstain``, ``blocks``, ``shuffle``.
 
@@ -143,7 +149,7 @@ def direction(
     Raises:
         InputError: If an argument is out of range; nothing was spent.
         SchemaError: If a column is unknown, or categorical without an order; nothing was spent.
-        RefusedError: If a column is not confirmed; nothing was spent.
+        RefusedError: If a column is not confirmed, or δ is too large for the table; nothing was spent.
         BudgetExceededError: If the account does not allow it; nothing was spent.
 
     **Guarantee.** The accountant's total of the plan's events, for the stated relation and the schema's unit. Rows that
@@ -169,7 +175,7 @@ def direction(
         method=method,
         score=score,
         relation=neighbours,
-        rows=public_rows(table, neighbours) if rows is None else rows,
+        rows=(known := public_rows(table, neighbours) if rows is None else rows),
         **options,
     )
     if rows is not None and method != "votes":  # votes take a rough number; sensitivities of the others depend on it
@@ -177,5 +183,7 @@ def direction(
 
         check_rows(rows, public_rows(table, neighbours))
     noise = None if seed is None else np.random.default_rng(whole("seed", seed))
-    with charging(table.account, prepared.plan, for_release=seed is None, purpose=f"direction ({method})") as purse:
-        return prepared.run(PairData(table, x, y), account=purse, seed=noise)
+    plan = prepared.plan.judged(table, rows=known, accept_large_delta=accept_large_delta)
+    with charging(table.account, plan, for_release=publishable(seed), purpose=f"direction ({method})") as purse:
+        found = prepared.run(PairData(table, x, y), account=purse, seed=noise)
+    return replace(found, notes=(*found.notes, plan.warning)) if plan.warning else found

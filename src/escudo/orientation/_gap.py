@@ -40,7 +40,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from escudo._validate import one_of, positive, whole
-from escudo.mechanisms import Seed, gap_sign, laplace, laplace_event, quantiles
+from escudo.mechanisms import Seed, gap_sign, laplace, laplace_event, publishable, quantiles
 from escudo.mechanisms._quantiles import quantile_event
 from escudo.orientation._answer import Direction
 from escudo.orientation._asked import Asked, check_options, check_width
@@ -145,7 +145,7 @@ class GapPrepared:
             return asked.no_answer(_needs(asked.score, self.epsilon, split=self.train is None), seed=seed)
         check_rows(self.rows, pairs.rows)
         pair, known = scaled(pairs), self.train
-        account.spend(self.plan.event, purpose="direction (gap)", for_release=seed is None)
+        account.spend(self.plan.event, purpose="direction (gap)", for_release=publishable(seed))
         f: Regression
         g: Regression
         if known is not None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from escudo.errors import InputError, RefusedError
-from escudo.mechanisms import Seed
+from escudo.mechanisms import Seed, publishable
 from escudo.orientation._answer import CANNOT_TELL, Direction, arrow
 from escudo.orientation._asked import Asked
 from escudo.privacy import Guarantee, Plan
@@ -90,7 +90,7 @@ class Question:
         )
 
     def _guarantee(self, seed: Seed) -> Guarantee:
-        return replace(self.plan.guarantee(), for_release=seed is None)
+        return replace(self.plan.guarantee(), for_release=publishable(seed))
 
 
 def check_question(method: str, asked: Asked) -> int:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from escudo._validate import positive, probability, whole
 from escudo.causal import CausalGraph
 from escudo.errors import GraphError, InputError, SchemaError
-from escudo.mechanisms import Seed, as_planned, gaussian_event, laplace_event
+from escudo.mechanisms import Seed, as_planned, gaussian_event, laplace_event, publishable
 from escudo.orientation._answer import CANNOT_TELL, Direction
 from escudo.orientation._casting import FEWEST_DISTINCT, cast
 from escudo.orientation._layout import Layout, layout_of
@@ -243,13 +243,15 @@ def _plan(
     *,
     relation: str = "replace_one",
     rows: int | None = None,
+    accept_large_delta: bool = False,
     seed: Seed = None,
     **arguments: Any,
 ) -> Plan:
     schema = table if isinstance(table, Schema) else table.schema
     if rows is None and isinstance(table, PrivateTable):
         rows = public_rows(table, parse_relation(relation))
-    return _prepare(graph, schema, relation=relation, rows=rows, **arguments).plan
+    plan = _prepare(graph, schema, relation=relation, rows=rows, **arguments).plan
+    return plan.judged(table, rows=rows, accept_large_delta=accept_large_delta)
 
 
 @plannable(_plan)
@@ -266,6 +268,7 @@ def orient(
     abstain: float | None = None,
     blocks: int | None = None,
     shuffle: int = 0,
+    accept_large_delta: bool = False,
 ) -> Orientation:
     """Give directions to the undirected edges of a graph, or judge all pairs of columns, under one budget.
 
@@ -283,6 +286,7 @@ def orient(
         abstain: As in :func:`direction`.
         blocks: As in :func:`direction`.
         shuffle: As in :func:`direction`.
+        accept_large_delta: As in :func:`direction`.
 
     Returns:
         The answers and the graph they make.
@@ -291,6 +295,7 @@ def orient(
         GraphError: If the graph has no undirected edge; nothing was spent.
         SchemaError: If a column of one is unknown or has no order; nothing was spent.
         InputError: If an argument is out of range; nothing was spent.
+        RefusedError: If δ is too large for the table; nothing was spent.
         BudgetExceededError: If the account does not allow it; nothing was spent.
 
     **Guarantee.** (ε, δ) for the whole table and all answers together; ε alone if δ is 0. *Proof.* See the module: one
@@ -313,23 +318,23 @@ def orient(
         delta=delta,
         score=score,
         relation=neighbours,
-        rows=public_rows(table, neighbours) if rows is None else rows,
+        rows=(known := public_rows(table, neighbours) if rows is None else rows),
         abstain=abstain,
         blocks=blocks,
         shuffle=shuffle,
     )
     noise = None if seed is None else np.random.default_rng(whole("seed", seed))
-    plan = prepared.plan
-    most = table.max_rows_per_person
-    with charging(table.account, plan, for_release=seed is None, purpose="orient") as purse:
+    plan = prepared.plan.judged(table, rows=known, accept_large_delta=accept_large_delta)
+    most, public = table.max_rows_per_person, publishable(seed)
+    with charging(table.account, plan, for_release=public, purpose="orient") as purse:
         if prepared.rule.threshold is None:
             margins = None
             promise = free_of_charge(
-                plan, relation=neighbours, unit=table.unit, max_rows_per_person=most, for_release=seed is None
+                plan, relation=neighbours, unit=table.unit, max_rows_per_person=most, for_release=public
             )
         else:
             margins = prepared.released(table, purse, noise)
-            promise = replace(plan.guarantee(max_rows_per_person=most), for_release=seed is None)
+            promise = replace(plan.guarantee(max_rows_per_person=most), for_release=public)
     answers = []
     for number, (x, y) in enumerate(prepared.pairs):
         terms: dict[str, Any] = {
@@ -343,8 +348,9 @@ def orient(
         else:
             answers.append(verdict_of(x, y, float(margins[number]), prepared.rule, **terms))
     oriented, left = _with_arrows(graph, answers)
+    warned = (plan.warning,) if plan.warning else ()
     return Orientation(
-        directions=tuple(answers), graph=oriented, guarantee=promise, plan=plan, notes=(*prepared.notes, *left)
+        directions=tuple(answers), graph=oriented, guarantee=promise, plan=plan, notes=(*prepared.notes, *left, *warned)
     )
 
 

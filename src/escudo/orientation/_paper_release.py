@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from escudo.mechanisms import Seed, laplace, propose_test_release
+from escudo.mechanisms import Seed, laplace, propose_test_release, publishable
 from escudo.orientation._answer import Direction
 from escudo.orientation._gap import WIDTH
 from escudo.orientation._gap_answer import Question
@@ -112,7 +112,7 @@ class PaperPrepared:
         else:
             train, test = (self.public, private) if self.role == "test" else (private, self.public)
         found = residuals(train, test, regularisation=self.regularisation)
-        account.spend(self.plan.event, purpose="direction (paper)", for_release=seed is None)
+        account.spend(self.plan.event, purpose="direction (paper)", for_release=publishable(seed))
         if self.question.score == "iqr":
             return self._ranges(found, len(train.x), seed)
         if self.role == "train" and self.question.score != "hsic":

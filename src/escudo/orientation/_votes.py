@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from escudo.mechanisms import Seed, votes
+from escudo.mechanisms import Seed, publishable, votes
 from escudo.orientation._answer import Direction
 from escudo.orientation._asked import Asked, check_options
 from escudo.orientation._casting import FEWEST_DISTINCT, cast
@@ -88,7 +88,7 @@ class PreparedVotes:
                 relation=self.relation,
                 unit=self.unit,
                 max_rows_per_person=self.max_rows_per_person,
-                for_release=seed is None,
+                for_release=publishable(seed),
             )
             return unanswered(self.x, self.y, self.rule, guarantee=promise, **terms)
         release = votes(

@@ -9,7 +9,8 @@ Read in this order:
 * ``_curves``: what one event costs, one pure function per kind;
 * ``_composition``, ``_pld``, ``_totals``: what many cost together (``RunningTotal``);
 * ``_guarantee``, ``_accounting``: the bound that people read (``Guarantee``, ``guarantee_of``);
-* ``_account``, ``_ledger``: who has spent what (``Account``, ``Ledger``); ``_plan``: the budget tree beforehand.
+* ``_account``, ``_ledger``: who has spent what (``Account``, ``Ledger``); ``_plan``: the budget tree beforehand;
+  ``_plan_delta``: how large its δ may be.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from escudo.privacy._account import Account, MemoryAccount, Receipt
     from escudo.privacy._ledger import AccountInfo, Ledger, LedgerAccount, LedgerRow, Verification
     from escudo.privacy._plan import Plan, charging, plan, plannable
+    from escudo.privacy._plan_delta import delta_warning
 
 __all__ = [
     "Account",
@@ -82,6 +84,7 @@ __all__ = [
     "approximate_for_group",
     "calibrate",
     "charging",
+    "delta_warning",
     "gdp_for_group",
     "gdp_to_delta",
     "gdp_to_epsilon",
@@ -113,6 +116,7 @@ _LATER = {
     "charging": "_plan",
     "plan": "_plan",
     "plannable": "_plan",
+    "delta_warning": "_plan_delta",
 }
 
 

@@ -24,6 +24,7 @@ from escudo.privacy._composition import leaves
 from escudo.privacy._event import check_count
 from escudo.privacy._events import ComposedEvent, Event, RepeatedEvent
 from escudo.privacy._guarantee import Guarantee
+from escudo.privacy._plan_delta import Described, judged_delta
 from escudo.privacy._plan_text import plan_html, plan_text
 from escudo.privacy._relations import Relation, Unit
 
@@ -41,6 +42,7 @@ class Plan:
         buys: What the spend is good for, in a few words.
         count: How many times the event, or the whole of the children, happens.
         delta: The δ at which the total is stated; None to choose: 0 if a pure ε holds, else 1e-6.
+        warning: What whoever spends it should know first; ``judged`` fills it in.
 
     Raises:
         InputError: If a node has both an event and children, or its parts mix relations or units.
@@ -61,6 +63,7 @@ class Plan:
     buys: str
     count: int
     delta: float | None
+    warning: str
 
     def __init__(
         self,
@@ -71,6 +74,7 @@ class Plan:
         buys: str = "",
         count: int = 1,
         delta: float | None = None,
+        warning: str = "",
     ):
         if not isinstance(name, str) or not name.strip():
             raise InputError("name of a plan must be text that says what is done.")
@@ -92,6 +96,7 @@ class Plan:
             "buys": buys,
             "count": count,
             "delta": delta,
+            "warning": warning,
         }
         for field, value in values.items():
             object.__setattr__(self, field, value)
@@ -126,6 +131,31 @@ class Plan:
             return self.delta
         return 0.0 if self.event is None or math.isfinite(RunningTotal.of(self.event).quick_epsilon(0.0)) else 1e-6
 
+    def judged(self, table: Described, *, rows: int | None = None, accept_large_delta: bool = False) -> Plan:
+        """Return the plan with a warning if its δ is large for the table, by the rule of ``_plan_delta``.
+
+        Args:
+            table: The private table, or its schema. Records are counted only where ``replace_one`` makes them public.
+            rows: The number of records, if it is stated.
+            accept_large_delta: Whether a δ that is not below one over the number of records was meant.
+
+        Raises:
+            RefusedError: If it was not; nothing was spent.
+        """
+        if self.event is None:
+            return self
+        warning = judged_delta(
+            self.stated_delta,
+            table,
+            relation=self.event.relation,
+            rows=rows,
+            accept_large_delta=accept_large_delta,
+        )
+        if not warning:
+            return self
+        whole = {"children": self.children} if self.children else {"event": self.once}
+        return Plan(self.name, **whole, buys=self.buys, count=self.count, delta=self.delta, warning=warning)
+
     @classmethod
     def from_json(cls, data: Mapping[str, Any], *, max_rows_per_person: int | None = None) -> Plan:
         """Return the tree that ``to_json`` wrote.
@@ -146,6 +176,7 @@ class Plan:
                 buys=str(data["buys"]),
                 count=data["count"],
                 delta=data["delta"],
+                warning=str(data.get("warning", "")),
             )
         except (KeyError, TypeError, RecursionError):
             raise InputError("The plan's record lacks a key or has one in a wrong form.") from None
@@ -159,6 +190,7 @@ class Plan:
             "delta": self.delta,
             "event": None if self.children or self.once is None else self.once.to_json(),
             "children": [child.to_json() for child in self.children],
+            **({"warning": self.warning} if self.warning else {}),
         }
 
     def __str__(self) -> str:

@@ -34,9 +34,8 @@ def plan_text(plan: Plan) -> str:
     lines = list(_lines(plan))
     labels = max(len(line.branch + line.label) for line in lines)
     costs = max((len(line.cost) for line in lines if line.buys), default=0)
-    return "\n".join(
-        f"{line.branch + line.label:<{labels}}   {line.cost:<{costs}}   {line.buys}".rstrip() for line in lines
-    )
+    tree = [f"{line.branch + line.label:<{labels}}   {line.cost:<{costs}}   {line.buys}".rstrip() for line in lines]
+    return "\n".join([*tree, f"Warning: {plan.warning}"] if plan.warning else tree)
 
 
 def plan_html(plan: Plan) -> str:
@@ -47,7 +46,8 @@ def plan_html(plan: Plan) -> str:
         f'<td style="text-align:left">{html.escape(line.buys)}</td></tr>'
         for line in _lines(plan)
     )
-    return f"<table><caption>Budget plan: nothing is spent yet</caption>{rows}</table>"
+    warning = f"<p><strong>Warning:</strong> {html.escape(plan.warning)}</p>" if plan.warning else ""
+    return f"<table><caption>Budget plan: nothing is spent yet</caption>{rows}</table>{warning}"
 
 
 def cost_text(event: Event | None) -> str:

@@ -7,7 +7,8 @@
 * :func:`audit_page`, :func:`direction_page`, :func:`discovery_page`, :func:`treatment_page`: one answer each;
 * :func:`ledger_page`: what all releases of a dataset together can change;
 * :func:`write_release`: a release folder, with :func:`release_page` for people and ``release.json``
-  (:func:`release_schema`) for machines; :func:`check_target`: whether it can be written, before anything is spent;
+  (:func:`release_schema`) for machines, both with :func:`warnings_of` it; :func:`check_target`: whether it can be
+  written, before anything is spent;
 * :func:`custodian_page`: synthetic against real data; :func:`evaluation_page`: what can be learnt from them;
   :func:`attack_page`: what an attacker could learn. These are for the custodian only;
 * :func:`custodian_report`: the custodian's own copy of a release's report, with what was evaluated and attacked;
@@ -25,7 +26,7 @@ from escudo.report._discovery_page import discovery_page
 from escudo.report._effects import effects_page, effects_picture, ledger_page
 from escudo.report._evaluation_page import evaluation_page
 from escudo.report._page import check_page, render, write
-from escudo.report._record import release_schema
+from escudo.report._record import release_schema, warnings_of
 from escudo.report._release import ReleaseFiles, check_target, write_release
 from escudo.report._release_page import release_page
 from escudo.report._treatment_page import treatment_page
@@ -49,6 +50,7 @@ __all__ = [
     "release_schema",
     "render",
     "treatment_page",
+    "warnings_of",
     "write",
     "write_release",
 ]

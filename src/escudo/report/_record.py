@@ -20,7 +20,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from escudo.privacy import Event, GaussianEvent, Guarantee, LaplaceEvent, Plan
+from escudo.privacy import Event, GaussianEvent, Guarantee, LaplaceEvent, Plan, delta_warning
 
 if TYPE_CHECKING:
     from escudo.synthesis import Model
@@ -38,10 +38,11 @@ __all__ = [
     "observed_pairs",
     "release_record",
     "release_schema",
+    "warnings_of",
 ]
 
 FORMAT = "escudo release"
-VERSION = 1
+VERSION = 2
 LIBRARIES = ("dp-accounting", "numpy", "opendp", "polars")
 """Those whose versions decide what noise was drawn, and what it was counted as."""
 
@@ -121,6 +122,7 @@ def release_record(
         },
         "dataset": dataset,
         "guarantee": model.guarantee.to_json(),
+        "warnings": warnings_of(model),
         "plan": model.plan.to_json(),
         "schema": {"fingerprint": model.schema.fingerprint, "description": model.schema.to_dict()},
         "graph": {
@@ -150,6 +152,18 @@ def release_record(
             for entry in sorted(entries, key=lambda entry: entry.path)
         ],
     }
+
+
+def warnings_of(model: Model) -> list[str]:
+    """Return what whoever publishes a release should know first: whether its δ is large for the number of records.
+
+    The number is the model's own, exact where it is public and else noisy; where people are protected, there are at
+    most as many as rows.
+    """
+    rows = model.details.get("rows")
+    records = float(rows) if isinstance(rows, int | float) else None
+    warning = delta_warning(model.guarantee.delta, records, unit=model.guarantee.unit)
+    return [warning] if warning else []
 
 
 @cache

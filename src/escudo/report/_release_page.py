@@ -44,7 +44,7 @@ from escudo.report._promise import (
     stated,
     who_gets_what,
 )
-from escudo.report._record import LIBRARIES, FileEntry, added_arrows, noise_of, observed_pairs
+from escudo.report._record import LIBRARIES, FileEntry, added_arrows, noise_of, observed_pairs, warnings_of
 from escudo.table import Numeric
 from escudo.utility import cells, dependence, synthetic_table
 from escudo.utility._private import PURPOSE
@@ -116,6 +116,7 @@ def release_page(
         lead=promise if guarantee.for_release else f"A trial run. Made without a seed it would promise: {promise}",
         source=f"{made:%d %B %Y}".lstrip("0"),
         for_release=guarantee.for_release,
+        warnings=warnings_of(model),
         float_safe=guarantee.float_safe,
         facts=_facts(model, synthetic, epsilon, delta),
         files=[

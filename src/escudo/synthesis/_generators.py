@@ -14,7 +14,7 @@ import numpy as np
 from escudo._validate import one_of, positive, whole
 from escudo.causal import CausalGraph
 from escudo.errors import InputError
-from escudo.mechanisms import Seed
+from escudo.mechanisms import Seed, publishable
 from escudo.privacy import Account, Guarantee, Plan, Relation, charging, parse_relation, plannable
 from escudo.synthesis._automatic import Chosen, choose
 from escudo.synthesis._baselines import Independent, OneWay
@@ -166,7 +166,14 @@ def prepare(
 
 
 @contextmanager
-def fitting(prepared: Prepared, table: PrivateTable, *, seed: int | None = None) -> Iterator[Model]:
+def fitting(
+    prepared: Prepared,
+    table: PrivateTable,
+    *,
+    seed: int | None = None,
+    public_rows: int | None = None,
+    accept_large_delta: bool = False,
+) -> Iterator[Model]:
     """Run what was prepared on a private table: charge its account for the whole plan, measure, estimate.
 
     The block is the rest of the release, such as writing it down. If the block or anything before it fails after the
@@ -176,12 +183,16 @@ def fitting(prepared: Prepared, table: PrivateTable, *, seed: int | None = None)
         prepared: What :func:`prepare` gave for the table's schema.
         table: The private table.
         seed: Repeatable noise for tests and demonstrations; marks everything not for release.
+        public_rows: The number of rows, if it is public knowledge: δ is judged by it.
+        accept_large_delta: Whether a δ that is not below one over the number of rows or people was meant; it is
+            refused otherwise, by a public or stated number (``Plan.judged``).
 
     Yields:
         The model, with its guarantee. Sampling it is free.
 
     Raises:
         InputError: If it was prepared for another schema; nothing was spent.
+        RefusedError: If δ is too large for the table; nothing was spent.
         BudgetExceededError: If the account does not allow the plan; nothing was spent.
 
     **Guarantee.** The accountant's total of the plan's events.
@@ -189,11 +200,11 @@ def fitting(prepared: Prepared, table: PrivateTable, *, seed: int | None = None)
     if prepared.schema != table.schema:
         raise InputError("What to measure was prepared for another schema than the table's. Nothing was spent.")
     noise = None if seed is None else np.random.default_rng(whole("seed", seed))
-    plan = prepared.plan
-    promise = plan.guarantee(max_rows_per_person=table.max_rows_per_person)
+    plan = prepared.plan.judged(table, rows=public_rows, accept_large_delta=accept_large_delta)
+    promise = replace(plan.guarantee(max_rows_per_person=table.max_rows_per_person), for_release=publishable(seed))
     account = account_of(prepared, table)
-    with charging(account, plan, for_release=seed is None, purpose=f"synthesize ({plan.name})") as purse:
-        yield prepared.fit(table, account=purse, seed=noise, guarantee=replace(promise, for_release=seed is None))
+    with charging(account, plan, for_release=promise.for_release, purpose=f"synthesize ({plan.name})") as purse:
+        yield prepared.fit(table, account=purse, seed=noise, guarantee=promise)
 
 
 def account_of(prepared: object, table: PrivateTable) -> Account:
@@ -206,9 +217,16 @@ def account_of(prepared: object, table: PrivateTable) -> Account:
     return paid(checkpoint.folder, table.account)
 
 
-def fit(prepared: Prepared, table: PrivateTable, *, seed: int | None = None) -> Model:
+def fit(
+    prepared: Prepared,
+    table: PrivateTable,
+    *,
+    seed: int | None = None,
+    public_rows: int | None = None,
+    accept_large_delta: bool = False,
+) -> Model:
     """Return the model of :func:`fitting`, where nothing is left to do after it."""
-    with fitting(prepared, table, seed=seed) as model:
+    with fitting(prepared, table, seed=seed, public_rows=public_rows, accept_large_delta=accept_large_delta) as model:
         return model
 
 
@@ -223,13 +241,15 @@ def _plan(
     *,
     relation: str = "replace_one",
     public_rows: int | None = None,
+    accept_large_delta: bool = False,
     seed: Seed = None,
     **arguments: Any,
 ) -> Plan:
     schema = table if isinstance(table, Schema) else table.schema
     if isinstance(table, PrivateTable) and public_rows is None:
         public_rows = _counted(table, relation)
-    return prepare(schema, graph, relation=relation, public_rows=public_rows, **arguments).plan
+    plan = prepare(schema, graph, relation=relation, public_rows=public_rows, **arguments).plan
+    return plan.judged(table, rows=public_rows, accept_large_delta=accept_large_delta)
 
 
 @plannable(_plan)
@@ -242,6 +262,7 @@ def synthesize(
     generator: str = "marginals",
     relation: str = "replace_one",
     public_rows: int | None = None,
+    accept_large_delta: bool = False,
     seed: int | None = None,
     **options: Any,
 ) -> Model:
@@ -256,6 +277,8 @@ def synthesize(
         relation: Neighbouring relation; ``"replace_one"`` (do(Dᵢ = d) against do(Dᵢ = d′)) or ``"add_remove"``.
         public_rows: The number of rows, if it is public knowledge; it helps large families. Replacing a row leaves
             their number as it is, so for ``"replace_one"`` and rows it is counted where it is not given.
+        accept_large_delta: Whether a δ that is not below one over the number of rows or people was meant; it is
+            refused otherwise, by a public or stated number (``Plan.judged``).
         seed: Repeatable noise for tests and demonstrations; marks everything not for release.
         options: What else the generator takes.
 
@@ -263,7 +286,7 @@ def synthesize(
         The model, with its guarantee. Sampling it is free.
 
     Raises:
-        RefusedError: If the schema is not confirmed; nothing was spent.
+        RefusedError: If the schema is not confirmed, or δ is too large for the table; nothing was spent.
         BudgetExceededError: If the account does not allow the plan; nothing was spent.
 
     **Guarantee.** (ε, δ) for the stated relation and the schema's unit: the accountant's total of the plan's events.
@@ -276,14 +299,7 @@ def synthesize(
     >>> model.sample(1000, do={"smoke": "yes"})["smoke"].unique().to_list()
     ['yes']
     """
-    prepared = prepare(
-        table.schema,
-        graph,
-        epsilon=epsilon,
-        delta=delta,
-        generator=generator,
-        relation=relation,
-        public_rows=_counted(table, relation) if public_rows is None else public_rows,
-        **options,
-    )
-    return fit(prepared, table, seed=seed)
+    known = _counted(table, relation) if public_rows is None else public_rows
+    terms: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "relation": relation, "public_rows": known}
+    prepared = prepare(table.schema, graph, generator=generator, **terms, **options)
+    return fit(prepared, table, seed=seed, public_rows=known, accept_large_delta=accept_large_delta)

@@ -22,6 +22,7 @@ import numpy as np
 
 from escudo._validate import finite, positive, probability, whole
 from escudo.errors import InputError
+from escudo.mechanisms import publishable
 from escudo.privacy import GDPEvent, Plan, calibrate, charging, guarantee_of
 from escudo.synthesis import Model, Prepared
 from escudo.synthesis._generators import account_of
@@ -113,7 +114,12 @@ def prepare_evaluated(
 
 @contextmanager
 def fitting_evaluated(
-    prepared: PreparedEvaluated, table: PrivateTable, *, seed: int | None = None
+    prepared: PreparedEvaluated,
+    table: PrivateTable,
+    *,
+    seed: int | None = None,
+    public_rows: int | None = None,
+    accept_large_delta: bool = False,
 ) -> Iterator[tuple[Model, Evaluate]]:
     """Run what was prepared: charge the whole plan, fit the generator, and give what evaluates its rows.
 
@@ -125,15 +131,16 @@ def fitting_evaluated(
 
     Raises:
         InputError: If it was prepared for another schema; nothing was spent.
+        RefusedError: If δ is too large for the table; nothing was spent.
         BudgetExceededError: If the account does not allow the plan; nothing was spent.
     """
     if prepared.schema != table.schema:
         raise InputError("What to measure was prepared for another schema than the table's. Nothing was spent.")
     noise = None if seed is None else np.random.default_rng(whole("seed", seed))
-    plan = prepared.plan
-    promise = replace(plan.guarantee(max_rows_per_person=table.max_rows_per_person), for_release=seed is None)
+    plan = prepared.plan.judged(table, rows=public_rows, accept_large_delta=accept_large_delta)
+    promise = replace(plan.guarantee(max_rows_per_person=table.max_rows_per_person), for_release=publishable(seed))
     account = account_of(prepared.generator, table)
-    with charging(account, plan, for_release=seed is None, purpose=f"synthesize ({plan.name})") as purse:
+    with charging(account, plan, for_release=promise.for_release, purpose=f"synthesize ({plan.name})") as purse:
         model = prepared.generator.fit(table, account=purse, seed=noise, guarantee=promise)
         whole_model = cast(Model, replace(cast(Any, model), plan=plan))  # every model is a frozen dataclass
         yield whole_model, partial(prepared.figures.run, table, account=purse, seed=noise)

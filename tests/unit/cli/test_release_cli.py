@@ -509,3 +509,54 @@ def test_a_disk_that_fills_up_says_that_the_budget_is_gone(folder: Path, monkeyp
     monkeypatch.setattr(escudo.report, "write_release", full)
     refused = refusal(*RELEASE, "--out", "out", "--seed", "1")
     assert "No space left on device. What was spent stays spent." in str(refused)
+
+
+# -- a δ that is large for the table
+
+
+def test_a_large_delta_is_refused_unless_it_is_said_twice(folder: Path, ledger: Ledger) -> None:
+    large = [*RELEASE, "--delta", "0.1", "--dataset", "visits-2026", "--out", "release"]
+    refused = refusal(*large)
+    assert isinstance(refused, RefusedError)
+    assert f"too large for about {ROWS:,} rows" in str(refused)
+    assert "--accept-large-delta" in str(refused)
+    assert isinstance(refusal(*large, "--plan"), RefusedError)
+    assert ledger.account("visits-2026").total().epsilon == 0
+    assert not (folder / "release").exists()
+    said = run(*RELEASE, "--delta", "0.1", "--accept-large-delta", "--out", "release", "--seed", "0").output
+    assert said.count(f"Warning: δ = 0.1 is too large for about {ROWS:,} rows") == 2  # in the plan, and at the end
+
+
+def test_a_delta_above_a_tenth_of_one_over_the_rows_is_a_warning_everywhere(folder: Path) -> None:
+    warned = f"δ = 0.0001 is large for about {ROWS:,} rows"
+    assert f"Warning: {warned}" in run(*RELEASE, "--delta", "1e-4", "--plan").output
+    told = json.loads(
+        run(*RELEASE, "--delta", "1e-4", "--out", "release", "--seed", "0", "--json", "--rows", "10").output
+    )
+    record = json.loads((folder / "release" / "release.json").read_text(encoding="utf-8"))
+    assert told["warnings"] == record["warnings"]
+    assert told["warnings"][0].startswith(warned)
+    assert warned in re.sub(r"\s+", " ", (folder / "release" / "report.html").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["discover", "--out", "graph.dot"],
+        ["effect", "smoke", "lung", "--graph", "clinic.dot"],
+    ],
+    ids=lambda command: command[0],
+)
+def test_other_commands_refuse_a_large_delta_too(folder: Path, command: list[str]) -> None:
+    name, *rest = command
+    terms = [name, "visits.parquet", *rest, "--schema", "visits.toml", "--epsilon", "1", "--delta", "0.01"]
+    assert isinstance(refusal(*terms), RefusedError)
+    assert f"δ = 0.01 is too large for about {ROWS:,} rows" in run(*terms, "--accept-large-delta", "--plan").output
+    stated = [*terms, "--relation", "add_remove", "--public-rows", "99", "--plan"]
+    assert "δ = 0.01 is large for about 99 rows" in run(*stated).output
+
+
+def test_learning_a_schema_refuses_it_too(folder: Path) -> None:
+    learn = ["schema", "learn", "visits.parquet", "--epsilon", "1", "--delta", "0.01"]
+    assert isinstance(refusal(*learn), RefusedError)
+    assert "Warning: δ = 0.01 is too large" in run(*learn, "--accept-large-delta", "--out", "learnt.toml").output

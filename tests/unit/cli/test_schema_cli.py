@@ -221,7 +221,7 @@ def learner(monkeypatch):
     """Stand in for the private learner: give every open column two levels, remember how it was called."""
     calls = []
 
-    def learn_schema(frame, schema_draft, *, epsilon, delta, account=None, seed=None):
+    def learn_schema(frame, schema_draft, *, epsilon, delta, account=None, **judged):
         calls.append(SimpleNamespace(frame=frame, draft=schema_draft, epsilon=epsilon, delta=delta, account=account))
         learnt = [Categorical(column.name, ["p", "q"]) for column in schema_draft.fields if not column.confirmed]
         return SimpleNamespace(value=schema_draft.with_columns(*learnt), guarantee="ε = 0.5, replace one row")

@@ -136,7 +136,7 @@ class TestForm:
         ("path", "value"),
         [
             ("format", "other"),
-            ("version", 2),
+            ("version", 1),
             ("made.time", "yesterday"),
             ("made.libraries.opendp", None),
             ("guarantee.relation", "bounded"),
