@@ -232,9 +232,9 @@ def without_privacy(prepared: Any, start: Any, codes: np.ndarray) -> Any:
     from escudo.synthesis.neural._start import placed, pretrained
 
     network = prepared.network
-    flat = pretrained(network, placed(network, start), start, prepared.pretraining, 320)
+    flat = pretrained(network, placed(network, start), start, prepared.pretraining)
     arrays = network.layout.unflatten(flat.astype(np.float64))
-    flat = pretrained(network, arrays, Rows(codes), STEPS_WITHOUT, 320)
+    flat = pretrained(network, arrays, Rows(codes), STEPS_WITHOUT)
     return NeuralModel(
         schema=prepared.schema,
         graph=prepared.graph,

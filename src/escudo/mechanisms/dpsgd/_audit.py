@@ -44,7 +44,8 @@ class AuditedStep:
 
     def batch(self, rows: NDArray[Any], count: int, rng: np.random.Generator, /) -> NDArray[np.float32]:
         """Return ``count`` independent noisy sums, of shape (count, width of a row)."""
-        table = np.asarray(rows, np.float32)
+        with np.errstate(all="ignore"):  # what is too large for float32 is infinite, and left out
+            table = np.asarray(rows).astype(np.float32)
         keys = rng.integers(0, 2**32, (count, 2), dtype=np.uint32)
         drawn = (rng.random((count, len(table))) < self.probability).astype(np.float32)
         return np.asarray(_steps(table, drawn, keys, np.float32(self.clip_norm), np.float32(self.noise)))

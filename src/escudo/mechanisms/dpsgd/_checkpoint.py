@@ -1,13 +1,20 @@
-"""The state of a training between two steps, as a file for its owner alone.
+"""The state of a training between two steps, as a file for its owner alone, which one training at a time may use.
 
 It holds parameters, Adam's memories, the parameters' average and the number of steps: functions of noisy sums that the
-training pays for, and of nothing else. No row, no key and no sum of a step under way is ever written, so the file tells
-no more than the training itself will.
+training pays for, and of nothing else. No row, no key and no sum of a step under way is ever written, and the number of
+steps is one that public numbers allow (``_sampling``), so the file tells no more than the training itself will.
+
+**Locks.** Two trainings that both went on from one checkpoint would release its later steps twice, and pay once. So
+whoever uses a checkpoint holds a lock for as long as it does: on a file beside a file, on a folder itself. It is the
+system's lock (``flock``), which goes with the process that holds it: none is ever stale. What is locked may be gone by
+then, as a training that is done takes it away; it is looked at again once the lock is held, and taken anew if so.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,9 +25,72 @@ from escudo.errors import InputError
 if TYPE_CHECKING:
     from escudo.mechanisms.dpsgd._core import State
 
-__all__ = ["read_state", "write_privately", "write_state"]
+__all__ = ["file_held", "held", "read_state", "write_privately", "write_state"]
 
 _VECTORS = ("parameters", "first", "second", "average")
+
+
+@contextmanager
+def held(locked: Path, opened: Callable[[], int], checkpoint: Path) -> Iterator[None]:
+    """Use a checkpoint, alone.
+
+    Args:
+        locked: The file or folder that stands for it.
+        opened: Makes that, if it is not there, and opens it.
+        checkpoint: What it is called in messages.
+
+    Raises:
+        InputError: If it cannot be used, or somebody else uses it.
+    """
+    while True:
+        try:
+            handle = opened()
+        except OSError as error:
+            raise InputError(f"checkpoint {checkpoint} cannot be used: {error.strerror}.") from None
+        try:
+            _lock(handle, checkpoint)
+            if _is_still(handle, locked):
+                yield
+                return
+        finally:
+            os.close(handle)
+
+
+@contextmanager
+def file_held(path: Path) -> Iterator[None]:
+    """Use the checkpoint in a file, alone; whether it is there or not.
+
+    Raises:
+        InputError: If it cannot be used, or another training uses it.
+    """
+    beside = path.with_name(f".{path.name}.lock")
+    with held(beside, lambda: os.open(beside, os.O_RDWR | os.O_CREAT, 0o600), path):
+        try:
+            yield
+        finally:
+            with suppress(OSError):
+                beside.unlink()
+
+
+def _lock(handle: int, checkpoint: Path) -> None:
+    try:
+        import fcntl
+    except ImportError:  # no such locks on this system
+        return
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise InputError(
+            f"checkpoint {checkpoint} is in use by another training: wait for that to end, or give another checkpoint."
+        ) from None
+
+
+def _is_still(handle: int, path: Path) -> bool:
+    """Return whether an open file or folder is the one at this path, and not one that was taken away meanwhile."""
+    try:
+        return os.path.samestat(os.fstat(handle), os.stat(path))
+    except OSError:
+        return False
 
 
 def write_privately(path: Path, content: bytes) -> None:

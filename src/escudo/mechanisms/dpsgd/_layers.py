@@ -8,7 +8,7 @@ layer      gradient of one row           its squared length
 =========  ============================  ======================================================
 dense      a dᵀ, and d for the bias      ‖a‖² ‖d‖² + ‖d‖²
 masked     M ∘ a dᵀ, and d               (a²)ᵀ M d² + ‖d‖²
-embedding  at each id the sum of its d   Σ over equal ids of d_l · d_m
+embedding  at each id the sum of its d   Σ over ids of ‖the sum of its d‖²
 bias       d                             ‖d‖²
 =========  ============================  ======================================================
 
@@ -18,10 +18,38 @@ factors give the sum of the clipped gradients: as much work as a step without pr
 The outputs' gradients come from *taps*: arguments of every layer that its output does not depend on, whose derivative
 is defined to be the gradient by the output.
 
+**Clipping is total.** Whatever a and d hold, NaN and infinities included, a row adds a vector of norm at most C.
+*Proof.* Let u = 2⁻²⁴, C between 2⁻³⁰ and 2⁶⁰, and S the square of the row's length as it is computed. All sums are of
+terms ≥ 0. So n of them, in whatever order, lose at most the factor (1 - u)ⁿ, and products and roots one u each. A
+square that underflows, or a number below 2⁻¹²⁶ that a processor takes for 0, loses less than 2⁻¹²⁵: every factor of S
+is given that much per term (``_floor``). A product of factors loses 2⁻¹²⁶ at most. With η for the sum of these, far
+below C² 2⁻⁵⁰, S ≥ (1 - u)ᵏ (S° - η) for S° = Σ over layers of ‖a dᵀ‖² + ‖d‖², where k is the number of terms in a
+layer's sums, and of layers, and ten more for single operations.
+
+If S is no finite number, the row is dropped: f = 0, and d is replaced by 0, not multiplied. That covers every overflow,
+infinity and NaN: each entry of d enters S by its square times at least 2⁻¹²⁵, and hides behind no a of 0 and no mask.
+Otherwise every ‖a‖ (whose entries were set to 0 where they are not finite) and ‖d‖ is below 2⁶⁴ where they meet, and
+f = min(1, L / √S), from five operations, is at least 2⁻⁹⁵. The row adds a · fl(f d), which rounds twice, and where f d
+underflows is off by 2⁻¹⁵⁰ ‖a‖ < C 2⁻⁵⁶ at most. As f ≤ 1, f² S° ≤ L² (1 - u)⁻ᵏ + η, and the norm is at most C for
+L = C (1 - u)^{k/2 + 40}. ∎ Up to sums of 1,950 terms that is more than C (1 - 2⁻¹⁴), which is what L is then
+(``_shrunk``).
+
+*Embeddings.* One id's gradients may cancel, and a square computed from their products may then be anything, also below
+0. So they are added up first, to v with an error of at most L u R for L places and R the sum of the norms of the id's
+d. The sum of f d has such an error again; hence (‖v‖ + 4 (L + 2) u R)² is what an id adds to S. The ids that norms
+compare, and those that gradients go to, are one array, in which -1 has become the last id.
+
+*Masks.* What a mask leaves out is left out of the sum by a choice, not by a product: of two rows an entry that no norm
+counts might have grown to infinity, and infinity times 0 is NaN.
+
+That is about what one row adds. Adding up rows rounds too, by about u times the sum, in a way that every row has a part
+in; like the noise, which is float32, it is why the guarantee is not called float-safe.
+
 **Rounded factors.** With ``precision="bfloat16"`` a layer multiplies inputs a and gradients d that were rounded to 8
 bits, and adds up in float32: twice as fast where processors can do that. Clipping stays sure, because lengths are those
 of the very factors that are multiplied. A row with clip factor f adds [a, 1] ⊗ r(f d), where r rounds to nearest and so
-lengthens no entry by more than one part in 2⁸; with S the sum over layers of (‖a‖² + 1) ‖d‖², and f ≤ L / √S,
+lengthens no entry by more than one part in 2⁸, or by 2⁻¹³⁴ where it has underflowed, which is less than C 2⁻³⁹ for a
+whole entry of a dᵀ; with S the sum over layers of (‖a‖² + 1) ‖d‖², and f ≤ L / √S,
 
 .. math:: \sum_{layers} (‖a‖² + 1) ‖r(f d)‖² \le (1 + 2^{-8})² f² S \le (1 + 2^{-8})² L² \le C²
 
@@ -54,6 +82,9 @@ Precision = Literal["float32", "bfloat16"]
 
 _SHRINK = {"float32": 1 - 2.0**-14, "bfloat16": (1 - 2.0**-14) * (1 - 2.0**-8)}
 """Lengths are computed in float32, to about one part in 10⁶; clipping to a hair less covers it, and rounded factors."""
+
+_UNIT = 2.0**-24
+"""The most that an operation of float32 changes its result by, as a share of it."""
 
 _EXACT = jax.lax.Precision.HIGHEST
 """For what clipping rests on: accelerators round factors of float32 products to 11 bits, unless they are told."""
@@ -105,19 +136,25 @@ class _Kept:
     size: int = 0
 
     def squares(self, a: Array, d: Array) -> Array:
-        """Return the squared length of each row's gradient."""
+        """Return the squared length of each row's gradient: not less than it is, but for the rounding of sums."""
         d = d.astype(jnp.float32)
         if self.kind == "embedding":
-            equal = (a[:, :, None] == a[:, None, :]).astype(d.dtype)
-            return jnp.einsum("blm,ble,bme->b", equal, d, d, precision=_EXACT)
-        own = (d * d).sum(axis=-1)
+            return _of_sums(a, d)
+        if self.kind == "masked":
+            a, floor = a.astype(jnp.float32), _floor(a.shape[-1])
+            by_output = jnp.matmul(a * a, self.mask, precision=_EXACT) + (floor + (1.0 if self.bias else 0.0))
+            return (by_output * (d * d + _floor(1))).sum(axis=-1)
+        own = (d * d).sum(axis=-1) + _floor(d.shape[-1])
         if self.kind == "bias":
             return own
         a = a.astype(jnp.float32)
-        if self.kind == "masked":
-            by_output = jnp.matmul(a * a, self.mask, precision=_EXACT)
-            return (by_output * (d * d)).sum(axis=-1) + (own if self.bias else 0.0)
-        return ((a * a).sum(axis=-1) + (1.0 if self.bias else 0.0)) * own
+        return ((a * a).sum(axis=-1) + (_floor(a.shape[-1]) + (1.0 if self.bias else 0.0))) * own
+
+    def terms(self, a: tuple[int, ...], d: tuple[int, ...]) -> int:
+        """Return how many terms the sums of :meth:`squares` have, for shapes of a and d."""
+        return (
+            d[-1] + (a[-1] if self.kind in ("dense", "masked") else 0) + (2 * d[1] if self.kind == "embedding" else 0)
+        )
 
     def gradient(self, a: Array, d: Array) -> dict[str, Array]:
         """Return the sum of the rows' gradients, with their factors already in ``d``."""
@@ -128,7 +165,26 @@ class _Kept:
         if self.kind == "bias":
             return summed
         w = _outer_sum(a, d)
-        return {"w": w * self.mask if self.kind == "masked" else w} | summed
+        return {"w": jnp.where(self.mask > 0, w, 0) if self.kind == "masked" else w} | summed
+
+
+def _floor(terms: int) -> np.float32:
+    """Return what a sum of so many squares has lost to underflow, or more."""
+    return np.float32(terms * 2.0**-125)
+
+
+def _of_sums(ids: Array, d: Array) -> Array:
+    """Return Σ over ids of the squared norm of the sum of the id's d, or a little more; see the module's text."""
+    places, width = d.shape[1:]
+    equal = ids[:, :, None] == ids[:, None, :]
+    first = ~(equal & np.tril(np.ones((places, places), bool), -1)).any(axis=2)
+    alike = equal.astype(jnp.float32)
+    sums = jnp.einsum("blm,bme->ble", alike, d, precision=_EXACT)
+    lengths = jnp.sqrt((d * d).sum(axis=-1) + _floor(width))
+    around = jnp.einsum("blm,bm->bl", alike, lengths, precision=_EXACT)
+    of_sums = jnp.sqrt((sums * sums).sum(axis=-1) + _floor(width))
+    whole = of_sums + np.float32(4 * (places + 2) * _UNIT) * around
+    return (jnp.where(first, whole, 0) ** 2).sum(axis=-1) + _floor(places)
 
 
 def _dot(a: Array, b: Array, over: tuple[int, int], precision: Any = None) -> Array:
@@ -235,9 +291,17 @@ class Tape:
         return self._out(layer, kept, a, y + own["b"] if "b" in own else y)
 
     def embedding(self, layer: str, ids: Array) -> Array:
-        """Return the vectors of the ids, of shape (rows, places, width) for ids of shape (rows, places)."""
+        """Return the vectors of the ids, of shape (rows, places, width) for ids of shape (rows, places).
+
+        Ids below 0 count from the end, -1 for the last one; those that are out of range count as the nearest in it.
+        """
         table = self.parameters[layer]["w"]
-        return self._out(layer, _Kept("embedding", False, size=table.shape[0]), ids, table[ids])
+        size = table.shape[0]
+        if not jnp.issubdtype(ids.dtype, jnp.integer):
+            raise ValueError(f"layer {layer!r}: ids must be whole numbers; got {ids.dtype}")
+        wide = ids.astype(jnp.int32)
+        known = jnp.clip(jnp.where(wide < 0, wide + size, wide), 0, size - 1)
+        return self._out(layer, _Kept("embedding", False, size=size), known, table[known])
 
     def bias(self, layer: str, rows: int) -> Array:
         """Return the layer's vector b, once for each row."""
@@ -275,7 +339,7 @@ def clipped_sum(
         batch: The rows, as arrays whose first axis runs over them.
         key: For randomness inside the network.
         weights: 1 for each row and 0 for padding, of shape (rows,).
-        clip_norm: The largest l2 norm of a row's contribution; infinity clips nothing.
+        clip_norm: The largest l2 norm of a row's contribution, from 2⁻³⁰ to 2⁶⁰; infinity clips nothing.
         precision: What the factors of gradients are rounded to.
 
     Returns:
@@ -285,7 +349,8 @@ def clipped_sum(
     finite adds nothing.
     """
     layers, inputs, by_output, squares, losses = _taped(loss_fn, parameters, batch, key, precision)
-    limit = clip_norm * _SHRINK[precision]
+    terms = max(kept.terms(inputs[layer].shape, by_output[layer].shape) for layer, kept in layers.items())
+    limit = clip_norm * np.float32(_shrunk(precision, terms + len(layers)))
     # In this order, so that an infinite bound gives 1 and no row divides by zero.
     factors = weights / jnp.maximum(1.0, jnp.sqrt(squares) / limit)
     factors = jnp.where(jnp.isfinite(squares) & (weights > 0), factors, 0.0)
@@ -298,6 +363,11 @@ def clipped_sum(
 
     total = {layer: kept.gradient(inputs[layer], scaled(by_output[layer], kept)) for layer, kept in layers.items()}
     return total, losses
+
+
+def _shrunk(precision: Precision, terms: int) -> float:
+    """Return the share of the bound that computed lengths are clipped to, for sums of so many terms."""
+    return _SHRINK[precision] * min(1.0, (1 - _UNIT) ** (terms / 2 + 40) / (1 - 2.0**-14))
 
 
 def gradient_norms(loss_fn: LossFn, parameters: Tree, batch: Any, key: Array) -> Array:

@@ -3,7 +3,10 @@ r"""DP-SGD as a mechanism: check, charge, draw; with checkpoints that cost nothi
 **Guarantee.** Each step releases the clipped sum of a Poisson sample with Gaussian noise
 (:class:`~escudo.privacy.SampledGaussianEvent`), and everything else is a function of these releases: T steps are T
 such events, adaptively composed. The relation may be ``add_remove`` or ``replace_one``. The event is stated for the
-rows that are *there*: the chance q is fixed, and the number of rows is used only to know how many samples to draw.
+rows that are *there*: the chance q is fixed, and the number of rows is used only to draw samples. Everything else that
+has to know how many there are goes by ``expected_rows``, which is public or noisy: what sums are divided by, how large
+slots are, in which precision they are multiplied, after which steps a checkpoint may be written. No rows at all are
+trained on like some.
 Rows of one person are drawn and clipped one by one, and the event counts all of them.
 
 Noise is float32 and comes from a counter-based generator (``_normal``), each step with a fresh 64-bit key from the
@@ -13,8 +16,9 @@ cryptographic generator, and float32 noise is open to attacks on floating point 
 
 **Checkpoints.** Between steps the state is a function of released sums, so a file of it tells no more than the training
 itself will (``_checkpoint``). What a stopped process had drawn beyond its last checkpoint never left its memory, so
-going on from the file draws those steps for the first time. The file is gone when the training is done: two trainings
-that both ended from one checkpoint would have released its later steps twice, and paid once. A seeded training that is
+going on from the file draws those steps for the first time. The file is gone when the training is done, and locked
+until then, also against another thread: two trainings that both ended from one checkpoint would have released its later
+steps twice, and paid once. A seeded training that is
 resumed draws what it would have drawn; one for release draws anew, as no key is ever kept.
 """
 
@@ -25,7 +29,7 @@ import json
 import os
 import secrets
 import time
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,7 +42,7 @@ from escudo._validate import positive, probability, whole
 from escudo.errors import InputError
 from escudo.mechanisms._noise import Seed, SeededNoise, noise_source
 from escudo.mechanisms._release import Release
-from escudo.mechanisms.dpsgd._checkpoint import read_state, write_state
+from escudo.mechanisms.dpsgd._checkpoint import file_held, read_state, write_state
 from escudo.privacy import Account, Relation, RepeatedEvent, SampledGaussianEvent, Unit, guarantee_of
 from escudo.privacy._account import marked_if_failed
 
@@ -52,6 +56,7 @@ Floats = NDArray[np.float32]
 Rows = NDArray[Any]
 
 _SECONDS_BETWEEN = 5.0  # checkpoints
+_CLIP_NORMS = (2.0**-30, 2.0**60)  # for which ``_layers`` proves that lengths are kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +67,7 @@ class Training:
         steps: How many noisy gradients are released.
         sampling_probability: The chance of each row in each step.
         noise_multiplier: Standard deviation of the noise, over ``clip_norm``.
-        clip_norm: The largest l2 norm of a row's gradient.
+        clip_norm: The largest l2 norm of a row's gradient, between 10⁻⁹ and 10¹⁸.
         learning_rate: Adam's.
         decline: The share of the learning rate that is gone at the end.
         betas: Adam's memories.
@@ -83,6 +88,15 @@ class Training:
         probability("sampling_probability", self.sampling_probability, allow_zero=False, allow_one=True)
         for name in ("noise_multiplier", "clip_norm", "learning_rate"):
             positive(name, getattr(self, name))
+        for name, length in (
+            ("clip_norm", self.clip_norm),
+            ("noise_multiplier", self.noise_multiplier * self.clip_norm),
+        ):
+            if not _CLIP_NORMS[0] <= length <= _CLIP_NORMS[1]:
+                raise InputError(
+                    f"{name} is out of range: clip_norm, and the noise of noise_multiplier times clip_norm, must lie "
+                    "between 1e-9 and 1e18, as sums are added up in float32."
+                )
         probability("decline", self.decline, allow_one=True)
         probability("averaging", self.averaging)
         for beta in self.betas:
@@ -147,11 +161,15 @@ class _Run:
 
         from escudo.mechanisms.dpsgd._core import result, run
         from escudo.mechanisms.dpsgd._precision import precision_for
-        from escudo.mechanisms.dpsgd._sampling import capacity_for, slots_of
+        from escudo.mechanisms.dpsgd._sampling import capacity_for, group_length, slots_of
 
         plan, recipe, done = self.training, self.training.recipe, int(state.step)
-        capacity = capacity_for(len(self.rows), plan.sampling_probability)
+        public = (self.expected_rows, plan.sampling_probability)
+        capacity = capacity_for(*public)
         recipe = replace(recipe, precision=precision_for(self.loss_fn, self.layout, recipe, self.rows, capacity))
+        group = group_length(*public, capacity)
+        # Empty places of slots take the first row, and do not count it: there has to be one.
+        filled = self.rows if len(self.rows) else np.zeros((1, *self.rows.shape[1:]), self.rows.dtype)
         knobs = plan.knobs(self.expected_rows)
         segments = slots_of(
             self.rng,
@@ -159,28 +177,38 @@ class _Run:
             probability=plan.sampling_probability,
             steps=plan.steps - done if self.for_release else plan.steps,
             capacity=capacity,
+            group=group,
         )
-        passed, written = done if self.for_release else 0, time.monotonic()
+        begun = done if self.for_release else 0
+        passed, shown, written = begun, done, time.monotonic()
         with tracking("Training", total=plan.steps - done) as advance:
             for segment in segments if done < plan.steps else ():
                 before, steps = passed, int(segment.last.sum())
                 passed += steps
+                # Only here is it said how far the training is: segments in between have as many steps as samples let.
+                ended = bool(steps) and ((passed - begun) % group == 0 or passed == plan.steps)
                 if before < done:  # of a seeded training: draws that the checkpoint has behind it
                     continue
                 if self.for_release:
                     fresh = np.frombuffer(secrets.token_bytes(segment.key.nbytes), np.uint32)
                     segment = segment._replace(key=fresh.reshape(segment.key.shape))
-                batches = segment._replace(rows=self.rows[segment.rows])
+                batches = segment._replace(rows=filled[segment.rows])
                 state = run(self.loss_fn, self.layout, recipe, None, knobs, state, batches)
                 jax.block_until_ready(state)
-                advance(steps)
+                if ended:
+                    advance(passed - shown)
+                    shown = passed
                 due = time.monotonic() - written >= _SECONDS_BETWEEN
-                if self.checkpoint is not None and segment.last[-1] and due:
+                if self.checkpoint is not None and ended and due:
                     write_state(self.checkpoint, state, self._fingerprint)
                     written = time.monotonic()
         if self.checkpoint is not None:
             self.checkpoint.unlink(missing_ok=True)
         return np.asarray(result(knobs, state))
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Use the checkpoint, if there is one, and let nobody else use it meanwhile."""
+        return nullcontext() if self.checkpoint is None else file_held(self.checkpoint)
 
     @property
     def _fingerprint(self) -> str:
@@ -227,7 +255,7 @@ def train(
         The parameters, averaged over the last steps.
 
     Raises:
-        InputError: If the arguments do not go together; nothing was spent.
+        InputError: If the arguments do not go together, or another training uses the checkpoint; nothing was spent.
         BudgetExceededError: If the account refuses; nothing was spent or drawn.
     """
     from escudo.mechanisms.dpsgd._core import first_state
@@ -238,9 +266,10 @@ def train(
     noise = noise_source(seed)
     promise = guarantee_of(event, delta=delta, max_rows_per_person=max_rows_per_person, for_release=noise.for_release)
     run = _started(loss_fn, layout, rows, training, expected_rows, checkpoint, noise, event)
-    receipt = None if account is None else account.spend(event, purpose=purpose, for_release=noise.for_release)
-    with nullcontext() if account is None else marked_if_failed(account, receipt):
-        value = run.go(first_state(start))
+    with run.alone():
+        receipt = None if account is None else account.spend(event, purpose=purpose, for_release=noise.for_release)
+        with nullcontext() if account is None else marked_if_failed(account, receipt):
+            value = run.go(first_state(start))
     return Release(value=value, guarantee=promise, event=event)
 
 
@@ -260,7 +289,8 @@ def resume(
 ) -> Release[Floats]:
     """Finish a training that :func:`train` began and charged for; nothing is charged again.
 
-    The file is gone when the training is done, so that no step is ever released twice.
+    The file is gone when the training is done, and nobody else can go on from it meanwhile, so that no step is ever
+    released twice.
 
     Args:
         checkpoint: The file that the training left.
@@ -276,14 +306,16 @@ def resume(
         seed: None for a release, or what the training had.
 
     Raises:
-        InputError: If there is no such file, or it belongs to another training.
+        InputError: If there is no such file, it belongs to another training, or another one uses it.
     """
     event = training.event(relation, unit, max_rows_per_person)
     noise = noise_source(seed)
     run = _started(loss_fn, layout, rows, training, expected_rows, checkpoint, noise, event)
-    state = read_state(Path(checkpoint), run._fingerprint, layout.size)
     promise = guarantee_of(event, delta=delta, max_rows_per_person=max_rows_per_person, for_release=noise.for_release)
-    return Release(value=run.go(state), guarantee=promise, event=event)
+    with run.alone():
+        state = read_state(Path(checkpoint), run._fingerprint, layout.size)
+        value = run.go(state)
+    return Release(value=value, guarantee=promise, event=event)
 
 
 def _started(
@@ -303,10 +335,23 @@ def _started(
         loss_fn=loss_fn,
         layout=layout,
         training=training,
-        rows=np.asarray(rows),
+        rows=_numbers(rows),
         expected_rows=positive("expected_rows", expected_rows),
         checkpoint=None if checkpoint is None else Path(checkpoint),
         rng=np.random.default_rng(entropy),
         for_release=not seeded,
         event=json.dumps(event.to_json()),
     )
+
+
+def _numbers(rows: Rows) -> Rows:
+    """Return the rows as an array of numbers that jax takes as they are.
+
+    A number that is too large for float32 becomes infinity, and its row is left out of sums; numpy would warn of it,
+    and say that there is such a row.
+    """
+    table = np.asarray(rows)
+    if table.ndim == 0 or table.dtype.kind not in "biuf":
+        raise InputError(f"rows must be an array of real numbers whose first axis runs over rows; got {table.dtype}.")
+    with np.errstate(all="ignore"):
+        return table.astype(np.float32) if table.dtype.kind == "f" else table

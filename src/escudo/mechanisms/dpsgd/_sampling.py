@@ -3,6 +3,11 @@
 Each row is drawn with probability q by itself: the number drawn is binomial, and given it every set of that size is
 equally likely. A sample larger than a slot goes on in the next one, so there is no overflow to account for.
 
+**What the number of rows decides.** Which rows are drawn, and nothing else: the size of slots, the length of segments
+and after which steps a state may be kept follow from the *expected* number of rows, which is public or noisy. Steps
+come in groups of equally many, and a group ends its last segment, however full that is: where a group ends tells
+nothing of its samples' sizes.
+
 **Time.** A step runs as many slots as its sample fills, so its time tells the size of its sample: a draw of Binomial(n,
 q), whoever the n rows are. Neighbours under ``replace_one`` have the same n, and so the same law of times. Under
 ``add_remove`` n itself is private, and the time of a training tells it about as well as that of any program that reads
@@ -19,28 +24,37 @@ import numpy as np
 
 from escudo.mechanisms.dpsgd._core import Slots
 
-__all__ = ["capacity_for", "device_slots", "segment_length", "slots_of"]
+__all__ = ["capacity_for", "device_slots", "group_length", "segment_length", "slots_of"]
 
 _LARGEST = {"cpu": 384}  # rows whose activations stay in a processor's cache
 _LARGEST_ELSEWHERE = 4096
 _SEGMENT_ROWS = 2**13
 
 
-def capacity_for(rows: int, probability: float) -> int:
+def capacity_for(expected_rows: float, probability: float) -> int:
     """Return a size of slots: what one sample in 40 exceeds, or a part of it where that is many rows.
 
     Sizes are rounded up to multiples of 8, or by 1 in 32, so that similar trainings share one compiled program.
+
+    Args:
+        expected_rows: The number of rows: public or noisy.
+        probability: The chance of each row.
 
     >>> capacity_for(5000, 0.02), capacity_for(5000, 0.002)
     (120, 24)
     """
     import jax
 
-    expected = rows * probability
-    usual = max(math.ceil(expected + 2 * math.sqrt(expected * (1 - probability))), 1)
+    usual = _usual(expected_rows, probability)
     one = math.ceil(usual / math.ceil(usual / _LARGEST.get(jax.default_backend(), _LARGEST_ELSEWHERE)))
     unit = max(8, 1 << max(one.bit_length() - 6, 0))
     return unit * math.ceil(one / unit)
+
+
+def _usual(expected_rows: float, probability: float) -> int:
+    """Return the size that one sample in 40 exceeds."""
+    expected = max(expected_rows, 1.0) * probability
+    return max(math.ceil(expected + 2 * math.sqrt(expected * (1 - probability))), 1)
 
 
 def segment_length(capacity: int) -> int:
@@ -48,41 +62,57 @@ def segment_length(capacity: int) -> int:
     return min(max(_SEGMENT_ROWS // capacity, 8), 256)
 
 
-def slots_of(rng: np.random.Generator, *, rows: int, probability: float, steps: int, capacity: int) -> Iterator[Slots]:
-    """Yield the samples of ``steps`` steps in segments of equally many slots; the last is filled up with empty ones.
+def group_length(expected_rows: float, probability: float, capacity: int) -> int:
+    """Return how many steps a group has: as many as fill a segment, with room for the samples that exceed a slot.
+
+    >>> group_length(5000, 0.02, 120), group_length(10**6, 1.0, 384)
+    (61, 1)
+    """
+    return max(
+        math.floor(0.9 * segment_length(capacity)) // math.ceil(_usual(expected_rows, probability) / capacity), 1
+    )
+
+
+def slots_of(
+    rng: np.random.Generator, *, rows: int, probability: float, steps: int, capacity: int, group: int | None = None
+) -> Iterator[Slots]:
+    """Yield the samples of ``steps`` steps in segments of equally many slots, filled up with empty ones.
 
     Args:
-        rng: Where the samples and the keys come from.
+        rng: Where the samples and the keys come from; both are the same for all capacities and groups.
         rows: How many rows there are.
         probability: The chance of each row in each step.
         steps: How many steps.
         capacity: The size of a slot.
+        group: After how many steps a new segment begins, from :func:`group_length`; None for the last one only.
     """
-    length = segment_length(capacity)
-
-    def pieces() -> Iterator[tuple[np.ndarray[Any, Any], bool]]:
-        for _ in range(steps):
-            drawn = _sample(rng, rows, probability)
-            parts = np.split(drawn, range(capacity, len(drawn), capacity)) if len(drawn) else [drawn]
-            for number, part in enumerate(parts):
-                yield part, number == len(parts) - 1
+    keys, length = rng.integers(0, 2**32, (steps, 2), dtype=np.uint32), segment_length(capacity)
 
     def segment() -> Slots:
-        keys = rng.integers(0, 2**32, (length, 2), dtype=np.uint32)
-        return Slots(np.zeros((length, capacity), np.int32), np.zeros(length, np.int32), np.zeros(length, bool), keys)
+        return Slots(
+            rows=np.zeros((length, capacity), np.int32),
+            count=np.zeros(length, np.int32),
+            last=np.zeros(length, bool),
+            key=np.zeros((length, 2), np.uint32),
+        )
 
     now, place = segment(), 0
-    for part, last in pieces():
-        if place == length:
-            yield now
-            now, place = segment(), 0
-        now.rows[place, : len(part)], now.count[place], now.last[place] = part, len(part), last
-        place += 1
+    for step in range(steps):
+        drawn = _sample(rng, rows, probability)
+        parts = np.split(drawn, range(capacity, len(drawn), capacity)) if len(drawn) else [drawn]
+        full = place > 0 and group is not None and step % group == 0
+        for left, part in zip(range(len(parts) - 1, -1, -1), parts, strict=True):
+            if full or place == length:
+                yield now
+                now, place, full = segment(), 0, False
+            now.rows[place, : len(part)], now.count[place], now.last[place] = part, len(part), left == 0
+            now.key[place] = keys[step] + np.array([0, left], np.uint32)  # the noise's is the same for all layouts
+            place += 1
     yield now
 
 
 def _sample(rng: np.random.Generator, rows: int, probability: float) -> np.ndarray[Any, Any]:
-    if probability >= 1:
+    if probability >= 1 or rows == 0:
         return np.arange(rows, dtype=np.int32)
     drawn = rng.choice(rows, rng.binomial(rows, probability), replace=False, shuffle=False)
     return drawn.astype(np.int32)

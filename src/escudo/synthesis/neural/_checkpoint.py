@@ -24,18 +24,18 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from escudo.errors import InputError
-from escudo.mechanisms.dpsgd._checkpoint import write_privately
+from escudo.mechanisms.dpsgd._checkpoint import held, write_privately
 from escudo.privacy import Account, Event, MemoryAccount, Receipt
 from escudo.synthesis._model import CausalModel
 
-__all__ = ["Checkpoint", "digest", "paid"]
+__all__ = ["Checkpoint", "MadeBefore", "digest", "paid"]
 
 _RECORD = "record.json"
 
@@ -66,6 +66,21 @@ class Checkpoint:
     def begun(self) -> bool:
         """Whether a release was stopped here after its start was measured."""
         return (self.folder / _RECORD).is_file()
+
+    def require_left(self, receipt: Receipt) -> None:
+        """Refuse a charge that was made for a stopped release, where that has been finished meanwhile.
+
+        Whoever looks for a charge does so before the folder is locked (:func:`paid`), and the process that held it may
+        have come to its end in between: the charge has had its release.
+
+        Raises:
+            InputError: If so.
+        """
+        if isinstance(receipt, MadeBefore) and not self.begun:
+            raise InputError(
+                f"the release that {self.folder} was a checkpoint of was finished meanwhile, by another process. Run "
+                "this again for another release, at its full price."
+            )
 
     def require_same(self) -> None:
         """Refuse to go on with another schema, graph or other settings than the stopped release had.
@@ -115,17 +130,14 @@ class Checkpoint:
         Raises:
             InputError: If it cannot be made, or another process uses it.
         """
-        try:
+
+        def opened() -> int:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            lock = os.open(self.folder, os.O_RDONLY)
-        except OSError as error:
-            raise InputError(f"checkpoint {self.folder} cannot be used: {error.strerror}.") from None
-        try:
-            _lock(lock, self.folder)
+            return os.open(self.folder, os.O_RDONLY)
+
+        with held(self.folder, opened, self.folder):
             yield
             shutil.rmtree(self.folder, ignore_errors=True)
-        finally:
-            os.close(lock)
 
 
 def paid(folder: str | os.PathLike[str], account: Account) -> Account:
@@ -139,6 +151,18 @@ def paid(folder: str | os.PathLike[str], account: Account) -> Account:
     wanted = _read(Path(folder))["receipt"]
     found = next((receipt for receipt in _receipts(account, wanted) if _matches(receipt, wanted)), None)
     return account if found is None else _Paid(account, found)
+
+
+class MadeBefore(Receipt):
+    """The receipt of a charge that a stopped release made, and that is not made again; equal to the first one."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        same = (getattr(self, field.name) == getattr(other, field.name) for field in fields(Receipt))
+        return isinstance(other, Receipt) and all(same)
+
+    __hash__ = Receipt.__hash__
 
 
 class _Paid:
@@ -155,7 +179,7 @@ class _Paid:
         same = self._account.terms.admitted(event) == self._receipt.event
         if same and for_release == self._receipt.for_release and not self._used:
             self._used = True
-            return self._receipt
+            return MadeBefore(**{field.name: getattr(self._receipt, field.name) for field in fields(Receipt)})
         charged: Receipt = self._account.spend(event, purpose=purpose, for_release=for_release)
         return charged
 
@@ -193,14 +217,3 @@ def _read(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError, TypeError):
         pass
     raise InputError(f"{folder} is no readable checkpoint.")
-
-
-def _lock(handle: int, folder: Path) -> None:
-    try:
-        import fcntl
-    except ImportError:  # no such locks on this system
-        return
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        raise InputError(f"checkpoint {folder} is in use by another process.") from None

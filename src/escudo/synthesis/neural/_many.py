@@ -34,7 +34,14 @@ from escudo.privacy import Guarantee
 from escudo.synthesis.neural._generator import PreparedNeural
 from escudo.synthesis.neural._model import NeuralModel
 from escudo.synthesis.neural._network import Network
-from escudo.synthesis.neural._start import clip_bound, free_steps, measured_rows, placed, simulated_rows, smallest
+from escudo.synthesis.neural._start import (
+    clip_bound,
+    expected_rows,
+    free_steps,
+    measured_rows,
+    placed,
+    simulated_rows,
+)
 from escudo.table import PrivateTable
 
 __all__ = ["Begun", "Copy", "begun", "finished", "on_accelerator", "trained"]
@@ -45,7 +52,6 @@ Floats = NDArray[np.float32]
 _FEW, _MANY = 64, 512  # trainings side by side: two sizes, so that there are at most two programs to compile
 _SEGMENTS = (128, 512)  # steps whose samples are drawn on the device in one go, at least and at most
 _VECTORS = 12  # parameters, Adam's memories, the average, gradients, and what a step needs beside them
-_BATCH = 65_536
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -57,12 +63,15 @@ class Copy:
         rows: The rows, as cells; the record in question last.
         knobs: The numbers of the training.
         seed: Decides samples and noise.
+        count: How many rows slots are laid out for, as by :func:`~escudo.mechanisms.dpsgd.train`: public or noisy. As
+            many as there are if None, which a training for release must not look at.
     """
 
     start: Floats
     rows: Codes
     knobs: Knobs
     seed: int
+    count: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -141,12 +150,12 @@ def begun(prepared: PreparedNeural, table: PrivateTable, *, seed: int, guarantee
     first = prepared.start.fit(table, account=table.account, seed=rng, guarantee=guarantee)
     event = prepared.training.event(prepared.relation, schema.unit, schema.max_rows_per_person)
     table.account.spend(event, purpose="training by DP-SGD", for_release=False)
-    arrays, rows = placed(network, first), smallest(np.concatenate(list(table.batches(_BATCH))))
+    arrays, rows = placed(network, first), prepared.codes(table)
     return Begun(
         # In numpy: other processes do this too, and must not take room on the accelerator.
         start=np.concatenate([arrays[layer][name].ravel() for layer, name, _ in network.shapes]).astype(np.float32),
         rows=rows,
-        count=int(first.details["rows"]),
+        count=expected_rows(first),
         simulated=simulated_rows(first) if prepared.pretraining else rows[:0],
         measured=measured_rows(first),
         seed=int(rng.integers(0, 2**63)),
@@ -177,7 +186,8 @@ def finished(
         for chunk in _chunks(left, width):
             for fit, start in zip(chunk, _pretrained(prepared, chunk, width), strict=True):
                 settled = prepared._settled(clip_bound(network, start, fit.measured), fit.count)
-                yield Copy(start=start, rows=fit.rows, knobs=settled.knobs(fit.count), seed=fit.seed)
+                knobs = settled.knobs(fit.count)
+                yield Copy(start=start, rows=fit.rows, knobs=knobs, seed=fit.seed, count=fit.count)
 
     flats = trained(
         network,
@@ -245,17 +255,22 @@ def _chunk(
     copies = _filled(chunk, width)
     most = max(len(copy.rows) for copy in copies)
     capacity = capacity_for(most, probability)
+    there = there and probability < 1 and most * probability <= capacity  # a step is a slot, which must hold the most
+    if not there:
+        capacity = capacity_for(
+            max(len(copy.rows) if copy.count is None else copy.count for copy in copies), probability
+        )
     if width == 1 or on_accelerator():  # as a fit by itself; side by side on a processor XLA lacks such products
         recipe = replace(recipe, precision=precision_for(network, network.layout, recipe, copies[0].rows, capacity))
     knobs = Knobs(*(np.array(values, np.float32) for values in zip(*(copy.knobs for copy in copies), strict=True)))
     starts = np.stack([copy.start for copy in copies])
-    rows = np.zeros((width, most, copies[0].rows.shape[1]), np.result_type(*(copy.rows for copy in chunk)))
-    if not (there and probability < 1 and most * probability <= capacity):
+    rows = np.zeros((width, max(most, 1), copies[0].rows.shape[1]), np.result_type(*(copy.rows for copy in chunk)))
+    if not there:
         for place, copy in enumerate(copies):
             rows[place, : len(copy.rows)] = copy.rows
         segments = _side_by_side(copies, steps, probability, capacity)
         return _slot_by_slot(network, replace(recipe, split=True), rows, knobs, starts, segments)
-    begin = np.array([most - len(copy.rows) for copy in copies], np.int32)
+    begin = np.array([rows.shape[1] - len(copy.rows) for copy in copies], np.int32)
     for place, copy in enumerate(copies):  # the last row first: what overflows a slot is never that one
         rows[place, begin[place] :] = copy.rows[::-1]
     seeds = np.array([(copy.seed >> 32 & 0xFFFFFFFF, copy.seed & 0xFFFFFFFF) for copy in copies], np.uint32)
@@ -355,9 +370,8 @@ def _pretrained(prepared: PreparedNeural, chunk: Sequence[Begun], width: int) ->
     if not prepared.pretraining:
         return starts
     network = prepared.network
-    capacity = capacity_for(len(chunk[0].rows), prepared.training.sampling_probability)
     rows = np.stack(_filled([fit.simulated for fit in chunk], width))
-    numbers, segments = free_steps(network, rows.shape[1], prepared.pretraining, capacity)
+    numbers, segments = free_steps(network, rows.shape[1], prepared.pretraining)
     # The same draws for all of them: what differs is what the rows were simulated from.
     shared = (Slots(*(np.broadcast_to(array, (width, *array.shape)) for array in segment)) for segment in segments)
     knobs = Knobs(*(np.full(width, number, np.float32) for number in numbers))

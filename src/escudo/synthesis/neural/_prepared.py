@@ -20,7 +20,7 @@ from escudo.synthesis.neural._checkpoint import Checkpoint, digest
 from escudo.synthesis.neural._model import NeuralModel
 from escudo.synthesis.neural._network import Network
 from escudo.synthesis.neural._rules import learning_rate_for
-from escudo.synthesis.neural._start import clip_bound, measured_rows, placed, pretrained
+from escudo.synthesis.neural._start import clip_bound, expected_rows, measured_rows, placed, pretrained
 from escudo.table import PrivateTable, Schema
 
 __all__ = ["PreparedNeural", "step_event"]
@@ -78,6 +78,9 @@ class PreparedNeural:
     def fit(self, table: PrivateTable, *, account: Account, seed: Seed, guarantee: Guarantee) -> NeuralModel:
         """Fit the start, then train; charges ``account`` for what the plan shows, before noise is drawn.
 
+        How many rows there are decides which are drawn in a step, and nothing else: the start, the clip bound, the
+        learning rate and the details follow from the model that the training starts from, which is released.
+
         With a checkpoint that a stopped fit left, the start is read from it and the training goes on from there. A
         seeded fit then gives what it would have given; one for release draws the steps that are left anew.
         """
@@ -85,15 +88,11 @@ class PreparedNeural:
             return self._fit(table, account, seed, guarantee)
 
     def _fit(self, table: PrivateTable, account: Account, seed: Seed, guarantee: Guarantee) -> NeuralModel:
-        from escudo.mechanisms.dpsgd._sampling import capacity_for  # loads jax
-
         first = self._started(table, account, seed, guarantee)
-        codes = np.concatenate(list(table.batches(_BATCH))).astype(self._smallest)
-        capacity = capacity_for(len(codes), self.training.sampling_probability)
-        parameters = pretrained(self.network, placed(self.network, first), first, self.pretraining, capacity)
-        rows = int(first.details["rows"])
+        parameters = pretrained(self.network, placed(self.network, first), first, self.pretraining)
+        rows = expected_rows(first)
         training = self._settled(clip_bound(self.network, parameters, measured_rows(first)), rows)
-        value = self._trained(parameters, codes, training, rows, seed)
+        value = self._trained(parameters, self.codes(table), training, rows, seed)
         arrays = self.network.layout.unflatten(value.astype(np.float64))
         return NeuralModel(
             schema=self.schema,
@@ -135,6 +134,7 @@ class PreparedNeural:
         kept = replace(self.checkpoint, facts={**self.checkpoint.facts, "seed": seeded})
         kept.require_same()
         receipt = charged()
+        kept.require_left(receipt)
         first = kept.read(generator) if kept.begun else measured()
         kept.write(first, receipt, generator)
         return first
@@ -156,10 +156,11 @@ class PreparedNeural:
         # Without an account: it was charged before.
         return train(network, network.layout, parameters, codes, training, checkpoint=path, **terms).value
 
-    @property
-    def _smallest(self) -> np.dtype[np.generic]:
-        """The smallest type that holds every cell of the schema: rows are read at every step."""
-        return np.min_scalar_type(max(self.schema[name].size for name in self.schema.names) - 1)
+    def codes(self, table: PrivateTable) -> NDArray[np.generic]:
+        """Return the rows as cells, in the smallest type that holds every cell of the schema. Private."""
+        kind = np.min_scalar_type(max(self.schema[name].size for name in self.schema.names) - 1)
+        none = np.empty((0, len(self.schema.names)), kind)  # a table without rows may have no batch either
+        return np.concatenate([none, *table.batches(_BATCH)], dtype=kind, casting="unsafe")
 
     @property
     def facts(self) -> dict[str, str]:

@@ -26,7 +26,7 @@ from escudo.synthesis.neural._network import Network
 if TYPE_CHECKING:
     from escudo.mechanisms.dpsgd._core import Knobs, Slots
 
-__all__ = ["clip_bound", "free_steps", "measured_rows", "placed", "pretrained", "simulated_rows", "smallest"]
+__all__ = ["clip_bound", "expected_rows", "free_steps", "measured_rows", "placed", "pretrained", "simulated_rows"]
 
 Codes = NDArray[Any]
 Floats = NDArray[np.float64]
@@ -43,15 +43,20 @@ _SMALL = 1e-4  # probabilities are kept this far from 0, so that logits stay fin
 
 def simulated_rows(model: CausalModel) -> Codes:
     """Return rows simulated from a start, to train on."""
-    return smallest(model.codes(2 * _SIMULATED, seed=_SEED))
+    return _smallest(model.codes(2 * _SIMULATED, seed=_SEED))
 
 
 def measured_rows(model: CausalModel) -> Codes:
     """Return rows simulated from a start, to choose a clip bound by."""
-    return smallest(model.codes(_MEASURED, seed=_SEED))
+    return _smallest(model.codes(_MEASURED, seed=_SEED))
 
 
-def smallest(codes: Codes) -> Codes:
+def expected_rows(model: CausalModel) -> int:
+    """Return the number of rows that a start was told or has paid for: public or noisy, and at least 1."""
+    return max(int(model.details["rows"]), 1)
+
+
+def _smallest(codes: Codes) -> Codes:
     """Return cells in the smallest type that holds them: rows are read at every step."""
     return codes.astype(np.min_scalar_type(int(codes.max(initial=0))))
 
@@ -77,9 +82,7 @@ def placed(network: Network, model: CausalModel) -> Parameters:
     return parameters
 
 
-def pretrained(
-    network: Network, parameters: Parameters, model: CausalModel, steps: int, capacity: int
-) -> NDArray[np.float32]:
+def pretrained(network: Network, parameters: Parameters, model: CausalModel, steps: int) -> NDArray[np.float32]:
     """Return the parameters as one vector, after training on rows simulated from the model; free.
 
     Args:
@@ -87,7 +90,6 @@ def pretrained(
         parameters: Where to start.
         model: What rows are simulated from.
         steps: How many steps.
-        capacity: The size of the private training's slots.
     """
     from escudo.mechanisms.dpsgd._core import Recipe, first_state, result, run
 
@@ -95,7 +97,7 @@ def pretrained(
     if not steps:
         return flat
     rows, recipe, state = simulated_rows(model), Recipe(), first_state(flat)
-    knobs, segments = free_steps(network, len(rows), steps, capacity)
+    knobs, segments = free_steps(network, len(rows), steps)
     with tracking("Pre-training on simulated rows", total=steps) as advance:
         for segment in segments:
             batches = segment._replace(rows=rows[segment.rows])
@@ -104,15 +106,14 @@ def pretrained(
     return np.asarray(result(knobs, state))
 
 
-def free_steps(network: Network, rows: int, steps: int, capacity: int) -> tuple[Knobs, Iterator[Slots]]:
+def free_steps(network: Network, rows: int, steps: int) -> tuple[Knobs, Iterator[Slots]]:
     """Return the numbers and the samples of a training on this many simulated rows, without clipping or noise."""
     from escudo.mechanisms.dpsgd._core import Knobs
     from escudo.mechanisms.dpsgd._sampling import slots_of
 
-    batch, rate = min(_BATCH, max(capacity * 3 // 4, 1)), _RATE if network.latent else 5 * _RATE
-    rng = np.random.default_rng(_SEED)
+    rate, rng = _RATE if network.latent else 5 * _RATE, np.random.default_rng(_SEED)
     samples = slots_of(rng, rows=rows, probability=_BATCH / rows, steps=steps, capacity=_BATCH + _BATCH // 4)
-    return Knobs(*map(np.float32, (np.inf, 0.0, batch, rate, steps, 0.95, 0.98))), samples
+    return Knobs(*map(np.float32, (np.inf, 0.0, _BATCH, rate, steps, 0.95, 0.98))), samples
 
 
 def clip_bound(network: Network, flat: NDArray[np.float32], rows: Codes) -> float:

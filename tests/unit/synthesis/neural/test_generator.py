@@ -194,7 +194,7 @@ def test_a_start_at_the_moments_draws_what_the_moments_draw(frame, schema, graph
     model = synthesize(PrivateTable(frame, schema), graph, generator="moments", **BUDGET)
     prepared = prepare(schema, graph, generator="autoregressive", epsilon=8.0, delta=1e-5)
     network = prepared.network
-    flat = pretrained(network, placed(network, model), model, prepared.pretraining, 640)
+    flat = pretrained(network, placed(network, model), model, prepared.pretraining)
     arrays = network.layout.unflatten(flat.astype(np.float64))
     neural = NeuralModel(
         schema=schema,
