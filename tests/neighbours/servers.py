@@ -48,9 +48,10 @@ def _table(address: str, rows: Rows, names: Sequence[str]) -> Any:
     connection, backend = _connected(address)
     number = next(_NUMBER)
     frame, name = _polars(rows, names), f"people_{connection.info.backend_pid}_{number}"
+    before = f"people_{connection.info.backend_pid}_{max(number - 4, 0)}"
     columns = ", ".join(f'"{column}" {_TYPES[str(dtype)]}' for column, dtype in frame.schema.items())
     with connection.cursor() as cursor:
-        cursor.execute(f"DROP TABLE IF EXISTS people_{connection.info.backend_pid}_{number - 4}")
+        cursor.execute(f"DROP TABLE IF EXISTS {before}")
         cursor.execute(f"CREATE UNLOGGED TABLE {name} ({columns})")
         with cursor.copy(f"COPY {name} FROM STDIN") as copy:
             for row in frame.rows():

@@ -256,7 +256,7 @@ PYTHON = [
     Verb(name="discover joint", ask=_discovered(method="joint"), cost=50),
     Verb(name="discover gaussian", ask=_discovered(method="gaussian"), content="numbers", cost=30),
     Verb(name="discover with votes", ask=_discovered(directions=0.5), content="numbers", rows=60, cost=60),
-    Verb(name="direction votes", ask=_directed("votes"), content="numbers", rows=120, cost=30),
+    Verb(name="direction votes", ask=_directed("votes"), content="numbers", rows=270, cost=40),
     Verb(
         name="direction gap",
         ask=_directed("gap", delta=1e-6),
@@ -275,7 +275,7 @@ PYTHON = [
         units=("row",),
         cost=60,
     ),
-    Verb(name="orient", ask=_oriented, content="numbers", rows=160, cost=60),
+    Verb(name="orient", ask=_oriented, content="numbers", rows=270, cost=60),
     Verb(name="effect_of, Laplace", ask=_effect(), cost=60),
     Verb(name="effect_of, Gaussian", ask=_effect(delta=1e-6), cost=60),
     Verb(name="learn_schema", ask=_learnt, rows=40, cost=40),

@@ -203,37 +203,31 @@ def _moved_keys(first: Mapping[Any, int], second: Mapping[Any, int], bound: int)
 
 
 def _clipped(run: Any, parameters: Any) -> np.ndarray[Any, Any]:
-    """Return the sum of all rows' clipped gradients."""
-    import jax
+    """Return the sum of all rows' clipped gradients, each with the same randomness inside the network."""
     import jax.numpy as jnp
-
-    from escudo.mechanisms.dpsgd._layers import clipped_sum
 
     rows, size = np.asarray(run.rows), 64
     padded = np.zeros((max(-(-len(rows) // size), 1) * size, *rows.shape[1:]), rows.dtype)
     padded[: len(rows)] = rows
     weights = (np.arange(len(padded)) < len(rows)).astype(np.float32)
-    total = np.zeros(run.layout.size)
-    for start in range(0, len(padded), size):
-        part = slice(start, start + size)
-        tree = run.layout.unflatten(jnp.asarray(parameters, jnp.float32))
-        key, clip = jax.random.key(0), jnp.float32(run.training.clip_norm)
-        summed, _ = _SUMS(clipped_sum, run.loss_fn)(tree, padded[part], key, weights[part], clip)
-        total += np.asarray(run.layout.flatten(summed), np.float64)
-    return total
+    each = _clipped_rows(run.loss_fn, run.layout)
+    terms = jnp.asarray(parameters, jnp.float32), jnp.float32(run.training.clip_norm)
+    parts = range(0, len(padded), size)
+    return sum(np.asarray(each(*terms, padded[i : i + size], weights[i : i + size]), np.float64) for i in parts)
 
 
-_COMPILED: dict[Any, Any] = {}
-
-
-def _SUMS(clipped_sum: Any, loss_fn: Any) -> Any:  # noqa: N802
+@cache
+def _clipped_rows(loss_fn: Any, layout: Any) -> Any:
     import jax
 
-    if loss_fn not in _COMPILED:
-        _COMPILED[loss_fn] = jax.jit(
-            lambda tree, rows, key, weights, clip: clipped_sum(loss_fn, tree, rows, key, weights, clip)
-        )
-    return _COMPILED[loss_fn]
+    from escudo.mechanisms.dpsgd._layers import clipped_sum
+
+    def one(parameters: Any, clip: Any, row: Any, weight: Any) -> Any:
+        batch, tree, key = row[None], layout.unflatten(parameters), jax.random.key(0)
+        return layout.flatten(clipped_sum(loss_fn, tree, batch, key, weight[None], clip)[0])
+
+    every = jax.vmap(one, in_axes=(None, None, 0, 0))
+    return jax.jit(lambda *terms: every(*terms).sum(axis=0))
 
 
 @cache
