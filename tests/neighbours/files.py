@@ -13,18 +13,20 @@ LINE = "line"
 """Under this name a row holds its whole line, as it stands in a text file."""
 
 CSV_LINES = [
-    b'"', b'no,"50,2,true', b'"no', b'no"', b'"no"x,4,2,true,5,z', b'no,50,2,true,5,"', b"yes,50", b"", b",,,,,,,,,,,", b",",
-    b"\xff\xfe,1,\xc3\x28", b"no\x00,3,1,true,1,z", b"no,50,2,true,5,nothing,extra,extra", b"no,5\r0,1,true", b"\xef\xbb\xbfno,1",
-    b'no,"a""b",2,"tr""ue",5,""', b'"yes","50","3","false","4","x"', b"x" * 100_000, b"no," + b'"' * 999, b"no,1e400,1e400,maybe",
-    b"no,0x1p3,1_0,TRUE", b" yes , 50 , 2 , true ", b"no;50;2;true", b"#comment", b"\\N,\\N,\\N,\\N", b"nan,nan,nan,nan", b"smoke,age,stage,lung",
+    b'"', b'no,"50,2,true', b'"no', b'no"', b'"no"x,4,2,true,5,z', b'no,50,2,true,5,"', b"yes,50", b"",
+    b",,,,,,,,,,,", b",", b"\xff\xfe,1,\xc3\x28", b"no\x00,3,1,true,1,z", b"no,50,2,true,5,nothing,extra,extra",
+    b"no,5\r0,1,true", b"\xef\xbb\xbfno,1", b'no,"a""b",2,"tr""ue",5,""', b'"yes","50","3","false","4","x"',
+    b"x" * 100_000, b"no," + b'"' * 999, b"no,1e400,1e400,maybe", b"no,0x1p3,1_0,TRUE", b" yes , 50 , 2 , true ",
+    b"no;50;2;true", b"#comment", b"\\N,\\N,\\N,\\N", b"nan,nan,nan,nan", b"smoke,age,stage,lung",
     "\u2028,50\u2029,\x0b2,\x0ctrue".encode(), b"no,50,2,true\x1a",
 ]  # fmt: skip
 JSON_LINES = [
-    b"null", b"{", b"}", b'{"age":1e400}', b"[1,2]", b'"x"', b"", b" ", b'{"smoke":"yes","smoke":"no"}', b'{"age":{"a":1}}',
-    b'{"age":[50]}', b"\xff", b"[" * 5000, b'{"a":' * 3000, b'{"age":NaN}', b'{"age":1e999,"stage":99999999999999999999999}', b"1e400",
-    b'{"smoke":"\\ud800"}', b'{"smoke":"\\u0000"}', b'{"lung":1,"stage":"2","age":"50"}', b'{"smoke":true}', b'{"who":1e400}', b"{}",
-    b'{"smoke":"yes"} {"smoke":"no"}', b'{"smoke":"ye', b'{"stage":2.0}', b'{"stage":-0.0}', b"nul", b'\xef\xbb\xbf{"smoke":"yes"}',
-    b"9" * 5000, b'{"age":' + b"9" * 5000 + b"}",
+    b"null", b"{", b"}", b'{"age":1e400}', b"[1,2]", b'"x"', b"", b" ", b'{"smoke":"yes","smoke":"no"}',
+    b'{"age":{"a":1}}', b'{"age":[50]}', b"\xff", b"[" * 5000, b'{"a":' * 3000, b'{"age":NaN}',
+    b'{"age":1e999,"stage":99999999999999999999999}', b"1e400", b'{"smoke":"\\ud800"}', b'{"smoke":"\\u0000"}',
+    b'{"lung":1,"stage":"2","age":"50"}', b'{"smoke":true}', b'{"who":1e400}', b"{}",
+    b'{"smoke":"yes"} {"smoke":"no"}', b'{"smoke":"ye', b'{"stage":2.0}', b'{"stage":-0.0}', b"nul",
+    b'\xef\xbb\xbf{"smoke":"yes"}', b"9" * 5000, b'{"age":' + b"9" * 5000 + b"}",
 ]  # fmt: skip
 
 

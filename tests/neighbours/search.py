@@ -1,4 +1,4 @@
-"""Which pairs are tried: every verb in every engine under every relation and unit, and any number of neighbours each."""
+"""Which pairs are tried: every verb in every engine, for every relation and unit, and any number of neighbours."""
 
 from __future__ import annotations
 
@@ -102,8 +102,10 @@ class Tries:
         for _ in range(self._neighbours):
             pair = _neighbour(case, rows, rng)
             difference = held.difference(case.run(pair.second, len(rows)))
-            yield None if difference is None else Finding(
-                case=case.name, pair=pair.label, seed=self._seed, difference=difference
+            yield (
+                None
+                if difference is None
+                else Finding(case=case.name, pair=pair.label, seed=self._seed, difference=difference)
             )
 
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import pytest
 from escudo.mechanisms import laplace
 from escudo.privacy import MemoryAccount
 from neighbours import servers
+from neighbours.promises import PROMISES
 from neighbours.search import Case, Tries, every_case
 from neighbours.tables import ENGINES
 from neighbours.verbs import Asked, Verb, every_verb
@@ -61,6 +62,11 @@ def test_neighbours_see_the_same_world_in_a_database() -> None:
             assert tries.refused == "", f"{case.name} was refused, so nothing was tried"
 
 
+@pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.__name__)
+def test_promises_that_no_pair_can_show_are_kept(promise: Callable[[], str | None]) -> None:
+    assert promise() is None
+
+
 def test_every_engine_and_every_generator_has_its_turn() -> None:
     tried = [case for place, verb in enumerate(every_verb()) for case in share_of(verb, place, IN_PROCESS)]
     assert {case.engine for case in tried} >= set(IN_PROCESS)
@@ -96,7 +102,10 @@ def test_what_is_paid_for_tells_nobody_apart() -> None:
         (lambda values, folder: [(folder / "file").write_text(str(sum(values)))], "file file: "),
         (lambda values, folder: [np.float64(1) / (sum(values) - 3)] and 1, "warned: "),
         (lambda values, folder: [_sum(values, folder) for _ in range(sum(values))], "draws: a further"),
-        (lambda values, folder: [_sum(values, folder) for _ in range(9 - sum(values))], "draws: the second run made fewer"),
+        (
+            lambda values, folder: [_sum(values, folder) for _ in range(9 - sum(values))],
+            "draws: the second run made fewer",
+        ),
         (lambda values, folder: {3: 1}[sum(values)], "answer: "),
     ],
     ids=["sensitivity", "answer", "printed", "file name", "file", "warning", "more draws", "fewer draws", "exception"],

@@ -21,7 +21,6 @@ from escudo.privacy import MemoryAccount, Relation, Unit
 from escudo.synthesis import Prepared, fit, prepare, prepare_discovered
 from escudo.table import PrivateTable, Schema
 from escudo.utility import evaluate_privately, fitting_evaluated, prepare_evaluated
-
 from neighbours.tables import ENGINES, MOST_ROWS, RELATIONS, UNITS, Content, base_rows, columns_of, graph_of, schema_of
 
 SEED = 7
@@ -193,19 +192,20 @@ def _effect(**options: Any) -> Callable[[Asked, Path], Any]:
     return ask
 
 
+@cache
+def _kinds(unit: Unit) -> Schema:
+    """Return a schema of which only the names and kinds of columns are known, and for persons whose rows they are."""
+    terms: dict[str, Any] = {"person_id": "who", "max_rows_per_person": MOST_ROWS} if unit == "person" else {}
+    columns = {
+        "smoke": {"type": "categorical", "levels": [], "confirmed": False},
+        "age": {"type": "numeric", "confirmed": False},
+        "stage": {"type": "ordinal", "levels": [1, 2, 3]},
+    }
+    return Schema.from_dict(columns, **terms)
+
+
 def _learnt(asked: Asked, folder: Path) -> Any:
-    """Learn a schema of which only the names and kinds of columns are known; for persons also whose rows they are."""
-    account, start = asked.account(), None
-    if asked.unit == "person":
-        start = Schema.from_dict(
-            {
-                "smoke": {"type": "categorical", "levels": [], "confirmed": False},
-                "age": {"type": "numeric", "confirmed": False},
-                "stage": {"type": "ordinal", "levels": [1, 2, 3]},
-            },
-            person_id="who",
-            max_rows_per_person=MOST_ROWS,
-        )
+    account, start = asked.account(), _kinds("person") if asked.unit == "person" else None
     terms: dict[str, Any] = {"epsilon": 8.0, "delta": 1e-6, "relation": asked.relation, "seed": SEED}
     learnt = escudo.learn_schema(asked.frame, start, account=account, **terms)
     return learnt.value.to_dict(), learnt.guarantee, account.receipts, account.failed
@@ -286,7 +286,7 @@ PYTHON = [
 # ---- the command line
 
 
-def _command(*words: str, out: bool = True) -> Callable[[Asked, Path], Any]:
+def _command(line: str, *, seeded: bool = True) -> Callable[[Asked, Path], Any]:
     def ask(asked: Asked, folder: Path) -> Any:
         from typer.testing import CliRunner
 
@@ -296,16 +296,22 @@ def _command(*words: str, out: bool = True) -> Callable[[Asked, Path], Any]:
         file = folder / f"input.{asked.frame[0]}"
         file.write_bytes(asked.frame[1])
         asked.schema.write(folder / "input.schema.toml")
+        _kinds(asked.unit).write(folder / "input.kinds.toml")
         (folder / "input.graph.dot").write_text(_dot(asked.content))
         url = f"sqlite:///{folder / 'input.ledger.db'}"
         most = MOST_ROWS if asked.unit == "person" else None
         with Ledger(url) as book:
-            book.open("people", epsilon=50.0, delta=1e-5, relation=asked.relation, unit=asked.unit, max_rows_per_person=most)
-        ledger = ["--ledger", url, "--dataset", "people", "--seed", str(SEED), "--relation", asked.relation]
+            book.open(
+                "people", epsilon=50.0, delta=1e-5, relation=asked.relation, unit=asked.unit, max_rows_per_person=most
+            )
+        ledger = ["--ledger", url, "--dataset", "people"]
+        if seeded:
+            ledger += ["--seed", str(SEED), "--relation", asked.relation]
         before = os.getcwd()
         os.chdir(folder)
         try:
-            ready = [word.format(data=file.name, schema="input.schema.toml", graph="input.graph.dot") for word in words]
+            names = {"schema": "input.schema.toml", "kinds": "input.kinds.toml", "graph": "input.graph.dot"}
+            ready = line.format(data=file.name, **names).split()
             result = CliRunner().invoke(app, [*ready, *ledger])
         finally:
             os.chdir(before)
@@ -321,20 +327,34 @@ def _dot(content: Content) -> str:
     return "digraph {" + "; ".join(f"{a} -> {b}" for a, b in graph_of(content).edges) + "}"
 
 
-_RELEASE = ("release", "{data}", "-s", "{schema}", "-g", "{graph}", "-e", "2", "-o", "out", "--csv", "--rows", "20")
+_RELEASE = "release {data} -s {schema} -g {graph} -e 2 -o out --csv --rows 20"
+_FOUND = "release {data} -s {schema} -g discover -e 2 -o out --json"
+_NETWORK = f"{_RELEASE} --generator autoregressive --option steps=2 --option pretraining=2"
+_LEARN = "schema learn {data} --epsilon 8 --delta 1e-6 --out learnt.toml"
+_DIRECTION = "direction {data} height dose -s {schema} -e 20 --public-rows 120 --report page.html"
+_EFFECT = "effect {data} smoke lung -s {schema} -g {graph} -e 2 --report page.html"
+_DISCOVER = "discover {data} -s {schema} -e 2 --report page.html -o found.dot"
 
-COMMANDS = [
-    *(Verb(name=f"escudo release {ending}", ask=_command(*_RELEASE), file=ending, cost=300) for ending in ("csv", "ndjson", "tsv", "parquet", "arrow")),
-    Verb(name="escudo release --generator vae", ask=_command(*_RELEASE, "--generator", "autoregressive", "--option", "steps=2", "--option", "pretraining=2"), file="csv", cost=500),
-    Verb(name="escudo release --graph discover", ask=_command("release", "{data}", "-s", "{schema}", "-g", "discover", "-e", "2", "-o", "out", "--json"), file="csv", cost=300),
-    Verb(name="escudo discover", ask=_command("discover", "{data}", "-s", "{schema}", "-e", "2", "--report", "page.html", "-o", "found.dot"), file="csv", cost=200),
-    Verb(name="escudo direction", ask=_command("direction", "{data}", "height", "dose", "-s", "{schema}", "-e", "20", "--public-rows", "120", "--report", "page.html"), content="numbers", rows=120, file="csv", cost=200),
-    Verb(name="escudo effect", ask=_command("effect", "{data}", "smoke", "lung", "-s", "{schema}", "-g", "{graph}", "-e", "2", "--report", "page.html"), file="csv", cost=200),
-]  # fmt: skip
+
+def _commands() -> Iterator[Verb]:
+    for ending in ("csv", "tsv", "ndjson", "parquet", "arrow"):
+        yield Verb(name=f"escudo release {ending}", ask=_command(_RELEASE), file=ending, cost=300)
+    yield Verb(name="escudo release a network", ask=_command(_NETWORK), file="csv", cost=500)
+    yield Verb(name="escudo release a graph that is found", ask=_command(_FOUND), file="csv", cost=300)
+    yield Verb(name="escudo discover", ask=_command(_DISCOVER), file="csv", cost=200)
+    yield Verb(name="escudo direction", ask=_command(_DIRECTION), content="numbers", rows=120, file="csv", cost=500)
+    yield Verb(name="escudo effect", ask=_command(_EFFECT), file="csv", cost=200)
+    learn = _command(_LEARN, seeded=False)
+    yield Verb(name="escudo schema learn", ask=learn, units=("row",), rows=40, file="csv", cost=100)
+    known = _command(f"{_LEARN} --schema {{kinds}}", seeded=False)
+    for ending in ("csv", "ndjson"):
+        yield Verb(name=f"escudo schema learn --schema {ending}", ask=known, rows=40, file=ending, cost=100)
+
+
+COMMANDS = [*_commands()]
 
 
 def every_verb() -> Iterator[Verb]:
     """Yield all that can be asked."""
     yield from PYTHON
     yield from COMMANDS
-

@@ -67,7 +67,11 @@ class Held:
     def refused(self) -> str:
         """With what words the first run ended, if it gave no answer."""
         answer = self.first.answer
-        return f"{answer[1]}: {answer[2]}" if isinstance(answer, tuple) and answer[:1] == ("raised",) else ""
+        if isinstance(answer, tuple) and answer[0] == "raised":
+            return f"{answer[1]}: {answer[2]}"
+        if isinstance(answer, tuple) and isinstance(answer[1], int) and answer[1]:  # a command's exit code
+            return f"exit code {answer[1]}: {self.first.said[:300]}"
+        return ""
 
     @property
     def draws(self) -> int:
@@ -85,7 +89,9 @@ class Held:
             return "draws: the second run made fewer"
         for number, step in enumerate(self._transcript.steps()):
             if step.violated:
-                return f"draw {number} ({step.kind}) declares {step.unit} = {step.declared:.6g}, moved {step.actual:.6g}"
+                return (
+                    f"draw {number} ({step.kind}) declares {step.unit} = {step.declared:.6g}, moved {step.actual:.6g}"
+                )
         for name in ("warned", "said", "answer"):
             one, other = getattr(self.first, name), getattr(second, name)
             if one != other:

@@ -1,0 +1,179 @@
+"""What no pair of tables can show, and guarantees rest on all the same: each promise says how it is broken, or None.
+
+A pair shows what a row or person moves. It cannot show how far a law's tail reaches, what an account would have let
+pass, who else holds a file, or what nobody should have asked for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+import escudo
+from escudo.errors import EscudoError, InputError, RefusedError
+from escudo.mechanisms import laplace
+from escudo.mechanisms._noise import watching
+from escudo.privacy import MemoryAccount, PureEvent
+from neighbours.tables import ENGINES, base_rows, columns_of, graph_of, schema_of
+
+CLIP = 1.5
+
+
+def _of_one_row(layer: str, shapes: Any, row: Any, forward: Callable[[Any, Any], Any]) -> str | None:
+    """Return how a single row breaks the clip bound, if it does."""
+    import jax
+    import jax.numpy as jnp
+
+    from escudo.mechanisms.dpsgd._layers import Layout, clipped_sum
+
+    layout = Layout(shapes)
+    tree = layout.unflatten(jnp.zeros(layout.size, jnp.float32) + np.float32(0.5))
+    batch = jax.tree_util.tree_map(lambda array: jnp.asarray(array)[None], row)
+    terms = jnp.ones(1, jnp.float32), jnp.float32(CLIP)
+    total, _ = clipped_sum(lambda tape, rows, key: forward(tape, rows), tree, batch, jax.random.key(0), *terms)
+    norm = float(np.linalg.norm(np.asarray(layout.flatten(total), np.float64)))
+    return None if norm <= CLIP else f"{layer}: a row adds {norm:.6g}, clipped to {CLIP}"
+
+
+def clipping_is_total() -> str | None:
+    """No row adds more than the clip bound, and none adds NaN, whatever it holds."""
+    import jax.numpy as jnp
+
+    mask = np.array([[1.0, 0.0], [1.0, 1.0]], np.float32)
+    weights = np.array([3.0e19, -3.0e19], np.float32)
+
+    def logistic(tape: Any, rows: Any) -> Any:
+        margin = tape.dense("one", rows).sum(axis=-1)
+        return jnp.logaddexp(0.0, -margin) * np.float32(1e-18) + margin * np.float32(1e-25)
+
+    def cancelling(tape: Any, rows: Any) -> Any:
+        found = tape.embedding("one", rows.astype(jnp.int32))
+        return (found * (np.float32(1e6) * np.array([[1.0], [-1.0 + 2**-23], [2**-22]], np.float32))).sum(axis=(1, 2))
+
+    def masked(tape: Any, rows: Any) -> Any:
+        return (tape.masked("one", rows, mask) * np.float32(1e-3)).sum(axis=-1)
+
+    def last(tape: Any, rows: Any) -> Any:
+        return (tape.embedding("one", rows.astype(jnp.int32)) * np.float32(50)).sum(axis=(1, 2))
+
+    dense = (("one", "w", (2, 1)), ("one", "b", (1,)))
+    table = (("one", "w", (4, 2)),)
+    tries = [
+        _of_one_row("a square that underflows", dense, np.array([1.8e19, 43.8], np.float32), logistic),
+        _of_one_row("gradients that cancel", table, np.array([1, 1, 1], np.float32), cancelling),
+        _of_one_row("one id under two names", table, np.array([-1, 3, 0], np.float32), last),
+        _of_one_row("what a mask leaves out", (("one", "w", (2, 2)),), weights, masked),
+        _of_one_row("infinity", dense, np.array([np.inf, np.nan], np.float32), logistic),
+    ]
+    return next((found for found in tries if found is not None), None)
+
+
+def noise_reaches_every_delta() -> str | None:
+    """The tail of DP-SGD's noise goes on where words that come once in 2⁴⁸ draws lead."""
+    import jax
+    import jax.numpy as jnp
+
+    from escudo.mechanisms.dpsgd import _normal
+
+    def rare(key: Any, counter: Any) -> Any:
+        level = jnp.asarray(counter[1], jnp.uint32) >> np.uint32(16)
+        words = jnp.where(level < 2, jnp.uint32(0), jnp.uint32(2**9))
+        return words, jnp.zeros_like(words)
+
+    with mock.patch.object(_normal, "threefry", rare):
+        farthest = float(np.abs(np.asarray(_normal.normal(jax.random.key(0), (4,)))).max())
+    return None if 9 < farthest < math.inf else f"the noise ends at {farthest:.4g} standard deviations"
+
+
+def accounts_compare_the_bound() -> str | None:
+    """An account for people with k rows takes nothing that was made for fewer."""
+    account = MemoryAccount(unit="person", max_rows_per_person=3)
+    try:
+        account.spend(PureEvent(epsilon=1.0, unit="person", max_rows_per_person=2))
+    except InputError:
+        return None
+    return "an account for people with 3 rows took an event made for 2"
+
+
+def checkpoints_are_used_by_one() -> str | None:
+    """Of two trainings that go on from one checkpoint, the second is refused."""
+    import jax.numpy as jnp
+
+    from escudo.mechanisms.dpsgd import Training, _mechanism, resume, train
+    from escudo.mechanisms.dpsgd._layers import Layout
+
+    layout, found = Layout((("one", "w", (1, 1)),)), []
+    training = Training(steps=2, sampling_probability=1.0, noise_multiplier=1.0, clip_norm=1.0)
+    usual = _mechanism._Run.go
+
+    def loss(tape: Any, rows: Any, key: Any) -> Any:
+        return tape.dense("one", rows).sum(axis=-1)
+
+    terms: dict[str, Any] = {"expected_rows": 4.0, "delta": 1e-6, "seed": 1}
+    with TemporaryDirectory(prefix="escudo-") as name:
+        file = Path(name) / "state"
+
+        def twice(run: Any, state: Any) -> Any:
+            with mock.patch.object(_mechanism._Run, "go", usual):
+                try:
+                    resume(file, loss, layout, np.ones((4, 1), np.float32), training, **terms)
+                    found.append("two trainings went on from one checkpoint")
+                except InputError:
+                    pass
+            return usual(run, state)
+
+        with (
+            mock.patch.object(_mechanism, "_SECONDS_BETWEEN", 0.0),
+            mock.patch.object(Path, "unlink", return_value=None),
+        ):
+            train(loss, layout, jnp.zeros(1), np.ones((4, 1), np.float32), training, checkpoint=file, **terms)
+        with mock.patch.object(_mechanism._Run, "go", twice):
+            resume(file, loss, layout, np.ones((4, 1), np.float32), training, **terms)
+    return found[0] if found else None
+
+
+def large_deltas_are_refused() -> str | None:
+    """A δ of one over the number of rows is refused unless it is said twice."""
+    rows = base_rows("mixed", np.random.default_rng(0), 20, "row")
+    table = escudo.PrivateTable(ENGINES["polars"].frame(rows, columns_of("mixed")), schema_of("mixed", "row"))
+    graph = graph_of("mixed")
+    asked: dict[str, Callable[[], Any]] = {
+        "synthesize": lambda: escudo.synthesize(table, graph, epsilon=1.0, delta=0.1, seed=1),
+        "discover": lambda: escudo.discover(table, epsilon=1.0, delta=0.1, seed=1),
+        "effect_of": lambda: escudo.effect_of(table, "smoke", "lung", graph=graph, epsilon=1.0, delta=0.1, seed=1),
+    }
+    for name, ask in asked.items():
+        try:
+            ask()
+        except RefusedError:
+            continue
+        except EscudoError as error:
+            return f"{name} with δ = 0.1 on 20 rows: {error}"
+        return f"{name} takes δ = 0.1 on 20 rows"
+    return None
+
+
+def replayed_noise_is_not_for_release() -> str | None:
+    """While a replay can substitute the noise, nothing is called fit for release."""
+    account = MemoryAccount()
+    with watching(lambda source, event: source):
+        release = laplace(1, sensitivity=1, epsilon=1.0, account=account)
+    if release.guarantee.for_release or account.receipts[0].for_release:
+        return "noise that a replay may substitute was called fit for release"
+    return None
+
+
+PROMISES: list[Callable[[], str | None]] = [
+    clipping_is_total,
+    noise_reaches_every_delta,
+    accounts_compare_the_bound,
+    checkpoints_are_used_by_one,
+    large_deltas_are_refused,
+    replayed_noise_is_not_for_release,
+]
