@@ -185,7 +185,7 @@ def test_how_pandas_stores_numbers_does_not_matter(variant: str, more: list[Any]
 @pytest.mark.parametrize("column", COLUMNS, ids=lambda column: column.name)
 def test_the_first_row_does_not_decide_over_the_type_of_objects(engine: str, column: Any) -> None:
     """Narwhals takes objects for text if the first hundred are."""
-    rest = ["y", 7] * 60
+    rest = ["y"] * 120
     seen = []
     for first in ("y", 7, None):
         table = PrivateTable(OBJECTS[engine]({column.name: [first, *rest]}), Schema((column,)))
@@ -247,7 +247,10 @@ def test_keys_are_equal_exactly_where_ids_are() -> None:
         *([value] for value in ("1", "\x001", "\0n1", "\0t", "\0t31", "\ud800", "\udfff", "", "\0", "é", "e\u0301")),
         ["a", np.str_("a")],
         [b"a", bytearray(b"a"), np.bytes_(b"a")],
-        *([value] for value in (b"", b"\1", uuid.UUID(int=1), uuid.UUID(int=2), "00000000-0000-0000-0000-000000000001")),
+        *(
+            [value]
+            for value in (b"", b"\1", uuid.UUID(int=1), uuid.UUID(int=2), "00000000-0000-0000-0000-000000000001")
+        ),
     ]
     keys = [{person_key(value) for value in equal} for equal in classes]
     assert all(len(found) == 1 and None not in found for found in keys)

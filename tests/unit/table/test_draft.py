@@ -241,7 +241,7 @@ def test_a_late_row_of_another_type_does_not_break_reading(tmp_path):
         ("secret.parquet", b"SECRET"),
         ("secret.arrow", b"SECRET"),
         ("secret.ndjson", b"SECRET\n"),
-        ("secret.jsonl", b"[SECRET]\n{\"SECRET\n"),
+        ("secret.jsonl", b'[SECRET]\n{"SECRET\n'),
     ],
 )
 def test_a_damaged_file_is_refused_without_a_word_from_it(tmp_path, name, content):
