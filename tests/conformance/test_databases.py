@@ -139,6 +139,51 @@ def test_decimals_are_numbers_and_dates_are_refused(odd_url: str) -> None:
         PrivateTable(open_data(odd_url), Schema.from_dict({"day": ["monday"]}))
 
 
+ODD_NUMBERS = ["NaN", "Infinity", "-Infinity", "1e400", "-1e400", "1e-400", "0.5", "7", None]
+MEASURED = Schema.from_dict({"x": {"type": "numeric", "lower": 0, "upper": 10, "bins": 2, "missing": True}})
+
+
+@pytest.mark.postgresql
+def test_no_number_of_postgresql_is_too_large_too_small_or_too_odd(server: sa.URL) -> None:
+    pytest.importorskip("ibis")
+    name = f"odd_{secrets.token_hex(4)}"
+    # What is too small for float8 once divided by the width of a bin is an error to PostgreSQL too.
+    floats = ["NaN", "Infinity", "-Infinity", "1e308", "-1e308", "5e-324", "0.5", "7", None]
+    with sa.create_engine(server, poolclass=sa.NullPool).begin() as connection:
+        connection.exec_driver_sql(f"CREATE TABLE {name} (x numeric, y double precision)")
+        rows = list(zip(ODD_NUMBERS, floats, strict=True))
+        connection.exec_driver_sql(f"INSERT INTO {name} VALUES (%s, %s)", rows)
+    url = server.set(drivername="postgresql", query={"table": name}).render_as_string(hide_password=False)
+    assert PrivateTable(open_data(url), MEASURED).counts("x").tolist() == [4, 3, 2]
+    small = Schema.from_dict({"y": {"type": "numeric", "lower": 0, "upper": 10, "bins": 2, "missing": True}})
+    assert PrivateTable(open_data(url), small).counts("y").tolist() == [4, 3, 2]
+    levels = Schema.from_dict({"x": {"type": "categorical", "levels": [7, 8], "missing": True}})
+    assert PrivateTable(open_data(url), levels).counts("x").tolist() == [1, 0, 8]
+    assert sum(rows for _, rows in PrivateTable(open_data(url), MEASURED).value_counts("x")) == 7
+    by_person = Schema(small.fields, person_id="x", max_rows_per_person=1)
+    assert PrivateTable(open_data(url), by_person).counts("y").tolist() == [0, 1, 0]  # of whole numbers, 7 alone
+
+
+def test_no_number_of_duckdb_is_too_large() -> None:
+    connection = duckdb.connect()
+    values = {
+        "DOUBLE": ["'nan'", "'inf'", "'-inf'", "1e308", "5e-324", "7", "NULL"],
+        "HUGEINT": ["170141183460469231731687303715884105727", "-170141183460469231731687303715884105727", "7", "NULL"],
+        "UHUGEINT": ["340282366920938463463374607431768211455", "0", "7", "NULL"],
+        "DECIMAL(38, 0)": ["99999999999999999999999999999999999999", "-1", "7", "NULL"],
+        "DECIMAL(38, 37)": ["9.9999999999999999999999999999999999999", "0", "7", "NULL"],
+    }
+    for kind, numbers in values.items():
+        rows = ", ".join(f"({number}::{kind})" for number in numbers)
+        relation = connection.sql(f"SELECT x, 'a' AS y FROM (VALUES {rows}) AS t(x)")
+        assert PrivateTable(relation, MEASURED).counts("x").sum() == len(numbers)
+        levels = Schema.from_dict({"x": {"type": "categorical", "levels": [7, 8], "missing": True}})
+        assert PrivateTable(relation, levels).counts("x").tolist() == [1, 0, len(numbers) - 1]
+        by_person = Schema.from_dict({"y": ["a"]}, person_id="x", max_rows_per_person=1)
+        merged = 4 if kind == "DOUBLE" else 0  # what is infinite or 2^53 and more in size, and NaN
+        assert PrivateTable(relation, by_person).counts("y").tolist() == [len(numbers) - 1 - merged]
+
+
 @pytest.mark.postgresql
 def test_the_database_is_opened_for_reading_only(odd_url: str) -> None:
     frame = open_data(odd_url)

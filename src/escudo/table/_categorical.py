@@ -189,7 +189,8 @@ class Categorical:
         return self._cells(distinct.tolist())[inverse]
 
     def _cells(self, values: Iterable[Any]) -> NDArray[np.int64]:
-        codes, null, other = self.codes, self.null_code, self.other_code
+        codes: dict[Any, int] = {**self.codes}
+        null, other = self.null_code, self.other_code
         read = as_text if self.kind == "string" else as_real
 
         def cell(value: Any) -> int:

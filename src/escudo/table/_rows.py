@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 
@@ -14,6 +14,9 @@ from escudo.table._encode import clipped, guarded, sortable
 from escudo.table._persons import PERSON, PERSON_NUMBER, person_columns, person_keys, with_text_number
 from escudo.table._schema import Schema
 from escudo.table._source import Source
+
+if TYPE_CHECKING:
+    import polars as pl
 
 __all__ = ["Rows", "dask_people", "dask_rows", "encoded_rows"]
 
@@ -163,11 +166,12 @@ def _arrived(part: Any, schema: Schema, codes: Mapping[str, str], numbers: Mappi
     return rows
 
 
-def _travelling(schema: Schema, codes: Mapping[str, str], numbers: Mapping[str, str]) -> dict[str, Any]:
+def _travelling(schema: Schema, codes: Mapping[str, str], numbers: Mapping[str, str]) -> pl.Schema:
     import polars as pl
 
     texts = {code: pl.String if schema[name].kind == "string" else pl.Int64 for name, code in codes.items()}
-    return {**texts, **dict.fromkeys(numbers.values(), pl.Float64), PERSON: pl.String, PERSON_NUMBER: pl.Int64}
+    values = dict.fromkeys(numbers.values(), pl.Float64)
+    return pl.Schema({**texts, **values, PERSON: pl.String, PERSON_NUMBER: pl.Int64})
 
 
 def _packed(schema: Schema, codes: Mapping[str, str]) -> tuple[dict[str, nw.Expr], list[str]]:

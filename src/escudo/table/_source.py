@@ -224,10 +224,12 @@ def _in_database(frame: nw.LazyFrame[Any], columns: Mapping[str, Column | None])
         listed = []
         for name, dtype in frame.collect_schema().items():
             quoted = '"' + name.replace('"', '""') + '"'
-            if dtype == nw.String:
-                listed.append(f'{quoted} COLLATE "C" AS {quoted}')
+            column = columns[name]
+            if dtype == nw.Unknown:  # nothing but nulls, or the type would have been refused
+                kind = "VARCHAR" if column is not None and column.kind == "string" else "DOUBLE"
+                listed.append(f"{quoted}::{kind} AS {quoted}")
             else:
-                listed.append(f"{quoted}::INTEGER AS {quoted}" if dtype == nw.Unknown else quoted)  # nothing but nulls
+                listed.append(f'{quoted} COLLATE "C" AS {quoted}' if dtype == nw.String else quoted)
         native = native.select(", ".join(listed))
     elif frame.implementation.is_ibis():
         native = _exact_on_ibis(native, columns)

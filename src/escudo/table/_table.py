@@ -34,12 +34,16 @@ class PrivateTable:
     counting happens by group-by in the frame's own engine (polars, for pandas and pyarrow).
 
     Counts and batches are *exact*: they are what mechanisms add noise to, never a release by themselves. Values outside
-    the schema are clamped or mapped as it says, identically in every engine. With a ``person_id`` in the schema, at
-    most ``max_rows_per_person`` rows of each person take part, a sample that depends only on that person's own rows
-    and the public ``sample_seed``; rows without a person id take no part. The proof is in ``_contributions.py``.
+    the schema are clamped or mapped as it says, identically in every engine, and no value is an error. With a
+    ``person_id`` in the schema, at most ``max_rows_per_person`` rows of each person take part, a sample that depends
+    only on that person's own rows and the public ``sample_seed``; rows without a person id take no part, nor do those
+    whose id the table may have merged with another's, such as floats of 2^53 and more. The proofs are in
+    ``_contributions.py`` and ``_persons.py``.
 
     Args:
-        frame: The data. A frame whose metadata say it has no rows is refused; a lazy one is not read to find out.
+        frame: The data. Names and types of its columns are taken as public and may be refused, its rows never: one
+            without any is a table of zeros, since whether there are rows may be private. So a frame that is empty by
+            mistake is no error.
         schema: Its public description. Columns of the frame that it does not name are never touched.
         ledger: A ledger or its URL, such as ``"sqlite:///ledger.db"``, to charge releases to; or an account. Without
             one, an account in memory keeps track until the process ends.
@@ -47,7 +51,7 @@ class PrivateTable:
         sample_seed: The public seed that decides which rows of a person are kept.
 
     Raises:
-        InputError: If ``frame`` is no frame or empty, or ledger and dataset do not go together.
+        InputError: If ``frame`` is no frame, or ledger and dataset do not go together.
         SchemaError: If the frame lacks a column of the schema, or has it in a type that cannot hold it.
 
     >>> import polars as pl

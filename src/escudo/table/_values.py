@@ -119,7 +119,7 @@ def as_real(value: Any) -> Any:
     try:
         if isinstance(value, complex | np.complexfloating):
             value = value.real if value.imag == 0 else None
-        if is_null(value):
+        if is_null(value) or isinstance(value, np.timedelta64):  # which NumPy takes for an integer
             return None
         if isinstance(value, int):
             return int.__index__(value)

@@ -302,6 +302,30 @@ class TestTexts:
         learnt = learn_schema(connection.sql("SELECT * FROM visits"), schema, epsilon=8.0, delta=1e-6, seed=0).value
         assert learnt["town"].levels == ("OSLO", "oslo", "(other)")
 
+    @pytest.mark.parametrize("engine", ["pandas", "dask"])
+    def test_one_row_does_not_decide_over_the_columns(self, engine):
+        pd = pytest.importorskip("pandas")
+        learnt = []
+        for first in ("y", 7, None):
+            table = pd.DataFrame({"a": pd.Series([first, *["x"] * 1000], dtype=object), "n": np.arange(1001.0)})
+            if engine == "dask":
+                dask, dd = pytest.importorskip("dask"), pytest.importorskip("dask.dataframe")
+                with dask.config.set({"dataframe.convert-string": False, "scheduler": "synchronous"}):
+                    frame = dd.from_pandas(table, npartitions=2)
+                    learnt.append(learn_schema(frame, epsilon=1.0, delta=1e-6, seed=1).value)
+            else:
+                learnt.append(learn_schema(table, epsilon=1.0, delta=1e-6, seed=1).value)
+        assert learnt[0].names == ("a", "n")
+        assert learnt[0] == learnt[1] == learnt[2]
+
+    @pytest.mark.parametrize("engine", ENGINES)
+    @pytest.mark.parametrize("person_id", [None, "year"])
+    def test_a_table_without_rows_teaches_nothing_and_is_no_error(self, engine, person_id):
+        open_columns = (Numeric("age", integer=True, confirmed=False), Categorical("town", confirmed=False))
+        schema = Schema(open_columns, person_id=person_id, max_rows_per_person=None if person_id is None else 2)
+        learnt = learn_schema(ENGINES[engine](people().clear()), schema, seed=0, **BUDGET).value
+        assert learnt.unconfirmed == ("age", "town")
+
     def test_one_odd_object_among_texts_is_no_error(self):
         import pandas as pd
 
@@ -322,31 +346,6 @@ class TestRefusals:
     def test_a_column_that_is_not_there_is_named(self):
         with pytest.raises(SchemaError, match="towns"):
             learn_schema(people(), Schema((Categorical("towns", confirmed=False, missing=True),)), **BUDGET)
-
-    def test_an_empty_table_is_refused(self):
-        with pytest.raises(InputError, match="no rows"):
-            learn_schema(people().head(0), OPEN, **BUDGET)
-
-    @pytest.mark.parametrize(
-        "wrong",
-        [
-            {"epsilon": 0},
-            {"epsilon": math.nan},
-            {"epsilon": 1e9},
-            {"delta": 1.0},
-            {"tails": 0.5},
-            {"tails": -0.1},
-            {"tails": math.nan},
-            {"relation": "sideways"},
-            {"seed": -1},
-            {"schema": {"age": [1, 2]}},
-        ],
-    )
-    def test_unusable_arguments_are_refused_before_the_charge(self, wrong):
-        account = MemoryAccount()
-        with pytest.raises(InputError):
-            learn_schema(people(), **{"schema": OPEN, "account": account} | BUDGET | wrong)
-        assert account.receipts == ()
 
     def test_what_is_no_table_is_refused(self):
         with pytest.raises(InputError):

@@ -241,8 +241,7 @@ def test_a_late_row_of_another_type_does_not_break_reading(tmp_path):
         ("secret.parquet", b"SECRET"),
         ("secret.arrow", b"SECRET"),
         ("secret.ndjson", b"SECRET\n"),
-        ("bytes.csv", b"a,b\nSECRET\xff\xfe,2\n"),
-        ("quote.csv", b'a,b\n"SECRET,2\n3,4\n'),
+        ("secret.jsonl", b'[SECRET]\n{"SECRET\n'),
     ],
 )
 def test_a_damaged_file_is_refused_without_a_word_from_it(tmp_path, name, content):
@@ -252,6 +251,38 @@ def test_a_damaged_file_is_refused_without_a_word_from_it(tmp_path, name, conten
         draft(path)
     assert "SECRET" not in "".join(traceback.format_exception(error.value))
     assert name in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("bytes.csv", b"a,b\nx\xff\xfe,2\n3,4\n"),
+        ("quote.csv", b'a,b\n"x,2\n3,4\n'),
+        ("long.csv", b"a,b\n1,2,3,4\n5\n\n3,4\n"),
+        ("broken.jsonl", b'{"a": 1, "b": 4}\nnull\n{"a": \n{"a": 1e400, "b": 2, "c": [1]}\n[1]\n\n{"a": "\\ud800"}\n'),
+    ],
+)
+def test_odd_lines_do_not_keep_a_draft_from_being_made(tmp_path, name, content):
+    (tmp_path / name).write_bytes(content)
+    assert draft(tmp_path / name)["b"].kind == "integer"
+
+
+def test_an_outline_of_a_text_file_looks_at_its_first_line_only(tmp_path):
+    for rows in ("1,x\n", "y,7\n2,3,4\n", '"\n', ""):
+        (tmp_path / "t.csv").write_text('"a, really",b\n' + rows)
+        assert outline(tmp_path / "t.csv") == Schema(
+            tuple(Categorical(name, missing=True, confirmed=False) for name in ("a, really", "b"))
+        )
+    (tmp_path / "t.ndjson").write_text('{"a": 1}\n')
+    with pytest.raises(InputError, match="which columns there are"):
+        outline(tmp_path / "t.ndjson")
+
+
+def test_an_outline_of_objects_does_not_look_at_them():
+    pd = pytest.importorskip("pandas")
+    for values in (["y", "x"], [7, "x"], [None, None], [1.5, True], [[1], object()]):
+        frame = pd.DataFrame({"a": pd.Series(values, dtype=object), "n": [1, 2]})
+        assert outline(frame)["a"] == Categorical("a", missing=True, confirmed=False)
 
 
 def test_scan_refuses_what_it_cannot_open(tmp_path):

@@ -158,12 +158,9 @@ def test_the_type_of_a_whole_number_does_not_matter(dtype: Any) -> None:
     np.testing.assert_array_equal(cast, plain)
 
 
-def test_the_largest_ids_and_infinite_ones_are_people_too() -> None:
-    fields = (Categorical("who", range(3)),)
-    for ids in ([2**64 - 1, 0, 2**63], [math.inf, -math.inf, 1e300]):
-        dtype = pl.Float64 if isinstance(ids[0], float) else pl.UInt64
-        frame = pl.DataFrame({"who": [0, 1, 2] * 4, "id": pl.Series(ids * 4, dtype=dtype)})
-        assert PrivateTable(frame, _schema(2, fields)).counts("who").tolist() == [2, 2, 2]
+def test_the_largest_whole_numbers_are_people_too() -> None:
+    frame = pl.DataFrame({"who": [0, 1, 2] * 4, "id": pl.Series([2**64 - 1, 0, 2**63] * 4, dtype=pl.UInt64)})
+    assert PrivateTable(frame, _schema(2, (Categorical("who", range(3)),))).counts("who").tolist() == [2, 2, 2]
 
 
 @pytest.mark.parametrize(("default", "collation"), [("", "COLLATE NOCASE"), ("nocase", "")])
