@@ -18,11 +18,13 @@ sys.modules["audit_own"] = own  # where dataclasses look for the module they are
 _SPEC.loader.exec_module(own)
 
 RUNS = {"learn_schema, levels": 100, "learn_schema, bounds": 30, "log_iqr": 200}
+RUNS |= dict.fromkeys((name for name in own.CASES if "a person's rows" in name), 500)
 TYPES = {"LogIqr", "Release", "Seed", "Threshold", "Verdict", "Layout", "Recipe", "Tape", "Training"}
 NOTHING_RELEASED = {  # plans, public numbers, and exact parts of what another mechanism releases
     "bounded_rows",
     "gaussian_event",
     "laplace_event",
+    "publishable",
     "read_log_iqr",
     "second_moments",
     "stable_threshold",
@@ -42,6 +44,22 @@ def test_no_mechanism_is_caught_breaking_its_promise(name):
 def test_a_promise_that_is_too_good_is_caught_in_the_same_way(name):
     case = own.CASES[name]
     assert own.check(case, own.a_third(case.claim), own.RUNS).violated
+
+
+@pytest.mark.parametrize("name", own.REPLAYS)
+def test_with_every_noisy_answer_held_a_neighbour_changes_nothing(name):
+    found = own.held(name)
+    assert found.steps, "no noise was drawn"
+    assert not found.violated, found.verdict
+
+
+def test_ids_that_are_taken_as_they_are_stored_are_caught():
+    """The audit of a person on Dask sees a person who counts once for each way of writing the id."""
+    case = own.CASES["laplace, a person's rows on Dask"]
+    raw = own.People(lambda rows: own.people(tuple((repr(who), ill) for who, ill in rows)), most=1)
+    broken = own.Case(raw, case.pairs)
+    name = "laplace, a person's rows on Dask"
+    assert own.check(broken, case.claim, RUNS[name], confidence=1 - 1e-6).violated
 
 
 def test_everything_that_mechanisms_export_is_audited_or_releases_nothing():

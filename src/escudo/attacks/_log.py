@@ -1,7 +1,8 @@
 """Fits that were made before, so that an attack that was stopped goes on where it was.
 
 A fit is decided by its coin and its seed, so what came out of it can be looked up by them. The log holds functions of
-private rows: it is written for its owner's eyes only, and is as private as the rows.
+private rows: it is written for its owner's eyes only, and is as private as the rows. What is read back is checked, not
+believed: it takes memory in proportion to the file, and a whole line that is none of ours is refused.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class FitLog:
         attack: The fingerprint of the attack.
 
     Raises:
-        InputError: If the file is of another attack, no log at all, or cannot be used.
+        InputError: If the file is of another attack, damaged, no log at all, or cannot be used.
     """
 
     def __init__(self, path: str | PathLike[str], attack: str):
@@ -94,13 +95,13 @@ class FitLog:
         self._path.chmod(0o600)
         whole = len(lines[0]) + 1
         for line in lines[1:-1]:  # what follows the last line end was cut short
-            found = _parsed(line)
             try:
-                world, there, seed = found["key"]
-                sets = [{kind: _unpacked(text) for kind, text in one.items()} for one in found["sets"]]
-            except (TypeError, KeyError, ValueError):
-                break
-            self._known[str(world), bool(there), int(seed)] = sets
+                key, sets = _fit_in(_parsed(line))
+            except (TypeError, KeyError, ValueError, AttributeError):
+                raise InputError(
+                    f"{self._path.name!r} is damaged: line {1 + lines.index(line)} is no fit. Choose another name."
+                ) from None
+            self._known[key] = sets
             whole += len(line) + 1
         os.truncate(self._path, whole)
 
@@ -108,8 +109,19 @@ class FitLog:
 def _parsed(line: bytes) -> Any:
     try:
         return json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
+
+
+def _fit_in(found: Any) -> tuple[Key, Sets]:
+    """Return the key of a fit and what came out of it, or raise if the line holds something else."""
+    world, there, seed = found["key"]
+    if not (isinstance(world, str) and isinstance(there, bool) and isinstance(seed, int) and seed >= 0):
+        raise ValueError
+    if not isinstance(found["sets"], list):
+        raise TypeError
+    sets = [{kind: _unpacked(text) for kind, text in one.items()} for one in found["sets"]]
+    return (world, there, seed), sets
 
 
 def _packed(values: Floats) -> str:

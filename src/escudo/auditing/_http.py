@@ -3,7 +3,9 @@
 What makes a service different from a function, and what is done about it:
 
 * It drifts, so each run's dataset is drawn at random; the audit does that, one call at a time.
-* It refuses, fails and times out: those are outputs, as is the time an answer took.
+* It refuses, fails and times out: those are outputs, as is the time an answer took. A call ends at its deadline,
+  however the service spends the time, and an answer is read up to a largest size: of a longer one, the output is that
+  it is longer.
 * One run is one call. A refused call is not repeated within the run, because the claim is about one call: what two of
   them say together may be 2ε-private only, and a private service would be accused. When it asks for time (429, or 503
   with ``Retry-After``), or no answer came at all, the *next* run waits.
@@ -16,18 +18,23 @@ What makes a service different from a function, and what is done about it:
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
+import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from email.message import Message
 from functools import cache
-from typing import Any
+from itertools import accumulate
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from escudo._validate import positive, whole
+from escudo._validate import positive, positive_integer, whole
 from escudo.auditing._targets import Uncounted, Unreachable
 from escudo.errors import InputError
 
@@ -39,6 +46,9 @@ _SILENT = 4
 _SURPRISE = 1e-3
 """A run of equal answers less likely than this, given how often that answer comes otherwise, is a cache."""
 _LONGEST_WAIT = 300.0
+_LARGEST = 1_000_000
+_DEEPEST = 50
+"""An answer that is nested deeper is taken as text."""
 _LONGEST_SILENCE = 5.0
 """Seconds to wait, at most, after a call that nobody answered."""
 
@@ -54,7 +64,8 @@ class _Reply:
 
     @property
     def key(self) -> str:
-        return json.dumps([self.status, self.body], sort_keys=True)
+        """A fingerprint of the answer: as many are kept as calls are made."""
+        return hashlib.sha256(json.dumps([self.status, self.body], sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -98,6 +109,7 @@ class HttpTarget:
         headers: Mapping[str, str] | None = None,
         encode: Callable[[Any], Any] | None = None,
         timeout: float = 30.0,
+        largest_answer: int = _LARGEST,
         calls_per_second: float | None = None,
         probes: int = _PROBES,
         sleep: Callable[[float], None] = time.sleep,
@@ -109,7 +121,8 @@ class HttpTarget:
             url: Where to POST; http or https. A user and password go into ``headers``.
             headers: Sent with every request, such as a key.
             encode: From a dataset to the JSON that is sent; by default ``{"dataset": dataset}``.
-            timeout: Seconds to wait for an answer.
+            timeout: Seconds for a whole call, from connecting to the last byte; what takes longer is no answer.
+            largest_answer: The most bytes of an answer that are read; of a longer one, the output is that it is longer.
             calls_per_second: The most requests a second; by default as fast as the service answers.
             probes: How often the first dataset is asked before anything counts.
             sleep: Waits; for tests.
@@ -118,17 +131,21 @@ class HttpTarget:
         Raises:
             InputError: If the address is not http or https, or holds a password.
         """
-        if not url.startswith(("http://", "https://")):
-            raise InputError(f"a service's address must start with http:// or https://; got {url!r}.")
-        if "@" in url.split("/")[2]:
-            raise InputError("a service's address must not hold a user or password; send them in a header.")
+        self._where = _Where.of(url)
         self.url = url
         self.calls = 0
         self.uncounted = 0
         self.sticky = False
-        self._headers = {"Content-Type": "application/json", "Cache-Control": "no-store", **(headers or {})}
+        self._headers = {
+            "Host": self._where.name,
+            "Connection": "close",
+            "Content-Type": "application/json",
+            "Cache-Control": "no-store",
+            **(headers or {}),
+        }
         self._encode = encode or (lambda dataset: {"dataset": dataset})
-        self._timeout = positive("timeout", timeout)
+        self._timeout = positive("timeout", timeout, at_most=threading.TIMEOUT_MAX)
+        self._largest = positive_integer("largest_answer", largest_answer)
         rate = None if calls_per_second is None else positive("calls_per_second", calls_per_second)
         self._pause = 0.0 if rate is None else 1 / rate
         self._probes = whole("probes", probes)
@@ -210,8 +227,13 @@ class HttpTarget:
         if wait is not None:
             self._next = max(self._next, now + wait)
         return _Reply(
-            status=status, body=_parsed(data), seconds=now - start, cached=_names_a_cache(headers), wait=wait or 0.0
+            status=status, body=self._body(data), seconds=now - start, cached=_names_a_cache(headers), wait=wait or 0.0
         )
+
+    def _body(self, data: bytes) -> Any:
+        if len(data) > self._largest:
+            return f"(an answer of more than {self._largest:,} bytes)"
+        return _parsed(data)
 
     def _wait_turn(self) -> None:
         now = self._clock()
@@ -220,35 +242,113 @@ class HttpTarget:
         self._next = max(now, self._next) + self._pause
 
     def _send(self, body: bytes) -> tuple[int, Message, bytes]:
-        """Return status, headers and body of one request; status 0 when no answer came."""
+        """Return status, headers and body of one request; status 0 when no whole answer came in time."""
         import http.client
-        import urllib.error
-        import urllib.request
 
-        request = urllib.request.Request(self.url, data=body, headers=self._headers, method="POST")
+        late = threading.Event()
+        status, headers = 0, Message()
         try:
-            with _opener().open(request, timeout=self._timeout) as answer:
-                return answer.status, answer.headers, answer.read()
-        except urllib.error.HTTPError as error:
-            with error:
-                try:
-                    return error.code, error.headers, error.read()
-                except (OSError, http.client.HTTPException):  # the error was cut short
-                    return error.code, error.headers, b""
+            with _connected(self._where, time.monotonic() + self._timeout, late) as line:
+                connection = http.client.HTTPConnection(self._where.host, self._where.port)
+                connection.sock = line
+                connection.request("POST", self._where.path, body, self._headers)
+                answer = connection.getresponse()
+                status, headers = answer.status, answer.headers
+                data = answer.read(self._largest + 1)
+                if answer.length and len(data) <= self._largest:
+                    raise http.client.IncompleteRead(data)
+            if late.is_set():  # a body without a length ends where the line was cut
+                raise TimeoutError
         except (OSError, http.client.HTTPException):  # refused, reset, timed out, cut short
-            return 0, Message(), b""
+            return (status, headers, b"") if status >= 300 else (0, Message(), b"")
+        return status, headers, data
+
+
+class _Where(NamedTuple):
+    """An address, taken apart."""
+
+    secure: bool
+    name: str
+    host: str
+    port: int
+    path: str
+
+    @classmethod
+    def of(cls, url: str) -> _Where:
+        from urllib.parse import urlsplit
+
+        try:
+            parts = urlsplit(url)
+            if parts.username is not None or parts.password is not None:
+                raise InputError("a service's address must not hold a user or password; send them in a header.")
+            scheme, host, port = parts.scheme, parts.hostname, parts.port
+        except InputError:
+            raise
+        except ValueError:  # such as a port that is no number
+            scheme, host, port = "", None, None
+        if scheme not in ("http", "https") or not host:
+            raise InputError("a service's address must start with http:// or https:// and name a host.")
+        secure = scheme == "https"
+        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        if not url.isascii() or not url.isprintable() or " " in url:
+            raise InputError("a service's address must be plain text without spaces; write other characters as %XX.")
+        return cls(secure, parts.netloc, host, port or (443 if secure else 80), path)
+
+
+@contextmanager
+def _connected(where: _Where, deadline: float, late: threading.Event) -> Iterator[Any]:
+    """Give a line to the service that is cut at the deadline, whatever it is doing then, and say so in ``late``.
+
+    A socket's own timeout starts anew with every byte, so that a service that sends one now and then holds the line for
+    ever. Here a second thread shuts the socket down at the deadline, which ends the call that waits on it. (Looking up
+    the host's name is left to the system, which has limits of its own.)
+    """
+    import socket
+    import ssl
+
+    def left() -> float:
+        seconds = deadline - time.monotonic()
+        if seconds <= 0:
+            raise TimeoutError
+        return seconds
+
+    failed: OSError = TimeoutError()
+    for family, kind, protocol, _, address in socket.getaddrinfo(where.host, where.port, type=socket.SOCK_STREAM):
+        line = socket.socket(family, kind, protocol)
+        try:
+            line.settimeout(left())
+            line.connect(address)
+            break
+        except OSError as error:
+            line.close()
+            failed = error
+    else:
+        raise failed
+    if where.secure:
+        line = _certificates().wrap_socket(line, server_hostname=where.host, do_handshake_on_connect=False)
+
+    def cut() -> None:
+        late.set()
+        with suppress(OSError):  # by then it may be closed
+            socket.socket.shutdown(line, socket.SHUT_RDWR)  # not that of TLS, which is no business of this thread
+
+    with line:
+        timer = threading.Timer(left(), cut)
+        timer.daemon = True
+        timer.start()
+        try:
+            if isinstance(line, ssl.SSLSocket):
+                line.do_handshake()
+            yield line
+        finally:
+            timer.cancel()
 
 
 @cache
-def _opener() -> Any:
-    """Return an opener that goes to the stated address only: no proxy from the environment, no redirect."""
-    import urllib.request
+def _certificates() -> Any:
+    import ssl
 
-    class Stay(urllib.request.HTTPRedirectHandler):
-        def redirect_request(self, *_: Any) -> None:
-            return None
-
-    return urllib.request.build_opener(urllib.request.ProxyHandler({}), Stay)
+    return ssl.create_default_context()
 
 
 def _asked_to_wait(status: int, headers: Message, refused: int) -> float | None:
@@ -283,8 +383,9 @@ def _names_a_cache(headers: Message) -> bool:
 
 def _parsed(data: bytes) -> Any:
     text = data.decode("utf-8", errors="replace")
+    steps = accumulate(1 if bracket in "[{" else -1 for bracket in re.findall(r"[][{}]", text))
     try:
-        return json.loads(text)
+        return text if max(steps, default=0) > _DEEPEST else json.loads(text)
     except ValueError:
         return text
 

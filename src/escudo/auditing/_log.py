@@ -2,6 +2,10 @@
 
 One JSON object a line. The first names the experiment; then, for each block of runs, a line with the assignments,
 written *before* the mechanism is called, and one with the encoded outputs. A line that a crash cut short is dropped.
+
+A log may come from somebody else, so nothing in it is believed: every count is held against the bytes that should be
+behind it, and nothing is unpacked beyond what was announced. Reading a line takes memory in proportion to the line, and
+to :data:`MAX_WIDTH` numbers for each run that it has a bit for.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo.auditing._outputs import Encoded, Encoder
+from escudo.auditing._outputs import MAX_WIDTH, Encoded, Encoder
 from escudo.auditing._scores import Labels
 from escudo.errors import InputError
 
@@ -72,7 +76,7 @@ class TrialLog:
     def _read(self, lines: Sequence[bytes], facts: dict[str, Any]) -> None:
         try:
             head, *rest = [json.loads(line) for line in lines]
-        except ValueError:
+        except (ValueError, RecursionError):
             raise InputError(f"{self.path.name} is no trial log of escudo; name another file.") from None
         if not isinstance(head, dict) or head.get("format") != _FORMAT:
             raise InputError(f"{self.path.name} is no trial log of escudo; name another file.")
@@ -83,11 +87,15 @@ class TrialLog:
                 )
         self.blocks = rest
         try:
-            self.seed = int(head["seed"])
-            self.stored(Encoder())  # a damaged block is found here, where it can be said what is wrong
-        except (KeyError, IndexError, TypeError, ValueError, zlib.error):
+            self.seed = _whole(head["seed"], "seed")
+            for block in self.stored(Encoder()):  # damage is found here, where it can be said what is wrong
+                if block.pair >= len(facts["pairs"]):
+                    raise ValueError("a pair that the audit does not have")
+        except (KeyError, TypeError, ValueError, AttributeError, zlib.error) as error:
+            missing = isinstance(error, KeyError | TypeError | AttributeError)
+            why = "a key is missing or of a wrong kind" if missing else str(error)
             raise InputError(
-                f"{self.path.name} is damaged: a block of runs cannot be read. Name another file."
+                f"{self.path.name} is damaged: a block of runs cannot be read ({why}). Name another file."
             ) from None
         self._written = 1
 
@@ -95,17 +103,30 @@ class TrialLog:
         """Return the blocks already there, in order; the encoder learns their structures."""
         found: list[LoggedBlock] = []
         for entry in self.blocks:
+            waiting = bool(found) and found[-1].outputs is None
             if "assigned" in entry:
-                labels = _bits(entry["assigned"], entry["runs"])
-                found.append(LoggedBlock(int(entry["pair"]), labels, None, None))
+                if waiting:
+                    raise ValueError("runs were assigned twice")
+                labels = _bits(entry["assigned"], _whole(entry["runs"], "runs", least=1))
+                found.append(LoggedBlock(_whole(entry["pair"], "pair"), labels, None, None))
                 continue
+            if not waiting:
+                raise ValueError("outputs without runs")
+            last = found.pop()
+            if not isinstance(entry["structures"], list) or not all(
+                isinstance(one, str) for one in entry["structures"]
+            ):
+                raise ValueError("forms of outputs that are no texts")
             for structure in entry["structures"]:
                 encoder.code_of(structure)
             self._written = len(encoder.structures)
-            last = found.pop()
             counted = _bits(entry["counted"], last.labels.size) if entry["counted"] else None
-            values = _array(entry["values"], np.float64).reshape(-1, entry["width"])
-            codes = _array(entry["codes"], np.int32) if entry["codes"] else np.zeros(len(values), dtype=np.int32)
+            runs = last.labels.size if counted is None else int(counted.sum())
+            width = _whole(entry["width"], "width", least=1, most=MAX_WIDTH)
+            values = _array(entry["values"], np.float64, runs * width).reshape(runs, width)
+            codes = _array(entry["codes"], np.int32, runs) if entry["codes"] else np.zeros(runs, dtype=np.int32)
+            if runs and not 0 <= codes.min() <= codes.max() < len(encoder.structures):
+                raise ValueError("an output of a form that is not listed")
             found.append(LoggedBlock(last.pair, last.labels, Encoded(values, codes), counted))
         return found
 
@@ -142,9 +163,29 @@ def _text(array: NDArray[Any]) -> str:
     return base64.b85encode(zlib.compress(np.ascontiguousarray(array).tobytes(), 1)).decode()
 
 
-def _array(text: str, dtype: Any) -> NDArray[Any]:
-    return np.frombuffer(zlib.decompress(base64.b85decode(text)), dtype=dtype)
+def _array(text: str, dtype: Any, size: int) -> NDArray[Any]:
+    """Return a packed array of ``size`` numbers; unpacks no more than that, however much is packed."""
+    wanted = size * np.dtype(dtype).itemsize
+    unpacking = zlib.decompressobj()
+    data = unpacking.decompress(base64.b85decode(text), wanted + 1)
+    if len(data) != wanted or not unpacking.eof:
+        raise ValueError("another number of outputs than of runs")
+    return np.frombuffer(data, dtype=dtype)
 
 
 def _bits(text: str, size: int) -> Labels:
-    return np.unpackbits(np.frombuffer(bytes.fromhex(text), dtype=np.uint8), count=size).astype(bool)
+    data = bytes.fromhex(text)
+    if len(data) != (size + 7) // 8:
+        raise ValueError("another number of runs than of assignments")
+    return np.unpackbits(np.frombuffer(data, dtype=np.uint8), count=size).astype(bool)
+
+
+def _whole(number: object, name: str, *, least: int = 0, most: int | None = None) -> int:
+    if (
+        not isinstance(number, int)
+        or isinstance(number, bool)
+        or number < least
+        or (most is not None and number > most)
+    ):
+        raise ValueError(f"{name} must be a whole number of at least {least}" + (f", at most {most}" if most else ""))
+    return number

@@ -50,6 +50,12 @@ def audit(
         list[str] | None, typer.Option(metavar="NAME: VALUE", help="With --url: a header to send; repeatable.")
     ] = None,
     rate: Annotated[float | None, typer.Option(help="With --url: the most calls a second.")] = None,
+    timeout: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="With --url: for one whole call; 30 by default.")
+    ] = None,
+    largest_answer: Annotated[
+        int | None, typer.Option(min=1, metavar="BYTES", help="With --url: read so much of an answer; 1 MB by default.")
+    ] = None,
     confidence: Annotated[float, typer.Option(help="Of everything the audit says.")] = 0.95,
     max_runs: Annotated[int | None, typer.Option(min=1, help="The most runs of the mechanism.")] = None,
     seed: Annotated[int | None, typer.Option(help="Repeat an audit exactly.")] = None,
@@ -75,7 +81,10 @@ def audit(
         check_page(out)
     claim = _claim(epsilon, delta, rho, mu, relation)
     with _no_way_out(mechanism or ""):
-        target, name = _target(mechanism, url, header or [], rate)
+        limits = {"calls_per_second": rate, "timeout": timeout, "largest_answer": largest_answer}
+        target, name = _target(
+            mechanism, url, header or [], {key: one for key, one in limits.items() if one is not None}
+        )
     if pairs is not None and schema is not None:
         raise InputError("give --pairs or --schema, not both.")
     given = _pairs(pairs) if pairs is not None else _plain_pairs(claim.relation) if schema is None else None
@@ -172,7 +181,7 @@ def _claim(epsilon: float | None, delta: float, rho: float | None, mu: float | N
     return Guarantee(epsilon=epsilon, delta=delta, rho=rho, mu=mu, relation=relation)  # type: ignore[arg-type]
 
 
-def _target(mechanism: str | None, url: str | None, headers: list[str], rate: float | None) -> tuple[Any, str]:
+def _target(mechanism: str | None, url: str | None, headers: list[str], limits: dict[str, Any]) -> tuple[Any, str]:
     if (mechanism is None) == (url is None):
         raise InputError("name what to audit: MODULE:FUNCTION, or --url for a service, but not both.")
     if url is not None:
@@ -182,9 +191,9 @@ def _target(mechanism: str | None, url: str | None, headers: list[str], rate: fl
         if any(not colon for _, colon, _ in pieces):
             raise InputError("--header takes 'Name: value'.")
         sent = {key.strip(): value.strip() for key, _, value in pieces}
-        return HttpTarget(url, headers=sent, calls_per_second=rate), url.partition("?")[0]  # a key may follow
-    if headers or rate is not None:
-        raise InputError("--header and --rate go with --url.")
+        return HttpTarget(url, headers=sent, **limits), url.partition("?")[0]  # a key may follow
+    if headers or limits:
+        raise InputError("--header, --rate, --timeout and --largest-answer go with --url.")
     assert mechanism is not None
     return _loaded(mechanism), mechanism
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -312,3 +314,112 @@ class TestAudits:
         assert not found.violated
         assert found.runs <= 2
         assert target.uncounted > 10
+
+
+@contextmanager
+def raw_service(answer: Callable[[socket.socket], None]) -> Iterator[str]:
+    """A service of one call that says what it likes, and when; it must be done when the block ends."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            line, _ = listening.accept()
+            with line:
+                line.recv(65_536)
+                with suppress(OSError):  # nobody listens any more
+                    answer(line)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
+        finally:
+            thread.join()
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+
+
+class TestLimits:
+    """A service that will not end is ended: in time, in size and in depth."""
+
+    @pytest.mark.parametrize("start", [HEAD + b"\r\n", HEAD + b"Content-Length: 600\r\n\r\n", b"HTTP/1.1 200 OK"])
+    def test_a_service_that_drips_is_no_answer_when_its_time_is_over(self, start: bytes) -> None:
+        dripped = 0
+
+        def drip(line: socket.socket) -> None:
+            nonlocal dripped
+            line.sendall(start)
+            never = threading.Event()
+            while dripped < 600:  # far beyond the deadline, but not for ever where there is none
+                never.wait(0.01)
+                line.sendall(b"7")
+                dripped += 1
+
+        with raw_service(drip) as url:
+            output = HttpTarget(url, probes=0, timeout=0.4)([1], RNG)
+        assert (output["status"], output["value"]) == (0, "")
+        assert dripped < 600
+
+    def test_an_endless_answer_is_read_up_to_its_largest_size_and_the_output_says_so(self) -> None:
+        sent = 0
+
+        def pour(line: socket.socket) -> None:
+            nonlocal sent
+            line.sendall(HEAD + b"\r\n")
+            while sent < 2**28:
+                line.sendall(b"1" * 2**16)
+                sent += 2**16
+
+        with raw_service(pour) as url:
+            output = HttpTarget(url, probes=0, largest_answer=1000)([1], RNG)
+        assert (output["status"], output["value"]) == (200, "(an answer of more than 1,000 bytes)")
+        assert sent < 2**28
+
+    @pytest.mark.parametrize("size", [999, 1000, 1001])
+    def test_an_answer_of_just_the_largest_size_is_read_whole(self, service: Service, size: int) -> None:
+        service.reply = lambda dataset: (200, b"x" * size, {})
+        value = HttpTarget(service.url, probes=0, largest_answer=1000)([1], RNG)["value"]
+        assert value == ("x" * size if size <= 1000 else "(an answer of more than 1,000 bytes)")
+
+    @pytest.mark.parametrize("chunks", [b"2\r\n12\r\n0\r\n\r\n", b"2\r\n12\r\n"], ids=["whole", "cut short"])
+    def test_chunks_are_put_together_and_a_missing_end_is_no_answer(self, chunks: bytes) -> None:
+        with raw_service(lambda line: line.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunks)) as url:
+            output = HttpTarget(url, probes=0)([1], RNG)
+        assert (output["status"], output["value"]) == ((200, 12) if chunks.endswith(b"0\r\n\r\n") else (0, ""))
+
+    @pytest.mark.parametrize("depth", [50, 51, 900, 200_000])
+    def test_an_answer_nested_too_deep_is_text(self, service: Service, depth: int) -> None:
+        body = b"[" * depth + b"]" * depth
+        service.reply = lambda dataset: (200, body, {})
+        output = HttpTarget(service.url, probes=0)([1], RNG)
+        assert isinstance(output["value"], str) == (depth > 50)
+        found = audit(
+            HttpTarget(service.url, probes=0), claim=Guarantee(epsilon=1.0), pairs=[([0], [1])], max_runs=4, seed=1
+        )
+        assert not found.violated
+
+    @pytest.mark.parametrize(
+        "url",
+        [
+            "ftp://localhost/",
+            "http:///x",
+            "http://localhost:x/",
+            "https://",
+            "http://local host/",
+            "http://localhost/ü",
+        ],
+    )
+    def test_addresses_that_name_no_http_service_are_refused(self, url: str) -> None:
+        with pytest.raises(InputError, match="a service's address must"):
+            HttpTarget(url)
+
+    @pytest.mark.parametrize("options", [{"timeout": 0}, {"timeout": float("inf")}, {"largest_answer": 0}])
+    def test_limits_cannot_be_taken_off(self, options: dict[str, Any]) -> None:
+        with pytest.raises(InputError, match=next(iter(options))):
+            HttpTarget("http://localhost/", **options)
+
+    def test_what_is_kept_of_long_answers_is_short(self, service: Service) -> None:
+        service.reply = lambda dataset: (200, b"x" * 100_000, {})
+        target = HttpTarget(service.url, probes=0)
+        target([1], RNG)
+        assert sum(map(len, target._seen)) < 100

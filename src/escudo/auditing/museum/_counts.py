@@ -22,10 +22,14 @@ __all__ = [
     "CategoriesFromData",
     "CategoriesFromSchema",
     "GeometricBinaryLog",
+    "GeometricCount",
+    "GeometricCutOff",
     "GeometricNaturalLog",
     "Histogram",
     "HistogramInverted",
     "HistogramSharedNoise",
+    "PeopleByCanonicalId",
+    "PeopleByStoredId",
     "SumNanIgnored",
     "SumNanLeak",
     "SumWithoutBounds",
@@ -143,6 +147,98 @@ class GeometricNaturalLog(GeometricBinaryLog):
     @property
     def steps(self) -> int:
         return math.ceil(math.log(2 / self.epsilon))
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeometricCount(Piece):
+    """A count with two-sided geometric noise, as far out as it falls. Correct.
+
+    Attributes:
+        epsilon: The claim.
+    """
+
+    source = "Ghosh, Roughgarden, Sundararajan, STOC 2009"
+    epsilon: float = 1.0
+
+    @property
+    def claim(self) -> Guarantee:
+        return Guarantee(epsilon=self.epsilon)
+
+    @property
+    def true_epsilon(self) -> float:
+        """ε: the law falls by e^ε with every step, on both sides and without end."""
+        return self.epsilon
+
+    def noise(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Return the difference of two geometric numbers."""
+        first, second = rng.geometric(-math.expm1(-self.epsilon), size=(2, count))
+        return np.asarray(first - second)
+
+    def batch(self, dataset: Any, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        return int(dataset) + self.noise(count, rng)
+
+
+class GeometricCutOff(GeometricCount):
+    """Draws again until the noise is small enough to look like a count."""
+
+    bug = "The noise ends at a bound, so that an answer near the end can come from one of two neighbours only."
+    source = "what Holohan et al., arXiv 1808.10410, recalibrate for; also every sampler whose tail ends, as in float32"
+    most = 3
+
+    @property
+    def true_epsilon(self) -> float:
+        """Infinite: the last answer that one count can give is beyond the reach of the count below."""
+        return math.inf
+
+    def noise(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        noise = super().noise(count, rng)
+        while (far := np.abs(noise) > self.most).any():
+            noise[far] = super().noise(int(far.sum()), rng)
+        return noise
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeopleByCanonicalId(Piece):
+    """A noisy number of people; each row holds the id of one of them, and 1, 1.0 and True are one id. Correct.
+
+    Attributes:
+        epsilon: The claim.
+    """
+
+    source = "McSherry, SIGMOD 2009, on protecting people who have several records"
+    epsilon: float = 1.0
+
+    @property
+    def claim(self) -> Guarantee:
+        return Guarantee(epsilon=self.epsilon, relation="add_remove", unit="person", max_rows_per_person=1)
+
+    @property
+    def true_epsilon(self) -> float:
+        """ε: whatever rows a person has, one of them counts."""
+        return self.epsilon
+
+    def key(self, person: Any) -> object:
+        """Return what tells people apart."""
+        return float(person)
+
+    def batch(self, dataset: Any, count: int, rng: np.random.Generator) -> Floats:
+        people = len({self.key(person) for person in dataset})
+        return snapped(people + rng.laplace(scale=1 / self.epsilon, size=count))
+
+
+class PeopleByStoredId(PeopleByCanonicalId):
+    """Compares ids as they are stored."""
+
+    bug = "Ids are compared before they are made canonical: a person stored as 1, 1.0 and True counts three times."
+    source = "escudo's own reader of Dask frames, where one column held ids of several kinds"
+
+    @property
+    def true_epsilon(self) -> float:
+        """3ε: there are three ways to store the number 1, and each counts."""
+        return 3 * self.epsilon
+
+    def key(self, person: Any) -> object:
+        return repr(person)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -106,6 +106,18 @@ def exhibits() -> tuple[Exhibit, ...]:
             runs=3_000_000,
         ),
         Exhibit(
+            name="cut-off-tail",
+            mechanism=counts.GeometricCutOff(),
+            twin=counts.GeometricCount(),
+            pairs=((2, 3),),
+        ),
+        Exhibit(
+            name="stored-ids",
+            mechanism=counts.PeopleByStoredId(),
+            twin=counts.PeopleByCanonicalId(),
+            pairs=(((2,), (2, 1, 1.0, True)),),
+        ),
+        Exhibit(
             name="missing-bounds",
             mechanism=counts.SumWithoutBounds(lower=None, upper=None),
             twin=counts.BoundedSum(),
@@ -135,6 +147,18 @@ def _trainings() -> tuple[Exhibit, ...]:
             mechanism=training.DPSGDSizeLeak(steps=1),
             twin=training.DPSGD(steps=1),
             pairs=(_training((1.0, -_HUGE), canary=(1.0, _HUGE)),),
+        ),
+        Exhibit(
+            name="dpsgd-recorded-rate",
+            mechanism=training.DPSGDRecordedRate(steps=1),
+            twin=training.DPSGD(steps=1),
+            pairs=(_JOINED,),
+        ),
+        Exhibit(
+            name="dpsgd-underflow",
+            mechanism=training.DPSGDUnderflow(steps=1),
+            twin=training.DPSGD(steps=1),
+            pairs=(_training(_CALM, canary=(1.0, -32.0)),),
         ),
         Exhibit(
             name="dpsgd-sample-rate",

@@ -1,4 +1,4 @@
-r"""DP-SGD on a linear model, small enough to be run a million times, and eight ways to get it wrong.
+r"""DP-SGD on a linear model, small enough to be run a million times, and ten ways to get it wrong.
 
 Records are (x₁, …, x_d, y); the loss is (w·x - y)²/2. Each step clips gradients to norm 1, adds Gaussian noise of scale
 σ to their sum and divides by a public number; the output is every noisy gradient, which the guarantee covers.
@@ -10,7 +10,7 @@ with a huge residual attains it: its clipped gradient is the same unit vector in
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,9 +28,11 @@ __all__ = [
     "DPSGDLayerClipping",
     "DPSGDMeanNoise",
     "DPSGDPoisson",
+    "DPSGDRecordedRate",
     "DPSGDReplaceOne",
     "DPSGDReplaceOneUndercounted",
     "DPSGDSizeLeak",
+    "DPSGDUnderflow",
     "DPSGDWrongRate",
 ]
 
@@ -163,6 +165,45 @@ class DPSGDSizeLeak(DPSGD):
 
     def divisor(self, records: int) -> float:
         return float(records)
+
+
+class DPSGDRecordedRate(DPSGD):
+    """Sets the learning rate by the number of records, and writes it beside the model."""
+
+    bug = (
+        "A setting that looks public, the learning rate, is computed from the number of records and published exactly."
+    )
+    source = "escudo's own networks, whose free first steps followed the true number of rows"
+
+    @property
+    def true_epsilon(self) -> float:
+        """Infinite: the rate tells how many records there are."""
+        return math.inf
+
+    def batch(self, dataset: Any, count: int, rng: np.random.Generator) -> Floats:
+        rate = self.learning_rate / len(dataset)
+        gradients = DPSGD.batch(replace(self, learning_rate=rate), dataset, count, rng)
+        return np.column_stack([gradients, np.full(count, rate)])
+
+
+class DPSGDUnderflow(DPSGD):
+    """Clips to a tiny norm in single precision, in which squares of tiny numbers are 0. One step."""
+
+    bug = "The squared norm of a gradient underflows to 0, so that it passes for short and is not clipped."
+    source = "escudo's own DP-SGD with a clip bound below the square root of the smallest float"
+    clip_norm = 2.0**-80
+
+    @property
+    def true_mu(self) -> float:
+        """32/σ: the longest gradient whose square rounds to 0 in float32 is 2⁻⁷⁵, which is 32 times the bound."""
+        assert self.steps == 1
+        return 2.0**-75 / self.clip_norm / self.noise_multiplier
+
+    def total(self, gradients: Floats, taken: NDArray[np.bool_]) -> Floats:
+        tiny = np.clip(gradients, -1e6, 1e6).astype(np.float32) * np.float32(self.clip_norm)
+        norms = np.sqrt(np.sum(tiny * tiny, axis=2, keepdims=True))
+        clipped = tiny / np.maximum(norms / np.float32(self.clip_norm), 1.0)
+        return np.asarray(np.sum(clipped * taken[:, :, None], axis=1, dtype=np.float64) / self.clip_norm)
 
 
 class DPSGDForgottenSteps(DPSGD):
