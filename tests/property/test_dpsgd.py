@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from escudo.mechanisms.dpsgd._layers import _TOP, Layout, Tape, _finite, clipped_sum, gradient_norms
+from escudo.mechanisms.dpsgd._layers import _TOP, Layout, Tape, _finite, _shrunk, clipped_sum, gradient_norms
 from escudo.mechanisms.dpsgd._sampling import capacity_for, slots_of
 
 # Programs here run for milliseconds: compiling them well costs more than it saves. Without effect once jax is running.
@@ -193,7 +193,8 @@ def test_with_rounded_factors_gradients_of_one_id_that_nearly_cancel_are_clipped
         return (tape.embedding("a", jnp.ones((1, 2), jnp.int32)) * batch).sum(axis=(1, 2))
 
     tree = {"a": {"w": jnp.zeros((WORDS, HIDDEN))}}
-    added, _ = clipped_sum(loss, tree, pull, jax.random.key(0), jnp.ones(1), jnp.float32(clip), "bfloat16")
+    summed = jax.jit(partial(clipped_sum, loss, precision="bfloat16"))
+    added, _ = summed(tree, pull, jax.random.key(0), jnp.ones(1), jnp.float32(clip))
     assert np.linalg.norm(np.asarray(added["a"]["w"], np.float64)) <= clip
 
 
@@ -259,6 +260,169 @@ def test_an_input_that_is_no_finite_number_once_rounded_counts_as_zero(precision
     kept = np.asarray(_finite(hostile, precision), np.float32)
     assert np.isfinite(kept).all()
     assert (kept != 0).tolist() == [True, True, False, False, False, False, False, True]
+
+
+# -- a search for rows that would not be clipped
+
+POOL, PLACES, IDS, OUT = 32, 3, 4, 4
+HALF_MASK = np.array([[1, 0, 0, 1], [0, 1, 0, 0], [1, 0, 0, 0]], np.float32)
+CHOSEN = {
+    "dense": (("a", "w", (3, OUT)), ("a", "b", (OUT,))),
+    "dense without bias": (("a", "w", (3, OUT)),),
+    "masked": (("a", "w", (3, OUT)), ("a", "b", (OUT,))),
+    "masked without bias": (("a", "w", (3, OUT)),),
+    "embedding": (("a", "w", (IDS, OUT)),),
+    "bias": (("a", "b", (OUT,)),),
+    "two layers": (("a", "w", (3, OUT)), ("then", "b", (OUT,))),
+}
+
+
+def as_chosen(kind: str, tape: Tape, batch, key):
+    """A loss under which every input of a layer, and every gradient by its output, is the row's own choice."""
+    x, pull, ids = batch
+    if kind == "embedding":
+        return (tape.embedding("a", ids) * pull).sum(axis=(1, 2))
+    if kind == "bias":
+        return (tape.bias("a", x.shape[0]) * pull[:, 0]).sum(axis=-1)
+    y = tape.masked("a", x, HALF_MASK) if kind.startswith("masked") else tape.dense("a", x)
+    loss = (y * pull[:, 0]).sum(axis=-1)
+    return loss + (tape.bias("then", x.shape[0]) * pull[:, 1]).sum(axis=-1) if kind == "two layers" else loss
+
+
+@partial(jax.jit, static_argnames=("kind", "precision"))
+def each_alone(kind: str, precision: str, rows, clip):
+    """What each row adds, one by one, all of them in one batch."""
+    layout = Layout(CHOSEN[kind])
+    tree = layout.unflatten(jnp.zeros(layout.size))
+
+    def one(weights):
+        return layout.flatten(clipped_sum(partial(as_chosen, kind), tree, rows, KEY, weights, clip, precision)[0])
+
+    return jax.lax.map(one, jnp.eye(POOL))
+
+
+KEY = np.zeros(2, np.uint32)
+EXTREMES = np.array(
+    [0.0, -0.0, 1.0, 2.0**-126, 2.0**-149, 2.0**64, 1.84e19, 3.4e38, np.inf, -np.inf, np.nan], np.float32
+)
+
+
+def far_apart(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """Numbers of every size that float32 has, of both signs, some of them extreme."""
+    sizes = np.ldexp(rng.uniform(1, 2, shape), rng.integers(-149, 128, shape)).astype(np.float32)
+    return np.where(rng.random(shape) < 0.1, rng.choice(EXTREMES, shape), sizes * rng.choice([-1, 1], shape)).astype(
+        np.float32
+    )
+
+
+def changed(rng: np.random.Generator, numbers: np.ndarray) -> np.ndarray:
+    """Each row with a few of its numbers changed: to any other, by a power of two, by a bit, or to cancel another."""
+    flat, before = numbers.reshape(len(numbers), -1).copy(), numbers.reshape(len(numbers), -1)
+    for way in range(4):
+        hit = rng.random(flat.shape) < 0.15
+        other = np.take_along_axis(before, rng.integers(0, flat.shape[1], flat.shape), axis=1)
+        toward = rng.choice(np.array([-np.inf, np.inf], np.float32), flat.shape)
+        made = (
+            far_apart(rng, flat.shape),
+            before * np.exp2(rng.integers(-8, 9, flat.shape)).astype(np.float32),
+            np.nextafter(before, toward),
+            np.nextafter(-other, toward),
+        )[way]
+        flat = np.where(hit, made, flat)
+    return flat.reshape(numbers.shape)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("kind", sorted(CHOSEN))
+def test_a_search_finds_no_row_that_is_longer_than_the_bound(kind, precision):
+    """Hill-climbing on what a row adds, in float64 and without a margin; NaN counts as longer than anything."""
+    rng = np.random.default_rng(sum(map(ord, kind + precision)))
+    longest = 0.0
+    with np.errstate(all="ignore"):
+        for clip in (2.0**-30, 1.0, 2.0**60):
+            shapes = ((POOL, 3), (POOL, PLACES, OUT))
+            x, pull = (far_apart(rng, shape) for shape in shapes)
+            ids = rng.integers(-IDS - 1, IDS + 2, (POOL, PLACES)).astype(np.int32)
+            best, kept = np.full(POOL, -1.0), (x, pull, ids)
+            for _ in range(40):
+                added = np.asarray(each_alone(kind, precision, (x, pull, ids), np.float32(clip)), np.float64)
+                norms = np.linalg.norm(added, axis=1) / clip
+                norms[np.isnan(norms)] = np.inf
+                better = norms > best
+                kept = tuple(
+                    np.where(better.reshape(-1, *[1] * (new.ndim - 1)), new, old)
+                    for new, old in zip((x, pull, ids), kept, strict=True)
+                )
+                best = np.maximum(best, norms)
+                order = np.argsort(-best)
+                parents = np.where(np.arange(POOL) % 4 == 0, order[: POOL // 4].repeat(4), np.arange(POOL))
+                best, kept = best[parents], tuple(part[parents] for part in kept)
+                x, pull = changed(rng, kept[0]), changed(rng, kept[1])
+                mutated = rng.random(ids.shape) < 0.2
+                ids = np.where(mutated, rng.integers(-IDS - 1, IDS + 2, ids.shape), kept[2]).astype(np.int32)
+            longest = max(longest, best.max())
+    assert 0.99 < longest <= 1
+
+
+def alone_in(kind: str, x, pull, ids, clip: float = 1.0) -> float:
+    """The norm of what one row adds."""
+    rows = (
+        np.zeros((POOL, 3), np.float32),
+        np.zeros((POOL, PLACES, OUT), np.float32),
+        np.zeros((POOL, PLACES), np.int32),
+    )
+    for part, value in zip(rows, (x, pull, ids), strict=True):
+        part[0] = value
+    return float(np.linalg.norm(np.asarray(each_alone(kind, "float32", rows, np.float32(clip)), np.float64)[0]))
+
+
+def test_a_large_input_times_a_gradient_whose_square_underflows_is_clipped():
+    """‖d‖² is 0 in float32 and ‖a‖ ‖d‖ is not: a row of logistic regression once added 171 times the bound."""
+    assert 0 < alone_in("dense without bias", [1.8e19, 0, 0], 2e-20, 0, clip=0.01) / 0.01 <= 1
+
+
+def test_gradients_of_one_id_that_cancel_give_a_number():
+    """Three places of one id: the sum of all products of two of them is often below 0 in float32."""
+    rng = np.random.default_rng(3)
+    for _ in range(20):
+        first, second = rng.normal(size=(2, OUT)).astype(np.float32) * np.float32(1e3)
+        assert 0 <= alone_in("embedding", 0, np.stack([first, second, -(first + second)]), 1) <= 1
+
+
+def test_an_id_that_counts_from_the_end_is_the_id_it_counts_to():
+    pull = np.full((PLACES, OUT), 2.0, np.float32)
+    same = alone_in("embedding", 0, pull, [IDS - 1, -1, IDS - 1])
+    assert same == pytest.approx(1, abs=1e-4)
+    assert same <= 1
+    assert alone_in("embedding", 0, pull, [IDS, IDS + 7, -IDS - 3]) <= 1  # the nearest there are
+    with pytest.raises(ValueError, match="whole numbers"):
+        Tape({"a": {"w": jnp.zeros((IDS, OUT))}}).embedding("a", jnp.zeros((1, 2)))
+
+
+def test_what_a_mask_leaves_out_is_left_out_however_large_it_has_grown():
+    """Entries that no length counts, of many rows: their sum is infinite, and infinity times 0 would be NaN."""
+    x, pull = np.zeros((POOL, 3), np.float32), np.zeros((POOL, PLACES, OUT), np.float32)
+    x[:, 0], pull[:, 0, 1] = 1.8e19, 1.8e19  # between which there is no weight
+    rows = (x, pull, np.zeros((POOL, PLACES), np.int32))
+    tree = {"a": {"w": jnp.zeros((3, OUT))}}
+    loss = partial(as_chosen, "masked without bias")
+    added, _ = jax.jit(partial(clipped_sum, loss))(tree, rows, KEY, jnp.ones(POOL), jnp.float32(1))
+    assert np.isfinite(added["a"]["w"]).all()
+
+
+def test_the_margin_grows_with_the_sums_and_is_what_it_was_for_those_in_use():
+    for precision, share in (("float32", 1.0), ("bfloat16", 1 - 2.0**-8)):
+        assert _shrunk(precision, 1_900) == share * (1 - 2.0**-14)
+        for terms in (4_000, 10**6):
+            assert _shrunk(precision, terms) <= share * (1 - 2.0**-24) ** (terms / 2)
+    wide = 1 << 18
+    tree, rows = {"a": {"b": jnp.zeros(wide)}}, jnp.full((1, wide), np.float32(1 + 2.0**-12))
+
+    def itself(tape: Tape, batch, key):
+        return (tape.bias("a", 1) * batch).sum(axis=-1)
+
+    added, _ = jax.jit(partial(clipped_sum, itself))(tree, rows, KEY, jnp.ones(1), jnp.float32(1))
+    assert 0.98 < np.linalg.norm(np.asarray(added["a"]["b"], np.float64)) <= 1
 
 
 def test_the_search_would_find_a_row_that_is_not_clipped():

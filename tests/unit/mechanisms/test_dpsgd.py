@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 
 import jax
 import jax.numpy as jnp
@@ -221,6 +222,9 @@ def test_a_failure_after_the_charge_stays_spent_and_is_marked(monkeypatch):
         {"sampling_probability": 1.5},
         {"noise_multiplier": 0.0},
         {"clip_norm": -1.0},
+        {"clip_norm": 1e-12},
+        {"clip_norm": 1e30},
+        {"noise_multiplier": 1e-30},
         {"learning_rate": float("nan")},
         {"averaging": 1.0},
         {"betas": (0.9, 1.0)},
@@ -244,6 +248,70 @@ def test_persons_with_several_rows_are_accounted_for_with_all_of_them():
     event = TRAINING.event("add_remove", "person", 4)
     assert event.event.rows == 4
     assert RunningTotal.of(event).epsilon(1e-6) > 2 * RunningTotal.of(TRAINING.event("add_remove")).epsilon(1e-6)
+
+
+# -- what the number of rows decides
+
+
+def seen(monkeypatch, tmp_path, rows: int, q: float) -> tuple[set, list]:
+    """What a training compiles and runs, but for the samples; and after which steps it writes a checkpoint."""
+    from escudo.mechanisms.dpsgd import _core
+
+    programs, steps = set(), []
+
+    def ran(loss_fn, layout, recipe, data, numbers, state, slots):
+        shapes = tuple((array.shape, str(array.dtype)) for array in slots)
+        programs.add((recipe, tuple(map(float, numbers)), shapes))
+        return run(loss_fn, layout, recipe, data, numbers, state, slots)
+
+    fields = {name: getattr(TRAINING, name) for name in TRAINING.__slots__}
+    training = Training(**{**fields, "steps": 50, "sampling_probability": q})
+    with monkeypatch.context() as patch:
+        patch.setattr(_core, "run", ran)
+        patch.setattr(module, "write_state", lambda path, state, _: steps.append(int(state.step)))
+        patch.setattr(module, "_SECONDS_BETWEEN", 0.0)
+        patch.setattr("escudo.mechanisms.dpsgd._sampling._LARGEST", {"cpu": 16})
+        patch.setattr("escudo.mechanisms.dpsgd._sampling._SEGMENT_ROWS", 1)  # segments of 8 slots of 16 rows or fewer
+        start, path = np.zeros(4, np.float32), tmp_path / "training.ckpt"
+        made = train(regression, LAYOUT, start, table(rows), training, seed=1, checkpoint=path, **TERMS)
+    assert np.isfinite(made.value).all()
+    return programs, steps
+
+
+@pytest.mark.parametrize("q", [0.3, 1.0])
+def test_programs_and_checkpoints_are_the_same_for_any_number_of_rows(q, monkeypatch, tmp_path):
+    """Nobody, somebody, and as many as the noisy count says: slots, precision, numbers and the steps that are kept."""
+    programs, steps = seen(monkeypatch, tmp_path, 40, q)
+    assert len(programs) == 1
+    assert steps
+    for rows in (0, 1, 39, 41, 90):
+        assert seen(monkeypatch, tmp_path, rows, q) == (programs, steps)
+
+
+def test_nobody_is_trained_on_like_somebody():
+    nobody, one = (trained_on(table()[:rows]) for rows in (0, 1))
+    assert nobody.value.shape == one.value.shape
+    assert nobody.guarantee == one.guarantee
+    assert np.isfinite(nobody.value).all()
+
+
+def trained_on(rows: np.ndarray):
+    return train(regression, LAYOUT, np.zeros(4, np.float32), rows, TRAINING, seed=1, **TERMS)
+
+
+@pytest.mark.parametrize("value", [1e300, -1e39, np.inf, np.nan, 1e-320])
+def test_no_number_of_a_row_says_anything_aloud(value, recwarn):
+    rows = table().astype(np.float64)
+    rows[7, 1] = value
+    assert np.isfinite(trained_on(rows).value).all()
+    audited_step(noise_multiplier=1.0)(rows, np.random.default_rng(0))
+    assert not recwarn.list
+
+
+def test_rows_that_are_no_real_numbers_are_refused():
+    for rows in (table().astype(complex), table().astype(object), np.float32(1)):
+        with pytest.raises(InputError, match="real numbers"):
+            trained_on(rows)
 
 
 # -- checkpoints
@@ -337,6 +405,92 @@ def test_a_checkpoint_is_its_owner_s_alone(stopped):
 def test_a_finished_training_leaves_no_checkpoint(tmp_path):
     trained(checkpoint=tmp_path / "done.ckpt")
     assert list(tmp_path.iterdir()) == []
+
+
+# -- one training at a time
+
+
+def test_a_checkpoint_that_somebody_goes_on_from_is_nobody_else_s(stopped, monkeypatch):
+    """Two resumes of one file would release its steps twice for one charge."""
+    pytest.importorskip("fcntl")
+    path, account, long = stopped
+    inside, go_on, made, read = threading.Event(), threading.Event(), [], module.read_state
+
+    def waits(*arguments):
+        state = read(*arguments)
+        inside.set()
+        go_on.wait()
+        return state
+
+    again = (path, regression, LAYOUT, table(), long)
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "read_state", waits)
+        first = threading.Thread(target=lambda: made.append(resume(*again, **TERMS)))
+        first.start()
+        inside.wait()
+    try:
+        with pytest.raises(InputError, match=r"training\.ckpt is in use by another training"):
+            resume(*again, **TERMS)
+        spent = len(account.receipts)
+        with pytest.raises(InputError, match="in use"):
+            trained(checkpoint=path, account=account)
+        assert len(account.receipts) == spent
+    finally:
+        go_on.set()
+        first.join()
+    assert len(made) == 1
+    with pytest.raises(InputError, match="no readable checkpoint"):
+        resume(*again, **TERMS)
+    assert list(path.parent.iterdir()) == []
+
+
+def test_the_lock_of_another_process_holds_and_goes_with_it(stopped):
+    pytest.importorskip("fcntl")
+    path, _, long = stopped
+    program = (
+        "import sys, pathlib\n"
+        "from escudo.mechanisms.dpsgd._checkpoint import file_held\n"
+        "with file_held(pathlib.Path(sys.argv[1])):\n"
+        "    print('held', flush=True)\n"
+        "    sys.stdin.read()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout.readline() == b"held\n"
+        with pytest.raises(InputError, match="in use"):
+            resume(path, regression, LAYOUT, table(), long, **TERMS)
+        other.kill()  # as a machine would: nothing is tidied up
+    assert path.with_name(".training.ckpt.lock").exists()
+    assert np.isfinite(resume(path, regression, LAYOUT, table(), long, **TERMS).value).all()
+    assert list(path.parent.iterdir()) == []
+
+
+def test_a_lock_on_a_file_that_was_taken_away_is_taken_anew(tmp_path):
+    """Between opening it and locking it, the training that held it may end, and remove it."""
+    from escudo.mechanisms.dpsgd import _checkpoint
+
+    pytest.importorskip("fcntl")
+    locked, opened = tmp_path / "lock", []
+
+    def opening() -> int:
+        handle = os.open(locked, os.O_RDWR | os.O_CREAT, 0o600)
+        opened.append(handle)
+        if len(opened) == 1:
+            locked.unlink()
+        return handle
+
+    with _checkpoint.held(locked, opening, locked):
+        assert len(opened) == 2
+        with pytest.raises(InputError, match="in use"), _checkpoint.held(locked, opening, locked):
+            pytest.fail("two held it")
+
+
+def test_a_checkpoint_where_no_file_can_be_is_refused_before_anything_is_spent(tmp_path):
+    account = MemoryAccount(relation="add_remove")
+    with pytest.raises(InputError, match="cannot be used"):
+        trained(checkpoint=tmp_path / "nowhere" / "training.ckpt", account=account)
+    assert account.receipts == ()
 
 
 # -- audits
