@@ -72,7 +72,7 @@ def caught_all(out: Path | None, *, only: str) -> bool:
     seen = sum(bool(row["caught"]) for row in rows)
     print(f"{seen} of {len(rows)} defects caught in {time.perf_counter() - start:.0f} s.")
     if out is not None:
-        from neighbours.__main__ import commit, machine
+        from neighbours.runs import commit, machine
 
         result = {"commit": commit(), "machine": machine(), "defects": len(rows), "caught": seen, "list": rows}
         out.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")

@@ -1,0 +1,116 @@
+"""Many pairs, spread over all cases and processes, and what they showed as a file."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import time
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+HOME = Path(__file__).parents[2]
+
+
+def tried(name: str, seed: int, neighbours: int, served: str | None) -> tuple[str, int, str, list[str], float]:
+    """Run one case in a worker; return its name, pairs, refusal, findings and seconds."""
+    from neighbours import search, servers
+
+    if served is not None:
+        servers.use(served)
+    case = next(case for case in search.every_case() if case.name == name)
+    start, pairs, refused, findings = time.perf_counter(), 0, "", []
+    for finding in (tries := search.Tries(case, seed, neighbours)):
+        pairs += 1
+        if finding is not None:
+            findings.append(str(finding))
+    refused = tries.refused
+    return name, pairs, refused, findings, time.perf_counter() - start
+
+
+def commit() -> str:
+    """Return which version of the project runs."""
+    asked = ["git", "describe", "--always", "--dirty", "--exclude", "*"]
+    return subprocess.run(asked, cwd=HOME, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def machine() -> str:
+    """Return what it runs on."""
+    return f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+
+
+def run(pairs: int, *, only: str, seed: int, workers: int, out: Path | None, first: bool) -> int:
+    """Spread pairs over all cases, what is quick more often than what is slow, and return how many told apart."""
+    from neighbours import search, servers
+    from neighbours.promises import PROMISES
+
+    broken = [found for promise in PROMISES if (found := promise()) is not None] if only in ("", "promises") else []
+    for found in broken:
+        print(f"told apart: promise: {found}", flush=True)
+    if only == "promises" or (first and broken):
+        return len(broken)
+    with servers.postgresql_if_there() as served:
+        cases = [case for case in search.every_case() if only in case.name]
+        # As many milliseconds for each case as the cheapest needs for its share; at least one pair for all.
+        shares = [1 / case.verb.cost / search.slowness(case.engine) for case in cases]
+        wanted = [max(1, round(pairs * share / sum(shares))) for share in shares]
+        jobs = []
+        for case, count in zip(cases, wanted, strict=True):
+            for part, begun in enumerate(range(0, count, search.BATCH)):
+                jobs.append((case.name, seed + part, min(search.BATCH, count - begun), served))
+        jobs.sort(key=lambda job: hash((job[1], job[0].encode())) % 1_000_003)
+        done: Counter[str] = Counter()
+        refusals: Counter[str] = Counter()
+        findings: list[str] = []
+        begun, said = time.perf_counter(), 0.0
+        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:  # forks of jax hang
+            for future in as_completed([pool.submit(tried, *job) for job in jobs]):
+                name, count, refused, found, _ = future.result()
+                done[name] += count
+                if refused:
+                    refusals[refused] += count
+                findings += found
+                for finding in found[:2]:
+                    print(f"told apart: {finding}", flush=True)
+                if first and findings:
+                    pool.shutdown(cancel_futures=True)
+                    break
+                if time.perf_counter() - said > 10:
+                    said = time.perf_counter()
+                    print(f"{done.total():,} pairs, {len(findings)} told apart, {said - begun:.0f} s", flush=True)
+    seconds = time.perf_counter() - begun
+    print(f"{done.total():,} pairs of {len(done)} cases in {seconds:.0f} s: {len(findings)} told apart.")
+    if out is not None:
+        _write(out, done, refusals, [*broken, *findings], seconds, seed)
+    return len(findings) + len(broken)
+
+
+def _write(
+    out: Path, done: Counter[str], refusals: Counter[str], findings: list[str], seconds: float, seed: int
+) -> None:
+    by: dict[str, Counter[str]] = {"verb": Counter(), "engine": Counter(), "relation": Counter(), "unit": Counter()}
+    from neighbours import search
+
+    cases = {case.name: case for case in search.every_case()}
+    for name, count in done.items():
+        case = cases[name]
+        for key, value in zip(by, (case.verb.name, case.engine, case.relation, case.unit), strict=True):
+            by[key][value] += count
+    result: dict[str, Any] = {
+        "commit": commit(),
+        "seed": seed,
+        "machine": machine(),
+        "pairs": done.total(),
+        "cases": len(done),
+        "told_apart": len(findings),
+        "seconds": round(seconds),
+        "refused_alike": dict(refusals.most_common()),
+        "findings": findings[:50],
+        **{f"pairs_by_{key}": dict(counts.most_common()) for key, counts in by.items()},
+    }
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
