@@ -219,8 +219,9 @@ class PrivateTable:
         """Return how many rows the table has; for the person unit, how many people.
 
         Guarantee:
-            None by itself. Replacing one row or person leaves the number as it was, so under ``replace_one`` it is
-            public; adding or removing one changes it, so under ``add_remove`` it is private.
+            None by itself. Replacing one row leaves the number of rows as it was, so under ``replace_one`` it is
+            public; adding or removing one changes it, so under ``add_remove`` it is private. The number of people is
+            public under ``replace_one`` only if nobody has rows without an id: those people are not counted.
         """
         return shielded(self.engine, "counting rows", lambda: count_records(self._source, self._schema))
 

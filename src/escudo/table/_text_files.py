@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["as_number", "column_names", "fields_of", "legible", "scan_json", "scan_texts", "typed_texts"]
 
 _LINE = "line"
+_EXACT = 2**53  # whole numbers below it are floats as they are
 _LONG = 10_000  # digits of a whole number beyond which it is taken for an infinity
 
 
@@ -164,18 +165,24 @@ def _unquoted(separator: str, places: list[str]) -> Callable[[pl.Series], pl.Ser
     field = f'(?:"(?:[^"\r]|"")*"|[^"\r{separator}]*)'
     complete = f"^{field}(?:{separator}{field})*$"
 
+    nothing = pl.DataFrame([[None] * len(places)], schema=types, orient="row")
+
     def cut(lines: pl.Series) -> pl.Series:
         special = lines.to_frame(_LINE).select(_is_special()).to_series()
         some = lines.filter(special)
+        if some.is_empty():
+            return nothing[np.zeros(len(lines), dtype=np.int64)].to_struct(lines.name)
         tidy = some.str.contains(complete)
         good = some.filter(tidy)
-        text = "\n".join([separator.join(places), *good.to_list()])
+        first = separator.join(places).encode()
+        text = b"\n".join([first, *([good.str.join("\n").item().encode()] if len(good) else [])])
+        rows = _scan(text, separator=separator, quote_char='"').collect()
+        if len(good) == len(lines):
+            return rows.to_struct(lines.name)
         odd = [(*fields_of(line, separator), *[None] * len(places))[: len(places)] for line in some.filter(~tidy)]
-        others = pl.DataFrame([*odd, [None] * len(places)], schema=types, orient="row")
-        rows = pl.concat([_scan(text.encode(), separator=separator, quote_char='"').collect(), others])
+        rows = pl.concat([rows, pl.DataFrame(odd, schema=types, orient="row"), nothing])
         where = np.full(len(lines), len(rows) - 1)
-        places_of_some = np.flatnonzero(special.to_numpy())
-        in_order = tidy.to_numpy()
+        places_of_some, in_order = np.flatnonzero(special.to_numpy()), tidy.to_numpy()
         where[places_of_some[in_order]] = np.arange(len(good))
         where[places_of_some[~in_order]] = np.arange(len(good), len(some))
         return rows[where].to_struct(lines.name)
@@ -262,16 +269,11 @@ def _readers(schema: Schema) -> dict[str, Callable[[list[Any]], pl.Series]]:
 
     def numbers(boolean: bool) -> Callable[[list[Any]], pl.Series]:
         def read(values: list[Any]) -> pl.Series:
-            frame = pl.DataFrame(
-                {
-                    "number": [
-                        as_float(value) if isinstance(value, int | float | Decimal) else None for value in values
-                    ],
-                    "text": _texts(values),
-                },
-                schema={"number": pl.Float64, "text": pl.String},
-            )
-            return frame.select(pl.coalesce("number", as_number(pl.col("text"), boolean=boolean))).to_series()
+            found = pl.Series([_float(value) for value in values], dtype=pl.Float64)
+            if not any(isinstance(value, str) for value in values):
+                return found
+            spelt = _texts(values).to_frame("text").select(as_number(pl.col("text"), boolean=boolean)).to_series()
+            return found.zip_with(found.is_not_null(), spelt)
 
         return read
 
@@ -331,12 +333,23 @@ def _whole(digits: str) -> int | float:
     return int(Decimal(digits)) if len(digits) < _LONG else float(digits)
 
 
+def _float(value: Any) -> float | None:
+    """Return what is a number in JSON as float64, None for all else."""
+    if type(value) is int and -_EXACT < value < _EXACT:
+        return float(value)
+    return value if type(value) is float else as_float(value) if isinstance(value, int | Decimal) else None
+
+
 def _texts(values: Iterable[Any]) -> pl.Series:
     """Return what is text, null for all else; what is no valid Unicode in it becomes a question mark."""
     import polars as pl
 
     texts = [
-        None if not isinstance(value, str) else value if encodable(value) else value.encode(errors="replace").decode()
+        None
+        if not isinstance(value, str)
+        else value
+        if value.isascii() or encodable(value)
+        else value.encode(errors="replace").decode()
         for value in values
     ]
     return pl.Series(texts, dtype=pl.String)

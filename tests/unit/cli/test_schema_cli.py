@@ -243,6 +243,14 @@ def test_learn_starts_from_an_outline_when_there_is_no_draft(escudo, learner, tm
     assert "# Learnt under differential privacy. ε = 0.5" in (tmp_path / "learnt.toml").read_text(encoding="utf-8")
 
 
+def test_learn_takes_no_type_from_the_values_of_a_file(escudo, learner, tmp_path):
+    for first in ("7", "seven", '"', ""):
+        (tmp_path / "visits.csv").write_text(f"age,smoke\n{first},yes\n8,no\n")
+        assert escudo("learn", "visits.csv", "--epsilon", "1", "--delta", "1e-6").code == 0
+        assert learner[-1].draft == learner[0].draft
+        assert learner[-1].frame.collect_schema() == learner[0].frame.collect_schema()
+
+
 def test_learn_completes_a_given_draft(escudo, learner):
     escudo("draft", "visits.csv", "--out", "visits.toml")
     escudo("confirm", "visits.toml", "age")
