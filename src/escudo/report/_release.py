@@ -304,7 +304,7 @@ def _exchanged(first: Path, second: Path) -> bool:
     except (KeyError, OSError, AttributeError):
         return False
     here, exchange = {"linux": -100, "darwin": -2}[sys.platform], 2  # AT_FDCWD; RENAME_EXCHANGE and RENAME_SWAP
-    return rename(here, os.fsencode(first), here, os.fsencode(second), exchange) == 0
+    return bool(rename(here, os.fsencode(first), here, os.fsencode(second), exchange) == 0)
 
 
 def _files_in(folder: Path) -> list[str]:
