@@ -1,6 +1,7 @@
 """The command line: one file per command, no logic of its own.
 
-Exit codes: 0 done, 2 bad input, 3 refused for safety, 4 refused for budget, 5 a check found a violation, 1 our bug.
+Exit codes: 0 done, 2 bad input, 3 refused for safety, 4 refused for budget, 5 a check found a violation, 1 our bug; 128
+and the signal's number (130 for Ctrl-C) if it was told to stop.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from escudo.cli import (
     _release,
     _schema,
 )
-from escudo.cli._console import report_bug, report_error
+from escudo.cli._console import report_bug, report_error, stopping_cleanly
 from escudo.errors import EscudoError
 
 __all__ = ["app", "main"]
@@ -75,7 +76,8 @@ def main() -> None:
     """Run the command line; turn escudo's errors into one paragraph and an exit code."""
     as_json, debug = "--json" in sys.argv[1:], "--debug" in sys.argv[1:]
     try:
-        app(prog_name="escudo")
+        with stopping_cleanly():
+            app(prog_name="escudo")
     except EscudoError as error:
         if debug:
             raise

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,7 +21,7 @@ from escudo.errors import EscudoError, RefusedError
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["JsonFlag", "console", "emit", "report_bug", "report_error"]
+__all__ = ["JsonFlag", "Stopped", "console", "emit", "report_bug", "report_error", "stopping_cleanly"]
 
 JsonFlag = Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON object instead of text.")]
 
@@ -37,6 +41,48 @@ def console(*, stderr: bool = False) -> Console:
                 yield segment if segment.control else Segment(printable(segment.text, also="\n\t"), segment.style)
 
     return Screen(stderr=stderr, highlight=False, soft_wrap=not sys.stdout.isatty())
+
+
+class Stopped(KeyboardInterrupt):
+    """The process was told to end, by Ctrl-C or by a signal; it ends with the code that shells give for the signal."""
+
+    def __init__(self, number: int = signal.SIGINT) -> None:
+        super().__init__()
+        self.exit_code = 128 + number
+
+
+@contextmanager
+def stopping_cleanly() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP inside the block do what Ctrl-C does: drafts are removed, what was spent is marked failed.
+
+    The first signal raises :class:`Stopped` and later ones are ignored, so that tidying up is not cut short; whoever
+    cannot wait has SIGKILL. A signal that is ignored already stays so (``nohup``).
+
+    Raises:
+        SystemExit: With 128 + the signal's number, if one came.
+    """
+    told: list[int] = []
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        for one in before:
+            signal.signal(one, signal.SIG_IGN)
+        told.append(number)
+        raise Stopped(number)
+
+    names = ("SIGTERM", "SIGHUP") if threading.current_thread() is threading.main_thread() else ()
+    known = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    before = {one: signal.getsignal(one) for one in known if signal.getsignal(one) is signal.SIG_DFL}
+    for one in before:
+        signal.signal(one, stop)
+    try:
+        yield
+    except (SystemExit, KeyboardInterrupt):  # typer ends with 130 after any interrupt
+        if told:
+            sys.exit(128 + told[0])
+        raise
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
 
 
 def emit(payload: Mapping[str, Any], *, as_json: bool, human: Callable[[Console], None]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from escudo.privacy import AccountInfo, LedgerRow
+    from escudo.privacy import AccountInfo, LedgerRow, Verification
 
 __all__ = ["app"]
 
@@ -38,6 +39,7 @@ DEFAULT = "sqlite:///escudo-ledger.db"
 class Format(StrEnum):
     """What ``export`` writes."""
 
+    jsonl = "jsonl"
     json = "json"
     csv = "csv"
 
@@ -113,6 +115,9 @@ def verify(
     head: Annotated[
         str | None, typer.Option(metavar="HASH", help="A head you kept: finds a ledger rewritten as a whole.")
     ] = None,
+    exported: Annotated[
+        Path | None, typer.Option("--export", metavar="FILE", help="Check an export (jsonl) instead of a ledger.")
+    ] = None,
     ledger: LedgerUrl = DEFAULT,
     as_json: JsonFlag = False,
 ) -> None:
@@ -120,31 +125,41 @@ def verify(
     from escudo.errors import LedgerCorruptError
     from escudo.privacy import Ledger
 
-    with Ledger(ledger) as book:
-        found = book.verify(head)
+    if exported is not None:
+        name, found = str(exported), _verified(exported, head)
+    else:
+        with Ledger(ledger) as book:
+            name, found = book.name, book.verify(head)
     if found.problem is not None:
         raise LedgerCorruptError(found.problem)
 
     def human(out: Console) -> None:
         out.print(f"Ledger holds good: {found.rows} rows.\nHead   {found.head}", markup=False)
 
-    payload = {"ledger": book.name, "ok": True, "rows": found.rows, "head": found.head}
+    payload = {"ledger": name, "ok": True, "rows": found.rows, "head": found.head}
     emit(payload, as_json=as_json, human=human)
 
 
 @app.command(epilog="Example: escudo ledger export --format csv --out ledger.csv")
 def export(
-    form: Annotated[Format, typer.Option("--format", help="json or csv.")] = Format.json,
+    form: Annotated[
+        Format, typer.Option("--format", help="jsonl (a row on each line), json (one object) or csv.")
+    ] = Format.jsonl,
     out: Annotated[Path | None, typer.Option(help="A new file; standard output if left out.")] = None,
     ledger: LedgerUrl = DEFAULT,
     as_json: JsonFlag = False,
 ) -> None:
-    """Write all rows, hashes included, for an archive or an auditor."""
+    """Write all rows, hashes included, for an archive or an auditor; escudo ledger verify --export checks such a file.
+
+    In csv, a text that a spreadsheet would run as a formula starts with an
+    apostrophe.
+    """
     from escudo.privacy import Ledger
 
     with Ledger(ledger) as book:
         exported = book.export()
-    text = _as_csv(exported["rows"]) if form is Format.csv and not as_json else _as_json(exported)
+    written = {Format.jsonl: _as_lines, Format.json: _as_json, Format.csv: _as_csv}
+    text = written[Format.json if as_json else form](exported)
     if out is None:
         typer.echo(text, nl=False)
     else:
@@ -241,21 +256,77 @@ def _history_table(rows: list[LedgerRow]) -> Table:
     return table
 
 
-def _as_json(value: object) -> str:
+def _as_json(exported: dict[str, Any]) -> str:
     import json
 
-    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(exported, indent=2, ensure_ascii=False) + "\n"
 
 
-def _as_csv(rows: list[dict[str, Any]]) -> str:
+def _as_lines(exported: dict[str, Any]) -> str:
+    import json
+
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in exported["rows"])
+
+
+def _exported(path: Path) -> Iterator[LedgerRow]:
+    """Yield the rows of an export in JSON lines; whether they hold together is for others to say."""
+    import json
+
+    from escudo.errors import InputError
+    from escudo.privacy import LedgerRow
+
+    names = ("sequence", "kind", "dataset", "recorded_at", "previous", "hash")
+    try:
+        with path.open(encoding="utf-8") as file:
+            for number, line in enumerate(file, start=1):
+                try:
+                    found = json.loads(line)
+                    yield LedgerRow(text=found["payload"], **{name: found[name] for name in names})
+                except (ValueError, KeyError, TypeError, RecursionError):
+                    raise InputError(
+                        f"{path}, line {number}: no row of a ledger. Was it written by 'escudo ledger export'?"
+                    ) from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is not UTF-8 text.") from None
+
+
+def _verified(path: Path, head: str | None) -> Verification:
+    """Check an export as a ledger is checked: the chain, what the rows say, the caps, and a head that was kept."""
+    from escudo.errors import LedgerCorruptError
+    from escudo.privacy import Verification
+    from escudo.privacy._ledger_replay import Replay, require_within_cap
+
+    replay, rows, seen = Replay(), [], set()
+    try:
+        for row in _exported(path):
+            replay.apply(row)
+            rows.append(row)
+            seen.add(row.hash)
+        for dataset, account in replay.accounts.items():
+            require_within_cap(account, [row for row in rows if row.dataset == dataset])
+        if head is not None and head not in seen:
+            raise LedgerCorruptError(
+                "no row has the fingerprint that you expect: it was rewritten, cut short, or is another."
+            )
+    except LedgerCorruptError as error:
+        return Verification(rows=replay.sequence, head=replay.head, problem=str(error))
+    return Verification(rows=replay.sequence, head=replay.head)
+
+
+def _as_csv(exported: dict[str, Any]) -> str:
     import csv
     import io
+
+    from escudo.report._csv import guarded
 
     text = io.StringIO()
     columns = ["sequence", "kind", "dataset", "recorded_at", "payload", "previous", "hash"]
     writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    for row in exported["rows"]:
+        writer.writerow({name: guarded(cell) if isinstance(cell, str) else cell for name, cell in row.items()})
     return text.getvalue()
 
 

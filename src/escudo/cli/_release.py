@@ -181,11 +181,11 @@ def release(
                 )
             except InputError as error:  # such as a disk that is full by now
                 raise InputError(f"{error} What was spent stays spent.") from None
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         console(stderr=True).print(
             f"Interrupted: nothing was written to {out}. What was spent stays spent.", markup=False
         )
-        raise typer.Exit(130) from None
+        raise typer.Exit(getattr(stop, "exit_code", 130)) from None
     seconds = time.perf_counter() - start
     found = model.details.get("discovery")
     payload = {

@@ -50,7 +50,9 @@ def sample(
     try:
         with out.open("xb") as file:
             if out.suffix == ".csv":
-                drawn.write_csv(file)
+                from escudo.report._csv import write_csv
+
+                write_csv(drawn, file)
             else:
                 drawn.write_parquet(file)
     except OSError as error:

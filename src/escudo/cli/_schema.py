@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -31,20 +34,23 @@ _TAKEN_AS_PUBLIC = "The kind of each column (levels or numbers) was taken as pub
 def draft(data: _Data, out: _Out = None, force: _Force = False, as_json: JsonFlag = False) -> None:
     """Draft a schema from the data, for the custodian to confirm; nothing is released from it before.
 
+    The file is for its owner's eyes only.
+
     Example: escudo schema draft visits.csv --out visits.toml
     """
     from escudo.table import draft as draft_schema
 
     _check_target(out, force=force)
     schema = draft_schema(data)
-    _deliver(
-        schema,
-        out,
-        force=force,
-        as_json=as_json,
-        notice=_custodian_only(),
-        next_step=_how_to_confirm(schema, data, out),
-    )
+    with _readable_by(0o600):
+        _deliver(
+            schema,
+            out,
+            force=force,
+            as_json=as_json,
+            notice=_custodian_only(),
+            next_step=_how_to_confirm(schema, data, out),
+        )
 
 
 @app.command()
@@ -166,9 +172,22 @@ def confirm(
     from escudo.table import Schema
     from escudo.table._schema_files import confirm_file
 
-    chosen = confirm_file(schema, columns or None)
+    with _readable_by(
+        schema.stat().st_mode if os.path.exists(schema) else 0o600
+    ):  # what is not confirmed yet stays private
+        chosen = confirm_file(schema, columns or None)
     value = Schema.read(schema)
     _report_written(value, schema, as_json=as_json, notes=[f"Confirmed as public: {name}" for name in chosen])
+
+
+@contextmanager
+def _readable_by(mode: int) -> Iterator[None]:
+    """Make files inside the block readable and writable by those that ``mode`` names, from the moment they are made."""
+    before = os.umask(~mode & 0o777)
+    try:
+        yield
+    finally:
+        os.umask(before)
 
 
 def _check_target(out: Path | None, *, force: bool) -> None:

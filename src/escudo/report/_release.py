@@ -1,16 +1,24 @@
 """The release folder: written as a whole, or not at all.
 
-Everything is written into a hidden folder beside the target, flushed to disk, and renamed. An error or Ctrl-C leaves
-the target as it was. A page that compares with the real table is no part of a release, so it never lies in the folder
-that is handed over but beside it.
+Everything is written into a hidden folder beside the target, flushed to disk, and renamed. An error, Ctrl-C or a signal
+to end leaves the target as it was. An earlier release is *exchanged* with the new one in one step of the file system
+(``renameat2`` on Linux, ``renameatx_np`` on macOS): at every instant the target is the whole old release or the whole
+new one, also if the process is killed. Where the system cannot exchange, the old one is moved aside first; a process
+that is killed between the two steps leaves no target, and the next release to that place, which looks first, moves it
+back. What a kill may leave besides is a hidden folder that nothing reads.
+
+A page that compares with the real table is no part of a release, so it never lies in the folder that is handed over but
+beside it.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -21,6 +29,7 @@ from typing import TYPE_CHECKING
 
 from escudo._validate import positive_integer
 from escudo.errors import InputError
+from escudo.report._csv import write_csv
 from escudo.report._custodian_page import comparison_section
 from escudo.report._custodian_report import beside, custodian_copy, private_draft
 from escudo.report._page import is_report
@@ -41,6 +50,7 @@ _SYNTHETIC, _CSV, _MODEL, _RECORD, _REPORT = (
     "release.json",
     "report.html",
 )
+_ASIDE = ".old"
 _NAMES = frozenset((_SYNTHETIC, _CSV, _MODEL, _RECORD, _REPORT))
 
 
@@ -106,7 +116,8 @@ def write_release(
         directory: The folder; made if it does not exist.
         rows: How many synthetic rows to draw. It is printed: pass a public number.
         dataset: What the table is called.
-        csv: Whether to write the rows as CSV as well.
+        csv: Whether to write the rows as CSV as well; texts that a spreadsheet would run as a formula start with an
+            apostrophe there (``escudo.report._csv``).
         seed: To draw the same rows again. The noise is drawn already and does not depend on it.
         table: The private table. Given, a copy of the report that compares it with the synthetic rows *without noise*
             is written beside the folder, as ``NAME-custodian.html``, readable by its owner only and marked on every
@@ -135,7 +146,7 @@ def write_release(
             copy_draft = None if copy is None else stack.enter_context(private_draft(copy))
             synthetic.write_parquet(draft / _SYNTHETIC)
             if csv:
-                synthetic.write_csv(draft / _CSV)
+                write_csv(synthetic, draft / _CSV)
             model.save(draft / _MODEL)
             entries = [FileEntry.of(draft, path) for path in _files_in(draft)]
             page = release_page(model, synthetic, dataset=dataset, made=made, entries=entries, evaluation=evaluation)
@@ -186,6 +197,7 @@ def check_target(
     """
     target = Path(directory).resolve()
     copy = beside(target) if custodian else None
+    _repair(target)
     _check_target(target, overwrite=overwrite)
     if copy is not None:
         _check_beside(copy, overwrite=overwrite)
@@ -257,18 +269,42 @@ def _draft_of(target: Path) -> Iterator[Path]:
 
 
 def _put(draft: Path, target: Path) -> None:
-    """Rename the draft to the target, and an earlier release out of the way first."""
-    old = draft.with_name(f"{draft.name}.old")
-    try:
-        if target.exists():
-            target.rename(old)
+    """Give the draft the target's name; an earlier release gets the draft's, or is moved aside, and is removed."""
+    if not target.exists():
         draft.rename(target)
-    except BaseException:
-        if old.exists() and not target.exists():
-            old.rename(target)
-        raise
+    elif not _exchanged(draft, target):
+        old = draft.with_name(draft.name + _ASIDE)
+        try:
+            target.rename(old)
+            draft.rename(target)
+        finally:
+            if old.exists() and not target.exists():
+                old.rename(target)
+        shutil.rmtree(old, ignore_errors=True)
     _sync(target.parent)
-    shutil.rmtree(old, ignore_errors=True)
+
+
+def _repair(target: Path) -> None:
+    """Move an earlier release back that a process moved aside before it was killed; see ``_put``."""
+    if os.path.exists(target):
+        return
+    aside = re.compile(re.escape(f".{target.name}.") + r"[0-9a-f]{8}\.part" + re.escape(_ASIDE))
+    with suppress(OSError, ValueError):  # a place that cannot be read is refused where it is written
+        for old in [path for path in target.parent.iterdir() if aside.fullmatch(path.name)][:1]:
+            old.rename(target)
+
+
+def _exchanged(first: Path, second: Path) -> bool:
+    """Exchange the names of two folders in one step; return False, and change nothing, where that cannot be done."""
+    import ctypes
+
+    names = {"linux": "renameat2", "darwin": "renameatx_np"}
+    try:
+        rename = getattr(ctypes.CDLL(None, use_errno=True), names[sys.platform])
+    except (KeyError, OSError, AttributeError):
+        return False
+    here, exchange = {"linux": -100, "darwin": -2}[sys.platform], 2  # AT_FDCWD; RENAME_EXCHANGE and RENAME_SWAP
+    return bool(rename(here, os.fsencode(first), here, os.fsencode(second), exchange) == 0)
 
 
 def _files_in(folder: Path) -> list[str]:

@@ -161,7 +161,8 @@ def test_verify_ends_with_five_when_a_row_was_edited(
         assert ended.value.code == 5
         assert "row 3 was edited" in capsys.readouterr().err
     exported = run("export")
-    assert "row 3 was edited" in json.loads(exported.stdout)["problem"]
+    assert len(exported.stdout.splitlines()) == len(run_json("export")["rows"])
+    assert "row 3 was edited" in json.loads(run("export", "--format", "json").stdout)["problem"]
     assert "Careful, the ledger is broken." in exported.stderr
 
 
@@ -173,6 +174,48 @@ def test_export_writes_every_row_as_json_or_csv(used: Ledger, folder: Path) -> N
     assert json.loads(rows[2]["payload"])["purpose"] == "[bold]a count"
     run("export", "--format", "csv", "--out", "ledger.csv")
     assert (folder / "ledger.csv").read_text(encoding="utf-8") == run("export", "--format", "csv").stdout
+
+
+def test_json_lines_hold_one_row_each_and_can_be_verified_without_the_ledger(used: Ledger, folder: Path) -> None:
+    lines = run("export").stdout.splitlines()
+    assert [json.loads(line) for line in lines] == run_json("export")["rows"]
+    run("export", "--out", "kept.jsonl")
+    (folder / "escudo-ledger.db").rename(folder / "gone.db")
+    found = run_json("verify", "--export", "kept.jsonl")
+    assert (found["ok"], found["rows"], found["head"]) == (True, 6, json.loads(lines[-1])["hash"])
+    assert (
+        "holds good: 6 rows" in run("verify", "--export", "kept.jsonl", "--head", json.loads(lines[2])["hash"]).stdout
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda lines: [*lines[:2], lines[2].replace("0.5", "0.1"), *lines[3:]], "row 3 was edited"),
+        (lambda lines: [*lines[:1], *lines[2:]], "row 2 is missing"),
+        (lambda lines: [*lines, lines[-1]], "row 7 is missing"),
+        (lambda lines: [*lines[:3], "{}", *lines[3:]], "line 4: no row of a ledger"),
+        (lambda lines: ["[" * 100_000], "line 1: no row of a ledger"),
+        (lambda lines: ["\udcff"], "UTF-8"),
+    ],
+    ids=["edited", "removed", "added", "another object", "nested", "no text"],
+)
+def test_an_export_that_was_changed_is_found(used: Ledger, folder: Path, change: Any, expected: str) -> None:
+    lines = change(run("export").stdout.splitlines())
+    (folder / "kept.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8", errors="surrogateescape")
+    assert expected in str(refusal("verify", "--export", "kept.jsonl"))
+
+
+def test_an_export_must_hold_the_head_that_was_kept(used: Ledger, folder: Path) -> None:
+    run("export", "--out", "kept.jsonl")
+    assert "fingerprint that you expect" in str(refusal("verify", "--export", "kept.jsonl", "--head", "0" * 64))
+    assert "cannot be read" in str(refusal("verify", "--export", "missing.jsonl"))
+
+
+def test_a_spreadsheet_runs_nothing_in_an_exported_csv(folder: Path) -> None:
+    run("open", "=cmd", "--epsilon", "3")
+    assert ",'=cmd," in run("export", "--format", "csv").stdout
+    assert '"dataset": "=cmd"' in run("export").stdout
 
 
 def test_export_does_not_overwrite(used: Ledger, folder: Path) -> None:

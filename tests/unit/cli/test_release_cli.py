@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -383,12 +382,14 @@ def test_a_failure_while_writing_marks_the_spend_and_leaves_nothing(
     assert not list(folder.glob(".*"))
 
 
+HALF_WAY = "half way: charged, noise drawn, and all files in a draft"
 INTERRUPTED = """
-import signal, sys, time
-from escudo.synthesis import {module}
+import sys, time
+from {package} import {module}
 def slow(*_, **__):
-    print("fitting", flush=True)
-    time.sleep(60)
+    print({said!r}, flush=True)
+    while True:  # until a signal ends it
+        time.sleep(0.01)
 {module}.{name} = slow
 from escudo.cli import main
 sys.argv = ["escudo", *sys.argv[1:]]
@@ -396,11 +397,14 @@ main()
 """
 
 
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL], ids=["ctrl-c", "kill"])
+SIGNALS = {"ctrl-c": signal.SIGINT, "kill": signal.SIGKILL, "terminate": signal.SIGTERM, "hang-up": signal.SIGHUP}
+
+
+@pytest.mark.parametrize("sent", SIGNALS.values(), ids=SIGNALS)
 def test_a_release_stopped_half_way_is_in_the_ledger_and_nowhere_else(
     folder: Path, ledger: Ledger, sent: signal.Signals
 ) -> None:
-    program = INTERRUPTED.format(module="_marginals", name="estimate")
+    program = INTERRUPTED.format(package="escudo.report", module="_release", name="_flush", said=HALF_WAY)
     process = subprocess.Popen(
         [sys.executable, "-c", program, *RELEASE, "--dataset", "visits-2026", "--out", "out"],
         stdout=subprocess.PIPE,
@@ -409,18 +413,20 @@ def test_a_release_stopped_half_way_is_in_the_ledger_and_nowhere_else(
         cwd=folder,
     )
     assert process.stdout is not None
-    while "fitting" not in process.stdout.readline():
-        assert process.poll() is None
-    time.sleep(0.1)
+    while HALF_WAY not in (line := process.stdout.readline()):  # nothing but the draft knows this line
+        assert line, process.communicate()
+    assert [row.kind for row in ledger.history()] == ["open", "spend"]
+    assert list(folder.glob(".out.*.part/release.json"))
     process.send_signal(sent)
-    _, said = process.communicate(timeout=120)
+    _, said = process.communicate()
     kinds = [row.kind for row in ledger.history()]
-    if sent == signal.SIGINT:
-        assert process.returncode == 130, said
+    if sent == signal.SIGKILL:
+        assert kinds == ["open", "spend"]
+    else:
+        assert process.returncode == 128 + sent, said
         assert "nothing was written to out. What was spent stays spent." in said
         assert kinds == ["open", "spend", "failed"]
-    else:
-        assert kinds == ["open", "spend"]
+        assert not [path for path in folder.iterdir() if path.name.startswith(".")]  # no draft is left
     assert ledger.total("visits-2026").epsilon_at(1e-6) > 0.99
     assert not (folder / "out").exists()
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tomllib
 from dataclasses import dataclass
@@ -50,6 +51,22 @@ def test_a_draft_without_a_file_prints_toml_that_can_be_piped(escudo):
     assert list(columns) == ["age", "smoke"]
     assert columns["smoke"] == {"type": "categorical", "levels": ["no", "yes"], "confirmed": False}
     assert "custodian's eyes only" in outcome.out
+
+
+def test_only_its_owner_can_read_a_draft_also_when_part_of_it_is_confirmed(escudo, tmp_path):
+    (tmp_path / "visits.toml").write_text("", encoding="utf-8")
+    (tmp_path / "visits.toml").chmod(0o644)
+    before = os.umask(0o022)
+    try:
+        escudo("draft", "visits.csv", "--out", "visits.toml", "--force")
+        assert (tmp_path / "visits.toml").stat().st_mode & 0o777 == 0o600
+        escudo("confirm", "visits.toml", "age")
+        assert (tmp_path / "visits.toml").stat().st_mode & 0o777 == 0o600
+        escudo("convert", "visits.toml", "public.toml")
+        assert (tmp_path / "public.toml").stat().st_mode & 0o777 == 0o644  # what somebody makes of it is theirs to say
+        assert os.umask(0o022) == 0o022
+    finally:
+        os.umask(before)
 
 
 def test_a_draft_with_a_file_says_what_to_do_next(escudo, tmp_path):

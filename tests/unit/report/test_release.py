@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import json
 import os
@@ -165,6 +166,7 @@ class TestAllOrNothing:
             return rename(self, target)
 
         monkeypatch.setattr(Path, "rename", stop_at_the_second)
+        monkeypatch.setattr(_release, "_exchanged", lambda first, second: False)
         with pytest.raises(KeyboardInterrupt):
             write_release(model, tmp_path / "out", rows=20, overwrite=True)
         assert contents(files.directory) == before
@@ -266,3 +268,101 @@ class TestTheCustodiansPage:
         with pytest.raises(InputError, match="another schema"):
             write_release(model, tmp_path / "out", rows=10, table=table)
         assert os.listdir(tmp_path) == []
+
+
+class TestReplacement:
+    """An earlier release is the target until the new one is, and not an instant less."""
+
+    @pytest.fixture
+    def steps(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[bool]:
+        """Whether the target was whole after each renaming."""
+        seen: list[bool] = []
+
+        def looking(rename: Callable[..., object]) -> Callable[..., object]:
+            def call(*names: object) -> object:
+                done = rename(*names)
+                seen.append({path.name for path in (tmp_path / "out").glob("*")} >= PARTS)
+                return done
+
+            return call
+
+        for owner, name in ((Path, "rename"), (Path, "replace"), (_release, "_exchanged")):
+            if hasattr(owner, name):
+                monkeypatch.setattr(owner, name, looking(getattr(owner, name)))
+        return seen
+
+    def test_the_target_is_whole_at_every_step(self, model: CausalModel, tmp_path: Path, steps: list[bool]) -> None:
+        write_release(model, tmp_path / "out", rows=20, seed=1)
+        steps.clear()
+        write_release(model, tmp_path / "out", rows=30, seed=1, overwrite=True)
+        assert steps
+        assert all(steps)
+        assert pl.read_parquet(tmp_path / "out" / "synthetic.parquet").height == 30
+        assert os.listdir(tmp_path) == ["out"]
+
+    def test_a_system_that_cannot_exchange_moves_the_old_one_aside(
+        self, model: CausalModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(_release, "_exchanged", lambda first, second: False)
+        for rows in (20, 30):
+            write_release(model, tmp_path / "out", rows=rows, seed=1, overwrite=True)
+        assert pl.read_parquet(tmp_path / "out" / "synthetic.parquet").height == 30
+        assert os.listdir(tmp_path) == ["out"]
+
+    @pytest.mark.parametrize("again", ["check_target", "write_release"])
+    def test_a_kill_between_its_two_steps_is_made_good_by_the_next_release(
+        self, model: CausalModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: str
+    ) -> None:
+        write_release(model, tmp_path / "out", rows=20, seed=1)
+        before = contents(tmp_path / "out")
+        (tmp_path / "out").rename(tmp_path / ".out.0123abcd.part.old")  # and here it was killed
+        (tmp_path / ".out.0123abcd.part").mkdir()
+        (tmp_path / ".out.precious.part.old").mkdir()  # no name that we give
+        if again == "check_target":
+            with pytest.raises(InputError, match="holds a release already"):
+                _release.check_target(tmp_path / "out")
+            assert contents(tmp_path / "out") == before
+        else:
+            write_release(model, tmp_path / "out", rows=30, seed=1, overwrite=True)
+            assert pl.read_parquet(tmp_path / "out" / "synthetic.parquet").height == 30
+        assert (tmp_path / ".out.precious.part.old").exists()
+
+    def test_two_folders_are_exchanged_or_left_alone(self, tmp_path: Path) -> None:
+        for name in "ab":
+            (tmp_path / name).mkdir()
+            (tmp_path / name / name).touch()
+        if _release._exchanged(tmp_path / "a", tmp_path / "b"):
+            assert (tmp_path / "a" / "b").exists()
+            assert (tmp_path / "b" / "a").exists()
+        else:
+            assert (tmp_path / "a" / "a").exists()
+        assert not _release._exchanged(tmp_path / "a", tmp_path / "nowhere")
+        assert (tmp_path / "a").exists()
+
+
+class TestCsv:
+    TEXTS = ("=cmd|'/c calc'!A1", "+1+cmd", "-none-", "@SUM(A1)", "\tx", "\rx", "'tis", "yes", "-1", "+2.5e3", "")
+
+    def test_what_a_spreadsheet_would_run_is_guarded_and_comes_back_exactly(self, tmp_path: Path) -> None:
+        from escudo.report._csv import unguarded, write_csv
+
+        frame = pl.DataFrame({"=x": self.TEXTS, "n": list(range(-5, 6))})
+        write_csv(frame.with_columns(e=pl.col("=x").cast(pl.Categorical)), tmp_path / "rows.csv")
+        with (tmp_path / "rows.csv").open(encoding="utf-8", newline="") as file:
+            names, *rows = csv.reader(file)
+        assert names == ["'=x", "n", "e"]
+        read = dict(zip(names, zip(*rows, strict=True), strict=True))
+        for cells in (read["'=x"], read["e"]):
+            assert [unguarded(cell) for cell in cells] == list(self.TEXTS)
+            risky = [cell for cell in cells if cell[:1] in tuple("=+-@\t\r")]
+            assert risky == ["-1", "+2.5e3"]  # numbers mean themselves
+        assert list(read["n"]) == [str(n) for n in range(-5, 6)]
+
+    def test_a_release_and_a_sample_are_written_so(self, tmp_path: Path) -> None:
+        levels = ["=1+1", "no"]
+        rows = pl.DataFrame({"a": levels * 50})
+        model = synthesize(PrivateTable(rows, Schema.from_dict({"a": levels})), None, epsilon=5.0, delta=1e-6, seed=0)
+        files = write_release(model, tmp_path / "out", rows=50, csv=True, seed=0)
+        assert files.csv is not None
+        assert set(files.csv.read_text(encoding="utf-8").splitlines()) == {"a", "'=1+1", "no"}
+        assert set(pl.read_parquet(files.synthetic)["a"]) == set(levels)
