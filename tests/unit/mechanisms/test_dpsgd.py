@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.stats import beta, norm
+from scipy.stats import beta, kstest, norm
 
 from escudo.errors import BudgetExceededError, InputError
 from escudo.mechanisms.dpsgd import Layout, Training, audited_step, resume, train
@@ -557,6 +557,42 @@ def test_the_noise_has_the_size_and_shape_that_was_claimed():
     for cut in (-2.0, 0.0, 1.0, 3.0):
         share = norm.cdf(cut)
         assert (noise < cut).mean() == pytest.approx(share, abs=5 * np.sqrt(share * (1 - share) / (2 * RUNS)))
+
+
+def itself(tape, rows, key):
+    return (tape.bias("w", rows.shape[0]) * rows[:, :1]).sum(axis=-1)
+
+
+def test_the_noise_of_a_training_is_what_its_event_says_and_neither_two_thirds_nor_three_halves(monkeypatch, tmp_path):
+    """One step on nobody: Adam's first mean is a tenth of the noise over the expected size of a sample."""
+    size, kept = 20_000, []
+    training = Training(steps=1, sampling_probability=0.5, noise_multiplier=1.5, clip_norm=2.0)
+    monkeypatch.setattr(module, "write_state", lambda path, state, _: kept.append(np.asarray(state.first, np.float64)))
+    monkeypatch.setattr(module, "_SECONDS_BETWEEN", 0.0)
+    layout, nobody = Layout((("w", "b", (size,)),)), np.zeros((0, 1), np.float32)
+    train(itself, layout, np.zeros(size), nobody, training, seed=5, checkpoint=tmp_path / "training.ckpt", **TERMS)
+    noise = kept[0] * 10 * (40 * 0.5) / (1.5 * 2.0)
+    assert kstest(noise, "norm").pvalue > 1e-3
+    for wrong in (2 / 3, 3 / 2):
+        assert kstest(noise * wrong, "norm").pvalue < 1e-9
+
+
+def test_only_trainings_that_are_never_released_have_noise_without_its_far_tails(monkeypatch):
+    from escudo.mechanisms.dpsgd import _core
+
+    asked, drawn = [], _core.normal
+
+    def normal(key, shape, stream=0, *, tails=True):
+        asked.append((stream, tails))
+        return drawn(key, shape, stream, tails=tails)
+
+    monkeypatch.setattr(_core, "normal", normal)
+    for split in (True, False):
+        recipe = Recipe(split=split, floor=3e-8)  # of which there is no program yet, so that it is traced
+        state = first_state(np.zeros(4), split=split)
+        run(regression, LAYOUT, recipe, table(), knobs(), state, whole_table_slots(40, 1, 40))
+        assert {tails for stream, tails in asked if stream == 0} == {split}
+        asked.clear()
 
 
 def test_canaries_in_a_training_can_be_scored_and_one_run_stays_below_the_claim():

@@ -367,7 +367,8 @@ def clipped_sum(
 
 def _shrunk(precision: Precision, terms: int) -> float:
     """Return the share of the bound that computed lengths are clipped to, for sums of so many terms."""
-    return _SHRINK[precision] * min(1.0, (1 - _UNIT) ** (terms / 2 + 40) / (1 - 2.0**-14))
+    kept = math.exp((terms / 2 + 40) * math.log1p(-_UNIT))
+    return _SHRINK[precision] * min(1.0, kept / (1 - 2.0**-14))
 
 
 def gradient_norms(loss_fn: LossFn, parameters: Tree, batch: Any, key: Array) -> Array:

@@ -73,13 +73,15 @@ def threefry(key: tuple[Array, Array], counter: tuple[Array, Array]) -> tuple[Ar
     return x, y
 
 
-def normal(key: Array, shape: tuple[int, ...], stream: int = 0) -> Array:
+def normal(key: Array, shape: tuple[int, ...], stream: int = 0, *, tails: bool = True) -> Array:
     """Return standard normal numbers in float32.
 
     Args:
         key: A key of jax, or its raw words; the first and the last word are used.
         shape: How many.
         stream: Which of the key's independent streams, below 2¹⁶.
+        tails: Whether levels are followed. False ends numbers at 7.5 standard deviations, which is enough for whatever
+            protects nobody: accelerators then draw them where they are used, instead of writing them down first.
     """
     words = jax.random.key_data(key) if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else key
     count = math.prod(shape)
@@ -87,7 +89,10 @@ def normal(key: Array, shape: tuple[int, ...], stream: int = 0) -> Array:
 
     def level(number: Array) -> Array:
         second = jnp.full(count, stream, jnp.uint32) + number * np.uint32(_STREAMS)
-        return _transformed(*threefry((words[0], words[-1]), (place, second)), number)
+        return _transformed(*threefry((words[0], words[-1]), (place, second)), number, tails=tails)
+
+    if not tails:
+        return level(np.uint32(0)).reshape(shape)
 
     def further(carry: tuple[Array, Array]) -> tuple[Array, Array]:
         numbers, depth = carry
@@ -99,11 +104,12 @@ def normal(key: Array, shape: tuple[int, ...], stream: int = 0) -> Array:
     return numbers.reshape(shape)
 
 
-def _transformed(first: Array, second: Array, level: Array) -> Array:
+def _transformed(first: Array, second: Array, level: Array, *, tails: bool = True) -> Array:
     """Return the numbers that two words of a level make; infinity where the next level is due."""
     deeper = jnp.asarray(level, jnp.float32) * np.float32(_LEVEL_BITS * math.log(2))
-    radius = jnp.sqrt(2 * (_minus_log(first, second) + deeper))
-    return jnp.where(first < np.uint32(2 ** (32 - _LEVEL_BITS)), np.float32(np.inf), radius * _cosine(second))
+    numbers = jnp.sqrt(2 * (_minus_log(first, second) + deeper)) * _cosine(second)
+    due = first < np.uint32(2 ** (32 - _LEVEL_BITS))
+    return jnp.where(due, np.float32(np.inf), numbers) if tails else numbers
 
 
 def _minus_log(first: Array, second: Array) -> Array:

@@ -182,7 +182,7 @@ class Network:
                 x = jax.nn.relu(tape.dense(f"encode {depth}", x))
             mean, spread = tape.dense("mean", x), tape.dense("spread", x)
             drawn = jnp.issubdtype(key.dtype, jnp.floating)
-            z = mean + jnp.exp(spread / 2) * (key if drawn else normal(key, mean.shape, stream=1))
+            z = mean + jnp.exp(spread / 2) * (key if drawn else normal(key, mean.shape, stream=1, tails=False))
             for depth in range(len(self.decoder)):
                 z = jax.nn.relu(tape.dense(f"decode {depth}", z))
             outputs += tape.dense("decode out", z)

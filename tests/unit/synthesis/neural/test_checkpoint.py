@@ -186,9 +186,23 @@ def test_a_checkpoint_in_use_is_refused(stop, tmp_path):
     pytest.importorskip("fcntl")
     folder = tmp_path / "kept"
     with Checkpoint(folder=folder, facts={}).held():
-        with pytest.raises(InputError, match="in use"):
+        with pytest.raises(InputError, match="in use by another training"):
             made(MemoryAccount(), folder)
         assert folder.exists()
+
+
+def test_a_charge_that_has_had_its_release_pays_for_no_other(stop, tmp_path):
+    """Somebody looks for a charge while the stopped release goes on elsewhere, and comes when that is done."""
+    account, folder = MemoryAccount(), tmp_path / "kept"
+    stop(account, folder)
+    again = paid(folder, account)
+    made(account, folder)  # elsewhere
+    assert len(account.receipts) == 1
+    with pytest.raises(InputError, match="was finished meanwhile"):
+        made(again, folder)
+    assert len(account.receipts) == 1
+    made(account, tmp_path / "another")
+    assert len(account.receipts) == 2
 
 
 def test_a_damaged_record_is_refused(stop, tmp_path):

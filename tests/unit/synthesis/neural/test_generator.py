@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +12,11 @@ import pytest
 
 from escudo.causal import CausalGraph
 from escudo.errors import InputError, SchemaError
-from escudo.privacy import RepeatedEvent
+from escudo.mechanisms import Release
+from escudo.privacy import MemoryAccount, RepeatedEvent
 from escudo.synthesis import load, prepare, synthesize
 from escudo.synthesis._linear_model import LinearModel
-from escudo.synthesis.neural import NeuralModel
+from escudo.synthesis.neural import NeuralModel, _prepared
 from escudo.synthesis.neural._rules import learning_rate_for, rule_for
 from escudo.synthesis.neural._start import placed, pretrained
 from escudo.table import PrivateTable
@@ -185,6 +187,69 @@ def test_options_out_of_range_are_refused(schema, graph, options):
         prepare(schema, graph, generator="vae", epsilon=1.0, delta=1e-6, **options)
     with pytest.raises(InputError, match="delta"):
         prepare(schema, graph, generator="vae", epsilon=1.0, delta=0.0)
+
+
+# -- the number of rows
+
+
+def given_to_training(monkeypatch, frame, schema, graph, rows: int, first, **options) -> tuple:
+    """Everything that a fit of the first rows gives its training but the rows, and the details that it releases."""
+    prepared = prepare(schema, graph, epsilon=1.0, delta=1e-5, relation="add_remove", **options)
+    given = []
+
+    def trains(network, layout, parameters, codes, training, **terms):
+        given.append((parameters.tobytes(), codes.dtype, codes.shape[1:], training, terms))
+        return Release(value=parameters, guarantee=None, event=None)
+
+    table = PrivateTable(frame.head(rows).lazy(), schema, MemoryAccount(relation="add_remove"))
+    with monkeypatch.context() as patch:
+        patch.setattr(_prepared, "train", trains)
+        patch.setattr(_prepared.PreparedMoments, "fit", lambda *_, **__: first)
+        fitted = prepared.fit(table, account=table.account, seed=7, guarantee=prepared.plan.guarantee())
+    return given[0], dict(fitted.details)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"generator": "vae", **SMALL}, {"generator": "autoregressive", "pretraining": 30, "steps": 10}],
+    ids=["vae", "autoregressive"],
+)
+def test_with_the_same_released_start_a_training_is_given_the_same_for_any_number_of_rows(
+    options, monkeypatch, frame, schema, graph
+):
+    """296 rows and 297 once had clip bounds of 11.5739 and 11.5795: slots were laid out for the rows that there are."""
+    asked = {"generator": "moments", "epsilon": 1.0, "delta": 1e-5, "seed": 1, "relation": "add_remove"}
+    account = MemoryAccount(relation="add_remove")
+    first = synthesize(PrivateTable(frame.head(296), schema, account), graph, **asked)
+    made = [given_to_training(monkeypatch, frame, schema, graph, rows, first, **options) for rows in (296, 297, 12, 0)]
+    assert made[0][1]["rows"] == made[0][0][4]["expected_rows"] == first.details["rows"]
+    assert all(one == made[0] for one in made[1:])
+
+
+@pytest.mark.parametrize(("generator", "start"), [("autoregressive", "moments"), ("vae", "levels")])
+def test_a_table_of_nobody_is_fitted_like_that_of_one_person(generator, start, frame, schema, graph):
+    """Under ``add_remove`` they are neighbours: an error would tell them apart, after the charge."""
+    options = (
+        {"latent": 1, "encoder": (), "decoder": (), "pretraining": 2} if generator == "vae" else {"pretraining": 0}
+    )
+    asked = {"epsilon": 1.0, "delta": 1e-5, "relation": "add_remove", "seed": 1, "steps": 3, "start": start, **options}
+    made = []
+    for rows in (0, 1):
+        account = MemoryAccount(relation="add_remove")
+        table = PrivateTable(frame.head(rows).lazy(), schema, account)
+        made.append(synthesize(table, graph, generator=generator, **asked))
+        assert account.failed == {}
+    assert made[0].guarantee == made[1].guarantee
+    assert made[0].details.keys() == made[1].details.keys()
+    assert made[0].sample(5, seed=0).columns == made[1].sample(5, seed=0).columns
+
+
+@pytest.mark.parametrize("rows", [-40, 0, 1])
+def test_a_noisy_count_of_nobody_or_less_is_taken_for_one(rows, monkeypatch, frame, schema, graph):
+    first = synthesize(PrivateTable(frame, schema), graph, generator="moments", **BUDGET)
+    odd = replace(first, details={**first.details, "rows": rows})
+    given, details = given_to_training(monkeypatch, frame, schema, graph, 20, odd, generator="autoregressive", steps=3)
+    assert given[4]["expected_rows"] == details["rows"] == 1
 
 
 # -- the start
