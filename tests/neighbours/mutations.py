@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,23 +21,29 @@ class Mutation:
     """A defect: what to write instead of what, and where it should show.
 
     Attributes:
-        defect: What is wrong then.
-        file: Below ``src/escudo``.
-        old: The text that is there now, once.
-        new: The defect.
+        defect: What is wrong then; the number is that of the confirmed defect.
+        changes: Files below ``src/escudo``, a text that is there once, and what to write instead.
         only: Cases whose names hold this text are tried; ``"promises"`` for what no pair can show.
         pairs: How many pairs at the most.
     """
 
     defect: str
-    file: str
-    old: str
-    new: str
+    changes: tuple[tuple[str, str, str], ...]
     only: str
     pairs: int = 400
 
 
-MUTATIONS: list[Mutation] = []
+def known() -> list[Mutation]:
+    """Return the defects of ``mutations.toml``."""
+    listed = tomllib.loads((Path(__file__).parent / "mutations.toml").read_text())["mutation"]
+    return [
+        Mutation(
+            defect=one["defect"],
+            changes=tuple((change["file"], change["old"], change["new"]) for change in one["change"]),
+            only=one["only"],
+        )
+        for one in listed
+    ]
 
 
 def caught(mutation: Mutation) -> tuple[bool, str]:
@@ -44,11 +51,12 @@ def caught(mutation: Mutation) -> tuple[bool, str]:
     with TemporaryDirectory(prefix="escudo-") as name:
         source = Path(name) / "src"
         shutil.copytree(HOME / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
-        file = source / "escudo" / mutation.file
-        text = file.read_text()
-        if text.count(mutation.old) != 1:
-            return False, f"{mutation.file} does not hold the text to change exactly once"
-        file.write_text(text.replace(mutation.old, mutation.new))
+        for changed, old, new in mutation.changes:
+            file = source / "escudo" / changed
+            text = file.read_text()
+            if text.count(old) != 1:
+                return False, f"{changed} does not hold the text to change exactly once"
+            file.write_text(text.replace(old, new))
         asked = [sys.executable, "-m", "neighbours", "--only", mutation.only, "--pairs", str(mutation.pairs), "--first"]
         path = os.pathsep.join([str(source), str(HOME / "tests")])
         ran = subprocess.run(
@@ -63,11 +71,12 @@ def caught(mutation: Mutation) -> tuple[bool, str]:
 def caught_all(out: Path | None, *, only: str) -> bool:
     """Put every defect back, say which were caught, and write it down."""
     rows, start = [], time.perf_counter()
-    for mutation in MUTATIONS:
+    for mutation in known():
         if only not in mutation.defect:
             continue
         seen, how = caught(mutation)
-        rows.append({"defect": mutation.defect, "file": mutation.file, "caught": seen, "how": how})
+        files = sorted({changed for changed, _, _ in mutation.changes})
+        rows.append({"defect": mutation.defect, "files": files, "caught": seen, "how": how})
         print(f"{'caught' if seen else 'MISSED'}: {mutation.defect}: {how}", flush=True)
     seen = sum(bool(row["caught"]) for row in rows)
     print(f"{seen} of {len(rows)} defects caught in {time.perf_counter() - start:.0f} s.")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -138,24 +139,48 @@ def checkpoints_are_used_by_one() -> str | None:
     return found[0] if found else None
 
 
+def trainings_are_laid_out_alike() -> str | None:
+    """How a training is laid out follows from the number of rows that is public or noisy, not from the rows."""
+    import jax.numpy as jnp
+
+    from escudo.mechanisms.dpsgd import Training, _sampling, train
+    from escudo.mechanisms.dpsgd._layers import Layout
+
+    def loss(tape: Any, rows: Any, key: Any) -> Any:
+        return tape.dense("one", rows).sum(axis=-1)
+
+    training = Training(steps=1, sampling_probability=0.5, noise_multiplier=1.0, clip_norm=1.0)
+    terms: dict[str, Any] = {"expected_rows": 30.0, "delta": 1e-6, "seed": 1}
+    laid_out = []
+    with mock.patch.object(_sampling, "capacity_for", wraps=_sampling.capacity_for) as asked:
+        for rows in (0, 1, 300):
+            train(
+                loss, Layout((("one", "w", (1, 1)),)), jnp.zeros(1), np.ones((rows, 1), np.float32), training, **terms
+            )
+            laid_out.append(asked.call_args)
+    return None if all(call == laid_out[0] for call in laid_out) else f"a training is laid out by its rows: {laid_out}"
+
+
 def large_deltas_are_refused() -> str | None:
-    """A δ of one over the number of rows is refused unless it is said twice."""
-    rows = base_rows("mixed", np.random.default_rng(0), 20, "row")
-    table = escudo.PrivateTable(ENGINES["polars"].frame(rows, columns_of("mixed")), schema_of("mixed", "row"))
-    graph = graph_of("mixed")
-    asked: dict[str, Callable[[], Any]] = {
-        "synthesize": lambda: escudo.synthesize(table, graph, epsilon=1.0, delta=0.1, seed=1),
-        "discover": lambda: escudo.discover(table, epsilon=1.0, delta=0.1, seed=1),
-        "effect_of": lambda: escudo.effect_of(table, "smoke", "lung", graph=graph, epsilon=1.0, delta=0.1, seed=1),
-    }
-    for name, ask in asked.items():
-        try:
-            ask()
-        except RefusedError:
-            continue
-        except EscudoError as error:
-            return f"{name} with δ = 0.1 on 20 rows: {error}"
-        return f"{name} takes δ = 0.1 on 20 rows"
+    """A δ of one over the number of rows is refused unless said twice; where that is private, by a public number."""
+    rows, graph = base_rows("mixed", np.random.default_rng(0), 20, "row"), graph_of("mixed")
+    frame, schema = ENGINES["polars"].frame(rows, columns_of("mixed")), schema_of("mixed", "row")
+    for relation, delta in (("replace_one", 0.1), ("add_remove", 0.01)):
+        table = escudo.PrivateTable(frame, schema, MemoryAccount(relation=relation))
+        terms: dict[str, Any] = {"epsilon": 1.0, "delta": delta, "relation": relation, "seed": 1}
+        asked: dict[str, Callable[..., Any]] = {
+            "synthesize": partial(escudo.synthesize, table, graph),
+            "discover": partial(escudo.discover, table),
+            "effect_of": partial(escudo.effect_of, table, "smoke", "lung", graph=graph),
+        }
+        for name, ask in asked.items():
+            try:
+                ask(**terms)
+            except RefusedError:
+                continue
+            except EscudoError as error:
+                return f"{name} with δ = {delta} on 20 rows, {relation}: {error}"
+            return f"{name} takes δ = {delta} on 20 rows, {relation}"
     return None
 
 
@@ -174,6 +199,7 @@ PROMISES: list[Callable[[], str | None]] = [
     noise_reaches_every_delta,
     accounts_compare_the_bound,
     checkpoints_are_used_by_one,
+    trainings_are_laid_out_alike,
     large_deltas_are_refused,
     replayed_noise_is_not_for_release,
 ]
