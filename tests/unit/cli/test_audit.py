@@ -159,6 +159,8 @@ class TestAudit:
             (("audited_here.py:enough_noise", "--epsilon", 1, "--pairs", "nowhere.json"), "cannot read"),
             (("audited_here.py:enough_noise", "--epsilon", 1, "--pairs", "audited_here.py"), "not JSON"),
             (("audited_here.py:enough_noise", "--epsilon", 1, "--header", "a: b"), "go with --url"),
+            (("audited_here.py:enough_noise", "--epsilon", 1, "--timeout", 3), "go with --url"),
+            (("audited_here.py:enough_noise", "--epsilon", 1, "--largest-answer", 9), "go with --url"),
             (("--url", "http://127.0.0.1", "--epsilon", 1, "--header", "ab"), "Name: value"),
         ],
         ids=lambda value: "" if isinstance(value, str) else "-".join(map(str, value)),
@@ -292,4 +294,4 @@ def test_a_mechanism_that_ends_the_program_does_not_pass(folder: Path) -> None:
 def test_a_key_in_the_address_of_a_service_is_shown_nowhere(folder: Path) -> None:
     from escudo.cli._audit import _target
 
-    assert _target(None, "http://localhost/count?key=secret", [], None)[1] == "http://localhost/count"
+    assert _target(None, "http://localhost/count?key=secret", [], {})[1] == "http://localhost/count"
