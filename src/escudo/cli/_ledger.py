@@ -101,7 +101,8 @@ def show(dataset: OneDataset = None, ledger: LedgerUrl = DEFAULT, as_json: JsonF
 
     with Ledger(ledger) as book:
         infos = book.datasets() if dataset is None else [book.info(dataset)]
-        head = book.head
+        anchor = book.anchor
+        head = anchor["head"]
 
     def human(out: Console) -> None:
         out.print(_accounts_table(infos))
@@ -109,10 +110,12 @@ def show(dataset: OneDataset = None, ledger: LedgerUrl = DEFAULT, as_json: JsonF
             for line in _words(infos[0]):
                 out.print(line, markup=False)
         out.print(
-            f"Ledger {book.name}\nHead   {head}   (keep it elsewhere, for 'escudo ledger verify --head')", markup=False
+            f"Ledger {book.name}\nHead   {head}   (row {anchor['rows']}; keep it elsewhere, for 'escudo ledger verify "
+            "--head')",
+            markup=False,
         )
 
-    payload = {"ledger": book.name, "head": head, "accounts": [_account_json(info) for info in infos]}
+    payload = {"ledger": book.name, **anchor, "accounts": [_account_json(info) for info in infos]}
     emit(payload, as_json=as_json, human=human)
 
 
@@ -132,6 +135,10 @@ def verify(
     head: Annotated[
         str | None, typer.Option(metavar="HASH", help="A head you kept: finds a ledger rewritten as a whole.")
     ] = None,
+    expect: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="What was kept: 'show --json' or a backup; may be repeated."),
+    ] = None,
     ledger: LedgerUrl = DEFAULT,
     as_json: JsonFlag = False,
 ) -> None:
@@ -139,16 +146,91 @@ def verify(
     from escudo.errors import LedgerCorruptError
     from escudo.privacy import Ledger
 
+    heads: list[str | None] = [_kept_head(file) for file in expect or []]
     with Ledger(ledger) as book:
-        found = book.verify(head)
-    if found.problem is not None:
-        raise LedgerCorruptError(found.problem)
+        for kept in [*heads, head] if head is not None or not heads else heads:
+            found = book.verify(kept)
+            if found.problem is not None:
+                raise LedgerCorruptError(found.problem)
 
     def human(out: Console) -> None:
         out.print(f"Ledger holds good: {found.rows} rows.\nHead   {found.head}", markup=False)
 
     payload = {"ledger": book.name, "ok": True, "rows": found.rows, "head": found.head}
     emit(payload, as_json=as_json, human=human)
+
+
+@app.command(epilog="Example: escudo ledger backup ledger-2026-11.jsonl")
+def backup(
+    out: Annotated[Path, typer.Argument(help="A new file; only its owner can read it.")],
+    ledger: LedgerUrl = DEFAULT,
+    as_json: JsonFlag = False,
+) -> None:
+    """Write all rows to a file from which the ledger can be made again."""
+    from escudo.privacy import Ledger
+
+    with Ledger(ledger) as book:
+        rows = book.backup(out)
+    _done(f"Wrote {rows} rows to {out}.", {"ledger": book.name, "rows": rows, "file": str(out)}, as_json=as_json)
+
+
+@app.command(epilog="Example: escudo ledger restore ledger-2026-11.jsonl --ledger sqlite:///new.db")
+def restore(
+    file: Annotated[Path, typer.Argument(help="What 'escudo ledger backup' wrote.")],
+    ledger: LedgerUrl = DEFAULT,
+    as_json: JsonFlag = False,
+) -> None:
+    """Make a ledger again from a backup, with later rows that this machine has seen."""
+    from escudo.privacy import Ledger
+
+    with Ledger(ledger) as book:
+        rows = book.restore(file)
+    _done(f"{rows} rows are in {book.name} again.", {"ledger": book.name, "rows": rows}, as_json=as_json)
+
+
+@app.command(epilog="Example: escudo ledger recover")
+def recover(ledger: LedgerUrl = DEFAULT, as_json: JsonFlag = False) -> None:
+    """Put rows back that this machine has seen and the ledger has lost."""
+    from escudo.privacy import Ledger
+
+    with Ledger(ledger) as book:
+        rows = book.recover()
+    said = f"{rows} rows were put back." if rows else "Nothing was missing."
+    _done(said, {"ledger": book.name, "rows": rows}, as_json=as_json)
+
+
+@app.command(epilog="Example: escudo ledger upgrade")
+def upgrade(ledger: LedgerUrl = DEFAULT, as_json: JsonFlag = False) -> None:
+    """Bring a ledger that an older escudo made up to date."""
+    from escudo.privacy import Ledger
+
+    with Ledger(ledger) as book:
+        rows = book.upgrade()
+    _done(f"The ledger is up to date: {rows} rows were kept.", {"ledger": book.name, "rows": rows}, as_json=as_json)
+
+
+@app.command(epilog="Example: escudo ledger grant spender --ledger postgresql://owner@host/ledger")
+def grant(
+    role: Annotated[str, typer.Argument(help="A PostgreSQL role.")],
+    ledger: LedgerUrl = DEFAULT,
+    as_json: JsonFlag = False,
+) -> None:
+    """Let a PostgreSQL role read and spend, and neither change nor remove anything."""
+    from escudo.privacy import Ledger
+
+    with Ledger(ledger) as book:
+        book.grant(role)
+    _done(f"{role} may read {book.name} and spend from it.", {"ledger": book.name, "role": role}, as_json=as_json)
+
+
+@app.command(epilog="Example: escudo ledger forget --ledger sqlite:///old.db")
+def forget(ledger: LedgerUrl = DEFAULT, as_json: JsonFlag = False) -> None:
+    """Let a new ledger begin where one was removed on purpose."""
+    from escudo.privacy import Ledger
+
+    with Ledger(ledger) as book:
+        book.forget()
+    _done(f"A new ledger may begin at {book.name}.", {"ledger": book.name}, as_json=as_json)
 
 
 @app.command(epilog="Example: escudo ledger export --format csv --out ledger.csv")
@@ -171,6 +253,28 @@ def export(
         console(stderr=True).print(f"Wrote {len(exported['rows'])} rows to {out}.", markup=False)
     if exported["problem"]:
         console(stderr=True).print(f"Careful, the ledger is broken. {exported['problem']}", markup=False)
+
+
+def _done(said: str, payload: dict[str, Any], *, as_json: bool) -> None:
+    emit(payload, as_json=as_json, human=lambda out: out.print(said, markup=False))
+
+
+def _kept_head(file: Path) -> str:
+    """Return the head in a file that was kept: JSON, or JSON lines of which the first has it."""
+    import json
+
+    from escudo.errors import InputError
+
+    try:
+        text = file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{file} cannot be read: {error.strerror}.") from None
+    for part in (text, text.partition("\n")[0]):
+        try:
+            return str(json.loads(part)["head"])
+        except (ValueError, KeyError, TypeError):
+            continue
+    raise InputError(f"{file} holds no head of a ledger; keep what 'escudo ledger show --json' prints.")
 
 
 def _account_json(info: AccountInfo) -> dict[str, Any]:
@@ -266,8 +370,10 @@ def _history_table(rows: list[LedgerRow]) -> Table:
         payload, cost, notes = row.payload, "", []
         if row.kind == "open":
             cost = f"cap ε = {payload['epsilon']:g}, δ = {payload['delta']:g}"
-        elif row.kind == "failed":
-            notes = [f"row {payload['spend']}", payload["reason"]]
+        elif row.kind in ("failed", "mark", "resume", "finish"):
+            notes = [f"row {payload['spend']}", payload.get("reason", "")]
+        elif row.kind == "upgrade":
+            notes = ["from format 1"]
         else:
             cost = cost_text(row.event)
             notes += ["failed"] if row.sequence in failed else []
@@ -296,7 +402,7 @@ def _as_csv(rows: list[dict[str, Any]]) -> str:
     import io
 
     text = io.StringIO()
-    columns = ["sequence", "kind", "dataset", "recorded_at", "payload", "previous", "hash"]
+    columns = ["sequence", "kind", "dataset", "recorded_at", "payload", "charge", "state", "previous", "hash"]
     writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)

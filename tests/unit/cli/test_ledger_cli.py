@@ -194,7 +194,40 @@ def test_a_bad_ledger_url_is_an_error_without_its_password(folder: Path) -> None
     assert "s3cret" not in str(error)
 
 
-@pytest.mark.parametrize("command", ["open", "show", "history", "verify", "export"])
+def test_a_backup_is_restored_and_expected(used: Ledger, folder: Path) -> None:
+    said = run_json("show")
+    assert (said["rows"], said["head"]) == (6, used.head)
+    (folder / "kept.json").write_text(json.dumps(said))
+    assert "Wrote 6 rows" in run("backup", "kept.jsonl").stdout
+    assert run_json("verify", "--expect", "kept.json", "--expect", "kept.jsonl")["ok"] is True
+    (folder / "other.json").write_text(json.dumps({"head": "0" * 64}))
+    assert isinstance(refusal("verify", "--expect", "other.json"), LedgerCorruptError)
+    assert "holds no head" in str(refusal("verify", "--expect", __file__))
+    assert "cannot be read" in str(refusal("verify", "--expect", "missing.json"))
+    assert "6 rows are in" in run("restore", "kept.jsonl", "--ledger", "sqlite:///new.db").stdout
+    assert run_json("verify", "--ledger", "sqlite:///new.db")["head"] == used.head
+    assert "Nothing was missing" in run("recover").stdout
+    assert "is up to date" in str(refusal("upgrade"))
+    assert "file's permissions" in str(refusal("grant", "someone"))
+
+
+def test_a_removed_ledger_is_recovered_or_forgotten(used: Ledger, folder: Path) -> None:
+    def remove() -> None:
+        for file in folder.glob("escudo-ledger.db*"):
+            file.unlink()
+
+    remove()
+    for command in (["show"], ["open", "visits", "--epsilon", "3"]):
+        assert "a ledger of 6 rows was here" in str(refusal(*command))
+    assert "6 rows were put back" in run("recover").stdout
+    assert run_json("verify")["rows"] == 6
+    remove()
+    run("forget")
+    run("open", "visits", "--epsilon", "3")
+    assert run_json("verify")["rows"] == 1
+
+
+@pytest.mark.parametrize("command", ["open", "show", "history", "verify", "export", "backup", "restore", "recover"])
 def test_help_is_short_and_ends_with_an_example(folder: Path, command: str) -> None:
     text = run(command, "--help").stdout
     assert "--json" in text
