@@ -53,7 +53,7 @@ mutations: $(VENV)/.dev-ready
 # `make bench-release`. One that fails must not hide the others: `make --keep-going bench`. DATA holds the real tables.
 DATA    ?= ../shared/data
 PEERS   := build/peers
-BENCHES := ledger counts engines inference effects estimation direction discovery gaussian_discovery effect_of \
+BENCHES := ledger caps counts engines inference effects estimation direction discovery gaussian_discovery effect_of \
 	audit_power audit_museum audit_sniper audit_inputs audit_own release tables wide dpsgd shadows neural_quality neural_tables
 
 bench: $(BENCHES:%=bench-%)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
@@ -14,3 +17,15 @@ settings.register_profile(
 )
 settings.register_profile("nightly", max_examples=2000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where ledgers keep their witnesses, for tests and the processes that they start: never the user's own folder."""
+    folder, before = tmp_path_factory.mktemp("state"), os.environ.get("ESCUDO_STATE")
+    os.environ["ESCUDO_STATE"] = str(folder)
+    yield folder
+    if before is None:
+        del os.environ["ESCUDO_STATE"]
+    else:
+        os.environ["ESCUDO_STATE"] = before

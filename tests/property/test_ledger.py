@@ -31,6 +31,7 @@ from escudo.privacy import (
     ZCDPEvent,
     charging,
 )
+from escudo.privacy._filter import NOTHING
 from escudo.privacy._ledger_chain import LedgerRow, canonical_json, make_row
 from escudo.privacy._tally import Spending, shown_down, shown_up
 
@@ -128,7 +129,7 @@ def test_the_sums_kept_for_speed_give_the_quick_bound_of_the_whole(spends: list[
     assert account._tally._total.epsilon(delta) == whole.epsilon(delta)
 
 
-COLUMNS = ["sequence", "kind", "dataset", "payload", "recorded_at", "previous", "hash"]
+COLUMNS = ["sequence", "kind", "dataset", "payload", "charge", "state", "recorded_at", "previous", "hash"]
 
 
 @pytest.fixture(scope="module")
@@ -165,7 +166,7 @@ def test_any_change_of_any_cell_is_found(
         raw.rollback()
     finally:
         raw.execute("DELETE FROM escudo_ledger")
-        raw.executemany("INSERT INTO escudo_ledger VALUES (?, ?, ?, ?, ?, ?, ?)", as_written)
+        raw.executemany("INSERT INTO escudo_ledger VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", as_written)
         raw.commit()
         raw.close()
 
@@ -208,6 +209,8 @@ def test_rows_differ_whenever_their_contents_do(dataset: str, other: str, payloa
             kind="spend",
             dataset=dataset,
             payload=payload,  # type: ignore[arg-type]
+            charge=NOTHING,
+            state="0" * 64,
             recorded_at=recorded_at,
         )
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from escudo.privacy import AccountInfo, LedgerRow, Verification
+    from escudo.privacy import AccountInfo, LedgerRow
     from escudo.privacy._tally import Spending
 
 __all__ = ["app"]
@@ -103,7 +103,8 @@ def show(dataset: OneDataset = None, ledger: LedgerUrl = DEFAULT, as_json: JsonF
 
     with Ledger(ledger) as book:
         infos = book.datasets() if dataset is None else [book.info(dataset)]
-        head = book.head
+        anchor = book.anchor
+        head = anchor["head"]
 
     def human(out: Console) -> None:
         out.print(_accounts_table(infos))
@@ -111,10 +112,12 @@ def show(dataset: OneDataset = None, ledger: LedgerUrl = DEFAULT, as_json: JsonF
             for line in _words(infos[0]):
                 out.print(line, markup=False)
         out.print(
-            f"Ledger {book.name}\nHead   {head}   (keep it elsewhere, for 'escudo ledger verify --head')", markup=False
+            f"Ledger {book.name}\nHead   {head}   (row {anchor['rows']}; keep it elsewhere, for 'escudo ledger verify "
+            "--head')",
+            markup=False,
         )
 
-    payload = {"ledger": book.name, "head": head, "accounts": [_account_json(info) for info in infos]}
+    payload = {"ledger": book.name, **anchor, "accounts": [_account_json(info) for info in infos]}
     emit(payload, as_json=as_json, human=human)
 
 
@@ -134,8 +137,12 @@ def verify(
     head: Annotated[
         str | None, typer.Option(metavar="HASH", help="A head you kept: finds a ledger rewritten as a whole.")
     ] = None,
+    expect: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="What was kept: 'show --json' or a backup; may be repeated."),
+    ] = None,
     exported: Annotated[
-        Path | None, typer.Option("--export", metavar="FILE", help="Check an export (jsonl) instead of a ledger.")
+        Path | None, typer.Option("--export", metavar="FILE", help="Check a backup or export (jsonl), not a ledger.")
     ] = None,
     ledger: LedgerUrl = DEFAULT,
     as_json: JsonFlag = False,
@@ -143,20 +150,95 @@ def verify(
     """Check that no row was edited, removed, moved or added, and that no cap is passed (exit 5 if so)."""
     from escudo.errors import LedgerCorruptError
     from escudo.privacy import Ledger
+    from escudo.privacy._ledger import verify_lines
 
-    if exported is not None:
-        name, found = str(exported), _verified(exported, head)
-    else:
-        with Ledger(ledger) as book:
-            name, found = book.name, book.verify(head)
-    if found.problem is not None:
-        raise LedgerCorruptError(found.problem)
+    kept = [_kept_head(file) for file in expect or []] + ([] if head is None else [head])
+    with Ledger(ledger) as book:
+        check = book.verify if exported is None else partial(verify_lines, exported)
+        for wanted in kept or [None]:
+            found = check(wanted)
+            if found.problem is not None:
+                raise LedgerCorruptError(found.problem)
+    name = book.name if exported is None else str(exported)
 
     def human(out: Console) -> None:
         out.print(f"Ledger holds good: {found.rows} rows.\nHead   {found.head}", markup=False)
 
     payload = {"ledger": name, "ok": True, "rows": found.rows, "head": found.head}
     emit(payload, as_json=as_json, human=human)
+
+
+@app.command(epilog="Example: escudo ledger backup ledger-2026-11.jsonl")
+def backup(
+    out: Annotated[Path, typer.Argument(help="A new file; only its owner can read it.")],
+    ledger: LedgerUrl = DEFAULT,
+    as_json: JsonFlag = False,
+) -> None:
+    """Write all rows to a file from which the ledger can be made again."""
+    from escudo.privacy import Ledger
+
+    with Ledger(ledger) as book:
+        rows = book.backup(out)
+    _done(f"Wrote {rows} rows to {out}.", {"ledger": book.name, "rows": rows, "file": str(out)}, as_json=as_json)
+
+
+@app.command(epilog="Example: escudo ledger restore ledger-2026-11.jsonl --ledger sqlite:///new.db")
+def restore(
+    file: Annotated[Path, typer.Argument(help="What 'escudo ledger backup' wrote.")],
+    ledger: LedgerUrl = DEFAULT,
+    as_json: JsonFlag = False,
+) -> None:
+    """Make a ledger again from a backup, with later rows that this machine has seen."""
+    from escudo.privacy import Ledger
+
+    with Ledger(ledger) as book:
+        rows = book.restore(file)
+    _done(f"{rows} rows are in {book.name} again.", {"ledger": book.name, "rows": rows}, as_json=as_json)
+
+
+@app.command(epilog="Example: escudo ledger recover")
+def recover(ledger: LedgerUrl = DEFAULT, as_json: JsonFlag = False) -> None:
+    """Put rows back that this machine has seen and the ledger has lost."""
+    from escudo.privacy import Ledger
+
+    with Ledger(ledger) as book:
+        rows = book.recover()
+    said = f"{rows} rows were put back." if rows else "Nothing was missing."
+    _done(said, {"ledger": book.name, "rows": rows}, as_json=as_json)
+
+
+@app.command(epilog="Example: escudo ledger upgrade")
+def upgrade(ledger: LedgerUrl = DEFAULT, as_json: JsonFlag = False) -> None:
+    """Bring a ledger that an older escudo made up to date."""
+    from escudo.privacy import Ledger
+
+    with Ledger(ledger) as book:
+        rows = book.upgrade()
+    _done(f"The ledger is up to date: {rows} rows were kept.", {"ledger": book.name, "rows": rows}, as_json=as_json)
+
+
+@app.command(epilog="Example: escudo ledger grant spender --ledger postgresql://owner@host/ledger")
+def grant(
+    role: Annotated[str, typer.Argument(help="A PostgreSQL role.")],
+    ledger: LedgerUrl = DEFAULT,
+    as_json: JsonFlag = False,
+) -> None:
+    """Let a PostgreSQL role read and spend, and neither change nor remove anything."""
+    from escudo.privacy import Ledger
+
+    with Ledger(ledger) as book:
+        book.grant(role)
+    _done(f"{role} may read {book.name} and spend from it.", {"ledger": book.name, "role": role}, as_json=as_json)
+
+
+@app.command(epilog="Example: escudo ledger forget --ledger sqlite:///old.db")
+def forget(ledger: LedgerUrl = DEFAULT, as_json: JsonFlag = False) -> None:
+    """Let a new ledger begin where one was removed on purpose."""
+    from escudo.privacy import Ledger
+
+    with Ledger(ledger) as book:
+        book.forget()
+    _done(f"A new ledger may begin at {book.name}.", {"ledger": book.name}, as_json=as_json)
 
 
 @app.command(epilog="Example: escudo ledger export --format csv --out ledger.csv")
@@ -174,10 +256,11 @@ def export(
     apostrophe.
     """
     from escudo.privacy import Ledger
+    from escudo.privacy._ledger import as_lines
 
     with Ledger(ledger) as book:
         exported = book.export()
-    written = {Format.jsonl: _as_lines, Format.json: _as_json, Format.csv: _as_csv}
+    written = {Format.jsonl: as_lines, Format.json: _as_json, Format.csv: _as_csv}
     text = written[Format.json if as_json else form](exported)
     if out is None:
         typer.echo(text, nl=False)
@@ -186,6 +269,28 @@ def export(
         console(stderr=True).print(f"Wrote {len(exported['rows'])} rows to {out}.", markup=False)
     if exported["problem"]:
         console(stderr=True).print(f"Careful, the ledger is broken. {exported['problem']}", markup=False)
+
+
+def _done(said: str, payload: dict[str, Any], *, as_json: bool) -> None:
+    emit(payload, as_json=as_json, human=lambda out: out.print(said, markup=False))
+
+
+def _kept_head(file: Path) -> str:
+    """Return the head in a file that was kept: JSON, or JSON lines of which the first has it."""
+    import json
+
+    from escudo.errors import InputError
+
+    try:
+        text = file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{file} cannot be read: {error.strerror}.") from None
+    for part in (text, text.partition("\n")[0]):
+        try:
+            return str(json.loads(part)["head"])
+        except (ValueError, KeyError, TypeError):
+            continue
+    raise InputError(f"{file} holds no head of a ledger; keep what 'escudo ledger show --json' prints.")
 
 
 def _account_json(info: AccountInfo) -> dict[str, Any]:
@@ -281,8 +386,10 @@ def _history_table(rows: list[LedgerRow]) -> Table:
         payload, cost, notes = row.payload, "", []
         if row.kind == "open":
             cost = f"cap ε = {payload['epsilon']:g}, δ = {payload['delta']:g}"
-        elif row.kind == "failed":
-            notes = [f"row {payload['spend']}", payload["reason"]]
+        elif row.kind in ("failed", "mark", "resume", "finish"):
+            notes = [f"row {payload['spend']}", payload.get("reason", "")]
+        elif row.kind == "upgrade":
+            notes = ["from format 1"]
         else:
             cost = cost_text(row.event)
             notes += ["failed"] if row.sequence in failed else []
@@ -306,59 +413,6 @@ def _as_json(exported: dict[str, Any]) -> str:
     return json.dumps(exported, indent=2, ensure_ascii=False) + "\n"
 
 
-def _as_lines(exported: dict[str, Any]) -> str:
-    import json
-
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in exported["rows"])
-
-
-def _exported(path: Path) -> Iterator[LedgerRow]:
-    """Yield the rows of an export in JSON lines; whether they hold together is for others to say."""
-    import json
-
-    from escudo.errors import InputError
-    from escudo.privacy import LedgerRow
-
-    names = ("sequence", "kind", "dataset", "recorded_at", "previous", "hash")
-    try:
-        with path.open(encoding="utf-8") as file:
-            for number, line in enumerate(file, start=1):
-                try:
-                    found = json.loads(line)
-                    yield LedgerRow(text=found["payload"], **{name: found[name] for name in names})
-                except (ValueError, KeyError, TypeError, RecursionError):
-                    raise InputError(
-                        f"{path}, line {number}: no row of a ledger. Was it written by 'escudo ledger export'?"
-                    ) from None
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}.") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{path} is not UTF-8 text.") from None
-
-
-def _verified(path: Path, head: str | None) -> Verification:
-    """Check an export as a ledger is checked: the chain, what the rows say, the caps, and a head that was kept."""
-    from escudo.errors import LedgerCorruptError
-    from escudo.privacy import Verification
-    from escudo.privacy._ledger_replay import Replay, require_within_cap
-
-    replay, rows, seen = Replay(), [], set()
-    try:
-        for row in _exported(path):
-            replay.apply(row)
-            rows.append(row)
-            seen.add(row.hash)
-        for dataset, account in replay.accounts.items():
-            require_within_cap(account, [row for row in rows if row.dataset == dataset])
-        if head is not None and head not in seen:
-            raise LedgerCorruptError(
-                "no row has the fingerprint that you expect: it was rewritten, cut short, or is another."
-            )
-    except LedgerCorruptError as error:
-        return Verification(rows=replay.sequence, head=replay.head, problem=str(error))
-    return Verification(rows=replay.sequence, head=replay.head)
-
-
 def _as_csv(exported: dict[str, Any]) -> str:
     import csv
     import io
@@ -366,7 +420,7 @@ def _as_csv(exported: dict[str, Any]) -> str:
     from escudo.report._csv import guarded
 
     text = io.StringIO()
-    columns = ["sequence", "kind", "dataset", "recorded_at", "payload", "previous", "hash"]
+    columns = ["sequence", "kind", "dataset", "recorded_at", "payload", "charge", "state", "previous", "hash"]
     writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
     for row in exported["rows"]:

@@ -46,6 +46,7 @@ _SQLITE: dict[int, tuple[type[LedgerError], str]] = {
 # By PostgreSQL's SQLSTATE, whole or its class.
 _POSTGRESQL: dict[str, tuple[type[LedgerError], str]] = {
     "55P03": (LedgerError, _LOCKED),
+    "57014": (LedgerError, _LOCKED),
     "25006": (LedgerError, f"the database is read-only. {_NOTHING}"),
     "42501": (LedgerError, f"this user may not do that: {{detail}}. {_NOTHING}"),
     "53100": (LedgerError, _FULL),

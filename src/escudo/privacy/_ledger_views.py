@@ -11,9 +11,9 @@ from escudo.errors import LedgerCorruptError
 from escudo.privacy._account import Receipt
 from escudo.privacy._events import Event
 from escudo.privacy._guarantee import Guarantee
-from escudo.privacy._ledger_replay import AccountState
+from escudo.privacy._ledger_chain import AccountRecord
 from escudo.privacy._relations import Relation, Unit
-from escudo.privacy._tally import Spending, Terms
+from escudo.privacy._tally import Spending, Tally, Terms
 
 if TYPE_CHECKING:
     from escudo.privacy._ledger import Ledger
@@ -127,6 +127,22 @@ class LedgerAccount:
         """Mark a spend as failed; it stays spent."""
         self.ledger.fail(receipt, reason)
 
+    def receipt(self, sequence: int) -> Receipt:
+        """Return the receipt of a recorded spend; see ``Ledger.receipt``."""
+        return self.ledger.receipt(self.dataset, sequence)
+
+    def mark(self, receipt: Receipt, number: int, digest: str, *, nonce: str = "") -> None:
+        """Record a checkpoint of a training; see ``Ledger.mark``."""
+        self.ledger.mark(receipt, number, digest, nonce=nonce)
+
+    def resume(self, receipt: Receipt, number: int, digest: str) -> str:
+        """Record that a training goes on from its newest checkpoint; see ``Ledger.resume``."""
+        return self.ledger.resume(receipt, number, digest)
+
+    def finish(self, receipt: Receipt, *, nonce: str = "") -> None:
+        """Record that a training ends, before its result leaves; see ``Ledger.finish``."""
+        self.ledger.finish(receipt, nonce=nonce)
+
     def fits(self, event: Event | Guarantee) -> bool:
         """Return whether ``spend(event)`` would be allowed now."""
         return self.ledger.fits(self.dataset, event)
@@ -151,9 +167,9 @@ class LedgerAccount:
         return f"account {self.dataset!r} in {self.ledger!r}: {self.terms}"
 
 
-def account_info(account: AccountState) -> AccountInfo:
+def account_info(record: AccountRecord, tally: Tally) -> AccountInfo:
     """Return what an account shows now."""
-    terms, tally = account.terms, account.tally
+    terms = tally.terms
     assert terms.epsilon is not None, "an account in a ledger has a cap"
     if math.isinf(tally.total_epsilon()):
         raise LedgerCorruptError(f"the spends of dataset {terms.dataset!r} pass every cap.")
@@ -168,8 +184,8 @@ def account_info(account: AccountState) -> AccountInfo:
         spending=terms.spending,
         total=tally.total(),
         remaining=tally.remaining(),
-        opened_at=account.opened_at,
-        spends=len(account.spends),
-        failed=len(account.failed),
-        not_for_release=account.not_for_release,
+        opened_at=record.opened_at,
+        spends=record.spends,
+        failed=record.failed,
+        not_for_release=record.not_for_release,
     )

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
-from typing import Literal, get_args
+from typing import Literal, NoReturn, get_args
 
 from escudo._validate import finite, one_of, positive, probability
 from escudo.errors import BudgetExceededError, InputError
@@ -172,18 +172,20 @@ class Tally:
     Attributes:
         terms: What was agreed.
         spent: What the filter counts; 0 where there is none.
+        count: How many spends there are.
     """
 
     def __init__(self, terms: Terms):
         self.terms = terms
         self.spent = NOTHING
+        self.count = 0
         self._filter = terms.filter
         self._sums = self._counted = RunningTotal(terms.relation, terms.unit, terms.max_rows_per_person)
         self._waiting: list[tuple[Event, int]] = []
 
     def add(self, event: Event, paid: Paid) -> None:
         """Count an admitted event, charged as ``require`` or ``pay`` said."""
-        self.spent = self.spent.plus(paid.charge)
+        self.spent, self.count = self.spent.plus(paid.charge), self.count + 1
         if self._filter is None:
             self._sums = replace(self._sums.add(event), events={})
         self._waiting.append((event, 1))
@@ -228,8 +230,16 @@ class Tally:
             BudgetExceededError: With the amounts; nothing is changed.
         """
         paid = self.pay(event)
-        if paid is not None:
-            return paid
+        if paid is None:
+            self.refuse(event)
+        return paid
+
+    def refuse(self, event: Event) -> NoReturn:
+        """Say that the cap does not allow an event, and what it would allow.
+
+        Raises:
+            BudgetExceededError: Always.
+        """
         terms, cap = self.terms, self.terms.epsilon
         assert cap is not None, "without a cap everything fits"
         requested, spent, left = RunningTotal.of(event).epsilon(terms.delta), self.total_epsilon(), self.left()

@@ -167,7 +167,7 @@ def test_verify_ends_with_five_when_a_row_was_edited(
         assert ended.value.code == 5
         assert "row 3 was edited" in capsys.readouterr().err
     exported = run("export")
-    assert len(exported.stdout.splitlines()) == len(run_json("export")["rows"])
+    assert len(exported.stdout.splitlines()) == 1 + len(run_json("export")["rows"])
     assert "row 3 was edited" in json.loads(run("export", "--format", "json").stdout)["problem"]
     assert "Careful, the ledger is broken." in exported.stderr
 
@@ -183,9 +183,11 @@ def test_export_writes_every_row_as_json_or_csv(used: Ledger, folder: Path) -> N
 
 
 def test_json_lines_hold_one_row_each_and_can_be_verified_without_the_ledger(used: Ledger, folder: Path) -> None:
-    lines = run("export").stdout.splitlines()
-    assert [json.loads(line) for line in lines] == run_json("export")["rows"]
-    run("export", "--out", "kept.jsonl")
+    about, *lines = run("export").stdout.splitlines()
+    whole = run_json("export")
+    assert [json.loads(line) for line in lines] == whole["rows"]
+    assert json.loads(about)["ledger_id"] == whole["ledger_id"]
+    run("backup", "kept.jsonl")
     (folder / "escudo-ledger.db").rename(folder / "gone.db")
     found = run_json("verify", "--export", "kept.jsonl")
     assert (found["ok"], found["rows"], found["head"]) == (True, 6, json.loads(lines[-1])["hash"])
@@ -197,14 +199,16 @@ def test_json_lines_hold_one_row_each_and_can_be_verified_without_the_ledger(use
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        (lambda lines: [*lines[:2], lines[2].replace("0.5", "0.1"), *lines[3:]], "row 3 was edited"),
-        (lambda lines: [*lines[:1], *lines[2:]], "row 2 is missing"),
+        (lambda lines: [*lines[:3], lines[3].replace("0.5", "0.1"), *lines[4:]], "row 3 was edited"),
+        (lambda lines: [*lines[:2], *lines[3:]], "row 2 is missing"),
         (lambda lines: [*lines, lines[-1]], "row 7 is missing"),
         (lambda lines: [*lines[:3], "{}", *lines[3:]], "line 4: no row of a ledger"),
+        (lambda lines: lines[1:], "line 1: no row of a ledger"),
+        (lambda lines: [], "line 1: no row of a ledger"),
         (lambda lines: ["[" * 100_000], "line 1: no row of a ledger"),
         (lambda lines: ["\udcff"], "UTF-8"),
     ],
-    ids=["edited", "removed", "added", "another object", "nested", "no text"],
+    ids=["edited", "removed", "added", "another object", "no header", "empty", "nested", "no text"],
 )
 def test_an_export_that_was_changed_is_found(used: Ledger, folder: Path, change: Any, expected: str) -> None:
     lines = change(run("export").stdout.splitlines())
@@ -221,7 +225,7 @@ def test_an_export_must_hold_the_head_that_was_kept(used: Ledger, folder: Path) 
 def test_a_spreadsheet_runs_nothing_in_an_exported_csv(folder: Path) -> None:
     run("open", "=cmd", "--epsilon", "3")
     assert ",'=cmd," in run("export", "--format", "csv").stdout
-    assert '"dataset": "=cmd"' in run("export").stdout
+    assert '"dataset":"=cmd"' in run("export").stdout
 
 
 def test_export_does_not_overwrite(used: Ledger, folder: Path) -> None:
@@ -237,7 +241,40 @@ def test_a_bad_ledger_url_is_an_error_without_its_password(folder: Path) -> None
     assert "s3cret" not in str(error)
 
 
-@pytest.mark.parametrize("command", ["open", "show", "history", "verify", "export"])
+def test_a_backup_is_restored_and_expected(used: Ledger, folder: Path) -> None:
+    said = run_json("show")
+    assert (said["rows"], said["head"]) == (6, used.head)
+    (folder / "kept.json").write_text(json.dumps(said))
+    assert "Wrote 6 rows" in run("backup", "kept.jsonl").stdout
+    assert run_json("verify", "--expect", "kept.json", "--expect", "kept.jsonl")["ok"] is True
+    (folder / "other.json").write_text(json.dumps({"head": "0" * 64}))
+    assert isinstance(refusal("verify", "--expect", "other.json"), LedgerCorruptError)
+    assert "holds no head" in str(refusal("verify", "--expect", __file__))
+    assert "cannot be read" in str(refusal("verify", "--expect", "missing.json"))
+    assert "6 rows are in" in run("restore", "kept.jsonl", "--ledger", "sqlite:///new.db").stdout
+    assert run_json("verify", "--ledger", "sqlite:///new.db")["head"] == used.head
+    assert "Nothing was missing" in run("recover").stdout
+    assert "is up to date" in str(refusal("upgrade"))
+    assert "file's permissions" in str(refusal("grant", "someone"))
+
+
+def test_a_removed_ledger_is_recovered_or_forgotten(used: Ledger, folder: Path) -> None:
+    def remove() -> None:
+        for file in folder.glob("escudo-ledger.db*"):
+            file.unlink()
+
+    remove()
+    for command in (["show"], ["open", "visits", "--epsilon", "3"]):
+        assert "a ledger of 6 rows was here" in str(refusal(*command))
+    assert "6 rows were put back" in run("recover").stdout
+    assert run_json("verify")["rows"] == 6
+    remove()
+    run("forget")
+    run("open", "visits", "--epsilon", "3")
+    assert run_json("verify")["rows"] == 1
+
+
+@pytest.mark.parametrize("command", ["open", "show", "history", "verify", "export", "backup", "restore", "recover"])
 def test_help_is_short_and_ends_with_an_example(folder: Path, command: str) -> None:
     text = run(command, "--help").stdout
     assert "--json" in text

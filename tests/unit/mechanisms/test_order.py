@@ -162,7 +162,7 @@ def test_the_accounts_bound_on_rows_is_the_default():
 @all_but("gaussian", "quantile_cells")
 def test_a_budget_can_be_spent_to_the_end_and_not_beyond(call):
     for epsilon in (0.1, 1 / 3, 1.0):
-        account = MemoryAccount(epsilon=3 * epsilon, delta=3e-6)
+        account = MemoryAccount(epsilon=3 * epsilon, delta=3e-6, spending="planned")
         for _ in range(3):
             call(account=account, epsilon=epsilon)
         with pytest.raises(BudgetExceededError):

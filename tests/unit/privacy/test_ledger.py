@@ -20,6 +20,7 @@ from escudo.privacy import (
     PureEvent,
     RepeatedEvent,
 )
+from escudo.privacy._filter import Charge, Paid
 
 
 def test_an_account_of_a_ledger_is_an_account(ledger: Ledger) -> None:
@@ -143,8 +144,10 @@ def test_an_event_for_fewer_rows_per_person_is_refused_and_one_for_more_is_taken
 def test_spends_recorded_without_the_bound_are_read_with_the_accounts(ledger: Ledger, again: Any) -> None:
     ledger.open("visits", epsilon=1.0, unit="person", max_rows_per_person=5)
     event = {"kind": "pure", "version": 1, "relation": "replace_one", "unit": "person", "epsilon": 0.25}
+    paid = Paid(Charge(25 * 10**16, 0, 0))
     with ledger._writing() as session:
-        session.append("spend", "visits", {"event": event, "purpose": "", "for_release": True})
+        payload = {"event": event, "purpose": "", "for_release": True}
+        ledger._append(session, "spend", "visits", payload, paid=paid)
     old = again()
     assert old.history("visits")[-1].event == PureEvent(epsilon=0.25, unit="person", max_rows_per_person=5)
     assert old.total("visits").epsilon == 0.25

@@ -1,0 +1,72 @@
+"""The life of a training that is kept in files: marks, resumes and its one end, so that no copy is released twice.
+
+A checkpoint file is written with a ``mark`` that holds its digest. Only the newest mark can be resumed, only once, and
+only before the training is finished; ``resume`` gives a nonce, and later marks and the end must show the newest one. So
+of two copies of a file one is refused when it is resumed; and of two runs that are both under way only one can finish,
+which it must before its result leaves. A run that ends between resuming and its next mark is lost: going on would draw
+the same steps again for nothing, so they are paid for again.
+
+What is known of a training is kept as JSON beside the account: by the number of its spend, ``mark`` (the newest), its
+``digest``, whether it is ``used``, the newest ``nonce``; or null once it is finished.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from escudo._validate import whole
+from escudo.errors import InputError
+
+__all__ = ["require_finish", "require_mark", "require_resume"]
+
+MAX_MARKS = 100_000
+
+
+def require_mark(known: str, spend: int, number: int, digest: str, nonce: str) -> None:
+    """Raise unless this mark may be recorded now."""
+    whole("number", number, minimum=1)
+    if number > MAX_MARKS:
+        raise InputError(f"number must be at most {MAX_MARKS:,}.")
+    if not isinstance(digest, str) or not re.fullmatch(r"[0-9a-f]{64}", digest):
+        raise InputError("digest must be a SHA-256 digest: 64 hexadecimal digits.")
+    found = _found(known, spend)
+    _require_newest(found, nonce)
+    if found and number <= found["mark"]:
+        raise InputError(f"The training has checkpoint {found['mark']} already; number must be larger.")
+
+
+def require_resume(known: str, spend: int, number: int, digest: str) -> None:
+    """Raise unless the training may go on from this file now."""
+    found = _found(known, spend)
+    if not found:
+        raise InputError("The ledger knows no checkpoint of this training, so it cannot be resumed.")
+    if (number, digest) != (found["mark"], found["digest"]):
+        raise InputError(
+            "The file is not the newest checkpoint of this training: it is older, or another. Going on from it would "
+            "release again what was paid for once."
+        )
+    if found["used"]:
+        raise InputError(
+            "This checkpoint was resumed before: a copy of it is running, or ended before its next checkpoint. Going "
+            "on would draw the same steps again; pay for them again, in a new training."
+        )
+
+
+def require_finish(known: str, spend: int, nonce: str) -> None:
+    """Raise unless the training may end now."""
+    _require_newest(_found(known, spend), nonce)
+
+
+def _found(known: str, spend: int) -> dict[str, Any]:
+    """Return what is known of a training; nothing if it has no mark yet."""
+    found = json.loads(known).get(str(spend), {})
+    if found is None:
+        raise InputError("The training is finished: its result was released, and it cannot go on.")
+    return dict(found)
+
+
+def _require_newest(found: dict[str, Any], nonce: str) -> None:
+    if nonce != found.get("nonce", ""):
+        raise InputError("The training was resumed elsewhere: only the run that was resumed last may go on.")
