@@ -89,10 +89,13 @@ class Stage:
         state.mkdir()
         self._events: dict[str, dict[str, int]] = {}
         self.results: dict[str, Any] = {}
+        self._warm = False
 
     def events(self, scene: str, act: Callable[[], Act], *, warm: bool = True) -> dict[str, int]:
         """Return the events of a scene, from a rehearsal without faults; what it imports is imported here, for all."""
         if scene not in self._events:
+            if scene.startswith(("release", "resume", "audit")):
+                self.warm_commands()
             for _ in range(2 if warm else 1):  # the second time without imports, which are events too
                 (outcome,) = perform([(act(), None)], self.disk, _no_server)
                 if outcome.status != 0 or not outcome.events:
@@ -104,6 +107,20 @@ class Stage:
                         continue
             self._events[scene] = outcome.events
         return self._events[scene]
+
+    def warm_commands(self) -> None:
+        """Build what every command builds anew, once: its arguments, and the pages' templates."""
+        if not self._warm:
+            import typer
+
+            import escudo.cli
+            from escudo.report import _page
+
+            escudo.cli.app = typer.main.get_command(escudo.cli.app)  # type: ignore[assignment]
+            pages = _page._environment()
+            for name in pages.list_templates():
+                pages.get_template(name)
+            self._warm = True
 
     def faults(self, store: Store | None) -> tuple[str, ...]:
         """Return the faults that can be had here."""
@@ -566,6 +583,8 @@ class ReleaseWorld(World):
             return command(*self.words("--csv"))
 
         first = f"release/{self.store.kind}" not in self.stage._events
+        if first:
+            self._calibrate()
         found = self.stage.events(f"release/{self.store.kind}", act)
         if first:
             shutil.rmtree(self.target)
@@ -573,6 +592,15 @@ class ReleaseWorld(World):
             assert rows is not None
             self.chain = [row.hash for row in rows]
         return found
+
+    def _calibrate(self) -> None:
+        """Work out here, for all children, how much noise the releases need: it is remembered."""
+        from escudo.causal import CausalGraph
+        from escudo.synthesis import prepare
+        from escudo.table import Schema
+
+        schema, graph = Schema.read(self.folder / "clinic.toml"), CausalGraph.read(self.folder / "clinic.dot")
+        prepare(schema, graph, epsilon=self.EPSILON, delta=self.DELTA, public_rows=60)
 
     def _drafts(self) -> list[str]:
         """Return what lies beside the target that nobody asked for."""
@@ -794,7 +822,7 @@ class AuditWorld(World):
 
     def act(self, log: Path) -> Act:
         """Return the command."""
-        mechanism = f"{Path(__file__)}:noisy_count"
+        mechanism = f"{__name__}:noisy_count"
         words = ["audit", mechanism, "--epsilon", "1", "--max-runs", str(self.LENGTH), "--seed", str(self.seed), "--json"]
         return command(*words, "--log", str(log))
 
