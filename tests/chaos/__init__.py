@@ -8,7 +8,8 @@ from the seed, so that every gap between two steps is hit equally and a failure 
 * ``faults``: what may go wrong, and the tracer that makes it go wrong at one event;
 * ``children``: forking, and what children tell before they die;
 * ``stores``: the ledger's file or database, and what may happen to it behind escudo's back;
-* ``scenes``: what children do, and what must hold afterwards whatever went wrong;
+* ``stage``: what a world is, and what must hold in all of them whatever went wrong;
+* ``ledgers``, ``releases``, ``audits``: the worlds;
 * ``broken``: ledgers that are wrong on purpose, which the suite must catch;
 * ``__main__``: many faults, counted.
 

@@ -6,16 +6,21 @@ Ends with code 5 if anything did not hold that must hold. One world is repeated 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import multiprocessing
 import os
 import platform
+import random
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +28,18 @@ for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "POLARS_MAX_THREADS", "
     os.environ[_name] = "1"  # before they are imported: a process with threads must not fork
 
 from chaos import broken  # noqa: E402
-from chaos.scenes import INVARIANTS, Stage, world  # noqa: E402
+from chaos.audits import AuditWorld  # noqa: E402
+from chaos.ledgers import LedgerWorld  # noqa: E402
+from chaos.releases import ReleaseWorld, ResumeWorld  # noqa: E402
+from chaos.stage import INVARIANTS, Case, Stage, World  # noqa: E402
 from chaos.stores import Server, server_binaries  # noqa: E402
 
+_WORLDS: dict[str, tuple[type[World], float]] = {  # with how many of a hundred faults each takes
+    "spend": (LedgerWorld, 78.0),
+    "release": (ReleaseWorld, 14.0),
+    "audit": (AuditWorld, 7.5),
+    "resume": (ResumeWorld, 0.5),
+}
 _SHOWN = 40
 
 
@@ -35,15 +49,18 @@ def main() -> int:
     parser.add_argument("--faults", type=int, default=200, help="stop after so many faults")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--world", type=int, action="append", help="only this world, whatever --faults says")
-    parser.add_argument("--scenes", nargs="+", default=["spend", "release", "audit", "resume"], metavar="NAME")
-    parser.add_argument("--stores", nargs="+", default=["sqlite", "postgresql"], metavar="NAME")
+    parser.add_argument("--scenes", nargs="+", default=list(_WORLDS), choices=_WORLDS)
+    parser.add_argument("--stores", nargs="+", default=["sqlite", "postgresql"], choices=["sqlite", "postgresql"])
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--broken", choices=sorted(broken.WAYS), help="break escudo first; the suite must see it")
     parser.add_argument("--out", type=Path, help="write the result as JSON")
     options = parser.parse_args()
     start = time.time()
     queue: multiprocessing.Queue[dict[str, Any]] = multiprocessing.get_context("fork").Queue()
-    quota = [options.faults // options.workers + (number < options.faults % options.workers) for number in range(options.workers)]
+    quota = [
+        options.faults // options.workers + (number < options.faults % options.workers)
+        for number in range(options.workers)
+    ]
     workers = [
         multiprocessing.get_context("fork").Process(target=_work, args=(options, number, quota[number], queue))
         for number in range(options.workers)
@@ -52,8 +69,7 @@ def main() -> int:
         worker.start()
     counts: Counter[tuple[str, str, str]] = Counter()
     violations: list[dict[str, Any]] = []
-    missed = running = 0
-    running = len(workers)
+    missed, running = 0, len(workers)
     while running:
         found = queue.get()
         if "end" in found:
@@ -66,10 +82,10 @@ def main() -> int:
             counts[found["scene"], found["fault"], found["store"]] += 1
         else:
             missed += 1
-        violations += found["violations"]
-        for one in found["violations"]:
+        for invariant, detail in found.pop("broken"):
+            violations.append({"invariant": invariant, **found, "detail": detail})
             if len(violations) <= _SHOWN:
-                print(f"\r{_shown(one)}", file=sys.stderr)
+                print(f"\r{_shown(violations[-1])}", file=sys.stderr)
         done = counts.total()
         if done % 20 == 0:
             rate = done / (time.time() - start)
@@ -107,40 +123,15 @@ def _work(options: argparse.Namespace, number: int, quota: int, queue: Any) -> N
         server = None if binaries is None else Server(binaries)
         with tempfile.TemporaryDirectory(prefix="escudo-chaos-") as name, ExitStack() as stack:
             stage = Stage(Path(name), server)
-            only = {"scenes": tuple(options.scenes), "stores": tuple(options.stores)}
-            which, happened = number, 0
-            worlds = iter(options.world or ())
             stack.callback(stage.disk.close)
-            while options.world or happened < quota:
-                if options.world:
-                    which = next(worlds, -1)
-                    if which < 0:
-                        break
-                for case in world(stage, options.seed, which, only=only):
-                    happened += case.struck
-                    queue.put(
-                        {
-                            "scene": case.scene,
-                            "fault": case.fault,
-                            "store": case.store,
-                            "struck": case.struck,
-                            "violations": [
-                                {
-                                    "invariant": invariant,
-                                    "scene": case.scene,
-                                    "fault": case.fault,
-                                    "store": case.store,
-                                    "where": case.where,
-                                    "world": which,
-                                    "detail": detail,
-                                }
-                                for invariant, detail in case.broken
-                            ],
-                        }
-                    )
-                    if not options.world and happened >= quota:
-                        break
-                which += options.workers
+            numbers = iter(options.world) if options.world else itertools.count(number, options.workers)
+            left = quota
+            for which in numbers:
+                for case in _played(stage, options, which):
+                    queue.put(asdict(case) | {"world": which})
+                    left -= case.struck
+                    if left <= 0 and not options.world:
+                        return
     except BaseException:
         import traceback
 
@@ -151,13 +142,31 @@ def _work(options: argparse.Namespace, number: int, quota: int, queue: Any) -> N
         queue.put({"end": problem})
 
 
+def _played(stage: Stage, options: argparse.Namespace, number: int) -> Iterator[Case]:
+    """Play one world: the seed and its number decide everything, given which scenes and stores there may be."""
+    rng = random.Random(f"{options.seed}/{number}")
+    themes = [theme for theme in _WORLDS if theme in options.scenes]
+    make = _WORLDS[rng.choices(themes, [_WORLDS[theme][1] / _WORLDS[theme][0].faults for theme in themes])[0]][0]
+    kind = rng.choice([store for store in options.stores if store == "sqlite" or stage.server is not None])
+    played = make(stage, rng, kind, f"world_{number}")
+    try:
+        yield from played.play()
+    finally:
+        played.close()
+        shutil.rmtree(stage.state)
+        stage.state.mkdir()
+
+
 def _shown(one: dict[str, Any]) -> str:
     head = f"{one['invariant'].upper()} world {one['world']}: {one['scene']}, {one['fault']}, {one['store']}"
     return f"{head} ({one['where']}): {one['detail'][-1200:]}"
 
 
 def _print(result: dict[str, Any]) -> None:
-    print(f"\n{result['faults']} faults in {result['seconds']} s; {result['drawn_but_too_late']} more came too late to matter.")
+    print(
+        f"\n{result['faults']} faults in {result['seconds']} s; "
+        f"{result['drawn_but_too_late']} more came too late to matter."
+    )
     for key in ("scene", "fault", "store"):
         counts: Counter[str] = Counter()
         for entry in result["by_scene_fault_store"]:
@@ -170,7 +179,9 @@ def _print(result: dict[str, Any]) -> None:
 
 
 def _commit() -> str:
-    git = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, cwd=Path(__file__).parent)
+    git = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, cwd=Path(__file__).parent
+    )
     return git.stdout.strip() or "unknown"
 
 

@@ -77,6 +77,7 @@ def perform(
     sys.stdout.flush()
     sys.stderr.flush()
     children: list[_Child] = []
+    gate_read, gate_write = os.pipe()  # closed once all are there, so that they start together
     for act, fault in acts:
         told_read, told_write = os.pipe()
         answer_read, answer_write = os.pipe()
@@ -85,12 +86,16 @@ def perform(
             for other in children:
                 os.close(other.told)
                 os.close(other.answer)
-            os.close(told_read)
-            os.close(answer_write)
+            for handle in (told_read, answer_write, gate_write):
+                os.close(handle)
+            os.read(gate_read, 1)
+            os.close(gate_read)
             _play(act, fault, disk, told_write, answer_read, traced=traced or fault is not None)
         os.close(told_write)
         os.close(answer_read)
         children.append(_Child(pid, told_read, answer_write, Outcome()))
+    os.close(gate_write)
+    os.close(gate_read)
     _listen(children, serve)
     for child in children:
         _, status = os.waitpid(child.pid, 0)

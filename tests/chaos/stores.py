@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import sqlalchemy as sa
 
-__all__ = ["PostgresqlStore", "Server", "SqliteStore", "Store", "server_binaries"]
+__all__ = ["PostgresqlStore", "Rows", "Server", "SqliteStore", "Store", "server_binaries"]
 
 Rows = list[tuple[Any, ...]]
 
@@ -144,7 +144,7 @@ class SqliteStore:
             connection = sqlite3.connect(Path(name) / path.name)
             try:
                 return self._read(connection)
-            except (sqlite3.Error, StopIteration):
+            except (sqlite3.Error, StopIteration, UnicodeDecodeError):
                 return None
             finally:
                 connection.close()
@@ -227,10 +227,10 @@ class Server:
     def start(self) -> None:
         """Start it, and wait until it answers."""
         settings = ["max_wal_size=64MB", "min_wal_size=32MB", "dynamic_shared_memory_type=mmap", "autovacuum=off"]
+        where = ["-D", str(self._folder / "data"), "-h", "127.0.0.1", "-p", str(self._port), "-k", str(self._folder)]
         with (self._folder / "log").open("a") as log:
             self._process = subprocess.Popen(
-                [self._postgres, "-D", self._folder / "data", "-h", "127.0.0.1", "-p", str(self._port)]
-                + ["-k", str(self._folder), *(word for setting in settings for word in ("-c", setting))],
+                [self._postgres, *where, *(word for setting in settings for word in ("-c", setting))],
                 stdout=log,
                 stderr=log,
                 user=self._user,
@@ -258,9 +258,7 @@ class Server:
 
     def run(self, *statements: str, database: str = "postgres") -> list[Any]:
         """Run statements as the owner; returns the rows of the last."""
-        engine = sa.create_engine(
-            self.url.set(database=database), isolation_level="AUTOCOMMIT", poolclass=sa.NullPool
-        )
+        engine = sa.create_engine(self.url.set(database=database), isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
         with engine.connect() as connection:
             results = [connection.exec_driver_sql(statement) for statement in statements]
             return [tuple(row) for row in results[-1]] if results[-1].returns_rows else []
