@@ -6,13 +6,14 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: demo test lint types layers docs unit bench notebooks clean help
+.PHONY: demo test lint types layers docs unit chaos bench notebooks clean help
 
 help:
 	@echo "make demo    see the private core at work on simulated patients"
 	@echo "make test    lint, types, layers, documentation, all tests"
 	@echo "make docs    the documentation, into build/docs; open index.html there"
 	@echo "make notebooks  the examples as notebooks, into build/notebooks"
+	@echo "make chaos   faults of every kind while accounts are in use: N=10000 of them, SEED=1; about half an hour"
 	@echo "make bench   the committed benchmarks with their peers, hours; one page in benchmarks/results"
 
 demo: $(VENV)/.run-ready
@@ -39,6 +40,12 @@ notebooks: $(VENV)/.dev-ready
 
 unit: $(VENV)/.dev-ready
 	$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_OPTIONS)
+
+# What did not hold, and how often what went wrong, is in experiments/results/chaos.json; ends with code 5 if anything.
+N    ?= 10000
+SEED ?= 1
+chaos: $(VENV)/.dev-ready
+	PYTHONPATH=tests $(BIN)/python -m chaos --faults $(N) --seed $(SEED) --workers $(WORKERS) --out experiments/results/chaos.json
 
 # Each peer has an environment of its own under build/peers, from benchmarks/peers/NAME.txt. One benchmark alone:
 # `make bench-release`. One that fails must not hide the others: `make --keep-going bench`. DATA holds the real tables.

@@ -9,6 +9,7 @@ import argparse
 import itertools
 import json
 import multiprocessing
+import multiprocessing.connection
 import os
 import platform
 import random
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -55,91 +57,109 @@ def main() -> int:
     parser.add_argument("--broken", choices=sorted(broken.WAYS), help="break escudo first; the suite must see it")
     parser.add_argument("--out", type=Path, help="write the result as JSON")
     options = parser.parse_args()
-    start = time.time()
-    queue: multiprocessing.Queue[dict[str, Any]] = multiprocessing.get_context("fork").Queue()
-    quota = [
-        options.faults // options.workers + (number < options.faults % options.workers)
-        for number in range(options.workers)
-    ]
-    workers = [
-        multiprocessing.get_context("fork").Process(target=_work, args=(options, number, quota[number], queue))
-        for number in range(options.workers)
-    ]
-    for worker in workers:
+    start, tally = time.time(), _Tally(options)
+    readers = []
+    for number in range(options.workers):
+        reader, writer = multiprocessing.get_context("fork").Pipe(duplex=False)
+        share = (options.faults + options.workers - 1 - number) // options.workers
+        worker = multiprocessing.get_context("fork").Process(target=_work, args=(options, number, share, writer))
         worker.start()
-    counts: Counter[tuple[str, str, str]] = Counter()
-    violations: list[dict[str, Any]] = []
-    missed, running = 0, len(workers)
-    while running:
-        found = queue.get()
-        if "end" in found:
-            running -= 1
-            if found["end"]:
-                print(found["end"], file=sys.stderr)
-                return 1
-            continue
-        if found["struck"]:
-            counts[found["scene"], found["fault"], found["store"]] += 1
-        else:
-            missed += 1
-        for invariant, detail in found.pop("broken"):
-            violations.append({"invariant": invariant, **found, "detail": detail})
-            if len(violations) <= _SHOWN:
-                print(f"\r{_shown(violations[-1])}", file=sys.stderr)
-        done = counts.total()
-        if done % 20 == 0:
-            rate = done / (time.time() - start)
-            print(f"\r{done} faults, {len(violations)} violations, {rate:.1f}/s ", end="", file=sys.stderr, flush=True)
-    for worker in workers:
-        worker.join()
-    result = {
-        "what": "faults injected while accounts are in use, and what did not hold afterwards",
-        "commit": _commit(),
-        "seed": options.seed,
-        "machine": {"system": platform.platform(), "python": platform.python_version(), "cores": os.cpu_count()},
-        "seconds": round(time.time() - start),
-        "faults": counts.total(),
-        "drawn_but_too_late": missed,
-        "by_scene_fault_store": [
-            {"scene": scene, "fault": fault, "store": store, "faults": count}
-            for (scene, fault, store), count in sorted(counts.items())
-        ],
-        "invariants": INVARIANTS,
-        "violations": violations,
-    }
+        writer.close()
+        readers.append(reader)
+    while readers:
+        for reader in multiprocessing.connection.wait(readers):
+            try:
+                tally.add(reader.recv())
+            except EOFError:
+                readers.remove(reader)
+    result = tally.result(round(time.time() - start))
     if options.out is not None:
         options.out.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     _print(result)
-    return 5 if violations else 0
+    return 1 if result["problems"] else 5 if result["violations"] else 0
 
 
-def _work(options: argparse.Namespace, number: int, quota: int, queue: Any) -> None:
-    """Play every worker's share of the worlds until its share of the faults happened."""
-    server, problem = None, ""
-    try:
-        if options.broken:
-            broken.WAYS[options.broken]()
-        binaries = server_binaries() if "postgresql" in options.stores else None
-        server = None if binaries is None else Server(binaries)
-        with tempfile.TemporaryDirectory(prefix="escudo-chaos-") as name, ExitStack() as stack:
-            stage = Stage(Path(name), server)
-            stack.callback(stage.disk.close)
-            numbers = iter(options.world) if options.world else itertools.count(number, options.workers)
-            left = quota
-            for which in numbers:
+class _Tally:
+    """What happened so far."""
+
+    def __init__(self, options: argparse.Namespace):
+        self._options, self._start = options, time.time()
+        self._counts: Counter[tuple[str, str, str]] = Counter()
+        self._violations: list[dict[str, Any]] = []
+        self._problems: list[str] = []
+        self._missed = 0
+
+    def add(self, found: dict[str, Any]) -> None:
+        """Count one fault, and show what it broke."""
+        if "problem" in found:
+            self._problems.append(found["problem"])
+            print(f"\r{found['problem']}", file=sys.stderr)
+            return
+        if found["struck"]:
+            self._counts[found["scene"], found["fault"], found["store"]] += 1
+        else:
+            self._missed += 1
+        for invariant, detail in found.pop("broken"):
+            one = {"invariant": invariant, **found, "detail": detail}
+            self._violations.append(one)
+            if len(self._violations) <= _SHOWN:
+                head = f"{invariant.upper()} {one['scene']}, {one['fault']}, {one['store']} ({one['where']})"
+                repeat = f"--seed {self._options.seed} --world {one['world']}"
+                print(f"\r{head}: {detail[-1200:]} [{repeat}]", file=sys.stderr)
+        done = self._counts.total()
+        if done and done % 20 == 0:
+            rate = done / (time.time() - self._start)
+            said = f"{done} faults, {len(self._violations)} violations, {rate:.1f}/s "
+            print(f"\r{said}", end="", file=sys.stderr, flush=True)
+
+    def result(self, seconds: int) -> dict[str, Any]:
+        """Return everything, for a file."""
+        return {
+            "what": "faults injected while accounts are in use, and what did not hold afterwards",
+            "commit": _commit(),
+            "seed": self._options.seed,
+            "scenes": self._options.scenes,
+            "stores": self._options.stores,
+            "machine": {"system": platform.platform(), "python": platform.python_version(), "cores": os.cpu_count()},
+            "seconds": seconds,
+            "faults": self._counts.total(),
+            "drawn_but_too_late": self._missed,
+            "by_scene_fault_store": [
+                {"scene": scene, "fault": fault, "store": store, "faults": count}
+                for (scene, fault, store), count in sorted(self._counts.items())
+            ],
+            "invariants": INVARIANTS,
+            "violations": self._violations,
+            "problems": self._problems,
+        }
+
+
+def _work(options: argparse.Namespace, number: int, share: int, found: multiprocessing.connection.Connection) -> None:
+    """Play every so manieth world until this share of the faults happened, or the worlds that were asked for."""
+    if options.broken:
+        broken.WAYS[options.broken]()
+    binaries = server_binaries() if "postgresql" in options.stores else None
+    worlds = (
+        iter(options.world[number :: options.workers]) if options.world else itertools.count(number, options.workers)
+    )
+    with tempfile.TemporaryDirectory(prefix="escudo-chaos-") as name, ExitStack() as stack:
+        server = None
+        if binaries is not None:
+            server = Server(binaries)
+            stack.callback(server.close)
+        stage = Stage(Path(name), server)
+        stack.callback(stage.disk.close)
+        for which in worlds:
+            try:
                 for case in _played(stage, options, which):
-                    queue.put(asdict(case) | {"world": which})
-                    left -= case.struck
-                    if left <= 0 and not options.world:
+                    found.send(asdict(case) | {"world": which})
+                    share -= case.struck
+                    if share <= 0 and not options.world:
                         return
-    except BaseException:
-        import traceback
-
-        problem = traceback.format_exc()
-    finally:
-        if server is not None:
-            server.close()
-        queue.put({"end": problem})
+            except Exception:  # a mistake of the suite spoils one world, not the hour before it
+                found.send({"problem": f"world {which} could not be played.\n{traceback.format_exc()}"})
+                if stage.failed_again():
+                    return
 
 
 def _played(stage: Stage, options: argparse.Namespace, number: int) -> Iterator[Case]:
@@ -155,11 +175,6 @@ def _played(stage: Stage, options: argparse.Namespace, number: int) -> Iterator[
         played.close()
         shutil.rmtree(stage.state)
         stage.state.mkdir()
-
-
-def _shown(one: dict[str, Any]) -> str:
-    head = f"{one['invariant'].upper()} world {one['world']}: {one['scene']}, {one['fault']}, {one['store']}"
-    return f"{head} ({one['where']}): {one['detail'][-1200:]}"
 
 
 def _print(result: dict[str, Any]) -> None:

@@ -6,7 +6,6 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 __all__ = ["WAYS"]
@@ -40,26 +39,22 @@ def acknowledged_early() -> None:
 
 
 def refunded() -> None:
-    """A spend that is marked failed is given back: the file is put back as it was before it."""
+    """A spend that is marked failed is given back: something else may be spent in its place, off the account."""
+    from escudo.errors import BudgetExceededError
     from escudo.privacy import Ledger
 
     spend = Ledger.spend
-    before: dict[str, bytes] = {}
 
-    def kept(self: Ledger, *arguments: Any, **options: Any) -> Any:
-        self.close()
-        path = Path(self.name.removeprefix("sqlite:///"))
-        before.clear()
-        before.update((file.name, file.read_bytes()) for file in path.parent.glob(f"{path.name}*"))
-        return spend(self, *arguments, **options)
+    def generous(self: Ledger, dataset: str, event: Any, **options: Any) -> Any:
+        try:
+            return spend(self, dataset, event, **options)
+        except BudgetExceededError:
+            if not any(row.kind == "failed" for row in self.history(dataset)):
+                raise
+            self.open("given back", epsilon=1000.0)
+            return spend(self, "given back", event, **options)
 
-    def fail(self: Ledger, *_: Any, **__: Any) -> None:
-        self.close()
-        path = Path(self.name.removeprefix("sqlite:///"))
-        for name, data in before.items():
-            (path.parent / name).write_bytes(data)
-
-    Ledger.spend, Ledger.fail = kept, fail  # type: ignore[method-assign]
+    Ledger.spend = generous  # type: ignore[method-assign]
 
 
 def charged_late() -> None:

@@ -51,10 +51,12 @@ _WATCHED = (
 )
 # What they call, written in C: the system's calls and the drivers'.
 _CALLS = frozenset(
-    ("execute", "executemany", "executescript", "commit", "rollback", "backup")
-    + ("open", "mkstemp", "write", "writelines", "flush", "truncate", "ftruncate", "fsync", "fdatasync", "close")
-    + ("mkdir", "rename", "replace", "link", "unlink", "remove", "rmdir", "chmod", "flock", "lockf")
-    + ("pwrite", "sendfile", "copy_file_range")
+    (
+        *("execute", "executemany", "executescript", "commit", "rollback", "backup"),
+        *("open", "mkstemp", "write", "writelines", "flush", "truncate", "ftruncate", "fsync", "fdatasync", "close"),
+        *("mkdir", "rename", "replace", "link", "unlink", "remove", "rmdir", "chmod", "flock", "lockf"),
+        *("pwrite", "sendfile", "copy_file_range"),
+    )
 )
 
 

@@ -265,8 +265,9 @@ class LedgerWorld(World):
         spends = {row.sequence: row.payload["purpose"] for row in rows if row.kind == "spend"}
         recorded = Counter(spends.values())
         recorded.update(f"failed {spends[row.payload['spend']]}" for row in rows if row.kind == "failed")
-        for mark, what in self.told.items():
+        for mark, what in list(self.told.items()):
             if recorded[mark] != 1:
+                del self.told[mark]  # it is said once
                 invariant = "uncharged" if what == "given out" else "lost"
                 case.breaks(invariant, f"{mark} was {what} and is recorded {recorded[mark]} times")
 

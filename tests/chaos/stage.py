@@ -80,6 +80,11 @@ class Stage:
         self.known: dict[str, Any] = {}
         """What was found out once for all worlds."""
 
+    def failed_again(self, most: int = 3) -> bool:
+        """Count a failure of the suite itself; return whether it is time to give up."""
+        self.known["failures"] = self.known.get("failures", 0) + 1
+        return bool(self.known["failures"] >= most)
+
     def store(self, kind: str, name: str) -> Store:
         """Return a place for a new ledger."""
         if kind == "sqlite":
