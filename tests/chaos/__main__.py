@@ -54,7 +54,9 @@ def main() -> int:
     parser.add_argument("--scenes", nargs="+", default=list(_WORLDS), choices=_WORLDS)
     parser.add_argument("--stores", nargs="+", default=["sqlite", "postgresql"], choices=["sqlite", "postgresql"])
     parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--broken", choices=sorted(broken.WAYS), help="break escudo first; the suite must see it")
+    parser.add_argument(
+        "--broken", nargs="+", default=[], choices=sorted(broken.WAYS), help="break escudo first; the suite must see it"
+    )
     parser.add_argument("--out", type=Path, help="write the result as JSON")
     options = parser.parse_args()
     start, tally = time.time(), _Tally(options)
@@ -136,8 +138,8 @@ class _Tally:
 
 def _work(options: argparse.Namespace, number: int, share: int, found: multiprocessing.connection.Connection) -> None:
     """Play every so manieth world until this share of the faults happened, or the worlds that were asked for."""
-    if options.broken:
-        broken.WAYS[options.broken]()
+    for way in options.broken:
+        broken.WAYS[way]()
     binaries = server_binaries() if "postgresql" in options.stores else None
     worlds = (
         iter(options.world[number :: options.workers]) if options.world else itertools.count(number, options.workers)

@@ -104,25 +104,35 @@ class Stage:
     def events(self, scene: str, rehearsal: Callable[[], Act], *, warm: bool = True) -> dict[str, int]:
         """Return the events of a scene, from a rehearsal without faults; what it imports is imported here, for all."""
         if scene not in self.known:
-            for _ in range(2 if warm else 1):  # the second time without imports, which are events too
+            while True:
                 outcome = self.run(rehearsal(), traced=True)
                 if outcome.status != 0 or not outcome.events:
                     raise RuntimeError(f"the rehearsal of {scene} failed ({outcome.status}): {outcome.told}")
+                before = len(sys.modules)
                 for name in outcome.modules if warm else ():
                     try:
                         importlib.import_module(name)
                     except Exception:  # parts of packages that are made on the way
                         continue
+                if len(sys.modules) < before + 20:
+                    break  # else once more without the imports, which are events too
             self.known[scene] = outcome.events
         found: dict[str, int] = self.known[scene]
         return found
 
     def warm_commands(self) -> None:
-        """Build what every command builds anew, once: its arguments, and the pages' templates."""
+        """Build what every command builds anew, once: its imports, its arguments, and the pages' templates."""
         if "commands" not in self.known:
+            import dp_accounting.pld  # noqa: F401 - slow to import, like the next ones
+            import opendp.prelude  # noqa: F401
+            import polars  # noqa: F401
+            import scipy.signal
+            import scipy.stats  # noqa: F401
             import typer
 
             import escudo.cli
+            import escudo.synthesis._marginals
+            import escudo.utility._evaluated  # noqa: F401
             from escudo.report import _page
 
             escudo.cli.app = typer.main.get_command(escudo.cli.app)  # type: ignore[assignment]
