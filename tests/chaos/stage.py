@@ -114,7 +114,7 @@ class Stage:
                         importlib.import_module(name)
                     except Exception:  # parts of packages that are made on the way
                         continue
-                if len(sys.modules) < before + 20:
+                if len(sys.modules) < before + 150:
                     break  # else once more without the imports, which are events too
             self.known[scene] = outcome.events
         found: dict[str, int] = self.known[scene]
@@ -132,7 +132,7 @@ class Stage:
 
             import escudo.cli
             import escudo.synthesis._marginals
-            import escudo.utility._evaluated  # noqa: F401
+            import escudo.utility._evaluated
             from escudo.report import _page
 
             escudo.cli.app = typer.main.get_command(escudo.cli.app)  # type: ignore[assignment]

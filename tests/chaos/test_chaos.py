@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from chaos.stores import server_binaries
 
 TESTS = Path(__file__).parents[1]
@@ -38,7 +39,7 @@ def found(result: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("store", "faults"), [("sqlite", 24), pytest.param("postgresql", 8, marks=pytest.mark.postgresql)]
+    ("store", "faults"), [("sqlite", 20), pytest.param("postgresql", 6, marks=pytest.mark.postgresql)]
 )
 def test_what_must_hold_of_a_ledger_holds_whatever_happens(store: str, faults: int, tmp_path: Path) -> None:
     if store == "postgresql" and server_binaries() is None:
@@ -49,9 +50,9 @@ def test_what_must_hold_of_a_ledger_holds_whatever_happens(store: str, faults: i
 
 
 def test_what_must_hold_of_a_release_holds_whatever_happens(tmp_path: Path) -> None:
-    result = chaos(tmp_path, "--seed", "1", "--faults", "3", "--scenes", "release", "--stores", "sqlite")
+    result = chaos(tmp_path, "--seed", "1", "--faults", "2", "--scenes", "release", "--stores", "sqlite")
     assert found(result) == []
-    assert result["faults"] == 3
+    assert result["faults"] == 2
 
 
 @pytest.mark.parametrize(
