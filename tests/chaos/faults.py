@@ -11,6 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -34,7 +35,7 @@ started again."""
 _WATCHED = (
     "escudo/privacy/_ledger",
     "escudo/privacy/_account.py",
-    "escudo/privacy/_witness",
+    "escudo/privacy/_trainings.py",
     "escudo/privacy/_plan.py",
     "escudo/report/_release.py",
     "escudo/report/_custodian_report.py",
@@ -188,10 +189,8 @@ def _cut_connections() -> None:
             continue
         with handle:
             if handle.family == socket.AF_INET:
-                try:
+                with suppress(OSError):
                     handle.shutdown(socket.SHUT_RDWR)
-                except OSError:
-                    continue
 
 
 class Disk:
@@ -219,7 +218,8 @@ class Disk:
         size = status.f_bavail * status.f_frsize - leave
         if size > 0:
             handle = os.open(self._filler, os.O_CREAT | os.O_WRONLY, 0o600)
-            os.posix_fallocate(handle, 0, size)
+            with suppress(OSError):  # another process fills it too
+                os.posix_fallocate(handle, 0, size)
             os.close(handle)
 
     def free(self) -> None:

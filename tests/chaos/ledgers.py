@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from chaos.children import Act, Outcome, Tell, perform
 from chaos.faults import ON_SERVER, Fault, drawn
 from chaos.stage import Case, Stage, World, happened, in_words
-from chaos.stores import Rows
 from escudo.errors import BudgetExceededError, EscudoError, LedgerError
 from escudo.privacy import Event, Ledger, LedgerRow, PureEvent
 
@@ -61,21 +61,21 @@ def spending(url: str, dataset: str, amounts: Mapping[str, float]) -> Act:
     return in_words(body)
 
 
-def looking(url: str, dataset: str, purpose: str) -> Act:
-    """See whether a ledger that was tampered with is refused: by verify, by a spend, and by opening it again."""
+def looking(url: str, dataset: str, purpose: str, uses: Sequence[str]) -> Act:
+    """See whether a ledger is refused: by verify, by a spend, by opening it again."""
+    ways: dict[str, Callable[[Ledger], object]] = {
+        "verify": lambda book: book.verify().ok,
+        "spend": lambda book: bool(book.spend(dataset, PureEvent(epsilon=1e-6), purpose=purpose)),
+        "open": lambda book: bool(book.open(dataset, epsilon=CAP)),
+    }
 
     def body(tell: Tell) -> int:
-        tries: dict[str, Callable[[Ledger], object]] = {
-            "verify": lambda book: book.verify().ok,
-            "spend": lambda book: bool(book.spend(dataset, PureEvent(epsilon=1e-6), purpose=purpose)),
-            "open": lambda book: bool(book.open(dataset, epsilon=CAP)),
-        }
-        for name, use in tries.items():
+        for use in uses:
             with Ledger(url) as book:
                 try:
-                    tell(tried=name, good=use(book))
+                    tell(tried=use, good=ways[use](book))
                 except EscudoError as error:
-                    tell(tried=name, good=False, said=f"{type(error).__name__}: {error}"[:300])
+                    tell(tried=use, good=False, said=f"{type(error).__name__}: {error}"[:300])
         return 0
 
     return in_words(body)
@@ -85,6 +85,7 @@ class LedgerWorld(World):
     """The life of a ledger."""
 
     faults = 14
+    WITNESS = ("witness removed", "witness cut short")
 
     def __init__(self, stage: Stage, rng: random.Random, kind: str, name: str):
         super().__init__(stage, rng, kind, name)
@@ -111,7 +112,7 @@ class LedgerWorld(World):
         for _ in range(self.faults - 1):
             draw = self.rng.random()
             if draw < 0.2:
-                yield self.tampered(self.rng.choice(self.store.roll_backs + self.store.edits))
+                yield self.tampered(self.rng.choice(self.store.roll_backs + self.store.edits + self.WITNESS))
             elif draw < 0.35:
                 yield self.raced(self.rng.choice(often))
             else:
@@ -188,34 +189,61 @@ class LedgerWorld(World):
         case.where = f"{len(outcome.all('granted'))} spends, then {'killed' if outcome.killed else 'closed'}"
         truth, known = self.store.keep(), self.store.rows()
         assert known is not None, "a ledger at rest can be read"
-        self.store.tamper(what, earlier, self.rng)
+        if what in self.WITNESS:
+            case.struck = self._tamper_with_witness(what)
+        else:
+            self.store.tamper(what, earlier, self.rng)
+        rows = self.store.rows()
         if what == "undoing trigger":
             self._require_no_undoing()
+        elif rows == known:
+            case.struck = case.struck and what in ("shm removed", *self.WITNESS)
+            if what not in ("truncated", "bytes flipped"):  # which may have hit what is no row
+                self._require_use()
+                self.check()
+                return case
         else:
-            self._require_notice(what, self.store.rows(), known)
+            shorter = rows is not None and rows == known[: len(rows)]
+            self._require_notice(what, forgot=shorter or what in self.store.roll_backs)
         self.store.restore(truth)
         self.check()
         return case
 
-    def _require_notice(self, what: str, rows: Rows | None, known: Rows) -> None:
-        """Require that what was changed is noticed, and what was not changed is used as ever."""
-        case = self.case
-        look = self.stage.run(looking(self.store.url, self.dataset, next(self.marks)))
-        self.require_words(look)
-        good = {entry["tried"]: entry["good"] for entry in look.told if "tried" in entry}
-        if len(good) < 3:
-            case.breaks("words", f"it could not be looked at: {look.told}")
-        elif rows == known:
-            case.struck = what == "shm removed"
-            refused = [use for use in ("verify", "spend") if not good[use]]
-            if refused and what not in ("truncated", "bytes flipped"):  # those may hit what is no row
-                case.breaks("unusable", f"nothing was lost, yet {refused} are refused: {look.told}")
-        else:
-            # A spend reads the end of the ledger only: it notices what the ledger forgot, not an old row's edit.
-            forgot = what in self.store.roll_backs or (rows is not None and rows == known[: len(rows)])
-            for use in ("verify", *(["spend"] * forgot), *(["open"] * (what == "emptied"))):
-                if good[use]:
-                    case.breaks("verify" if use == "verify" else "lost", f"{use} does not notice it: {look.told}")
+    def _tamper_with_witness(self, what: str) -> bool:
+        """Take away what this machine remembers of the ledger, or its last bytes; return whether there was anything."""
+        found = [path for path in sorted(self.stage.state.rglob("*")) if path.is_file() and path.stat().st_size]
+        for path in found:
+            if what == "witness removed":
+                path.unlink()
+            else:
+                os.truncate(path, path.stat().st_size - self.rng.randrange(1, min(60, path.stat().st_size)))
+        return bool(found)
+
+    def _look(self, *uses: str) -> tuple[dict[str, bool], str, str]:
+        """Return which uses are granted, the purpose of the spend, and what was said."""
+        mark = next(self.marks)
+        outcome = self.stage.run(looking(self.store.url, self.dataset, mark, uses))
+        self.require_words(outcome)
+        good = {entry["tried"]: entry["good"] for entry in outcome.told if "tried" in entry}
+        return {use: good.get(use, False) for use in uses}, mark, str(outcome.told)
+
+    def _require_use(self) -> None:
+        """Require that a ledger that lost nothing is used as ever."""
+        good, mark, said = self._look("verify", "spend")
+        if good["spend"]:
+            self.told[mark] = "granted"
+        if not all(good.values()) and "BudgetExceededError" not in said:
+            self.case.breaks("unusable", f"nothing was lost, yet it is refused: {said}")
+
+    def _require_notice(self, what: str, *, forgot: bool) -> None:
+        """Require that what was changed is noticed.
+
+        A spend reads the end of the ledger only: it notices what the ledger forgot, not that an old row was edited.
+        """
+        good, _, said = self._look("verify", *(["spend"] * forgot), *(["open"] * (what == "emptied")))
+        for use, granted in good.items():
+            if granted:
+                self.case.breaks("verify" if use == "verify" else "lost", f"{use} does not notice it: {said}")
 
     def _require_no_undoing(self) -> None:
         """Require that no spend is granted that a trigger takes back at once."""

@@ -74,7 +74,7 @@ class Stage:
     def __init__(self, folder: Path, server: Server | None):
         self.disk, self.server = Disk(folder), server
         self.state = folder / "state"
-        for name in ("HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"):
+        for name in ("ESCUDO_STATE", "HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"):
             os.environ[name] = str(self.state)  # where ledgers are witnessed
         self.state.mkdir()
         self.known: dict[str, Any] = {}
