@@ -93,8 +93,8 @@ class BudgetExceededError(EscudoError):
     Attributes:
         dataset: The account's name.
         requested: Epsilon that the refused spend alone would cost at the account's delta.
-        spent: Epsilon already spent, at the account's delta.
-        left: Epsilon that a further pure-epsilon spend may still cost.
+        spent: Epsilon of all spends so far, at the account's delta, had their amounts been settled beforehand.
+        left: The largest epsilon of a pure spend that fits.
         cap: The account's epsilon.
     """
 

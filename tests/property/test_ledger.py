@@ -32,7 +32,7 @@ from escudo.privacy import (
     charging,
 )
 from escudo.privacy._ledger_chain import LedgerRow, canonical_json, make_row
-from escudo.privacy._tally import shown_down, shown_up
+from escudo.privacy._tally import Spending, shown_down, shown_up
 
 losses = st.floats(0.001, 0.8)
 simple = st.one_of(
@@ -78,13 +78,20 @@ def test_replay_is_the_live_total_on_disk_and_in_memory(spends: list[tuple[Event
         replayed.close()
 
 
-@given(st.lists(events, max_size=12), st.floats(0.1, 3.0), st.sampled_from([0.0, 1e-6]))
-@example([PureEvent(epsilon=0.1)] * 10, 1.0, 0.0)
-@example([PureEvent(epsilon=0.1), PureEvent(epsilon=0.2)], 0.3, 1e-6)
-def test_no_order_of_spends_passes_the_cap_and_what_remains_always_fits(
-    wanted: list[Event], cap: float, delta: float
+@settings(max_examples=settings.default.max_examples // 2)
+@given(
+    st.lists(events, max_size=12),
+    st.floats(0.1, 3.0),
+    st.sampled_from([0.0, 1e-6]),
+    st.sampled_from(["adaptive", "planned"]),
+)
+@example([PureEvent(epsilon=0.1)] * 10, 1.0, 0.0, "adaptive")
+@example([PureEvent(epsilon=0.1), PureEvent(epsilon=0.2)], 0.3, 1e-6, "planned")
+@example([ZCDPEvent(rho=0.1), ZCDPEvent(rho=0.1)], 3.0, 1e-6, "planned")  # once named 0.7171, where 1.8 fitted
+def test_no_order_of_spends_passes_the_cap_and_a_refusal_names_what_fits(
+    wanted: list[Event], cap: float, delta: float, spending: Spending
 ) -> None:
-    account, refusal = MemoryAccount(epsilon=cap, delta=delta), None
+    account, refusal = MemoryAccount(epsilon=cap, delta=delta, spending=spending), None
     for event in wanted:
         before = account.receipts
         fits = account.fits(event)
@@ -100,9 +107,13 @@ def test_no_order_of_spends_passes_the_cap_and_what_remains_always_fits(
         assert refusal.spent <= cap * (1 + 1e-9)
     total = RunningTotal.of([receipt.event for receipt in account.receipts])
     assert total.epsilon(delta) <= cap * (1 + 1e-9)
+    least = 1e-6 * cap
+    largest = account._tally.largest_rho()
+    assert account.fits(ZCDPEvent(rho=largest))
+    assert largest >= cap or not account.fits(ZCDPEvent(rho=1.002 * largest + least))
     remaining = account.remaining()
     assert remaining is not None
-    assert remaining.epsilon <= max(0.0, cap - total.epsilon(delta))
+    assert remaining.epsilon >= cap or not account.fits(PureEvent(epsilon=1.002 * remaining.epsilon + least))
     account.spend(remaining)
     assert account.total().epsilon <= cap * (1 + 1e-9)
 
@@ -113,7 +124,7 @@ def test_the_sums_kept_for_speed_give_the_quick_bound_of_the_whole(spends: list[
     for event in spends:
         account.spend(event)
     whole = RunningTotal.of([receipt.event for receipt in account.receipts])
-    assert account._tally._sums.quick_epsilon(delta) == whole.quick_epsilon(delta)
+    assert account._tally._sums.quick_epsilon(delta) == whole.quick_epsilon(delta)  # no cap: as for planned spending
     assert account._tally._total.epsilon(delta) == whole.epsilon(delta)
 
 

@@ -6,6 +6,7 @@ where files go before anything is spent.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -100,44 +101,34 @@ def shown_first(account: Account, plan: Plan, *, stop: bool, as_json: bool) -> b
 
 def _standing(account: Account, plan: Plan) -> dict[str, Any] | None:
     """Return where the account stands and where this plan would take it; None if nothing is recorded."""
-    from escudo.privacy import LedgerAccount, guarantee_of
-    from escudo.privacy._totals import within
+    from escudo.privacy import LedgerAccount
 
     if not isinstance(account, LedgerAccount) or plan.event is None:
         return None
-    cap, delta = account.terms.epsilon, account.terms.delta
-    assert cap is not None, "an account in a ledger has a cap"
-    spent = account.total()
-    events = [spent.event, plan.event.under(account.relation)]
-    after = guarantee_of(events, delta=delta, max_rows_per_person=account.max_rows_per_person)
-    assert spent.epsilon is not None
-    assert after.epsilon is not None
+    info, asked = account.info(), account.asked(plan.event)
     return {
         "dataset": account.dataset,
-        "cap": cap,
-        "delta": delta,
-        "spent": spent.epsilon,
-        "after": after.epsilon,
-        "left_after": max(0.0, cap - after.epsilon),
-        "fits": within(after.epsilon, cap),
-        "accountant": after.accountant,
+        "cap": info.cap.epsilon,
+        "delta": info.cap.delta,
+        "spending": info.spending,
+        "used": info.used,
+        "asked": asked if math.isfinite(asked) else None,
+        "left": info.remaining.epsilon,
+        "fits": account.fits(plan.event),
     }
 
 
 def _print_plan(screen: Console, plan: Plan, standing: dict[str, Any] | None, *, stop: bool) -> None:
-    from escudo.privacy._tally import shown_down, shown_up
+    from escudo.privacy._tally import percent_up, shown_down
 
     screen.print(str(plan), markup=False)
     if standing is None:
         line = "none: what is spent is not recorded anywhere (see --dataset)"
     else:
-        line = f"{standing['dataset']}: {shown_up(standing['spent'])} of {shown_down(standing['cap'])} spent; "
-        line += (
-            f"this would leave {shown_down(standing['left_after'])}"
-            if standing["fits"]
-            else f"this would make {shown_up(standing['after'])} and be refused"
-        )
-        line += f"   (accountant: {standing['accountant']})"
+        asked = standing["asked"]
+        line = f"{standing['dataset']}: {percent_up(standing['used'])} of ε = {shown_down(standing['cap'])} used; this "
+        line += f"asks for {percent_up(asked)}" if asked is not None else "has no finite cost at the account's δ"
+        line += " and fits" if standing["fits"] else " and would be refused"
     screen.print(f"Ledger   {line}", markup=False)
     if stop:
         screen.print("Nothing was spent. Leave out --plan to go on.")

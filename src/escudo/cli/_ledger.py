@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from escudo.privacy import AccountInfo, LedgerRow
+    from escudo.privacy._tally import Spending
 
 __all__ = ["app"]
 
@@ -52,6 +53,19 @@ def open_account(
     max_rows_per_person: Annotated[
         int | None, typer.Option(help="Most rows of one person that count; with --unit person.")
     ] = None,
+    spending: Annotated[
+        str,
+        typer.Option(
+            help="adaptive (answers may decide what is asked next) or planned (amounts are settled beforehand)."
+        ),
+    ] = "adaptive",
+    slack_share: Annotated[
+        float | None, typer.Option(help="Share of δ for mechanisms with a δ of their own; 0.5 if left out.")
+    ] = None,
+    order: Annotated[
+        float | None,
+        typer.Option(help="Order of the cap's Rényi divergence; the best for Gaussian noise by default."),
+    ] = None,
     ledger: LedgerUrl = DEFAULT,
     as_json: JsonFlag = False,
 ) -> None:
@@ -66,11 +80,15 @@ def open_account(
             relation=relation,
             unit=parse_unit(unit, max_rows_per_person),
             max_rows_per_person=max_rows_per_person,
+            spending=cast("Spending", spending),  # checked there
+            slack_share=slack_share,
+            order=order,
         )
         info = book.info(dataset)
 
     def human(out: Console) -> None:
-        out.print(f"Account {dataset!r} is open: {account.terms}.", markup=False)
+        out.print(f"Account {account.dataset!r} is open: {account.terms}.", markup=False)
+        out.print(info.promise, markup=False)
         out.print(f"Ledger   {book.name}", markup=False)
 
     emit(_account_json(info), as_json=as_json, human=human)
@@ -78,7 +96,7 @@ def open_account(
 
 @app.command(epilog="Example: escudo ledger show visits-2026")
 def show(dataset: OneDataset = None, ledger: LedgerUrl = DEFAULT, as_json: JsonFlag = False) -> None:
-    """Show caps, what is spent and what is left."""
+    """Show caps, how much of them is used and what is left."""
     from escudo.privacy import Ledger
 
     with Ledger(ledger) as book:
@@ -88,7 +106,8 @@ def show(dataset: OneDataset = None, ledger: LedgerUrl = DEFAULT, as_json: JsonF
     def human(out: Console) -> None:
         out.print(_accounts_table(infos))
         if dataset is not None:
-            out.print(str(infos[0].total), markup=False)
+            for line in _words(infos[0]):
+                out.print(line, markup=False)
         out.print(
             f"Ledger {book.name}\nHead   {head}   (keep it elsewhere, for 'escudo ledger verify --head')", markup=False
         )
@@ -158,8 +177,13 @@ def _account_json(info: AccountInfo) -> dict[str, Any]:
     return {
         "dataset": info.dataset,
         "epsilon_cap": info.cap.epsilon,
-        "epsilon_spent": info.total.epsilon,
+        "used": info.used,
+        "own_delta": info.own_delta,
+        "own_delta_cap": info.own_delta_cap,
         "epsilon_left": info.remaining.epsilon,
+        "epsilon_if_settled_beforehand": info.total.epsilon,
+        "spending": info.spending,
+        "promise": info.promise,
         "delta": info.cap.delta,
         "relation": info.cap.relation,
         "unit": info.cap.unit,
@@ -169,6 +193,25 @@ def _account_json(info: AccountInfo) -> dict[str, Any]:
         "not_for_release": info.not_for_release,
         "opened_at": info.opened_at,
     }
+
+
+def _words(info: AccountInfo) -> list[str]:
+    """Return what the cap, the part that is used and the accountant's total mean."""
+    from escudo.privacy._tally import percent_up, shown_down, shown_up
+
+    own = f"; of δ for mechanisms with their own, {info.own_delta:.3g} of {info.own_delta_cap:.3g}"
+    total = f"ε = {shown_up(info.total.epsilon)}" + (f" at δ = {info.cap.delta:g}" if info.cap.delta else "")
+    lines = [
+        info.promise,
+        f"{percent_up(info.used)} of the budget is used{own if info.cap.delta else ''}. The largest pure spend that "
+        f"fits is ε = {shown_down(info.remaining.epsilon)}.",
+    ]
+    if info.spending == "adaptive" and info.spends:
+        lines.append(
+            f"Had all amounts been settled before the first release, these spends would total {total} "
+            f"({info.total.accountant}). That is no promise where amounts were chosen on the way."
+        )
+    return lines
 
 
 def _table(*columns: str, right: tuple[str, ...] = ()) -> Table:
@@ -189,21 +232,22 @@ def _table(*columns: str, right: tuple[str, ...] = ()) -> Table:
 def _accounts_table(infos: list[AccountInfo]) -> Table:
     from rich.text import Text
 
-    from escudo.privacy._tally import shown_down, shown_up
+    from escudo.privacy._tally import percent_up, shown_down
 
-    numbers = ("cap ε", "spent", "left", "δ", "spends")
+    numbers = ("cap ε", "δ", "used", "left ε", "spends")
     table = _table("dataset", *numbers, "neighbours", "notes", right=numbers)
     for info in infos:
         change = "replace" if info.cap.relation == "replace_one" else "add or remove"
         rows = "row" if info.cap.unit == "row" else f"person (≤ {info.cap.max_rows_per_person} rows)"
-        notes = [f"{info.failed} failed"] if info.failed else []
+        notes = ["planned"] if info.spending == "planned" else []
+        notes += [f"{info.failed} failed"] if info.failed else []
         notes += [f"{info.not_for_release} not for release"] if info.not_for_release else []
         table.add_row(
             Text(info.dataset),
             shown_down(info.cap.epsilon),
-            shown_up(info.total.epsilon),
-            shown_down(info.remaining.epsilon),
             f"{info.cap.delta:g}",
+            percent_up(info.used),
+            shown_down(info.remaining.epsilon),
             str(info.spends),
             f"{change} one {rows}",
             ", ".join(notes),

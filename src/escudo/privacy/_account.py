@@ -17,7 +17,7 @@ from escudo.errors import EscudoError, InputError
 from escudo.privacy._events import Event
 from escudo.privacy._guarantee import Guarantee
 from escudo.privacy._relations import Relation, Unit
-from escudo.privacy._tally import Tally, Terms, stated
+from escudo.privacy._tally import Spending, Tally, Terms, stated, tuned_order
 
 __all__ = ["Account", "MemoryAccount", "Receipt", "marked_if_failed", "now", "one_line"]
 
@@ -77,8 +77,11 @@ class MemoryAccount:
         relation: Which tables are neighbours.
         unit: ``"row"``, or ``"person"`` together with ``max_rows_per_person``.
         max_rows_per_person: Bound on one person's rows.
-        epsilon: Cap on the total; None for no cap.
-        delta: The δ at which the total is kept.
+        epsilon: Cap on everything that is ever spent; None for no cap.
+        delta: The δ of the cap.
+        spending: ``"adaptive"`` or ``"planned"``, see ``Ledger.open``.
+        slack_share: See ``Ledger.open``.
+        order: See ``Ledger.open``.
 
     >>> account = MemoryAccount(epsilon=1.0)
     >>> account
@@ -93,6 +96,9 @@ class MemoryAccount:
         max_rows_per_person: int | None = None,
         epsilon: float | None = None,
         delta: float = 0.0,
+        spending: Spending = "adaptive",
+        slack_share: float | None = None,
+        order: float | Event | None = None,
     ):
         self.terms = Terms(
             epsilon=epsilon,
@@ -100,6 +106,9 @@ class MemoryAccount:
             relation=relation,  # type: ignore[arg-type] # Terms parses synonyms
             unit=unit,
             max_rows_per_person=max_rows_per_person,
+            spending=spending,
+            slack_share=slack_share,
+            order=tuned_order(order, epsilon=epsilon, delta=delta, slack_share=slack_share),
         )
         self._tally = Tally(self.terms)
         self._receipts: list[Receipt] = []
@@ -142,7 +151,7 @@ class MemoryAccount:
         """
         admitted, for_release = stated(event, for_release=for_release, terms=self.terms)
         with self._lock:
-            self._tally.require(admitted)
+            paid = self._tally.require(admitted)
             receipt = Receipt(
                 dataset="",
                 sequence=len(self._receipts) + 1,
@@ -151,7 +160,7 @@ class MemoryAccount:
                 for_release=for_release,
                 recorded_at=now(),
             )
-            self._tally.add(admitted)
+            self._tally.add(admitted, paid)
             self._receipts.append(receipt)
         return receipt
 
@@ -169,13 +178,21 @@ class MemoryAccount:
             return self._tally.fits(admitted)
 
     def total(self, delta: float | None = None) -> Guarantee:
-        """Return what all spends together promise, at ``delta`` or at the account's δ.
+        """Return what all spends would promise together had their amounts been settled before the first release.
+
+        It is stated at ``delta``, or at the account's δ. Where amounts were chosen on the way, only the cap is promised
+        (``terms.promise``).
 
         Raises:
             InputError: If no finite ε holds at that δ, such as for Gaussian noise at δ = 0.
         """
         with self._lock:
             return self._tally.total(delta)
+
+    def used(self) -> float:
+        """Return the part of the budget that is used, from 0 to 1; 0 where there is no cap."""
+        with self._lock:
+            return self._tally.used()
 
     def remaining(self) -> Guarantee | None:
         """Return the largest pure spend that still fits, or None where there is no cap."""

@@ -83,18 +83,23 @@ def _parallel_curve(event: ParallelEvent) -> PrivacyCurve:
     event may be a stretched one, and the lemma in ``ParallelEvent`` does not cover exact curves of different parts.
     """
     parts, changed = _changing_parts(event)
-    sums = [CostSum.of(leaves(part)) for part, often in Counter(parts).items() for _ in range(min(often, changed))]
+    parts_of = [leaves(part) for part, often in Counter(parts).items() for _ in range(min(often, changed))]
+    sums = [CostSum.of(part) for part in parts_of]
 
     def worst(values: list[FloatArray | float]) -> FloatArray:
         total: FloatArray = np.sort(np.array(values, dtype=np.float64), axis=0)[-changed:].sum(axis=0)
         return total
 
-    renyi = worst([cost.renyi for cost in sums])
-    renyi.flags.writeable = False
+    def divergences(orders: FloatArray) -> FloatArray:
+        nothing = np.zeros_like(orders)
+        return worst(
+            [sum((n * leaf_curve(leaf).divergences(orders) for leaf, n in part), nothing) for part in parts_of]
+        )
+
     return PrivacyCurve(
         pure=float(worst([cost.pure_epsilon for cost in sums])),
         mu=math.sqrt(worst([cost.mu**2 for cost in sums])),
-        renyi=renyi,
+        divergences=divergences,
         slack=float(worst([cost.slack for cost in sums])),
     )
 

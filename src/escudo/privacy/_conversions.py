@@ -261,6 +261,8 @@ def smallest_epsilon(delta_fn: Callable[[float], float], delta: float, highest: 
     low, high = 0.0, highest
     while high - low > 1e-12 * high:
         middle = (low + high) / 2
+        if not low < middle < high:  # no number lies between them: ``highest`` is next to 0
+            break
         if delta_fn(middle) <= delta:
             high = middle
         else:

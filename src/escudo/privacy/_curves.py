@@ -73,7 +73,7 @@ class PrivacyCurve:
     Attributes:
         pure: Bound on every log-ratio of output probabilities, or infinity.
         mu: The event is μ-GDP, or infinity.
-        renyi: Rényi divergence at each of ``ORDERS``.
+        divergences: Rényi divergence at an array of orders.
         slack: -log(1 - δ) for the probability δ with which nothing is promised.
         exact: The exact curve, where known, of one of ``times`` independent parts whose composition the event is.
         times: How many such parts.
@@ -81,10 +81,15 @@ class PrivacyCurve:
 
     pure: float
     mu: float
-    renyi: FloatArray
+    divergences: Callable[[FloatArray], FloatArray]
     slack: float = 0.0
     exact: HockeyStick | None = None
     times: int = 1
+
+    @property
+    def renyi(self) -> FloatArray:
+        """Rényi divergence at each of ``ORDERS``; worked out when first asked for."""
+        return _at_all_orders(self)
 
 
 @lru_cache(maxsize=4096)
@@ -96,9 +101,14 @@ def curve_of(event: Event) -> PrivacyCurve:
     """
     if event.kind not in _CURVES:
         raise UnsupportedEventError(f"No privacy curve is known for events of kind {event.kind!r}.")
-    curve = _CURVES[event.kind](event)
-    curve.renyi.flags.writeable = False
-    return curve
+    return _CURVES[event.kind](event)
+
+
+@lru_cache(maxsize=4096)
+def _at_all_orders(curve: PrivacyCurve) -> FloatArray:
+    renyi = curve.divergences(ORDERS)
+    renyi.flags.writeable = False
+    return renyi
 
 
 def _pure_curve(epsilon: float, *, slack: float = 0.0) -> PrivacyCurve:
@@ -117,11 +127,14 @@ def _pure_curve(epsilon: float, *, slack: float = 0.0) -> PrivacyCurve:
     def deltas(epsilons: FloatArray) -> FloatArray:
         return _probabilities(-np.expm1(np.minimum(epsilons - epsilon, 0.0)) / (1 + math.exp(-epsilon)))
 
-    renyi = (_log_cosh((ORDERS - 0.5) * epsilon) - _log_cosh(np.array(epsilon / 2))) / (ORDERS - 1)
+    def divergences(orders: FloatArray) -> FloatArray:
+        renyi = (_log_cosh((orders - 0.5) * epsilon) - _log_cosh(np.array(epsilon / 2))) / (orders - 1)
+        return np.minimum(_up(renyi), epsilon)
+
     return PrivacyCurve(
         pure=epsilon,
         mu=math.inf,
-        renyi=np.minimum(_up(renyi), epsilon),
+        divergences=divergences,
         slack=slack,
         exact=HockeyStick(deltas=deltas, top=epsilon, knots=(-epsilon, epsilon)),
     )
@@ -146,8 +159,11 @@ def _exponential(event: ExponentialEvent) -> PrivacyCurve:
     **Reference.** Cesar, Rogers (2020), "Bounding, concentrating, and truncating".
     """
     pure = _pure_curve(event.epsilon)
-    renyi = np.minimum(pure.renyi, _up(ORDERS * (event.epsilon**2 / 8)))
-    return PrivacyCurve(pure=pure.pure, mu=pure.mu, renyi=renyi, exact=pure.exact)
+
+    def divergences(orders: FloatArray) -> FloatArray:
+        return np.minimum(pure.divergences(orders), _up(orders * (event.epsilon**2 / 8)))
+
+    return PrivacyCurve(pure=pure.pure, mu=pure.mu, divergences=divergences, exact=pure.exact)
 
 
 def _laplace(event: LaplaceEvent) -> PrivacyCurve:
@@ -167,8 +183,9 @@ def _laplace(event: LaplaceEvent) -> PrivacyCurve:
     pure = _pure_curve(epsilon)
     if event.dimensions > 1 or epsilon == 0:
         return pure
+    other_weight: Callable[[FloatArray], FloatArray]
     if event.grid == 0:
-        other_weight = (ORDERS - 1) / (2 * ORDERS - 1)
+        other_weight = lambda orders: (orders - 1) / (2 * orders - 1)  # noqa: E731 - as the one below
         exact = HockeyStick(
             deltas=lambda epsilons: _probabilities(-np.expm1(np.minimum(epsilons - epsilon, 0.0) / 2)), top=epsilon
         )
@@ -181,20 +198,26 @@ def _laplace(event: LaplaceEvent) -> PrivacyCurve:
         steps = math.floor(quotient)
         loss = steps * step_loss
         q = math.exp(-step_loss)
-        # (q - r) / ((1 + q)(1 - r)), free of cancellation for fine grids.
-        other_weight = q * np.expm1(-2 * (ORDERS - 1) * step_loss) / np.expm1(-(2 * ORDERS - 1) * step_loss) / (1 + q)
+
+        def other_weight(orders: FloatArray) -> FloatArray:
+            # (q - r) / ((1 + q)(1 - r)), free of cancellation for fine grids.
+            return q * np.expm1(-2 * (orders - 1) * step_loss) / np.expm1(-(2 * orders - 1) * step_loss) / (1 + q)
+
         exact = HockeyStick(deltas=lambda epsilons: _discrete_laplace_deltas(steps, step_loss, epsilons), top=loss)
-    renyi = _mixed_exponentials(other_weight, loss)
-    return PrivacyCurve(pure=epsilon, mu=math.inf, renyi=np.minimum(pure.renyi, renyi), exact=exact)
+
+    def divergences(orders: FloatArray) -> FloatArray:
+        return np.minimum(pure.divergences(orders), _mixed_exponentials(orders, other_weight(orders), loss))
+
+    return PrivacyCurve(pure=epsilon, mu=math.inf, divergences=divergences, exact=exact)
 
 
-def _mixed_exponentials(other_weight: FloatArray, loss: float) -> FloatArray:
+def _mixed_exponentials(orders: FloatArray, other_weight: FloatArray, loss: float) -> FloatArray:
     """Return log((1 - v) e^{(α-1)ε} + v e^{-αε}) / (α - 1) for weights v at each order, rounded up."""
-    up, down = (ORDERS - 1) * loss, -ORDERS * loss
+    up, down = (orders - 1) * loss, -orders * loss
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # each form has its own range
         near = np.log1p((1 - other_weight) * np.expm1(up) + other_weight * np.expm1(down))  # exact for small losses
         far = np.logaddexp(np.log1p(-other_weight) + up, np.log(other_weight) + down)
-    return (np.where(up < 1, near, far) + 1e-15 * ORDERS * loss) / (ORDERS - 1)
+    return (np.where(up < 1, near, far) + 1e-15 * orders * loss) / (orders - 1)
 
 
 def _discrete_laplace_deltas(steps: int, step_loss: float, epsilons: FloatArray) -> FloatArray:
@@ -226,7 +249,11 @@ def _gaussian(event: GaussianEvent) -> PrivacyCurve:
     if sigma > _MAX_STEPS:
         return curve
     return PrivacyCurve(
-        pure=curve.pure, mu=curve.mu, renyi=curve.renyi, exact=_discrete_gaussian(sigma), times=event.changed_cells
+        pure=curve.pure,
+        mu=curve.mu,
+        divergences=curve.divergences,
+        exact=_discrete_gaussian(sigma),
+        times=event.changed_cells,
     )
 
 
@@ -260,7 +287,7 @@ def _sampled_gaussian(event: SampledGaussianEvent) -> PrivacyCurve:
     if event.sampling_probability == 1:
         return _gdp_curve(pair.gaussian_mu)
     exact = HockeyStick(deltas=pair.deltas, top=pair.top, orders=None if pair.both else (pair.forward, pair.backward))
-    return PrivacyCurve(pure=math.inf, mu=math.inf, renyi=_up(pair.renyi(ORDERS)), exact=exact)
+    return PrivacyCurve(pure=math.inf, mu=math.inf, divergences=lambda orders: _up(pair.renyi(orders)), exact=exact)
 
 
 def _zcdp(event: ZCDPEvent) -> PrivacyCurve:
@@ -270,7 +297,7 @@ def _zcdp(event: ZCDPEvent) -> PrivacyCurve:
 def _zcdp_curve(rho: float) -> PrivacyCurve:
     if rho == 0:
         return _free()
-    return PrivacyCurve(pure=math.inf, mu=math.inf, renyi=_up(rho * ORDERS))
+    return PrivacyCurve(pure=math.inf, mu=math.inf, divergences=lambda orders: _up(rho * orders))
 
 
 def _gdp(event: GDPEvent) -> PrivacyCurve:
@@ -281,7 +308,12 @@ def _gdp_curve(mu: float) -> PrivacyCurve:
     """μ-GDP: the divergences of N(0, 1) and N(μ, 1), which dominate those of every μ-GDP mechanism."""
     if mu == 0:
         return _free()
-    return PrivacyCurve(pure=math.inf, mu=mu, renyi=_up(ORDERS * (mu**2 / 2)), exact=gaussian_hockey_stick(mu))
+    return PrivacyCurve(
+        pure=math.inf,
+        mu=mu,
+        divergences=lambda orders: _up(orders * (mu**2 / 2)),
+        exact=gaussian_hockey_stick(mu),
+    )
 
 
 def gaussian_hockey_stick(mu: float) -> HockeyStick:
@@ -305,7 +337,7 @@ _CURVES: Mapping[str, Callable[[Any], PrivacyCurve]] = {
 def _free(slack: float = 0.0) -> PrivacyCurve:
     """Return the curve of a release that does not depend on the data, but for its slack."""
     nothing = HockeyStick(deltas=lambda epsilons: np.zeros_like(epsilons), top=0.0, knots=(0.0,))
-    return PrivacyCurve(pure=0.0, mu=0.0, renyi=np.zeros_like(ORDERS), slack=slack, exact=nothing)
+    return PrivacyCurve(pure=0.0, mu=0.0, divergences=np.zeros_like, slack=slack, exact=nothing)
 
 
 def _up(values: FloatArray) -> FloatArray:

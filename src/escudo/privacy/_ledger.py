@@ -30,7 +30,7 @@ from escudo.privacy._ledger_chain import LedgerRow
 from escudo.privacy._ledger_replay import AccountState, Replay, require_within_cap, terms_to_json
 from escudo.privacy._ledger_views import AccountInfo, LedgerAccount, Verification, account_info
 from escudo.privacy._relations import Unit
-from escudo.privacy._tally import Terms, shown_down, shown_up, stated
+from escudo.privacy._tally import Spending, Terms, percent_up, shown_down, stated, tuned_order
 
 if TYPE_CHECKING:
     from escudo.privacy._ledger_store import Session
@@ -89,6 +89,9 @@ class Ledger:
         relation: str = "replace_one",
         unit: Unit = "row",
         max_rows_per_person: int | None = None,
+        spending: Spending = "adaptive",
+        slack_share: float | None = None,
+        order: float | Event | None = None,
     ) -> LedgerAccount:
         """Open an account, or return the one that was opened with the same terms.
 
@@ -96,11 +99,18 @@ class Ledger:
             dataset: Name of the account: printable, at most 200 characters. It is kept in Unicode's form NFKC with
                 single spaces, and every method takes it in any form; a name that people would take for that of another
                 account, such as ``Visits`` beside ``visits``, is refused.
-            epsilon: Cap on the total loss of all releases together.
-            delta: The δ at which the total is kept; 0 admits pure-ε releases only.
+            epsilon: Cap on the loss of all releases together, whenever they are made.
+            delta: The δ of the cap; 0 admits pure-ε releases only.
             relation: ``"replace_one"`` (one record changes) or ``"add_remove"``.
             unit: ``"row"``, or ``"person"`` together with ``max_rows_per_person``.
             max_rows_per_person: Bound on one person's rows.
+            spending: ``"adaptive"``: the cap holds also where releases decide what is asked next and how much; spends
+                are admitted by a Rényi filter. ``"planned"``: spends are admitted while the best accountant's total is
+                within the cap, which then holds only if every amount is settled before the first release.
+            slack_share: With adaptive spending: the share of δ for mechanisms that have a δ of their own, such as
+                propose-test-release; 0.5 by default.
+            order: With adaptive spending: the order of Rényi divergence; by default the best one for Gaussian noise. An
+                event, such as ``plan.event``, asks for the order under which most of it fits.
 
         Raises:
             InputError: If a term is out of range, the dataset has an account with other terms, or the name looks like
@@ -115,6 +125,9 @@ class Ledger:
             relation=relation,  # type: ignore[arg-type] # Terms parses synonyms
             unit=unit,
             max_rows_per_person=max_rows_per_person,
+            spending=spending,
+            slack_share=slack_share,
+            order=tuned_order(order, epsilon=epsilon, delta=delta, slack_share=slack_share),
         )
         self._store.create()
         with self._writing() as session:
@@ -170,8 +183,10 @@ class Ledger:
         with self._writing() as session:
             account = self._account(dataset)
             admitted, for_release = stated(event, for_release=for_release, terms=account.terms)
-            account.tally.require(admitted)
+            paid = account.tally.require(admitted)
             payload: dict[str, Any] = {"event": admitted.to_json(), "purpose": purpose, "for_release": for_release}
+            if paid.form != "parts":
+                payload |= {"form": paid.form, "delta": paid.delta}
             if (relation := getattr(event, "relation", None)) != admitted.relation:
                 payload["converted_from"] = relation
             row = session.append("spend", account.terms.dataset, payload)
@@ -212,12 +227,21 @@ class Ledger:
             account = self._account(dataset)
             return account.tally.fits(stated(event, for_release=True, terms=account.terms)[0])
 
+    def asked(self, dataset: str, event: Event | Guarantee) -> float:
+        """Return the part of the budget that ``spend(dataset, event)`` would ask for; may be above 1, or infinite."""
+        with self._reading():
+            account = self._account(dataset)
+            return account.tally.asked(stated(event, for_release=True, terms=account.terms)[0])
+
     def total(self, dataset: str) -> Guarantee:
-        """Return what all spends of a dataset together promise, at the account's δ."""
+        """Return what all spends would promise together, at the account's δ, had amounts been settled beforehand.
+
+        Where amounts were chosen on the way, only the cap is promised: ``info(dataset).promise`` says it.
+        """
         return self.info(dataset).total
 
     def remaining(self, dataset: str) -> Guarantee:
-        """Return what is left: cap minus spent, rounded down. A pure spend of that size fits."""
+        """Return the largest pure spend that fits."""
         return self.info(dataset).remaining
 
     # -- looking and checking
@@ -308,11 +332,11 @@ class Ledger:
             return f"<p>{html.escape(str(error))}</p>"
         rows = "".join(
             f"<tr><td>{html.escape(info.dataset)}</td><td>{shown_down(info.cap.epsilon)}</td>"
-            f"<td>{shown_up(info.total.epsilon)}</td><td>{shown_down(info.remaining.epsilon)}</td>"
+            f"<td>{percent_up(info.used)}</td><td>{shown_down(info.remaining.epsilon)}</td>"
             f"<td>{info.spends}</td></tr>"
             for info in accounts
         )
-        head = "<tr><th>dataset</th><th>cap ε</th><th>spent</th><th>left</th><th>spends</th></tr>"
+        head = "<tr><th>dataset</th><th>cap ε</th><th>used</th><th>left (pure ε)</th><th>spends</th></tr>"
         return f"<table><caption>{html.escape(repr(self))}</caption>{head}{rows}</table>"
 
     # -- within one transaction

@@ -8,10 +8,11 @@ from typing import Any
 
 from escudo.errors import LedgerCorruptError, LedgerError, UnsupportedEventError
 from escudo.privacy._events import Event
+from escudo.privacy._filter import NOTHING, Paid
 from escudo.privacy._ledger_chain import GENESIS, LedgerRow, require_follows
-from escudo.privacy._tally import Tally, Terms, shown_down, shown_up
+from escudo.privacy._tally import Tally, Terms, percent_up, shown_down
 
-__all__ = ["AccountState", "Replay", "require_within_cap", "terms_to_json"]
+__all__ = ["AccountState", "Replay", "require_within_cap", "terms_of", "terms_to_json"]
 
 
 class AccountState:
@@ -80,7 +81,7 @@ class Replay:
         if row.kind == "open":
             if row.dataset in self.accounts:
                 raise LedgerCorruptError(f"row {row.sequence} opens dataset {row.dataset!r} a second time.")
-            terms = Terms(dataset=row.dataset, **payload)
+            terms = terms_of(row.dataset, payload)
             if terms.epsilon is None:
                 raise ValueError("no cap")
             self.accounts[row.dataset] = AccountState(terms, row.recorded_at)
@@ -91,7 +92,7 @@ class Replay:
             event = Event.from_json(payload["event"], max_rows_per_person=account.terms.max_rows_per_person)
             if event != account.terms.admitted(event):
                 raise ValueError("recorded for another relation")
-            account.tally.add(event)
+            account.tally.add(event, _paid(account.terms, event, payload))
             account.spends.add(row.sequence)
             account.not_for_release += not payload["for_release"]
         else:
@@ -100,9 +101,25 @@ class Replay:
             account.failed.add(payload["spend"])
 
 
+def terms_of(dataset: str, payload: Mapping[str, Any]) -> Terms:
+    """Return the terms that ``terms_to_json`` wrote; accounts from before there was a choice are planned ones."""
+    return Terms(dataset=dataset, **({"spending": "planned"} | payload))
+
+
+def _paid(terms: Terms, event: Event, payload: Mapping[str, Any]) -> Paid:
+    """Return how a recorded spend was charged."""
+    if terms.filter is None:
+        return Paid(NOTHING)
+    form, delta = payload.get("form", "parts"), payload.get("delta", 0.0)
+    return Paid(terms.filter.repaid(event, form, delta), form, delta)
+
+
 def terms_to_json(terms: Terms) -> dict[str, Any]:
     """Return the payload of the row that opens an account."""
     return {
+        "spending": terms.spending,
+        "slack_share": terms.slack_share,
+        "order": terms.order,
         "epsilon": terms.epsilon,
         "delta": terms.delta,
         "relation": terms.relation,
@@ -118,16 +135,20 @@ def require_within_cap(account: AccountState, rows: Iterable[LedgerRow]) -> None
     """
     if account.tally.within_cap():
         return
-    spends = [(row.sequence, event) for row in rows if (event := account.with_bound(row).event) is not None]
+    spends = [
+        (row.sequence, event, _paid(account.terms, event, row.payload))
+        for row in rows
+        if (event := account.with_bound(row).event) is not None
+    ]
     low, high = 0, len(spends)  # spends[:low] fit, spends[:high] do not
     while high - low > 1:
         middle = (low + high) // 2
         tally = Tally(account.terms)
-        for _, event in spends[:middle]:
-            tally.add(event)
+        for _, event, paid in spends[:middle]:
+            tally.add(event, paid)
         low, high = (middle, high) if tally.within_cap() else (low, middle)
     raise LedgerCorruptError(
-        f"row {spends[high - 1][0]} passes the cap of dataset {account.terms.dataset!r}: all its spends add up to "
-        f"ε = {shown_up(account.tally.spent())}, the cap is {shown_down(account.terms.epsilon)}. It was added by other "
-        "means than escudo."
+        f"row {spends[high - 1][0]} passes the cap of dataset {account.terms.dataset!r}: all its spends use "
+        f"{percent_up(account.tally.used())} of ε = {shown_down(account.terms.epsilon)}. It was added by other means "
+        "than escudo."
     )

@@ -13,7 +13,7 @@ from escudo.privacy._events import Event
 from escudo.privacy._guarantee import Guarantee
 from escudo.privacy._ledger_replay import AccountState
 from escudo.privacy._relations import Relation, Unit
-from escudo.privacy._tally import Terms
+from escudo.privacy._tally import Spending, Terms
 
 if TYPE_CHECKING:
     from escudo.privacy._ledger import Ledger
@@ -28,8 +28,14 @@ class AccountInfo:
     Attributes:
         dataset: Name of the account.
         cap: What may be spent in all.
-        total: What is spent, at the cap's δ.
-        remaining: What a pure spend may still cost.
+        promise: What the cap means, in a sentence.
+        used: The part of the budget that is used, from 0 to 1.
+        own_delta: How much δ of their own the spends have.
+        own_delta_cap: How much they may have.
+        total: What the spends would promise together, at the cap's δ, had amounts been settled beforehand. Not a
+            promise where amounts were chosen on the way.
+        remaining: The largest pure spend that fits.
+        spending: ``"adaptive"`` or ``"planned"``.
         opened_at: Time in ISO 8601, UTC.
         spends: Number of spends, failed and seeded ones included.
         failed: How many of them were marked failed.
@@ -38,8 +44,13 @@ class AccountInfo:
 
     dataset: str
     cap: Guarantee
+    promise: str
+    used: float
+    own_delta: float
+    own_delta_cap: float
     total: Guarantee
     remaining: Guarantee
+    spending: Spending
     opened_at: str
     spends: int
     failed: int
@@ -120,12 +131,20 @@ class LedgerAccount:
         """Return whether ``spend(event)`` would be allowed now."""
         return self.ledger.fits(self.dataset, event)
 
+    def asked(self, event: Event | Guarantee) -> float:
+        """Return the part of the budget that ``spend(event)`` would ask for; see ``Ledger.asked``."""
+        return self.ledger.asked(self.dataset, event)
+
+    def info(self) -> AccountInfo:
+        """Return the account with what is used and left."""
+        return self.ledger.info(self.dataset)
+
     def total(self) -> Guarantee:
-        """Return what all spends together promise, at the account's δ."""
+        """Return what all spends would promise together had amounts been settled beforehand; see ``Ledger.total``."""
         return self.ledger.total(self.dataset)
 
     def remaining(self) -> Guarantee:
-        """Return what is left; a pure spend of that size fits."""
+        """Return the largest pure spend that fits."""
         return self.ledger.remaining(self.dataset)
 
     def __repr__(self) -> str:
@@ -136,11 +155,17 @@ def account_info(account: AccountState) -> AccountInfo:
     """Return what an account shows now."""
     terms, tally = account.terms, account.tally
     assert terms.epsilon is not None, "an account in a ledger has a cap"
-    if math.isinf(tally.spent()):
+    if math.isinf(tally.total_epsilon()):
         raise LedgerCorruptError(f"the spends of dataset {terms.dataset!r} pass every cap.")
+    own, own_cap = tally.slack_used()
     return AccountInfo(
         dataset=terms.dataset,
         cap=terms.guarantee(terms.epsilon, terms.delta),
+        promise=terms.promise,
+        used=tally.used(),
+        own_delta=own,
+        own_delta_cap=own_cap,
+        spending=terms.spending,
         total=tally.total(),
         remaining=tally.remaining(),
         opened_at=account.opened_at,

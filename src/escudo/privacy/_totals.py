@@ -125,6 +125,11 @@ class RunningTotal:
                     total = total.plus(curve, times * count)
         return replace(self, events=counts, _sum=total)
 
+    @property
+    def slack(self) -> float:
+        """-log(1 - δ) for the events' own δ."""
+        return self._sum.slack
+
     def quick_epsilon(self, delta: float) -> float:
         """Return an ε such that everything so far is (ε, δ)-DP, within a millisecond; never below ``epsilon``."""
         return self._quick(probability("delta", delta)).value

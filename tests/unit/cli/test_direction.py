@@ -113,16 +113,17 @@ class TestBudget:
 
     def test_a_plan_spends_nothing_and_says_what_would_be_left(self, ledger: Ledger) -> None:
         out = run(*BASE, "--epsilon", "1", "--dataset", "stations", "--plan")
-        assert "this would leave 2.00" in out
+        assert "this asks for 33.4 % and fits" in out
         assert "Nothing was spent" in out
         said = json.loads(run(*BASE, "--epsilon", "1", "--dataset", "stations", "--method", "gap", "--plan", "--json"))
         assert said["spent"] is False
-        assert said["ledger"]["left_after"] == pytest.approx(2.0)
+        assert said["ledger"]["fits"]
+        assert said["ledger"]["asked"] == pytest.approx(1 / 3, abs=0.01)
         assert ledger.account("stations").total().epsilon == 0.0
 
     def test_an_answer_is_charged_once_and_the_next_one_refused(self, ledger: Ledger) -> None:
         out = run(*BASE, "--epsilon", "2", "--dataset", "stations", "--method", "gap")
-        assert "0.00 of 3.00 spent; this would leave 1.00" in out
+        assert "0.0 % of ε = 3.00 used; this asks for 66.7 % and fits" in out
         assert ledger.account("stations").total().epsilon == pytest.approx(2.0)
         message = refuse(BudgetExceededError, *BASE, "--epsilon", "2", "--dataset", "stations")
         assert "stations" in message

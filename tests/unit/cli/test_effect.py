@@ -91,7 +91,7 @@ def test_the_plan_forecasts_and_spends_nothing(folder: Path) -> None:
     book.open("visits", epsilon=1.0, delta=1e-6)
     shown = run(*ASK, *GRAPH, "--dataset", "visits", "--plan", "--public-rows", "5000").output
     assert "if rows spread evenly" in shown
-    assert "visits: 0.00 of 1.00 spent; this would leave 0.5" in shown
+    assert "visits: 0.0 % of ε = 1.00 used; this asks for " in shown
     assert book.account("visits").total().epsilon == 0.0
     run(*ASK, *GRAPH, "--dataset", "visits")
     assert book.account("visits").total().epsilon == pytest.approx(0.5, rel=1e-4)

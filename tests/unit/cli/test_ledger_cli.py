@@ -18,6 +18,7 @@ from escudo.cli import main
 from escudo.cli._ledger import app
 from escudo.errors import EscudoError, InputError, LedgerCorruptError, LedgerError
 from escudo.privacy import GaussianEvent, Ledger, PureEvent
+from escudo.privacy._tally import percent_up
 
 
 @pytest.fixture
@@ -122,11 +123,16 @@ def test_show_lists_caps_spends_and_what_is_left(used: Ledger) -> None:
     (visits,) = run_json("show", "visits")["accounts"]
     assert visits["spends"] == 3
     assert visits["failed"] == visits["not_for_release"] == 1
-    assert visits["epsilon_spent"] == used.total("visits").epsilon
+    assert visits["epsilon_if_settled_beforehand"] == used.total("visits").epsilon
+    assert visits["used"] == used.info("visits").used
+    assert visits["spending"] == "adaptive"
     assert visits["epsilon_left"] == used.remaining("visits").epsilon
     staff = run_json("show")["accounts"][1]
     assert (staff["unit"], staff["max_rows_per_person"], staff["relation"]) == ("person", 5, "add_remove")
-    assert "Changing one person's row" in run("show", "visits").stdout
+    shown = " ".join(run("show", "visits").stdout.split())
+    assert "is together (ε = 3.00, δ = 1e-06)-differentially private (replace one row), also where releases" in shown
+    assert f"{percent_up(visits['used'])} of the budget is used" in shown
+    assert "Had all amounts been settled before the first release, these spends would total ε = " in shown
 
 
 def test_history_lists_every_row(used: Ledger) -> None:

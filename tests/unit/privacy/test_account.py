@@ -78,29 +78,39 @@ def test_nothing_left_is_said_as_nothing() -> None:
     account = MemoryAccount(epsilon=1.0)
     account.spend(PureEvent(epsilon=1.0))
     assert account.remaining() == Guarantee(epsilon=0.0)
-    with pytest.raises(BudgetExceededError, match=r"left 0.00 [\s\S]*Nothing is left"):
+    with pytest.raises(BudgetExceededError, match=r"left ε = 0.00 [\s\S]*Nothing is left"):
         account.spend(PureEvent(epsilon=0.1))
     account.spend(PureEvent(epsilon=0.0))
 
 
 @pytest.mark.parametrize("event", [GAUSSIAN, LaplaceEvent(l1_sensitivity=1.0, scale=5.0, grid=0.5)])
-def test_what_remains_after_noise_can_be_spent_as_pure_epsilon(event: Any) -> None:
-    account = MemoryAccount(epsilon=1.0, delta=1e-6)
+def test_what_remains_after_planned_noise_can_be_spent_as_pure_epsilon(event: Any) -> None:
+    account = MemoryAccount(epsilon=1.0, delta=1e-6, spending="planned")
     account.spend(event)
     account.spend(event)
     remaining = account.remaining()
     assert remaining is not None
     assert remaining.delta == 0.0
-    assert account.total().epsilon + remaining.epsilon == pytest.approx(1.0, abs=1e-3)
+    assert account.total().epsilon + remaining.epsilon == pytest.approx(1.0, abs=1e-2)
+    assert not account.fits(PureEvent(epsilon=1.002 * remaining.epsilon))
     account.spend(remaining)
 
 
 def test_delta_adds_up_as_well() -> None:
-    account = MemoryAccount(epsilon=10.0, delta=1e-6)
+    account = MemoryAccount(epsilon=10.0, delta=1e-6, spending="planned")
     account.spend(ApproximateEvent(epsilon=0.1, delta=6e-7))
     with pytest.raises(BudgetExceededError):
         account.spend(ApproximateEvent(epsilon=0.1, delta=6e-7))
     account.spend(ApproximateEvent(epsilon=0.1, delta=3e-7))
+    adaptive = MemoryAccount(epsilon=10.0, delta=1e-6)
+    with pytest.raises(BudgetExceededError, match=r"a δ of its own, and of the part of δ for such .* 0 is used"):
+        adaptive.spend(ApproximateEvent(epsilon=0.1, delta=6e-7))
+    adaptive.spend(ApproximateEvent(epsilon=0.1, delta=3e-7))
+    with pytest.raises(BudgetExceededError, match=r"\(5e-07\) 3e-07 is used"):
+        adaptive.spend(ApproximateEvent(epsilon=0.1, delta=3e-7))
+    adaptive.spend(ApproximateEvent(epsilon=0.1, delta=2e-7))
+    roomy = MemoryAccount(epsilon=10.0, delta=1e-6, slack_share=0.75)
+    roomy.spend(ApproximateEvent(epsilon=0.1, delta=6e-7))
 
 
 def test_a_spend_is_marked_failed_once_and_stays_spent() -> None:

@@ -23,6 +23,7 @@ from escudo.privacy import (
     zcdp_to_delta,
     zcdp_to_epsilon,
 )
+from escudo.privacy._conversions import smallest_epsilon
 
 losses = st.floats(1e-4, 50)
 deltas = st.floats(1e-12, 0.5)
@@ -198,3 +199,7 @@ def test_losses_are_checked(bad):
 def test_conversions_return_plain_floats():
     for value in (zcdp_to_epsilon(0.5, 1e-6), zcdp_to_delta(0.5, 1.0), gdp_to_epsilon(np.float64(1), 1e-6)):
         assert type(value) is float
+
+
+def test_the_smallest_epsilon_is_found_also_next_to_zero():
+    assert smallest_epsilon(lambda epsilon: 0.0 if epsilon > 0 else 1.0, 0.5, 5e-324) == 5e-324

@@ -67,7 +67,7 @@ def test_verify_finds_a_spend_beyond_the_cap_and_names_its_row(ledger: Ledger, a
         forge(ledger, "spend", spend_of(0.3))
     found = again().verify()
     assert "row 5 passes the cap of dataset 'visits'" in str(found.problem)
-    assert "ε = 1.50" in str(found.problem)
+    assert "150.0 % of ε = 1.00" in str(found.problem)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_rows_that_make_no_sense_are_found_even_with_fitting_hashes(
 def test_an_event_of_a_newer_escudo_is_an_error_but_no_corruption(ledger: Ledger, again: Callable[[], Ledger]) -> None:
     ledger.open("visits", epsilon=1.0)
     newer = spend_of(0.1)
-    newer["event"]["version"] = 2
+    newer["event"]["version"] = 3
     forge(ledger, "spend", newer)
     with pytest.raises(LedgerError, match="newer escudo") as error:
         again().total("visits")
