@@ -3,7 +3,7 @@
 A warm process forks a child for each fault. The child does what users do (a spend, a release, a training resumed, an
 audit with a log) while a tracer counts what happens: calls and returns of the functions that keep accounts and write
 releases, and the calls they make to the system and to the database. The fault strikes at one of these events, drawn
-from the seed, so that every gap between two steps is hit equally and a failure can be repeated.
+from the seed, so that every gap between two steps is hit and a failure can be repeated.
 
 * ``faults``: what may go wrong, and the tracer that makes it go wrong at one event;
 * ``children``: forking, and what children tell before they die;

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from chaos.children import Act
+from chaos.faults import drawn_kind
 from chaos.stage import Case, Stage, World, command
 
 __all__ = ["AuditWorld", "noisy_count"]
@@ -56,7 +57,7 @@ class AuditWorld(World):
             self.stage.known[key] = self.result(self.new())
         for number in range(self.faults):
             kept = self.lines()
-            outcome = self.suffer("audit", self.act(self.log), self.rng.choice(self.stage.faults("log")), events)
+            outcome = self.suffer("audit", self.act(self.log), drawn_kind(self.rng, self.stage.faults("log")), events)
             if self.lines()[: len(kept)] != kept:
                 self.case.breaks("lost", "trials that were in the log are not")
             if outcome.status == 0 or number + 1 == self.faults:

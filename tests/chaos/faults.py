@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import resource
 import signal
 import socket
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -18,7 +19,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NoReturn
 
-__all__ = ["IN_CHILD", "ON_SERVER", "Disk", "Fault", "Tracer", "drawn", "strike"]
+__all__ = ["IN_CHILD", "ON_SERVER", "Disk", "Fault", "Tracer", "drawn", "drawn_kind", "strike"]
 
 IN_CHILD = ("kill", "torn", "term", "int", "limit", "full", "clock")
 """Faults of a process and its machine.
@@ -30,6 +31,9 @@ on the disk. term, int: SIGTERM and SIGINT. clock: the time goes back, or leaps 
 ON_SERVER = ("drop", "cut", "server")
 """Faults of a database server: drop: it ends the connection; cut: the network does; server: it is killed, and
 started again."""
+
+_WEIGHTS = dict(kill=3.0, torn=2.0, term=2.0, int=1.0, limit=1.5, full=1.5, clock=0.5, drop=2.0, cut=2.0, server=0.4)
+_DECISIVE = re.compile(r"rename|replace|unlink|fsync|commit|append|spend|fail\b|_put|write_state|mark|finish|_line")
 
 # The functions between whose steps a fault is of interest, by file.
 _WATCHED = (
@@ -78,9 +82,19 @@ class Fault:
     amount: int
 
 
+def drawn_kind(rng: random.Random, kinds: Sequence[str]) -> str:
+    """Draw what goes wrong; less often where it teaches little or takes long."""
+    return rng.choices(kinds, [_WEIGHTS[kind] for kind in kinds])[0]
+
+
 def drawn(rng: random.Random, kind: str, events: Mapping[str, int]) -> Fault:
-    """Draw where a fault strikes: any event alike however often it happens, any of its occurrences alike."""
-    event = rng.choice(sorted(events))
+    """Draw where a fault strikes: half of them where something is written or handed over, the others anywhere.
+
+    Any event counts alike, however often it happens; so do its occurrences.
+    """
+    names = sorted(events)
+    decisive = [name for name in names if _DECISIVE.search(name)]
+    event = rng.choice(decisive if decisive and rng.random() < 0.5 else names)
     amount = {
         "kill": rng.choice([0, rng.randrange(1, 1000)]),
         "torn": _size(rng),

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from chaos.children import Act, Outcome, Tell, perform
-from chaos.faults import ON_SERVER, Fault, drawn
+from chaos.faults import ON_SERVER, Fault, drawn, drawn_kind
 from chaos.stage import Case, Stage, World, happened, in_words
 from escudo.errors import BudgetExceededError, EscudoError, LedgerError
 from escudo.privacy import Event, Ledger, LedgerRow, PureEvent
@@ -108,15 +108,15 @@ class LedgerWorld(World):
         """Open under a fault; then spends, races and tampering in any order."""
         kinds = self.stage.faults(self.kind)
         often = [kind for kind in kinds if kind != "server"]  # which takes a second
-        yield self.opened(self.rng.choice(often))
+        yield self.opened(drawn_kind(self.rng, often))
         for _ in range(self.faults - 1):
             draw = self.rng.random()
             if draw < 0.2:
                 yield self.tampered(self.rng.choice(self.store.roll_backs + self.store.edits + self.WITNESS))
             elif draw < 0.35:
-                yield self.raced(self.rng.choice(often))
+                yield self.raced(drawn_kind(self.rng, often))
             else:
-                yield self.spent(self.rng.choices(kinds, [0.25 if kind == "server" else 1.0 for kind in kinds])[0])
+                yield self.spent(drawn_kind(self.rng, kinds))
 
     def _act(self) -> Act:
         amounts = [self.rng.choice([0.001, 0.01, 0.05, 0.11]) for _ in range(4)]

@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import NormalDist
 
 from chaos.children import Act, Outcome
-from chaos.faults import Fault
+from chaos.faults import Fault, drawn_kind
 from chaos.stage import Case, Stage, World, command
 from escudo.errors import BudgetExceededError, EscudoError
 from escudo.privacy import Event, Ledger, LedgerRow
@@ -117,9 +117,8 @@ class ReleaseWorld(World):
 
     def play(self) -> Iterator[Case]:
         """One release after the other, each with a fault; a clean one now and then."""
-        kinds = self.stage.faults(self.kind)
         for _ in range(self.faults):
-            yield self.released(self.rng.choices(kinds, [0.2 if kind == "server" else 1.0 for kind in kinds])[0])
+            yield self.released(drawn_kind(self.rng, self.stage.faults(self.kind)))
 
     def released(self, kind: str) -> Case:
         """One release with a fault."""
@@ -245,7 +244,7 @@ class ResumeWorld(ReleaseWorld):
 
     def play(self) -> Iterator[Case]:
         """Stop a training; then another, whose checkpoint is copied."""
-        yield self.released(self.rng.choice([kind for kind in self.stage.faults(self.kind) if kind != "server"]))
+        yield self.released(drawn_kind(self.rng, self.stage.faults(self.kind)))
         yield self.copied()
 
     def released(self, kind: str) -> Case:
