@@ -31,6 +31,7 @@ for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "POLARS_MAX_THREADS", "
 
 from chaos import broken  # noqa: E402
 from chaos.audits import AuditWorld  # noqa: E402
+from chaos.faults import IN_CHILD, ON_SERVER  # noqa: E402
 from chaos.ledgers import LedgerWorld  # noqa: E402
 from chaos.releases import ReleaseWorld, ResumeWorld  # noqa: E402
 from chaos.stage import INVARIANTS, Case, Stage, World  # noqa: E402
@@ -53,6 +54,7 @@ def main() -> int:
     parser.add_argument("--world", type=int, action="append", help="only this world, whatever --faults says")
     parser.add_argument("--scenes", nargs="+", default=list(_WORLDS), choices=_WORLDS)
     parser.add_argument("--stores", nargs="+", default=["sqlite", "postgresql"], choices=["sqlite", "postgresql"])
+    parser.add_argument("--kinds", nargs="+", default=[], choices=IN_CHILD + ON_SERVER)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument(
         "--broken", nargs="+", default=[], choices=sorted(broken.WAYS), help="break escudo first; the suite must see it"
@@ -149,7 +151,7 @@ def _work(options: argparse.Namespace, number: int, share: int, found: multiproc
         if binaries is not None:
             server = Server(binaries)
             stack.callback(server.close)
-        stage = Stage(Path(name), server)
+        stage = Stage(Path(name), server, options.kinds)
         stack.callback(stage.disk.close)
         for which in worlds:
             try:

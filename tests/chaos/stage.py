@@ -12,7 +12,7 @@ import os
 import random
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -69,10 +69,11 @@ class Stage:
     Args:
         folder: An empty folder for everything.
         server: A PostgreSQL server, or None.
+        kinds: The only faults that there may be in a child or a server; all if empty.
     """
 
-    def __init__(self, folder: Path, server: Server | None):
-        self.disk, self.server = Disk(folder), server
+    def __init__(self, folder: Path, server: Server | None, kinds: Sequence[str] = ()):
+        self.disk, self.server, self._kinds = Disk(folder), server, kinds
         self.state = folder / "state"
         for name in ("ESCUDO_STATE", "HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"):
             os.environ[name] = str(self.state)  # where ledgers are witnessed
@@ -95,7 +96,8 @@ class Stage:
     def faults(self, store: str) -> tuple[str, ...]:
         """Return the faults that can be had here."""
         faults = tuple(kind for kind in IN_CHILD if kind != "full" or self.disk.own)
-        return faults + ON_SERVER if store == "postgresql" else faults
+        faults += ON_SERVER if store == "postgresql" else ()
+        return tuple(kind for kind in faults if kind in self._kinds) or faults
 
     def run(self, act: Act, fault: Fault | None = None, *, traced: bool = False) -> Outcome:
         """Run one act where no server is harmed."""
