@@ -231,10 +231,12 @@ class Disk:
         status = os.statvfs(self.folder)
         size = status.f_bavail * status.f_frsize - leave
         if size > 0:
-            handle = os.open(self._filler, os.O_CREAT | os.O_WRONLY, 0o600)
             with suppress(OSError):  # another process fills it too
-                os.posix_fallocate(handle, 0, size)
-            os.close(handle)
+                handle = os.open(self._filler, os.O_CREAT | os.O_WRONLY, 0o600)
+                try:
+                    os.posix_fallocate(handle, 0, size)
+                finally:
+                    os.close(handle)
 
     def free(self) -> None:
         """Give the space back."""

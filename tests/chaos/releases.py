@@ -266,9 +266,8 @@ class ResumeWorld(ReleaseWorld):
         shutil.rmtree(checkpoint, ignore_errors=True)
         self.open()
         self.case = case = Case(self.scene, self.kind, "checkpoint copied")
-        stop = Fault(
-            kind="kill", event="<dpsgd/_checkpoint.write_state", turn=self.rng.randint(1, 2), amount=0
-        )  # a state of the training was written
+        written = "<dpsgd/_checkpoint.write_state"
+        stop = Fault(kind="kill", event=written, turn=self.rng.randint(1, self.events()[written]), amount=0)
         self.require_words(self.stage.run(self.act(), stop))
         case.struck = checkpoint.exists()
         if not case.struck:
