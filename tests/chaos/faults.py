@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import CodeType, FrameType
+from types import CodeType, FrameType, ModuleType
 from typing import Any, NoReturn
 
 __all__ = ["IN_CHILD", "ON_SERVER", "Disk", "Fault", "Tracer", "drawn", "drawn_kind", "strike"]
@@ -135,7 +135,12 @@ class Tracer:
                 return
         elif (called := arg.__name__) in _CALLS:
             owner = arg.__self__
-            name = f"{getattr(owner, '__name__', type(owner).__name__)}.{called}"
+            if isinstance(owner, ModuleType):
+                name = f"{owner.__name__}.{called}"
+            elif type(owner).__module__ in ("_io", "sqlite3"):  # else a text's replace(), and the like
+                name = f"{type(owner).__name__}.{called}"
+            else:
+                return
         else:
             return
         name = (">" if event in ("call", "c_call") else "<") + name
