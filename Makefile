@@ -6,7 +6,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: demo test lint types layers docs unit bench notebooks neighbours mutations clean help
+.PHONY: demo test lint types layers docs unit neighbours mutations chaos bench notebooks clean help
 
 help:
 	@echo "make demo    see the private core at work on simulated patients"
@@ -14,6 +14,8 @@ help:
 	@echo "make docs    the documentation, into build/docs; open index.html there"
 	@echo "make notebooks  the examples as notebooks, into build/notebooks"
 	@echo "make neighbours N=100000  pairs of tables that differ in one row or person, told apart by nothing but noise"
+	@echo "make mutations  known defects put back one by one, each of which must be caught"
+	@echo "make chaos N=10000  faults of every kind while accounts are in use, SEED=1; about an hour"
 	@echo "make bench   the committed benchmarks with their peers, hours; one page in benchmarks/results"
 
 demo: $(VENV)/.run-ready
@@ -41,13 +43,19 @@ notebooks: $(VENV)/.dev-ready
 unit: $(VENV)/.dev-ready
 	$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_OPTIONS)
 
-# Pairs of neighbouring tables: `make neighbours N=100000`, and every known defect put back: `make mutations`.
-N ?= 2000
+# Pairs of neighbouring tables, and every known defect put back. Both write what they found into experiments/results.
+neighbours: N ?= 2000
 neighbours: $(VENV)/.dev-ready
 	PYTHONPATH=tests $(BIN)/python -m neighbours --pairs $(N) --out experiments/results/neighbours.json
 
 mutations: $(VENV)/.dev-ready
 	PYTHONPATH=tests $(BIN)/python -m neighbours --mutations --out experiments/results/mutations.json
+
+# What did not hold, and how often what went wrong, is in experiments/results/chaos.json; ends with code 5 if anything.
+chaos: N ?= 10000
+chaos: SEED ?= 1
+chaos: $(VENV)/.dev-ready
+	PYTHONPATH=tests $(BIN)/python -m chaos --faults $(N) --seed $(SEED) --workers $(WORKERS) --out experiments/results/chaos.json
 
 # Each peer has an environment of its own under build/peers, from benchmarks/peers/NAME.txt. One benchmark alone:
 # `make bench-release`. One that fails must not hide the others: `make --keep-going bench`. DATA holds the real tables.

@@ -13,6 +13,7 @@ import dataclasses
 import io
 import json
 import math
+import os
 import pkgutil
 import re
 import types
@@ -24,6 +25,7 @@ from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import polars as pl
@@ -116,6 +118,7 @@ class Held:
             watching(self._transcript.watch),
             self._holding_the_rest(again),
             _stopped_clock(),
+            mock.patch.dict(os.environ, ESCUDO_STATE=str(Path(name) / "input.state")),  # where a ledger has its witness
         ):
             warnings.simplefilter("always")
             folder = Path(name)
@@ -126,7 +129,7 @@ class Held:
             seen.files = {
                 path.relative_to(folder).as_posix(): path.read_bytes()
                 for path in sorted(folder.rglob("*"))
-                if path.is_file() and not path.name.startswith("input.")
+                if path.is_file() and not path.relative_to(folder).parts[0].startswith("input.")
             }
         seen.said = SECONDS.sub("… s", said.getvalue().replace(name, "FOLDER"))
         seen.warned = [f"{warning.category.__name__}: {warning.message}" for warning in warned]

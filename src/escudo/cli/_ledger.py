@@ -152,10 +152,11 @@ def verify(
     from escudo.privacy import Ledger
     from escudo.privacy._ledger import verify_lines
 
-    kept = [_kept_head(file) for file in expect or []] + ([] if head is None else [head])
+    kept: list[str | None] = [_kept_head(file) for file in expect or []]
+    kept += [] if head is None and kept else [head]
     with Ledger(ledger) as book:
         check = book.verify if exported is None else partial(verify_lines, exported)
-        for wanted in kept or [None]:
+        for wanted in kept:
             found = check(wanted)
             if found.problem is not None:
                 raise LedgerCorruptError(found.problem)
