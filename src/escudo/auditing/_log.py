@@ -15,6 +15,7 @@ import json
 import os
 import zlib
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -148,8 +149,9 @@ class TrialLog:
         )
 
     def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+        """Close the file; what could not be written was said when it was."""
+        with suppress(OSError):  # closing tries once more to write what a full disk did not take
+            self._file.close()
 
     def _line(self, entry: dict[str, Any]) -> None:
         try:

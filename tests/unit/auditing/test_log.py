@@ -218,3 +218,13 @@ class TestFits:
         path.write_bytes(content)
         with suppress(InputError):
             assert len(self.opened(path)) <= 1
+
+
+def test_a_log_that_could_not_be_written_is_closed_without_a_second_error(tmp_path: Path) -> None:
+    class Full:
+        def close(self) -> None:
+            raise OSError(28, "No space left on device")
+
+    log = TrialLog.__new__(TrialLog)
+    log._file = Full()  # type: ignore[assignment]
+    log.close()

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from escudo.causal import CausalGraph
-from escudo.mechanisms import Seed
+from escudo.mechanisms import Seed, publishable
 from escudo.mechanisms.dpsgd import Training, resume, train
 from escudo.privacy import Account, Guarantee, Plan, Receipt, Relation, SampledGaussianEvent
 from escudo.synthesis._model import CausalModel
@@ -120,7 +120,7 @@ class PreparedNeural:
         event = self.training.event(self.relation, self.schema.unit, self.schema.max_rows_per_person)
 
         def charged() -> Receipt:
-            return account.spend(event, purpose="training by DP-SGD", for_release=seed is None)
+            return account.spend(event, purpose="training by DP-SGD", for_release=publishable(seed))
 
         def measured() -> CausalModel:
             return self.start.fit(table, account=account, seed=seed, guarantee=guarantee)
