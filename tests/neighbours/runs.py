@@ -8,10 +8,12 @@ import platform
 import subprocess
 import time
 from collections import Counter
+from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 HOME = Path(__file__).parents[2]
 
@@ -55,19 +57,20 @@ def run(pairs: int, *, only: str, seed: int, workers: int, out: Path | None, fir
         return len(broken)
     with servers.postgresql_if_there() as served:
         cases = [case for case in search.every_case() if only in case.name]
-        # As many milliseconds for each case as the cheapest needs for its share; at least one pair for all.
-        shares = [1 / case.verb.cost / search.slowness(case.engine) for case in cases]
+        # Twice as slow is four times as seldom: most pairs are quick ones, and every case has its share.
+        shares = [(case.verb.cost * search.slowness(case.engine)) ** -2 for case in cases]
         wanted = [max(1, round(pairs * share / sum(shares))) for share in shares]
         jobs = []
         for case, count in zip(cases, wanted, strict=True):
             for part, begun in enumerate(range(0, count, search.BATCH)):
                 jobs.append((case.name, seed + part, min(search.BATCH, count - begun), served))
-        jobs.sort(key=lambda job: hash((job[1], job[0].encode())) % 1_000_003)
+        jobs.sort(key=lambda job: crc32(f"{job[1]} {job[0]}".encode()))  # in no order, but always in the same
         done: Counter[str] = Counter()
         refusals: Counter[str] = Counter()
         findings: list[str] = []
         begun, said = time.perf_counter(), 0.0
-        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:  # forks of jax hang
+        # Spawned, since forks of jax hang; and anew now and then, since what jax has compiled it keeps.
+        with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), max_tasks_per_child=300) as pool:
             for future in as_completed([pool.submit(tried, *job) for job in jobs]):
                 name, count, refused, found, _ = future.result()
                 done[name] += count
@@ -85,17 +88,20 @@ def run(pairs: int, *, only: str, seed: int, workers: int, out: Path | None, fir
     seconds = time.perf_counter() - begun
     print(f"{done.total():,} pairs of {len(done)} cases in {seconds:.0f} s: {len(findings)} told apart.")
     if out is not None:
-        _write(out, done, refusals, [*broken, *findings], seconds, seed)
+        _write(out, {case.name: case for case in cases}, done, refusals, [*broken, *findings], seconds, seed)
     return len(findings) + len(broken)
 
 
 def _write(
-    out: Path, done: Counter[str], refusals: Counter[str], findings: list[str], seconds: float, seed: int
+    out: Path,
+    cases: Mapping[str, Any],
+    done: Counter[str],
+    refusals: Counter[str],
+    findings: list[str],
+    seconds: float,
+    seed: int,
 ) -> None:
     by: dict[str, Counter[str]] = {"verb": Counter(), "engine": Counter(), "relation": Counter(), "unit": Counter()}
-    from neighbours import search
-
-    cases = {case.name: case for case in search.every_case()}
     for name, count in done.items():
         case = cases[name]
         for key, value in zip(by, (case.verb.name, case.engine, case.relation, case.unit), strict=True):

@@ -18,7 +18,7 @@ from escudo.errors import RefusedError
 from escudo.mechanisms import learn_schema
 from escudo.orientation import direction, orient
 from escudo.privacy import MemoryAccount, Plan, PureEvent, delta_warning, plan
-from escudo.privacy._plan_delta import judged_delta
+from escudo.privacy._plan_delta import judged_delta, usual_delta
 from escudo.report import warnings_of, write_release
 from escudo.synthesis import fit, synthesize
 from escudo.synthesis import prepare as prepare_synthesis
@@ -222,3 +222,21 @@ class TestTheRule:
         assert again == made
         assert made.guarantee() == plan(synthesize, SCHEMA, None, epsilon=1.0, delta=1e-3, public_rows=50).guarantee()
         assert "warning" not in plan(synthesize, SCHEMA, None, epsilon=1.0, delta=1e-6).to_json()
+
+
+@pytest.mark.parametrize("rows", [1, 5_000, 100_000, 100_001, 3_000_000, 10**9])
+def test_the_usual_delta_is_never_warned_of(rows: int) -> None:
+    usual = usual_delta(SCHEMA, relation="replace_one", rows=rows)
+    assert 0 < usual <= 1e-6
+    assert delta_warning(usual, rows) == ""
+    assert rows > 100_000 or usual == 1e-6
+
+
+def test_the_usual_delta_asks_a_table_only_for_what_is_public() -> None:
+    class Private:
+        unit = "row"
+
+        def record_count(self) -> int:
+            raise AssertionError("asked")
+
+    assert usual_delta(Private(), relation="add_remove") == 1e-6

@@ -29,6 +29,7 @@ __all__ = [
     "AcceptLargeDelta",
     "Data",
     "Dataset",
+    "Delta",
     "Epsilon",
     "Force",
     "LedgerUrl",
@@ -38,6 +39,7 @@ __all__ = [
     "SchemaFile",
     "Seeded",
     "check_files",
+    "delta_for",
     "never_lost",
     "open_table",
     "options_of",
@@ -54,6 +56,15 @@ Data = Annotated[
 ]
 SchemaFile = Annotated[Path, typer.Option("--schema", "-s", help="The table's public description (escudo schema).")]
 Epsilon = Annotated[float, typer.Option("--epsilon", "-e", help="The privacy budget to spend, in all.")]
+Delta = Annotated[
+    float | None,
+    typer.Option(
+        "--delta",
+        "-d",
+        help="With this probability the promise may fail; 1e-6 if left out, or less where many rows are public.",
+        show_default=False,
+    ),
+]
 LedgerUrl = Annotated[
     str | None,
     typer.Option("--ledger", metavar="URL", help="The ledger; else ESCUDO_LEDGER, else escudo-ledger.db here."),
@@ -74,6 +85,14 @@ PublicRows = Annotated[int | None, typer.Option(min=1, help="The number of rows,
 Seeded = Annotated[int | None, typer.Option(min=0, help="Repeatable noise, for trying things out: NOT FOR RELEASE.")]
 PlanOnly = Annotated[bool, typer.Option("--plan", metavar="", help="Show the budget tree and stop; nothing is spent.")]
 Force = Annotated[bool, typer.Option("--force", metavar="", help="Replace files that exist.")]
+
+
+def delta_for(table: PrivateTable, delta: float | None, *, relation: str, public_rows: int | None) -> float:
+    """Return the δ that was given, or the usual one for a table of this size, as far as that is public."""
+    from escudo.privacy import parse_relation
+    from escudo.privacy._plan_delta import usual_delta
+
+    return usual_delta(table, relation=parse_relation(relation), rows=public_rows) if delta is None else delta
 
 
 def open_table(data: str, schema: Path, *, relation: str, ledger: str | None, dataset: str | None) -> PrivateTable:

@@ -12,6 +12,7 @@ from escudo.cli._arguments import (
     AcceptLargeDelta,
     Data,
     Dataset,
+    Delta,
     Epsilon,
     Force,
     LedgerUrl,
@@ -21,6 +22,7 @@ from escudo.cli._arguments import (
     SchemaFile,
     Seeded,
     check_files,
+    delta_for,
     never_lost,
     open_table,
     shown_first,
@@ -39,9 +41,7 @@ def discover(
     data: Data,
     schema: SchemaFile,
     epsilon: Epsilon,
-    delta: Annotated[
-        float, typer.Option("--delta", "-d", help="Probability that the promise may fail; well below 1 / people.")
-    ] = 1e-6,
+    delta: Delta = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="Where the graph goes, such as graph.dot.")
     ] = None,
@@ -89,7 +89,7 @@ def discover(
     prepared = prepare(
         table.schema,
         epsilon=epsilon,
-        delta=delta,
+        delta=delta_for(table, delta, relation=relation, public_rows=public_rows),
         knowledge=known,
         method=method,
         relation=relation,

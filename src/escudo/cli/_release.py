@@ -13,12 +13,14 @@ from escudo.cli._arguments import (
     AcceptLargeDelta,
     Data,
     Dataset,
+    Delta,
     Epsilon,
     LedgerUrl,
     PlanOnly,
     RelationName,
     SchemaFile,
     Seeded,
+    delta_for,
     open_table,
     options_of,
     shown_first,
@@ -48,14 +50,7 @@ def release(
     data: Data,
     schema: SchemaFile,
     epsilon: Epsilon,
-    delta: Annotated[
-        float,
-        typer.Option(
-            "--delta",
-            "-d",
-            help="With this probability the promise may fail; well below one over the number of people.",
-        ),
-    ] = 1e-6,
+    delta: Delta = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="DIR", help="A new folder for the release.")
     ] = None,
@@ -147,7 +142,11 @@ def release(
         check_target(out, custodian=custodian, overwrite=force)
     table = open_table(data, schema, relation=relation, ledger=ledger, dataset=dataset)
     known = table.public_row_count(parse_relation(relation)) or None if public_rows is None else public_rows
-    budget: dict[str, Any] = {"delta": delta, "relation": relation, "public_rows": known}
+    budget: dict[str, Any] = {
+        "delta": delta_for(table, delta, relation=relation, public_rows=known),
+        "relation": relation,
+        "public_rows": known,
+    }
     options = options_of(option or []) | ({} if checkpoint is None else {"checkpoint": checkpoint})
     choices: dict[str, Any] = {"generator": generator, "options": options}
 

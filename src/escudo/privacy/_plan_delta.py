@@ -26,10 +26,13 @@ from typing import Protocol, runtime_checkable
 from escudo.errors import RefusedError
 from escudo.privacy._relations import Relation, Unit
 
-__all__ = ["Counted", "Described", "delta_warning", "judged_delta"]
+__all__ = ["Counted", "Described", "delta_warning", "judged_delta", "usual_delta"]
 
 CEILING, CAUTION = 1e-3, 1e-5
 """For a table of unknown size: from here on a δ is refused, and above this one it is a warning."""
+
+USUAL = 1e-6
+"""The δ of those who state none, where the table is not so large that it would be too much."""
 
 _NAMES: dict[Unit, str] = {"row": "rows", "person": "people"}
 
@@ -101,9 +104,7 @@ def judged_delta(
     """
     if delta == 0.0:
         return ""
-    records = rows
-    if records is None and relation == "replace_one" and isinstance(table, Counted):
-        records = table.record_count()
+    records = _records(table, relation, rows)
     warning = delta_warning(delta, records, unit=table.unit)
     refused, cautious = _limits(records)
     if delta < refused or accept_large_delta:
@@ -113,6 +114,25 @@ def judged_delta(
         f"{warning} Choose δ of at most {_rounded_down(cautious)}{known}, or say that you mean it with "
         "accept_large_delta=True (--accept-large-delta). Nothing was spent."
     )
+
+
+def usual_delta(table: Described, *, relation: Relation, rows: int | None = None) -> float:
+    """Return the δ for those who state none: 1e-6, or less where a table is so large that this deserves a warning.
+
+    Args:
+        table: As for :func:`judged_delta`, like all that follow.
+        relation: Which tables are neighbours.
+        rows: The number of records, if it is stated.
+    """
+    _, cautious = _limits(_records(table, relation, rows))
+    return USUAL if cautious >= USUAL else float(_rounded_down(cautious))
+
+
+def _records(table: Described, relation: Relation, rows: int | None) -> int | None:
+    """Return the number of records that is stated, or public; None where nothing may be known about it."""
+    if rows is None and relation == "replace_one" and isinstance(table, Counted):
+        return table.record_count()
+    return rows
 
 
 def _limits(records: float | None) -> tuple[float, float]:
