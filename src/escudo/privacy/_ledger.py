@@ -35,7 +35,6 @@ from typing import TYPE_CHECKING, Any
 
 from escudo._validate import did_you_mean, positive
 from escudo.errors import InputError, LedgerCorruptError, LedgerError, UnsupportedEventError
-from escudo.privacy import _trainings as trainings
 from escudo.privacy._account import Receipt, now, one_line
 from escudo.privacy._events import Event
 from escudo.privacy._filter import Paid
@@ -86,6 +85,7 @@ class Ledger:
         self._store = Store(url, timeout=positive("timeout", timeout))
         self._ledger_id: str | None = None
         self._seen: dict[str, Seen] = {}  # by ledger: never to be missing again
+        self._known: dict[str, AccountRecord] = {}  # as last seen, to prepare with
         self._tallies: dict[str, tuple[int, Tally]] = {}  # what was read of accounts, up to which row
         self._lock = self._store.lock
 
@@ -200,27 +200,22 @@ class Ledger:
             LedgerError: If the database cannot be written; then nothing must be released.
         """
         purpose = one_line("purpose", purpose)
-        with self._reading() as session:  # what takes long is worked out before anyone has to wait
+        self._prepare(dataset, event)
+        with self._writing() as session:
             record = self._account(session, dataset)
             terms = terms_of(record.dataset, record.terms)
             admitted, for_release = stated(event, for_release=for_release, terms=terms)
-            paid = self._pay(session, record, admitted)
-        payload: dict[str, Any] = {"event": admitted.to_json(), "purpose": purpose, "for_release": for_release}
-        if (relation := getattr(event, "relation", None)) != admitted.relation:
-            payload["converted_from"] = relation
-        row = None
-        if paid is not None:
-            with self._writing() as session:
-                now_it_is = self._account(session, dataset)
-                if now_it_is.spent != record.spent or now_it_is.spends != record.spends:
-                    paid = self._pay(session, now_it_is, admitted)
-                if paid is not None:
-                    form = {} if paid.form == "parts" else {"form": paid.form, "delta": paid.delta}
-                    row = self._append(session, "spend", record.dataset, payload | form, paid=paid)
+            paid, row = self._pay(session, record, admitted), None
+            if paid is not None:
+                payload: dict[str, Any] = {"event": admitted.to_json(), "purpose": purpose, "for_release": for_release}
+                if (relation := getattr(event, "relation", None)) != admitted.relation:
+                    payload["converted_from"] = relation
+                if paid.form != "parts":
+                    payload |= {"form": paid.form, "delta": paid.delta}
+                row = self._append(session, "spend", record.dataset, payload, paid=paid)
         if row is None:
             with self._reading() as session:  # the refusal's words need every spend; nobody waits for them
                 self._tally(session, self._account(session, dataset)).refuse(admitted)
-        assert row is not None
         return Receipt(
             dataset=record.dataset,
             sequence=row.sequence,
@@ -230,6 +225,23 @@ class Ledger:
             recorded_at=row.recorded_at,
             hash=row.hash,
         )
+
+    def _prepare(self, dataset: str, event: Event | Guarantee) -> None:
+        """Work out beforehand, and keep, what takes long about a spend: nobody is to wait for it."""
+        with self._lock:
+            record = self._known.get(dataset)
+            if record is None or terms_of(record.dataset, record.terms).filter is None:
+                with self._reading() as session:
+                    record = self._account(session, dataset)
+                    terms = terms_of(record.dataset, record.terms)
+                    tally = self._tally(session, record) if terms.filter is None else None
+            else:
+                terms, tally = terms_of(record.dataset, record.terms), None
+        admitted, _ = stated(event, for_release=True, terms=terms)
+        if tally is not None:
+            tally.pay(admitted)
+        elif terms.filter is not None:
+            terms.filter.pay(admitted, record.spent)
 
     def fail(self, receipt: Receipt, reason: str = "") -> None:
         """Mark a spend as failed; it stays spent. Marking it again changes nothing.
@@ -297,8 +309,7 @@ class Ledger:
         with self._writing() as session:
             record = self._account(session, receipt.dataset)
             self._require_spend(session, record, receipt)
-            trainings.require_mark(record.trainings, receipt.sequence, number, digest, nonce)
-            payload = {"spend": receipt.sequence, "number": number, "digest": digest}
+            payload = {"spend": receipt.sequence, "number": number, "digest": digest, "nonce": nonce}
             self._append(session, "mark", record.dataset, payload)
 
     def resume(self, receipt: Receipt, number: int, digest: str) -> str:
@@ -317,8 +328,8 @@ class Ledger:
         with self._writing() as session:
             record = self._account(session, receipt.dataset)
             self._require_spend(session, record, receipt)
-            trainings.require_resume(record.trainings, receipt.sequence, number, digest)
-            self._append(session, "resume", record.dataset, {"spend": receipt.sequence, "nonce": nonce})
+            payload = {"spend": receipt.sequence, "number": number, "digest": digest, "nonce": nonce}
+            self._append(session, "resume", record.dataset, payload)
         return nonce
 
     def finish(self, receipt: Receipt, *, nonce: str = "") -> None:
@@ -334,7 +345,6 @@ class Ledger:
         with self._writing() as session:
             record = self._account(session, receipt.dataset)
             self._require_spend(session, record, receipt)
-            trainings.require_finish(record.trainings, receipt.sequence, nonce)
             self._append(session, "finish", record.dataset, {"spend": receipt.sequence, "nonce": nonce})
 
     def fits(self, dataset: str, event: Event | Guarantee) -> bool:
@@ -659,8 +669,8 @@ class Ledger:
                     "Nothing must be released."
                 )
             witness.remember(session.ledger_id, added, lambda after: again.rows(after=after))
-            witness.remember_place(session.ledger_id)
         self._seen[session.ledger_id] = Seen(last.sequence, last.hash)
+        self._known = dict(session.accounts)
 
     def _require_what_was_seen(self, session: Session, witnessed: Seen | None) -> None:
         """Raise if rows are missing that this process or this machine has seen.
@@ -691,6 +701,8 @@ class Ledger:
                 stacklevel=5,
             )
             witness.start(session.ledger_id, here)
+            witness.remember_place(session.ledger_id)
+        if session.ledger_id not in self._seen:
             witness.remember_place(session.ledger_id)
         self._seen[session.ledger_id] = here
 

@@ -133,6 +133,7 @@ class Session:
     def __init__(self, connection: sa.Connection, *, for_update: bool, whole: bool = True):
         self._connection = connection
         self._postgresql = connection.dialect.name == "postgresql"
+        self._driver = connection.connection.driver_connection
         self.added: list[LedgerRow] = []
         if for_update:
             self.require_nothing_foreign()
@@ -205,12 +206,10 @@ class Session:
             )
 
     def _run(self, statement: str, parameters: tuple[object, ...] = ()) -> list[Any]:
-        statement = statement.replace("?", "%s") if self._postgresql else statement
-        result = (
-            self._connection.exec_driver_sql(statement, parameters)
-            if parameters
-            else (self._connection.exec_driver_sql(statement))
-        )
+        if not self._postgresql:  # the driver itself: it takes a tenth of the time
+            return cast(sqlite3.Connection, self._driver).execute(statement, parameters).fetchall()
+        given = (statement.replace("?", "%s"), parameters) if parameters else (statement,)
+        result = self._connection.exec_driver_sql(*given)
         return list(result.fetchall()) if result.returns_rows else []
 
     def rows(self, *, after: int = 0, dataset: str | None = None, kind: Kind | None = None) -> Iterator[LedgerRow]:
@@ -291,11 +290,9 @@ class Session:
                     f"ON CONFLICT (dataset) DO UPDATE SET {_CHANGED}",
                     _values(account),
                 )
-            moved = self._connection.exec_driver_sql(
-                f"UPDATE {_HEAD} SET rows = ?, hash = ? WHERE rows = ? AND hash = ?",
-                (row.sequence, row.hash, row.sequence - 1, row.previous),
-            )
-            if moved.rowcount != 1:
+            move = f"UPDATE {_HEAD} SET rows = ?, hash = ? WHERE rows = ? AND hash = ?"
+            values = (row.sequence, row.hash, row.sequence - 1, row.previous)
+            if cast(sqlite3.Connection, self._driver).execute(move, values).rowcount != 1:
                 raise LedgerCorruptError("the head record changed while it was locked.")
         self.rows_recorded, self.head = row.sequence, row.hash
         self.added.append(row)

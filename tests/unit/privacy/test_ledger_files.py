@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 
 from escudo.errors import BudgetExceededError, InputError, LedgerCorruptError, LedgerError
 from escudo.privacy import Ledger, PureEvent
@@ -84,13 +83,16 @@ def test_spending_takes_as_many_statements_however_long_the_ledger_is(
     ledger.open("visits", epsilon=1000.0)
     ledger.spend("visits", PureEvent(epsilon=0.1))
     statements: list[str] = []
-    sa.event.listen(ledger._store._engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
+    with ledger._store.reading() as session:
+        session._driver.set_trace_callback(statements.append)  # type: ignore[union-attr]
+    statements.clear()
     ledger.spend("visits", PureEvent(epsilon=0.1))
-    short = list(statements)
+    short = len(statements)
+    assert 10 < short < 30
     many_rows(ledger, 3000)
     statements.clear()
     ledger.spend("visits", PureEvent(epsilon=0.1))
-    assert statements == short
+    assert len(statements) == short
     cold = again()
     assert cold.spend("visits", PureEvent(epsilon=0.1)).sequence == 3005
     assert cold.total("visits").epsilon == pytest.approx(3.4)
