@@ -19,7 +19,7 @@ import pytest
 import sqlalchemy as sa
 
 from escudo.errors import BudgetExceededError, InputError, LedgerCorruptError, LedgerError
-from escudo.privacy import GaussianEvent, Guarantee, Ledger, PureEvent, RepeatedEvent, _ledger_store
+from escudo.privacy import GaussianEvent, Guarantee, Ledger, PureEvent, RepeatedEvent, _ledger_session
 from escudo.privacy._ledger_chain import FIRST_GENESIS, canonical_json
 from escudo.privacy._ledger_replay import Replay
 
@@ -303,7 +303,7 @@ def test_a_spend_that_is_undone_behind_the_check_is_noticed_before_its_receipt(
     ledger: Ledger, url: str, tamper: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spend_some(ledger, 1)
-    monkeypatch.setattr(_ledger_store.Session, "require_nothing_foreign", lambda self: None)
+    monkeypatch.setattr(_ledger_session.Session, "require_nothing_foreign", lambda self: None)
     tamper(*triggers(url)["trigger" if url.startswith("sqlite") else "deferred trigger"])
     with pytest.raises(LedgerCorruptError, match="undoes spends"):
         ledger.spend("visits", PureEvent(epsilon=0.125))

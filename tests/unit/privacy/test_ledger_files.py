@@ -400,3 +400,66 @@ def test_showing_a_ledger_that_is_not_there_is_no_error(ledger: Ledger, path: Pa
     assert "no ledger at" in ledger._repr_html_()
     assert repr(ledger) == f"Ledger('sqlite:///{path}')"
     assert not path.exists()
+
+
+KILLED_AT = """
+import os, signal, sys
+from escudo.privacy import Ledger, PureEvent, _ledger_book, _ledger_session, _ledger_store, _ledger_witness
+
+url, where = sys.argv[1], sys.argv[2]
+ledger = Ledger(url)
+ledger.open("visits", epsilon=1.0)
+print(ledger.spend("visits", PureEvent(epsilon=0.25)).hash, flush=True)
+owner, name, when = {
+    "before the lock": (_ledger_witness.Witness, "queue", "before"),
+    "under the lock": (_ledger_session.Session, "put", "before"),
+    "before the commit": (_ledger_session.Session, "put", "after"),
+    "after the commit": (_ledger_book.Book, "_confirm", "before"),
+    "after reading back": (_ledger_witness.Witness, "remember", "before"),
+    "before the disk has the witness": (os, "fdatasync", "before"),
+    "after the witness": (_ledger_witness.Witness, "remember", "after"),
+    "before the receipt": (_ledger_book.Book, "_confirm", "after"),
+}[where]
+real = getattr(owner, name)
+
+def killed(*arguments, **options):
+    if when == "after":
+        real(*arguments, **options)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+setattr(owner, name, killed)
+print(ledger.spend("visits", PureEvent(epsilon=0.25)).hash, flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("where", "recorded"),
+    [
+        ("before the lock", 1),
+        ("under the lock", 1),
+        ("before the commit", 1),
+        ("after the commit", 2),
+        ("after reading back", 2),
+        ("before the disk has the witness", 2),
+        ("after the witness", 2),
+        ("before the receipt", 2),
+    ],
+)
+def test_a_spend_killed_between_any_two_steps_is_counted_or_released_nothing(
+    path: Path, where: str, recorded: int
+) -> None:
+    command = [sys.executable, "-W", "error", "-c", KILLED_AT, f"sqlite:///{path}", where]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == -9, done.stderr
+    receipts = done.stdout.split()
+    assert len(receipts) == 1  # the second never reached its caller
+    with Ledger(f"sqlite:///{path}") as ledger:
+        assert ledger.verify().ok
+        spends = [row.hash for row in ledger.history() if row.kind == "spend"]
+        assert spends[:1] == receipts
+        assert len(spends) == recorded
+        for _ in range(4 - recorded):
+            ledger.spend("visits", PureEvent(epsilon=0.25))
+        with pytest.raises(BudgetExceededError):
+            ledger.spend("visits", PureEvent(epsilon=0.25))
+        assert ledger.verify().ok
