@@ -54,6 +54,7 @@ MAKE = {
     "rows INTEGER NOT NULL, hash TEXT NOT NULL)",
 }
 _ROW_COLUMNS = "sequence, kind, dataset, payload, charge, state, recorded_at, previous, hash"
+_READ_ROWS = f"SELECT {_ROW_COLUMNS} FROM {ROWS}"
 _ACCOUNT_COLUMNS = (
     "dataset, opened, opened_at, last, terms, pure, renyi, slack, spends, failed, not_for_release, trainings"
 )
@@ -152,16 +153,17 @@ class Session:
         except (TypeError, ValueError):
             raise LedgerCorruptError("an account was edited: it is no record that escudo writes.") from None
         rows = self.rows_recorded
-        beyond = self._run(f"SELECT max(sequence) FROM {ROWS}")[0][0]
-        if (beyond or 0) > rows:
+        end = [_row(row) for row in self._run(f"{_READ_ROWS} WHERE sequence >= ? ORDER BY sequence LIMIT 2", (rows,))]
+        if end and end[-1].sequence > rows:
             raise LedgerCorruptError(f"row {rows + 1} was added by other means than escudo.")
         if not rows:
             if self.accounts or self.head not in (genesis(self.ledger_id), FIRST_GENESIS):
                 raise LedgerCorruptError("row 1 is missing: all rows were removed.")
             return
-        last = self.row(rows)
-        if last is None:
-            raise LedgerCorruptError(f"row {(beyond or 0) + 1} is missing: the rows at the end were removed.")
+        if not end:
+            there = self._run(f"SELECT max(sequence) FROM {ROWS}")[0][0] or 0
+            raise LedgerCorruptError(f"row {there + 1} is missing: the rows at the end were removed.")
+        last = end[0]
         require_whole(last, sequence=rows)
         if last.hash != self.head:
             raise LedgerCorruptError(f"row {rows} is not the one that the head record names.")
@@ -201,7 +203,7 @@ class Session:
         given = [("dataset", dataset), ("kind", kind)]
         where = "".join(f" AND {name} = ?" for name, value in given if value is not None)
         values = tuple(value for _, value in given if value is not None)
-        query = f"SELECT {_ROW_COLUMNS} FROM {ROWS} WHERE sequence > ?{where} ORDER BY sequence LIMIT {_BATCH}"
+        query = f"{_READ_ROWS} WHERE sequence > ?{where} ORDER BY sequence LIMIT {_BATCH}"
         while batch := self._run(query, (after, *values)):
             for record in batch:
                 yield _row(record)
@@ -209,7 +211,7 @@ class Session:
 
     def row(self, sequence: int) -> LedgerRow | None:
         """Return one row, or None if there is no such row."""
-        found = self._run(f"SELECT {_ROW_COLUMNS} FROM {ROWS} WHERE sequence = ?", (sequence,))
+        found = self._run(f"{_READ_ROWS} WHERE sequence = ?", (sequence,))
         return _row(found[0]) if found else None
 
     def account(self, dataset: str) -> AccountRecord | None:
