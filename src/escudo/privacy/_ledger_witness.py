@@ -175,6 +175,9 @@ class Witness:
         """Wait until no other process of this user writes to the ledger: a fair wait, where SQLite's own starves some.
 
         It is a courtesy; what keeps writers apart is the database's lock.
+
+        Raises:
+            LedgerError: If it takes longer than ``timeout`` seconds.
         """
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -184,11 +187,16 @@ class Witness:
             return
         try:
             deadline, pause = time.monotonic() + timeout, 0.0002
-            while time.monotonic() < deadline:  # after it, the database says who holds it
+            while True:
                 try:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     break
                 except OSError:
+                    if time.monotonic() > deadline:
+                        raise LedgerError(
+                            f"other processes have kept it locked for {timeout:g} s. Nothing was recorded and nothing "
+                            "was released. Try again."
+                        ) from None
                     time.sleep(pause)
                     pause = min(2 * pause, 0.002)
             yield

@@ -179,6 +179,15 @@ def test_two_first_users_make_one_ledger(path: Path) -> None:
         assert ledger.verify().rows == 7
 
 
+def test_a_queue_that_takes_too_long_is_an_error_and_records_nothing(ledger: Ledger) -> None:
+    ledger.open("visits", epsilon=1.0)
+    waiting = Ledger(ledger.name, timeout=0.05)
+    with ledger._store.witness.queue(1.0), pytest.raises(LedgerError, match=r"locked for 0.05 s.*Nothing was recorded"):
+        waiting.spend("visits", PureEvent(epsilon=0.5))
+    waiting.spend("visits", PureEvent(epsilon=0.5))
+    assert ledger.verify().rows == 2
+
+
 # -- bad files, bad disks, bad names
 
 
