@@ -59,6 +59,8 @@ def main() -> None:
     print(f"escudo demo: {PATIENTS:,} patients of a simulated chest clinic, {len(schema.names)} columns, graph known\n")
 
     ledger = escudo.Ledger(f"sqlite:///{FOLDER / 'ledger.db'}")
+    if not (FOLDER / "ledger.db").exists():
+        ledger.forget()  # an earlier demo's ledger was removed with its folder
     account = ledger.open("clinic", epsilon=CAP, delta=DELTA)
     prepared = prepare(schema, clinic.graph, epsilon=EPSILON, delta=DELTA)
     print(f"Budget (the plan; nothing is spent yet)\n{prepared.plan}\n")
@@ -68,13 +70,13 @@ def main() -> None:
     except BudgetExceededError as refused:
         print(f"Refused: {refused}\nThat is what a ledger is for. To start over, remove the folder {FOLDER}/.")
         return
-    spent = account.total().epsilon_at(DELTA)
+    used = account.info().used
     release = FOLDER / "release"
     print(f"Released to {release}/   ({time.perf_counter() - start:.1f} s)")
     print(f"  synthetic.parquet   {PATIENTS:,} rows        model/         sample it again, or under an intervention")
     print("  report.html         open this          release.json   the machine-readable record")
     print(f"What it means: {model.guarantee}")
-    print(f"Ledger: {spent:.2f} of {CAP:.2f} spent, over all runs of this demo\n")
+    print(f"Ledger: {used:.0%} of the budget of ε = {CAP:.2f} is used, over all runs of this demo\n")
 
     print("What if? Shortness of breath, by intervention   released model   the truth")
     for smoke, whom in (("yes", "everybody smoked"), ("no", "nobody smoked")):

@@ -9,6 +9,7 @@ Read in this order:
 * ``_curves``: what one event costs, one pure function per kind;
 * ``_composition``, ``_pld``, ``_totals``: what many cost together (``RunningTotal``);
 * ``_guarantee``, ``_accounting``: the bound that people read (``Guarantee``, ``guarantee_of``);
+* ``_filter``: the cap that holds where releases decide what is asked next; ``_tally``: one account's arithmetic;
 * ``_account``, ``_ledger``: who has spent what (``Account``, ``Ledger``); ``_plan``: the budget tree beforehand;
   ``_plan_delta``: how large its δ may be.
 """

@@ -6,6 +6,7 @@ good. If the release then fails, ``fail`` marks it, and it stays spent.
 
 from __future__ import annotations
 
+import secrets
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from datetime import UTC, datetime
 from typing import Protocol, runtime_checkable
 
 from escudo.errors import EscudoError, InputError
+from escudo.privacy import _trainings as trainings
 from escudo.privacy._events import Event
 from escudo.privacy._guarantee import Guarantee
 from escudo.privacy._relations import Relation, Unit
@@ -113,6 +115,7 @@ class MemoryAccount:
         self._tally = Tally(self.terms)
         self._receipts: list[Receipt] = []
         self._failed: dict[int, str] = {}
+        self._trainings = "{}"
         self._lock = threading.Lock()
 
     @property
@@ -167,9 +170,39 @@ class MemoryAccount:
     def fail(self, receipt: Receipt, reason: str = "") -> None:
         """Mark a spend as failed; it stays spent."""
         with self._lock:
-            if not (0 < receipt.sequence <= len(self._receipts) and self._receipts[receipt.sequence - 1] == receipt):
-                raise InputError("The receipt is not of this in-memory account; pass what its spend returned.")
+            self._require_own(receipt)
             self._failed.setdefault(receipt.sequence, one_line("reason", reason))
+
+    def receipt(self, sequence: int) -> Receipt:
+        """Return the receipt of a spend; see ``Ledger.receipt``."""
+        with self._lock:
+            if not 0 < sequence <= len(self._receipts):
+                raise InputError(f"Spend {sequence!r:.30} is not of this in-memory account.")
+            return self._receipts[sequence - 1]
+
+    def mark(self, receipt: Receipt, number: int, digest: str, *, nonce: str = "") -> None:
+        """Note a checkpoint of a training; see ``Ledger.mark``."""
+        with self._lock:
+            self._require_own(receipt)
+            self._trainings = trainings.marked(self._trainings, receipt.sequence, number, digest, nonce)
+
+    def resume(self, receipt: Receipt, number: int, digest: str) -> str:
+        """Note that a training goes on from its newest checkpoint; see ``Ledger.resume``."""
+        nonce = secrets.token_hex(16)
+        with self._lock:
+            self._require_own(receipt)
+            self._trainings = trainings.resumed(self._trainings, receipt.sequence, number, digest, nonce)
+        return nonce
+
+    def finish(self, receipt: Receipt, *, nonce: str = "") -> None:
+        """Note that a training ends, before its result leaves; see ``Ledger.finish``."""
+        with self._lock:
+            self._require_own(receipt)
+            self._trainings = trainings.finished(self._trainings, receipt.sequence, nonce)
+
+    def _require_own(self, receipt: Receipt) -> None:
+        if not (0 < receipt.sequence <= len(self._receipts) and self._receipts[receipt.sequence - 1] == receipt):
+            raise InputError("The receipt is not of this in-memory account; pass what its spend returned.")
 
     def fits(self, event: Event | Guarantee) -> bool:
         """Return whether ``spend(event)`` would be allowed."""

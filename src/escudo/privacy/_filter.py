@@ -181,7 +181,7 @@ class Filter:
                 if self.admits(spent, paid.charge):
                     return paid
         if spent == NOTHING:  # then no output so far tells anything about the rows
-            alone = RunningTotal.of(event).epsilon(self.delta)
+            alone = _epsilon(event, self.delta)
             if alone > self.epsilon / 2 and within(alone, self.epsilon):
                 return Paid(self.cap, "everything")
         return None
@@ -196,7 +196,7 @@ class Filter:
             return self.charge(event)
         if form == "together" and 0 < delta < 1:
             return self._together(event, delta)
-        if form == "everything" and within(RunningTotal.of(event).epsilon(self.delta), self.epsilon):
+        if form == "everything" and within(_epsilon(event, self.delta), self.epsilon):
             return self.cap
         raise ValueError("no such form of charge")
 
@@ -217,7 +217,7 @@ class Filter:
         return abs(math.expm1(-spent.slack / _SLACK)), abs(math.expm1(-self.cap.slack / _SLACK))
 
     def _together(self, event: Event, delta: float) -> Charge:
-        epsilon = RunningTotal.of(event).epsilon(delta)
+        epsilon = _epsilon(event, delta)
         slack = _slack_of(delta)
         if math.isinf(epsilon):
             return Charge(None, self.cap.renyi + 1, slack)
@@ -281,6 +281,12 @@ def _room(epsilon: float, delta: float, slack: int, order: float) -> Decimal:
 def _charge(event: Event, order: float | None) -> Charge:
     """Return p, r and t of an event, each rounded up; r is 0 where there is no order."""
     return _total(_leaf_charge(leaf, order, times) for leaf, times in leaves(event))
+
+
+@lru_cache(maxsize=256)
+def _epsilon(event: Event, delta: float) -> float:
+    """Return the best accountant's ε of a spend by itself."""
+    return RunningTotal.of(event).epsilon(delta)
 
 
 def _leaf_charge(leaf: Event, order: float | None, times: int) -> Charge:

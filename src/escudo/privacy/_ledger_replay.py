@@ -8,7 +8,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from escudo.errors import LedgerCorruptError, LedgerError, UnsupportedEventError
+from escudo.errors import InputError, LedgerCorruptError, LedgerError, UnsupportedEventError
+from escudo.privacy import _trainings as trainings
 from escudo.privacy._events import Event
 from escudo.privacy._filter import NOTHING, Charge, Paid
 from escudo.privacy._ledger_chain import (
@@ -52,7 +53,7 @@ def after_row(account: AccountRecord | None, row: LedgerRow) -> AccountRecord:
     """Return an account as it stands after one of its rows.
 
     Raises:
-        ValueError: Or KeyError or TypeError, if the row does not say what a row of its kind says.
+        ValueError: Or KeyError, TypeError or InputError, if the row does not say what a row of its kind may say there.
         LedgerCorruptError: If it opens an account a second time.
     """
     payload = row.payload
@@ -81,22 +82,20 @@ def after_row(account: AccountRecord | None, row: LedgerRow) -> AccountRecord:
         )
     if row.kind == "failed":
         return replace(account, failed=account.failed + 1)
-    trainings = json.loads(account.trainings)
-    spend = str(int(payload["spend"]))
+    known, spend = account.trainings, int(payload["spend"])
     if row.kind == "mark":
-        known = trainings.get(spend) or {"nonce": ""}
-        trainings[spend] = known | {"mark": payload["number"], "digest": payload["digest"], "used": False}
+        known = trainings.marked(known, spend, payload["number"], payload["digest"], payload["nonce"])
     elif row.kind == "resume":
-        trainings[spend] = trainings[spend] | {"nonce": payload["nonce"], "used": True}
+        known = trainings.resumed(known, spend, payload["number"], payload["digest"], payload["nonce"])
     elif row.kind == "finish":
-        trainings[spend] = None
+        known = trainings.finished(known, spend, payload["nonce"])
     else:
         raise ValueError("no such kind")
-    return replace(account, trainings=canonical_json(trainings))
+    return replace(account, trainings=known)
 
 
-def add_spend(tally: Tally, row: LedgerRow) -> None:
-    """Count a recorded spend, as it was charged.
+def add_spend(tally: Tally, row: LedgerRow) -> Event:
+    """Count a recorded spend, as it was charged, and return its event.
 
     Raises:
         UnsupportedEventError: If its event cannot be read.
@@ -107,6 +106,7 @@ def add_spend(tally: Tally, row: LedgerRow) -> None:
     if event != terms.admitted(event):
         raise ValueError("recorded for another relation")
     tally.add(event, Paid(row.charged))
+    return event
 
 
 class Replay:
@@ -147,7 +147,7 @@ class Replay:
                 f"row {number} holds an event that this escudo cannot read ({error}) "
                 "A newer escudo may have written it: install that version."
             ) from None
-        except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError, InputError):
             raise LedgerCorruptError(f"row {number} does not say what a row of its kind says.") from None
         if row.state:
             self._with_state = True
@@ -192,11 +192,10 @@ class Replay:
     def _count(self, row: LedgerRow) -> None:
         tally, payload = self._tallies[row.dataset], row.payload
         before = tally.spent
-        add_spend(tally, row)
+        event = add_spend(tally, row)
         self._spends[row.dataset].add(row.sequence)
         rule = tally.terms.filter
         if rule is not None:
-            event = Event.from_json(payload["event"], max_rows_per_person=tally.terms.max_rows_per_person)
             charge = rule.repaid(event, payload.get("form", "parts"), payload.get("delta", 0.0))
             if payload.get("form") == "everything" and before != NOTHING:
                 raise ValueError("not the first spend")

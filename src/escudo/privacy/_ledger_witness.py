@@ -123,7 +123,7 @@ class Witness:
     def rows(self, ledger_id: str) -> Iterator[LedgerRow]:
         """Yield all rows that were seen and kept, in order; an anchor without contents is left out."""
         try:
-            lines = self._file(ledger_id).read_text(encoding="utf-8").splitlines()
+            lines = self._file(ledger_id).read_bytes().split(b"\n")
         except FileNotFoundError:
             return
         for line in lines:
@@ -163,7 +163,7 @@ class Witness:
     @contextmanager
     def _locked(self, ledger_id: str) -> Iterator[int]:
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = os.open(self._file(ledger_id), os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(self._file(ledger_id), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield descriptor
@@ -175,6 +175,9 @@ class Witness:
         """Wait until no other process of this user writes to the ledger: a fair wait, where SQLite's own starves some.
 
         It is a courtesy; what keeps writers apart is the database's lock.
+
+        Raises:
+            LedgerError: If it takes longer than ``timeout`` seconds.
         """
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -184,11 +187,16 @@ class Witness:
             return
         try:
             deadline, pause = time.monotonic() + timeout, 0.0002
-            while time.monotonic() < deadline:  # after it, the database says who holds it
+            while True:
                 try:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     break
                 except OSError:
+                    if time.monotonic() > deadline:
+                        raise LedgerError(
+                            f"other processes have kept it locked for {timeout:g} s. Nothing was recorded and nothing "
+                            "was released. Try again."
+                        ) from None
                     time.sleep(pause)
                     pause = min(2 * pause, 0.002)
             yield
@@ -209,27 +217,40 @@ class Witness:
 
 
 def _append(descriptor: int, text: bytes) -> None:
-    """Write whole lines at the end, behind the last whole line, and wait for the disk."""
-    size = os.fstat(descriptor).st_size
-    if size and os.pread(descriptor, 1, size - 1) != b"\n":  # a line that a crash cut short
-        end = size
-        while end and os.pread(descriptor, 1, end - 1) != b"\n":
-            end -= 1
-        os.ftruncate(descriptor, end)
+    """Write whole lines behind the last whole line, and wait for the disk.
+
+    The file is made longer by a block of zeros at a time: a write that does not make it longer is durable much sooner.
+    """
+    end = _end(descriptor)
+    room = os.fstat(descriptor).st_size - end
+    if len(text) > room:
+        text += bytes(_BLOCK)
+    else:
+        text += b"\0" * min(1, room - len(text))
     while text:
-        text = text[os.write(descriptor, text) :]
+        written = os.pwrite(descriptor, text, end)
+        text, end = text[written:], end + written
     os.fdatasync(descriptor)
 
 
 def _last_line(descriptor: int) -> bytes | None:
     """Return the last whole line of a file, or None if there is none."""
-    end = os.fstat(descriptor).st_size
-    tail = b""
-    while end:
-        start = max(0, end - _BLOCK)
-        tail = os.pread(descriptor, end - start, start) + tail
-        end = start
-        whole = tail[: tail.rfind(b"\n") + 1]
-        if whole.count(b"\n") >= 2 or (whole and not end):
-            return whole.splitlines()[-1]
-    return None
+    end = _end(descriptor)
+    tail, start = b"", end
+    while start and tail.count(b"\n") < 2:
+        begin = max(0, start - _BLOCK)
+        tail, start = os.pread(descriptor, start - begin, begin) + tail, begin
+    whole = [line for line in tail.split(b"\n")[:-1] if b"\0" not in line]  # a power cut may leave holes
+    return whole[-1] if whole else None
+
+
+def _end(descriptor: int) -> int:
+    """Return where the last whole line ends: before the zeros, and before a line that a crash cut short."""
+    start = os.fstat(descriptor).st_size
+    while start:
+        begin = max(0, start - _BLOCK)
+        block = os.pread(descriptor, start - begin, begin)
+        if (found := block.rfind(b"\n")) >= 0:
+            return begin + found + 1
+        start = begin
+    return 0

@@ -253,6 +253,16 @@ class _Purse:
             self._account.fail(self._receipt, reason)
             self._failed = True
 
+    @property
+    def receipt(self) -> Receipt | None:
+        """The spend of the whole plan, for ``mark``, ``resume`` and ``finish`` of the account; None if it is free."""
+        return self._receipt
+
+    @property
+    def account(self) -> Account:
+        """The account that paid."""
+        return self._account
+
     def close(self) -> None:
         """Pay nothing more."""
         with self._lock:

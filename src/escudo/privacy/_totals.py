@@ -12,8 +12,7 @@ Each accountant gives a true bound for adaptive composition, so the smallest is 
 The first three take microseconds and make the *quick* total. The others are worked out only when asked for.
 
 **Adaptive** means that each release may depend on the outputs before it, while its event (kind, scale, sensitivity) was
-settled beforehand. Where outputs also decide how much is spent next, only basic composition (Rogers, Roth, Ullman,
-Vadhan 2016) and GDP (Smith, Thakurta 2022) are proved for such a cap as they stand.
+settled beforehand. Where outputs also decide how much is spent next, these totals are no cap; ``_filter`` is.
 """
 
 from __future__ import annotations

@@ -19,13 +19,13 @@ from typing import Any
 from escudo._validate import whole
 from escudo.errors import InputError
 
-__all__ = ["require_finish", "require_mark", "require_resume"]
+__all__ = ["finished", "marked", "resumed"]
 
 MAX_MARKS = 100_000
 
 
-def require_mark(known: str, spend: int, number: int, digest: str, nonce: str) -> None:
-    """Raise unless this mark may be recorded now."""
+def marked(known: str, spend: int, number: int, digest: str, nonce: str) -> str:
+    """Return what is known after a mark, or raise if it may not be made now."""
     whole("number", number, minimum=1)
     if number > MAX_MARKS:
         raise InputError(f"number must be at most {MAX_MARKS:,}.")
@@ -35,13 +35,14 @@ def require_mark(known: str, spend: int, number: int, digest: str, nonce: str) -
     _require_newest(found, nonce)
     if found and number <= found["mark"]:
         raise InputError(f"The training has checkpoint {found['mark']} already; number must be larger.")
+    return _with(known, spend, {"mark": number, "digest": digest, "used": False, "nonce": nonce})
 
 
-def require_resume(known: str, spend: int, number: int, digest: str) -> None:
-    """Raise unless the training may go on from this file now."""
+def resumed(known: str, spend: int, number: int, digest: str, nonce: str) -> str:
+    """Return what is known after the training goes on from a file, or raise if it may not."""
     found = _found(known, spend)
     if not found:
-        raise InputError("The ledger knows no checkpoint of this training, so it cannot be resumed.")
+        raise InputError("The account knows no checkpoint of this training, so it cannot be resumed.")
     if (number, digest) != (found["mark"], found["digest"]):
         raise InputError(
             "The file is not the newest checkpoint of this training: it is older, or another. Going on from it would "
@@ -52,11 +53,17 @@ def require_resume(known: str, spend: int, number: int, digest: str) -> None:
             "This checkpoint was resumed before: a copy of it is running, or ended before its next checkpoint. Going "
             "on would draw the same steps again; pay for them again, in a new training."
         )
+    return _with(known, spend, found | {"used": True, "nonce": nonce})
 
 
-def require_finish(known: str, spend: int, nonce: str) -> None:
-    """Raise unless the training may end now."""
+def finished(known: str, spend: int, nonce: str) -> str:
+    """Return what is known after the training ended, or raise if it may not end now."""
     _require_newest(_found(known, spend), nonce)
+    return _with(known, spend, None)
+
+
+def _with(known: str, spend: int, found: dict[str, Any] | None) -> str:
+    return json.dumps(json.loads(known) | {str(spend): found}, sort_keys=True, separators=(",", ":"))
 
 
 def _found(known: str, spend: int) -> dict[str, Any]:

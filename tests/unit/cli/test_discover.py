@@ -103,7 +103,7 @@ def test_the_ledger_is_charged_once_and_refuses_the_second(folder: Path) -> None
     book = Ledger(f"sqlite:///{folder / 'book.db'}")
     book.open("trial", epsilon=1.2, delta=1e-6)
     options = ["--ledger", f"sqlite:///{folder / 'book.db'}", "--dataset", "trial"]
-    assert "trial: 0.00 of 1.20 spent" in run(*ASK, *options, "--plan").output
+    assert "trial: 0.0 % of ε = 1.20 used" in run(*ASK, *options, "--plan").output
     run(*ASK, *options, "--out", "graph.dot")
     assert book.account("trial").total().epsilon == pytest.approx(1.0, rel=1e-2)
     assert isinstance(refusal(*ASK, *options, "--out", "other.dot"), BudgetExceededError)

@@ -186,3 +186,22 @@ def test_threads_never_pass_the_cap() -> None:
 )
 def test_losses_are_shown_rounded_up_and_budgets_rounded_down(value: float | None, up: str, down: str) -> None:
     assert (shown_up(value), shown_down(value)) == (up, down)
+
+
+def test_a_training_kept_in_files_ends_once_also_in_memory() -> None:
+    account, digest = MemoryAccount(), "0" * 64
+    receipt = account.spend(PureEvent(epsilon=0.5))
+    assert account.receipt(1) == receipt
+    account.mark(receipt, 1, digest)
+    nonce = account.resume(receipt, 1, digest)
+    for act in (lambda: account.resume(receipt, 1, digest), lambda: account.finish(receipt)):
+        with pytest.raises(InputError, match="was resumed"):
+            act()
+    account.mark(receipt, 2, digest, nonce=nonce)
+    account.finish(receipt, nonce=nonce)
+    with pytest.raises(InputError, match="is finished"):
+        account.finish(receipt, nonce=nonce)
+    with pytest.raises(InputError, match="not of this in-memory account"):
+        account.receipt(2)
+    with pytest.raises(InputError, match="not of this in-memory account"):
+        account.mark(MemoryAccount().spend(PureEvent(epsilon=0.25)), 1, digest)

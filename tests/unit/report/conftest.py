@@ -48,11 +48,14 @@ def make_model(
         table = rng.gamma(1.0, size=schema.shape([*parents, name])) + 0.01
         laws[name] = TableConditional(parents, table / table.sum(axis=-1, keepdims=True))
     l2 = (math.sqrt(2) if relation == "replace_one" else 1.0) * (person or 1)
-    noise = GaussianEvent(l2_sensitivity=l2, scale=scale, grid=1.0, relation=relation, unit=schema.unit)
+    rows = schema.max_rows_per_person
+    noise = GaussianEvent(
+        l2_sensitivity=l2, scale=scale, grid=1.0, relation=relation, unit=schema.unit, max_rows_per_person=rows
+    )
     children = [Plan(name, noise, buys=f"{law.table.size} cells") for name, law in laws.items()]
     plan = [Plan("family tables", children=children), Plan("sampling")]
     if picks:
-        pick = ExponentialEvent(epsilon=0.05, relation=relation, unit=schema.unit)
+        pick = ExponentialEvent(epsilon=0.05, relation=relation, unit=schema.unit, max_rows_per_person=rows)
         plan.insert(0, Plan("pick a tree", pick, count=picks))
     tree = Plan("marginals", children=plan)
     assert tree.event is not None
