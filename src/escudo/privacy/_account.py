@@ -6,6 +6,7 @@ good. If the release then fails, ``fail`` marks it, and it stays spent.
 
 from __future__ import annotations
 
+import secrets
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,12 +15,13 @@ from datetime import UTC, datetime
 from typing import Protocol, runtime_checkable
 
 from escudo.errors import EscudoError, InputError
+from escudo.privacy import _trainings as trainings
 from escudo.privacy._events import Event
 from escudo.privacy._guarantee import Guarantee
 from escudo.privacy._relations import Relation, Unit
 from escudo.privacy._tally import Spending, Tally, Terms, stated, tuned_order
 
-__all__ = ["Account", "MemoryAccount", "Receipt", "marked_if_failed", "now", "one_line"]
+__all__ = ["Account", "MarkingAccount", "MemoryAccount", "Receipt", "marked_if_failed", "now", "one_line"]
 
 MAX_TEXT = 500
 
@@ -70,6 +72,29 @@ class Account(Protocol):
         """Mark a recorded spend as failed; it stays spent."""
 
 
+@runtime_checkable
+class MarkingAccount(Account, Protocol):
+    """An account that also knows the checkpoints of trainings, so that a copy of one buys nothing.
+
+    Ledgers' accounts are such, and accounts in memory for as long as their process lasts. ``_trainings`` has the rules.
+    """
+
+    def receipt(self, sequence: int) -> Receipt:
+        """Return the receipt of a recorded spend."""
+
+    def mark(self, receipt: Receipt, number: int, digest: str, *, nonce: str = "") -> None:
+        """Record a checkpoint of a training, before its file gets its name."""
+
+    def marked(self, receipt: Receipt, number: int, digest: str) -> bool:
+        """Return whether a file was ever a checkpoint of the training."""
+
+    def resume(self, receipt: Receipt, number: int, digest: str) -> str:
+        """Record that a training goes on from its newest checkpoint, once; return the nonce that its end must show."""
+
+    def finish(self, receipt: Receipt, *, nonce: str = "") -> None:
+        """Record that a training ends, before its result leaves; once."""
+
+
 class MemoryAccount:
     """An account for a table without a ledger: it is gone when the process ends, and says so.
 
@@ -113,6 +138,7 @@ class MemoryAccount:
         self._tally = Tally(self.terms)
         self._receipts: list[Receipt] = []
         self._failed: dict[int, str] = {}
+        self._trainings, self._marks = "{}", set[tuple[int, int, str]]()
         self._lock = threading.Lock()
 
     @property
@@ -167,9 +193,56 @@ class MemoryAccount:
     def fail(self, receipt: Receipt, reason: str = "") -> None:
         """Mark a spend as failed; it stays spent."""
         with self._lock:
-            if not (0 < receipt.sequence <= len(self._receipts) and self._receipts[receipt.sequence - 1] == receipt):
-                raise InputError("The receipt is not of this in-memory account; pass what its spend returned.")
+            self._require_own(receipt)
             self._failed.setdefault(receipt.sequence, one_line("reason", reason))
+
+    def receipt(self, sequence: int) -> Receipt:
+        """Return the receipt of a spend.
+
+        Raises:
+            InputError: If there is none of this number.
+        """
+        with self._lock:
+            if not isinstance(sequence, int) or not 0 < sequence <= len(self._receipts):
+                raise InputError(f"This in-memory account has no spend {sequence!r:.30}.")
+            return self._receipts[sequence - 1]
+
+    def mark(self, receipt: Receipt, number: int, digest: str, *, nonce: str = "") -> None:
+        """Count a checkpoint of a training, before its file gets its name; see ``Ledger.mark``."""
+        with self._lock:
+            self._require_own(receipt)
+            trainings.require_mark(self._trainings, receipt.sequence, number, digest, nonce)
+            self._goes_on("mark", {"spend": receipt.sequence, "number": number, "digest": digest})
+            self._marks.add((receipt.sequence, number, digest))
+
+    def marked(self, receipt: Receipt, number: int, digest: str) -> bool:
+        """Return whether a file was ever a checkpoint of the training; see ``Ledger.marked``."""
+        with self._lock:
+            self._require_own(receipt)
+            return (receipt.sequence, number, digest) in self._marks
+
+    def resume(self, receipt: Receipt, number: int, digest: str) -> str:
+        """Count that a training goes on from its newest checkpoint; see ``Ledger.resume``."""
+        nonce = secrets.token_hex(16)
+        with self._lock:
+            self._require_own(receipt)
+            trainings.require_resume(self._trainings, receipt.sequence, number, digest)
+            self._goes_on("resume", {"spend": receipt.sequence, "nonce": nonce})
+        return nonce
+
+    def finish(self, receipt: Receipt, *, nonce: str = "") -> None:
+        """Count that a training ends, before its result leaves; see ``Ledger.finish``."""
+        with self._lock:
+            self._require_own(receipt)
+            trainings.require_finish(self._trainings, receipt.sequence, nonce)
+            self._goes_on("finish", {"spend": receipt.sequence, "nonce": nonce})
+
+    def _goes_on(self, kind: str, payload: dict[str, object]) -> None:
+        self._trainings = trainings.after(self._trainings, kind, payload)
+
+    def _require_own(self, receipt: Receipt) -> None:
+        if not (0 < receipt.sequence <= len(self._receipts) and self._receipts[receipt.sequence - 1] == receipt):
+            raise InputError("The receipt is not of this in-memory account; pass what its spend returned.")
 
     def fits(self, event: Event | Guarantee) -> bool:
         """Return whether ``spend(event)`` would be allowed."""

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from escudo.errors import LedgerCorruptError, LedgerError, UnsupportedEventError
+from escudo.privacy import _trainings as trainings
 from escudo.privacy._events import Event
 from escudo.privacy._filter import NOTHING, Charge, Paid
 from escudo.privacy._ledger_chain import (
@@ -81,18 +82,7 @@ def after_row(account: AccountRecord | None, row: LedgerRow) -> AccountRecord:
         )
     if row.kind == "failed":
         return replace(account, failed=account.failed + 1)
-    trainings = json.loads(account.trainings)
-    spend = str(int(payload["spend"]))
-    if row.kind == "mark":
-        known = trainings.get(spend) or {"nonce": ""}
-        trainings[spend] = known | {"mark": payload["number"], "digest": payload["digest"], "used": False}
-    elif row.kind == "resume":
-        trainings[spend] = trainings[spend] | {"nonce": payload["nonce"], "used": True}
-    elif row.kind == "finish":
-        trainings[spend] = None
-    else:
-        raise ValueError("no such kind")
-    return replace(account, trainings=canonical_json(trainings))
+    return replace(account, trainings=trainings.after(account.trainings, row.kind, payload))
 
 
 def add_spend(tally: Tally, row: LedgerRow) -> None:

@@ -6,6 +6,9 @@ of two copies of a file one is refused when it is resumed; and of two runs that 
 which it must before its result leaves. A run that ends between resuming and its next mark is lost: going on would draw
 the same steps again for nothing, so they are paid for again.
 
+Whoever goes on marks the state that it goes on from once more, at once and under its nonce: a copy of the older file
+is worth nothing from then on, and the time in which a crash costs steps is that between two rows.
+
 What is known of a training is kept as JSON beside the account: by the number of its spend, ``mark`` (the newest), its
 ``digest``, whether it is ``used``, the newest ``nonce``; or null once it is finished.
 """
@@ -14,14 +17,34 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from escudo._validate import whole
 from escudo.errors import InputError
 
-__all__ = ["require_finish", "require_mark", "require_resume"]
+__all__ = ["after", "require_finish", "require_mark", "require_resume"]
 
 MAX_MARKS = 100_000
+
+
+def after(known: str, kind: str, payload: Mapping[str, Any]) -> str:
+    """Return what is known of trainings after a ``mark``, ``resume`` or ``finish`` with this payload.
+
+    Raises:
+        ValueError: Or KeyError or TypeError, if the payload does not say what it must.
+    """
+    trainings, spend = json.loads(known), str(int(payload["spend"]))
+    if kind == "mark":
+        found = trainings.get(spend) or {"nonce": ""}
+        trainings[spend] = found | {"mark": payload["number"], "digest": payload["digest"], "used": False}
+    elif kind == "resume":
+        trainings[spend] = trainings[spend] | {"nonce": payload["nonce"], "used": True}
+    elif kind == "finish":
+        trainings[spend] = None
+    else:
+        raise ValueError("no such kind")
+    return json.dumps(trainings, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def require_mark(known: str, spend: int, number: int, digest: str, nonce: str) -> None:
@@ -50,7 +73,7 @@ def require_resume(known: str, spend: int, number: int, digest: str) -> None:
     if found["used"]:
         raise InputError(
             "This checkpoint was resumed before: a copy of it is running, or ended before its next checkpoint. Going "
-            "on would draw the same steps again; pay for them again, in a new training."
+            "on from it would draw steps again that were paid for once."
         )
 
 
@@ -63,7 +86,7 @@ def _found(known: str, spend: int) -> dict[str, Any]:
     """Return what is known of a training; nothing if it has no mark yet."""
     found = json.loads(known).get(str(spend), {})
     if found is None:
-        raise InputError("The training is finished: its result was released, and it cannot go on.")
+        raise InputError("The training is finished: its one result was handed out, and going on would make another.")
     return dict(found)
 
 
