@@ -102,9 +102,17 @@ def release(
         typer.Option(
             metavar="DIR",
             help="For networks: a folder to go on from if the training is stopped, without paying twice; give the same "
-            "command again. Gone when it is done.",
+            "command again. Gone when it is done. The ledger knows it, so that a copy of it is worth nothing.",
         ),
     ] = None,
+    again: Annotated[
+        bool,
+        typer.Option(
+            "--again",
+            metavar="",
+            help="With --checkpoint: pay once more for the steps that are left, where they cannot be had for nothing.",
+        ),
+    ] = False,
     csv: Annotated[bool, typer.Option("--csv", metavar="", help="Write synthetic.csv as well.")] = False,
     custodian: Annotated[
         bool,
@@ -147,7 +155,7 @@ def release(
         "relation": relation,
         "public_rows": known,
     }
-    options = options_of(option or []) | ({} if checkpoint is None else {"checkpoint": checkpoint})
+    options = options_of(option or []) | _going_on(checkpoint, again, dataset)
     choices: dict[str, Any] = {"generator": generator, "options": options}
 
     def prepare_for(left: float) -> Prepared:
@@ -162,6 +170,8 @@ def release(
     tree = prepared.plan.judged(table, rows=known, **judged)
     if shown_first(table.account, tree, stop=plan, as_json=as_json):
         return
+    if checkpoint is not None and checkpoint.exists() and not as_json:
+        console().print(f"Goes on from {checkpoint}: what it has behind it is not paid for again.", markup=False)
     assert out is not None
     try:
         with _fitting(prepared, table, seed=seed, public_rows=known, **judged) as (model, evaluated):
@@ -181,8 +191,10 @@ def release(
             except InputError as error:  # such as a disk that is full by now
                 raise InputError(f"{error} What was spent stays spent.") from None
     except KeyboardInterrupt as stop:
+        kept = checkpoint is not None and checkpoint.exists()
+        going_on = f" Give the same command again to go on from {checkpoint}." if kept else ""
         console(stderr=True).print(
-            f"Interrupted: nothing was written to {out}. What was spent stays spent.", markup=False
+            f"Interrupted: nothing was written to {out}. What was spent stays spent.{going_on}", markup=False
         )
         raise typer.Exit(getattr(stop, "exit_code", 130)) from None
     seconds = time.perf_counter() - start
@@ -236,6 +248,22 @@ def _prepared(
     if unknown := sorted(set(options) - {"method"}):
         raise InputError(f"--graph discover has no option {unknown[0]!r}; it has method.")
     return prepare_discovered(schema, None if knowledge is None else CausalGraph.read(knowledge), **budget, **options)
+
+
+def _going_on(checkpoint: Path | None, again: bool, dataset: str | None) -> dict[str, Any]:
+    """Return the options of a generator that keeps what it may go on from."""
+    from escudo.errors import InputError
+
+    if checkpoint is None:
+        if again:
+            raise InputError("--again goes with --checkpoint: it pays once more for what that leaves to do.")
+        return {}
+    if dataset is None:
+        raise InputError(
+            "--checkpoint needs a ledger, which knows what was paid for and how far it has come: add --dataset, and "
+            "--ledger if it is not the usual one."
+        )
+    return {"checkpoint": checkpoint, "again": again}
 
 
 @contextmanager

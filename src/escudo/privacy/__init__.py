@@ -51,7 +51,7 @@ from escudo.privacy._guarantee import Guarantee
 from escudo.privacy._relations import Relation, Unit, parse_relation, parse_unit
 
 if TYPE_CHECKING:
-    from escudo.privacy._account import Account, MemoryAccount, Receipt
+    from escudo.privacy._account import Account, MarkingAccount, MemoryAccount, Receipt
     from escudo.privacy._ledger import AccountInfo, Ledger, LedgerAccount, LedgerRow, Verification
     from escudo.privacy._plan import Plan, charging, plan, plannable
     from escudo.privacy._plan_delta import delta_warning
@@ -70,6 +70,7 @@ __all__ = [
     "Ledger",
     "LedgerAccount",
     "LedgerRow",
+    "MarkingAccount",
     "MemoryAccount",
     "ParallelEvent",
     "Plan",
@@ -106,6 +107,7 @@ __all__ = [
 # Loaded on first use: the ledger needs SQLAlchemy, which is slow to import.
 _LATER = {
     "Account": "_account",
+    "MarkingAccount": "_account",
     "MemoryAccount": "_account",
     "Receipt": "_account",
     "AccountInfo": "_ledger",

@@ -21,7 +21,7 @@ from escudo.privacy._guarantee import Guarantee
 from escudo.privacy._relations import Relation, Unit
 from escudo.privacy._tally import Spending, Tally, Terms, stated, tuned_order
 
-__all__ = ["Account", "MemoryAccount", "Receipt", "marked_if_failed", "now", "one_line"]
+__all__ = ["Account", "MarkingAccount", "MemoryAccount", "Receipt", "marked_if_failed", "now", "one_line"]
 
 MAX_TEXT = 500
 
@@ -72,6 +72,29 @@ class Account(Protocol):
         """Mark a recorded spend as failed; it stays spent."""
 
 
+@runtime_checkable
+class MarkingAccount(Account, Protocol):
+    """An account that also knows the checkpoints of trainings, so that a copy of one buys nothing.
+
+    Ledgers' accounts are such, and accounts in memory for as long as their process lasts. ``_trainings`` has the rules.
+    """
+
+    def receipt(self, sequence: int) -> Receipt:
+        """Return the receipt of a recorded spend."""
+
+    def mark(self, receipt: Receipt, number: int, digest: str, *, nonce: str = "") -> None:
+        """Record a checkpoint of a training, before its file gets its name."""
+
+    def marked(self, receipt: Receipt, number: int, digest: str) -> bool:
+        """Return whether a file was ever a checkpoint of the training."""
+
+    def resume(self, receipt: Receipt, number: int, digest: str) -> str:
+        """Record that a training goes on from its newest checkpoint, once; return the nonce that its end must show."""
+
+    def finish(self, receipt: Receipt, *, nonce: str = "") -> None:
+        """Record that a training ends, before its result leaves; once."""
+
+
 class MemoryAccount:
     """An account for a table without a ledger: it is gone when the process ends, and says so.
 
@@ -115,7 +138,7 @@ class MemoryAccount:
         self._tally = Tally(self.terms)
         self._receipts: list[Receipt] = []
         self._failed: dict[int, str] = {}
-        self._trainings = "{}"
+        self._trainings, self._marks = "{}", set[tuple[int, int, str]]()
         self._lock = threading.Lock()
 
     @property
@@ -176,8 +199,8 @@ class MemoryAccount:
     def receipt(self, sequence: int) -> Receipt:
         """Return the receipt of a spend; see ``Ledger.receipt``."""
         with self._lock:
-            if not 0 < sequence <= len(self._receipts):
-                raise InputError(f"Spend {sequence!r:.30} is not of this in-memory account.")
+            if not isinstance(sequence, int) or not 0 < sequence <= len(self._receipts):
+                raise InputError(f"This in-memory account has no spend {sequence!r:.30}.")
             return self._receipts[sequence - 1]
 
     def mark(self, receipt: Receipt, number: int, digest: str, *, nonce: str = "") -> None:
@@ -185,6 +208,13 @@ class MemoryAccount:
         with self._lock:
             self._require_own(receipt)
             self._trainings = trainings.marked(self._trainings, receipt.sequence, number, digest, nonce)
+            self._marks.add((receipt.sequence, number, digest))
+
+    def marked(self, receipt: Receipt, number: int, digest: str) -> bool:
+        """Return whether a file was ever a checkpoint of the training; see ``Ledger.marked``."""
+        with self._lock:
+            self._require_own(receipt)
+            return (receipt.sequence, number, digest) in self._marks
 
     def resume(self, receipt: Receipt, number: int, digest: str) -> str:
         """Note that a training goes on from its newest checkpoint; see ``Ledger.resume``."""

@@ -306,6 +306,24 @@ class Ledger(Keeping):
             self._append(session, "resume", record.dataset, payload)
         return nonce
 
+    def marked(self, receipt: Receipt, number: int, digest: str) -> bool:
+        """Return whether this file was ever a checkpoint of the training: its state was paid for.
+
+        Args:
+            receipt: The training's spend.
+            number: Which checkpoint.
+            digest: SHA-256 of its file.
+
+        Raises:
+            InputError: If the receipt is not of this ledger.
+        """
+        wanted = {"spend": receipt.sequence, "number": number, "digest": digest}
+        with self._reading() as session:
+            record = self._account(session, receipt.dataset)
+            self._require_spend(session, record, receipt)
+            rows = session.rows(after=receipt.sequence, dataset=record.dataset, kind="mark")
+            return any({name: row.payload[name] for name in wanted} == wanted for row in rows)
+
     def finish(self, receipt: Receipt, *, nonce: str = "") -> None:
         """Record that a training ends, before its result leaves; once for each spend.
 

@@ -139,6 +139,10 @@ class LedgerAccount:
         """Record that a training goes on from its newest checkpoint; see ``Ledger.resume``."""
         return self.ledger.resume(receipt, number, digest)
 
+    def marked(self, receipt: Receipt, number: int, digest: str) -> bool:
+        """Return whether this file was ever a checkpoint of the training; see ``Ledger.marked``."""
+        return self.ledger.marked(receipt, number, digest)
+
     def finish(self, receipt: Receipt, *, nonce: str = "") -> None:
         """Record that a training ends, before its result leaves; see ``Ledger.finish``."""
         self.ledger.finish(receipt, nonce=nonce)

@@ -156,6 +156,25 @@ class Plan:
         whole = {"children": self.children} if self.children else {"event": self.once}
         return Plan(self.name, **whole, buys=self.buys, count=self.count, delta=self.delta, warning=warning)
 
+    def less(self, *paid: Event) -> Plan:
+        """Return the plan of what is left once some of its events have happened.
+
+        Raises:
+            NotInPlanError: If the plan does not show them.
+
+        >>> from escudo.privacy import PureEvent
+        >>> count = PureEvent(epsilon=0.25)
+        >>> Plan("counts", count, count=3).less(count).guarantee().epsilon
+        0.5
+        """
+        left = Counter(dict(leaves(self.event)) if self.event is not None else {})
+        for event in paid:
+            left.subtract(dict(leaves(event)))
+        if any(times < 0 for times in left.values()):
+            raise NotInPlanError(f"The plan {self.name!r} does not show what happened of it.")
+        parts = [Plan(event.kind, event, count=times) for event, times in left.items() if times]
+        return Plan(f"{self.name}, what is left", children=parts, delta=self.delta, warning=self.warning)
+
     @classmethod
     def from_json(cls, data: Mapping[str, Any], *, max_rows_per_person: int | None = None) -> Plan:
         """Return the tree that ``to_json`` wrote.
@@ -282,7 +301,9 @@ class _Purse:
 
 
 @contextmanager
-def charging(account: Account, plan: Plan, *, for_release: bool = True, purpose: str = "") -> Iterator[Account]:
+def charging(
+    account: Account, plan: Plan, *, for_release: bool = True, purpose: str = "", receipt: Receipt | None = None
+) -> Iterator[Account]:
     """Spend a whole plan at once, then give an account that pays only what the plan shows.
 
     One spend of ``plan.event`` is recorded before the block starts. Inside, ``purse.spend(event)`` accepts the plan's
@@ -294,6 +315,7 @@ def charging(account: Account, plan: Plan, *, for_release: bool = True, purpose:
         plan: What will be spent.
         for_release: False for a seeded run.
         purpose: Why; the plan's name if empty.
+        receipt: The spend that pays for the plan, where that was made before: then nothing is spent.
 
     Raises:
         BudgetExceededError: If the account does not allow the plan as a whole; nothing is spent.
@@ -306,8 +328,7 @@ def charging(account: Account, plan: Plan, *, for_release: bool = True, purpose:
     (1, 0.5)
     """
     event = plan.event
-    receipt = None
-    if event is not None:
+    if event is not None and receipt is None:
         receipt = account.spend(event, purpose=purpose or plan.name, for_release=for_release)
     purse = _Purse(account, plan, receipt, for_release=for_release)
     try:

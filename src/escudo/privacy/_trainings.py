@@ -6,6 +6,9 @@ of two copies of a file one is refused when it is resumed; and of two runs that 
 which it must before its result leaves. A run that ends between resuming and its next mark is lost: going on would draw
 the same steps again for nothing, so they are paid for again.
 
+Whoever goes on marks the state that it goes on from once more, at once and under its nonce: a copy of the older file
+is worth nothing from then on, and the time in which a crash costs steps is that between two rows.
+
 What is known of a training is kept as JSON beside the account: by the number of its spend, ``mark`` (the newest), its
 ``digest``, whether it is ``used``, the newest ``nonce``; or null once it is finished.
 """
@@ -51,7 +54,7 @@ def resumed(known: str, spend: int, number: int, digest: str, nonce: str) -> str
     if found["used"]:
         raise InputError(
             "This checkpoint was resumed before: a copy of it is running, or ended before its next checkpoint. Going "
-            "on would draw the same steps again; pay for them again, in a new training."
+            "on from it would draw steps again that were paid for once."
         )
     return _with(known, spend, found | {"used": True, "nonce": nonce})
 
@@ -70,7 +73,7 @@ def _found(known: str, spend: int) -> dict[str, Any]:
     """Return what is known of a training; nothing if it has no mark yet."""
     found = json.loads(known).get(str(spend), {})
     if found is None:
-        raise InputError("The training is finished: its result was released, and it cannot go on.")
+        raise InputError("The training is finished: its one result was handed out, and going on would make another.")
     return dict(found)
 
 

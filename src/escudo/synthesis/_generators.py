@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Protocol
@@ -27,6 +27,8 @@ from escudo.table import PrivateTable, Schema
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from escudo.synthesis.neural._checkpoint import Checkpoint
 
 __all__ = ["GENERATORS", "Generator", "Model", "Prepared", "fit", "fitting", "prepare", "synthesize"]
 
@@ -202,19 +204,19 @@ def fitting(
     noise = None if seed is None else np.random.default_rng(whole("seed", seed))
     plan = prepared.plan.judged(table, rows=public_rows, accept_large_delta=accept_large_delta)
     promise = replace(plan.guarantee(max_rows_per_person=table.max_rows_per_person), for_release=publishable(seed))
-    account = account_of(prepared, table)
-    with charging(account, plan, for_release=promise.for_release, purpose=f"synthesize ({plan.name})") as purse:
+    with paying(prepared, table.account, plan, for_release=promise.for_release, seed=noise) as purse:
         yield prepared.fit(table, account=purse, seed=noise, guarantee=promise)
 
 
-def account_of(prepared: object, table: PrivateTable) -> Account:
-    """Return what pays for a fit: the table's account, which is not charged again where a stopped fit goes on."""
-    checkpoint = getattr(prepared, "checkpoint", None)
+def paying(
+    prepared: object, account: Account, plan: Plan, *, for_release: bool, seed: np.random.Generator | None
+) -> AbstractContextManager[Account]:
+    """Charge an account for a plan, and give the purse; where a stopped fit goes on, what was charged is not again."""
+    terms: dict[str, Any] = {"for_release": for_release, "purpose": f"synthesize ({plan.name})"}
+    checkpoint: Checkpoint | None = getattr(prepared, "checkpoint", None)
     if checkpoint is None:
-        return table.account
-    from escudo.synthesis.neural import paid
-
-    return paid(checkpoint.folder, table.account)
+        return charging(account, plan, **terms)
+    return checkpoint.charging(account, plan, seed=seed, **terms)
 
 
 def fit(

@@ -23,9 +23,9 @@ import numpy as np
 from escudo._validate import finite, positive, probability, whole
 from escudo.errors import InputError
 from escudo.mechanisms import publishable
-from escudo.privacy import GDPEvent, Plan, calibrate, charging, guarantee_of
+from escudo.privacy import GDPEvent, Plan, calibrate, guarantee_of
 from escudo.synthesis import Model, Prepared
-from escudo.synthesis._generators import account_of
+from escudo.synthesis._generators import paying
 from escudo.table import PrivateTable, Schema
 from escudo.utility._private import PreparedFigures, PrivateEvaluation, prepare_figures
 
@@ -139,8 +139,7 @@ def fitting_evaluated(
     noise = None if seed is None else np.random.default_rng(whole("seed", seed))
     plan = prepared.plan.judged(table, rows=public_rows, accept_large_delta=accept_large_delta)
     promise = replace(plan.guarantee(max_rows_per_person=table.max_rows_per_person), for_release=publishable(seed))
-    account = account_of(prepared.generator, table)
-    with charging(account, plan, for_release=promise.for_release, purpose=f"synthesize ({plan.name})") as purse:
+    with paying(prepared.generator, table.account, plan, for_release=promise.for_release, seed=noise) as purse:
         model = prepared.generator.fit(table, account=purse, seed=noise, guarantee=promise)
         whole_model = cast(Model, replace(cast(Any, model), plan=plan))  # every model is a frozen dataclass
         yield whole_model, partial(prepared.figures.run, table, account=purse, seed=noise)

@@ -17,6 +17,7 @@ from scipy.stats import beta, kstest, norm
 from escudo.errors import BudgetExceededError, InputError
 from escudo.mechanisms.dpsgd import Layout, Training, audited_step, resume, train
 from escudo.mechanisms.dpsgd import _mechanism as module
+from escudo.mechanisms.dpsgd._checkpoint import TrainingFile
 from escudo.mechanisms.dpsgd._core import Knobs, Recipe, Slots, first_state, result, row_losses, run
 from escudo.mechanisms.dpsgd._sampling import capacity_for, device_slots, slots_of
 from escudo.privacy import MemoryAccount, RunningTotal, SampledGaussianEvent
@@ -268,12 +269,15 @@ def seen(monkeypatch, tmp_path, rows: int, q: float) -> tuple[set, list]:
     training = Training(**{**fields, "steps": 50, "sampling_probability": q})
     with monkeypatch.context() as patch:
         patch.setattr(_core, "run", ran)
-        patch.setattr(module, "write_state", lambda path, state, _: steps.append(int(state.step)))
+        patch.setattr(TrainingFile, "keep", lambda _, arrays: steps.append(int(arrays["step"][0])))
         patch.setattr(module, "_SECONDS_BETWEEN", 0.0)
         patch.setattr("escudo.mechanisms.dpsgd._sampling._LARGEST", {"cpu": 16})
         patch.setattr("escudo.mechanisms.dpsgd._sampling._SEGMENT_ROWS", 1)  # segments of 8 slots of 16 rows or fewer
         start, path = np.zeros(4, np.float32), tmp_path / "training.ckpt"
-        made = train(regression, LAYOUT, start, table(rows), training, seed=1, checkpoint=path, **TERMS)
+        account = MemoryAccount(relation="add_remove")
+        made = train(
+            regression, LAYOUT, start, table(rows), training, account=account, seed=1, checkpoint=path, **TERMS
+        )
     assert np.isfinite(made.value).all()
     return programs, steps
 
@@ -325,15 +329,15 @@ class Stopped(Exception):
 def stopped(tmp_path, monkeypatch):
     """A checkpoint of a training that stopped after its first segment, and the account that paid for it."""
     path, account = tmp_path / "training.ckpt", MemoryAccount(relation="add_remove")
-    write = module.write_state
+    keep = TrainingFile.keep
 
-    def write_and_stop(*arguments):
-        write(*arguments)
+    def keep_and_stop(*arguments):
+        keep(*arguments)
         raise Stopped
 
     long = Training(**{**{name: getattr(TRAINING, name) for name in TRAINING.__slots__}, "steps": 600})
     with monkeypatch.context() as patch:
-        patch.setattr(module, "write_state", write_and_stop)
+        patch.setattr(TrainingFile, "keep", keep_and_stop)
         patch.setattr(module, "_SECONDS_BETWEEN", 0.0)
         with pytest.raises(Stopped):
             train(regression, LAYOUT, np.zeros(4, np.float32), table(), long, account=account, checkpoint=path, **TERMS)
@@ -343,13 +347,96 @@ def stopped(tmp_path, monkeypatch):
 def test_a_stopped_training_goes_on_without_paying_twice_and_only_once(stopped):
     path, account, long = stopped
     spent = account.total(1e-6).epsilon
-    made = resume(path, regression, LAYOUT, table(), long, **TERMS)
+    made = resume(path, regression, LAYOUT, table(), long, account=account, **TERMS)
     assert made.event == account.receipts[0].event
     assert len(account.receipts) == 1
     assert account.total(1e-6).epsilon == spent
     assert np.isfinite(made.value).all()
     with pytest.raises(InputError, match="no readable checkpoint"):
-        resume(path, regression, LAYOUT, table(), long, **TERMS)
+        resume(path, regression, LAYOUT, table(), long, account=account, **TERMS)
+
+
+def test_no_copy_goes_on_for_nothing_and_any_for_the_steps_that_are_left(stopped):
+    path, account, long = stopped
+    copy, again = path.with_name("copy"), (regression, LAYOUT, table(), long)
+    copy.write_bytes(path.read_bytes())
+    resume(path, *again, account=account, **TERMS)
+    with pytest.raises(InputError, match=r"copy cannot go on for nothing.*finished.*costs ε = .*again=True"):
+        resume(copy, *again, account=account, **TERMS)
+    assert copy.exists()
+    assert len(account.receipts) == 1
+    made = resume(copy, *again, account=account, again=True, **TERMS)
+    assert np.isfinite(made.value).all()
+    left = account.receipts[1].event
+    assert left.event == long.event("add_remove").event
+    assert 0 < left.count < long.steps
+    assert not copy.exists()
+
+
+def test_what_cannot_be_paid_again_does_not_go_on(tmp_path, stopped, monkeypatch):
+    path, _, long = stopped
+    cap = RunningTotal.of(long.event("add_remove")).epsilon(1e-6) * 1.01
+    account = MemoryAccount(relation="add_remove", epsilon=cap, delta=1e-6, spending="planned")
+    begin = (regression, LAYOUT, np.zeros(4, np.float32), table(), long)
+    keep, path = TrainingFile.keep, tmp_path / "dear.ckpt"
+
+    def keep_and_stop(*arguments):
+        keep(*arguments)
+        raise Stopped
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainingFile, "keep", keep_and_stop)
+        patch.setattr(module, "_SECONDS_BETWEEN", 0.0)
+        with pytest.raises(Stopped):
+            train(*begin, account=account, checkpoint=path, **TERMS)
+    copy = path.read_bytes()
+    resume(path, regression, LAYOUT, table(), long, account=account, **TERMS)
+    path.write_bytes(copy)
+    with pytest.raises(BudgetExceededError):
+        resume(path, regression, LAYOUT, table(), long, account=account, again=True, **TERMS)
+    assert len(account.receipts) == 1
+
+
+def test_a_checkpoint_is_nothing_without_the_account_that_paid(stopped):
+    path, _, long = stopped
+    content, again = path.read_bytes(), (regression, LAYOUT, table(), long)
+    with pytest.raises(InputError, match=r"account in memory, which was gone with its process.*needs a ledger"):
+        resume(path, *again, account=MemoryAccount(relation="add_remove"), **TERMS)
+    with pytest.raises(InputError, match="checkpoint needs an account"):
+        resume(path, *again, account=None, **TERMS)
+    with pytest.raises(InputError, match="checkpoint needs an account"):
+        trained(checkpoint=path)
+    assert path.read_bytes() == content
+
+
+def test_a_file_that_was_changed_buys_nothing_at_any_price(stopped):
+    from safetensors.numpy import load, save
+
+    path, account, long = stopped
+    content = path.read_bytes()
+    facts = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]
+    arrays = load(content)
+    arrays["parameters"][0] += 1
+    path.write_bytes(save(arrays, metadata=facts))
+    for again in (False, True):
+        with pytest.raises(InputError, match="no checkpoint that the account knows"):
+            resume(path, regression, LAYOUT, table(), long, account=account, again=again, **TERMS)
+    assert len(account.receipts) == 1
+
+
+def test_a_training_has_few_checkpoints_and_none_when_it_is_done(monkeypatch, tmp_path):
+    """Where the clock allows it always: by public steps alone, and none at the last, which has nothing left to do."""
+    kept = []
+    monkeypatch.setattr(TrainingFile, "keep", lambda _, arrays: kept.append(int(arrays["step"][0])))
+    monkeypatch.setattr(module, "_SECONDS_BETWEEN", 0.0)
+    monkeypatch.setattr("escudo.mechanisms.dpsgd._sampling._LARGEST", {"cpu": 8})
+    monkeypatch.setattr("escudo.mechanisms.dpsgd._sampling._SEGMENT_ROWS", 1)
+    long = Training(**{**{name: getattr(TRAINING, name) for name in TRAINING.__slots__}, "steps": 600})
+    account = MemoryAccount(relation="add_remove")
+    begin = (regression, LAYOUT, np.zeros(4, np.float32), table(), long)
+    train(*begin, account=account, seed=1, checkpoint=tmp_path / "training.ckpt", **TERMS)
+    assert 10 < len(kept) <= 50
+    assert kept[-1] < 600
 
 
 def test_a_checkpoint_holds_what_was_released_and_nothing_of_a_step_under_way(stopped):
@@ -361,14 +448,14 @@ def test_a_checkpoint_holds_what_was_released_and_nothing_of_a_step_under_way(st
 
 
 def test_the_checkpoint_of_another_training_is_refused_and_kept(stopped):
-    path, _, long = stopped
+    path, account, long = stopped
     with pytest.raises(InputError, match="another training"):
-        resume(path, regression, LAYOUT, table(), TRAINING, **TERMS)
+        resume(path, regression, LAYOUT, table(), TRAINING, account=account, **TERMS)
     assert path.exists()
     damaged = path.with_name("damaged")
     damaged.write_bytes(path.read_bytes()[:50])
     with pytest.raises(InputError, match="no readable checkpoint"):
-        resume(damaged, regression, LAYOUT, table(), long, **TERMS)
+        resume(damaged, regression, LAYOUT, table(), long, account=account, **TERMS)
 
 
 @pytest.mark.parametrize("q", [0.05, 1.0], ids=["samples", "all rows, steps of several segments"])
@@ -381,19 +468,19 @@ def test_a_seeded_training_that_was_stopped_gives_what_it_would_have_given(q, tm
     long = Training(**{**fields, "steps": 60, "sampling_probability": q})
     begin = (regression, LAYOUT, np.zeros(4, np.float32), rows, long)
     whole = train(*begin, seed=5, **TERMS)
-    write, written = module.write_state, []
+    keep, written, account = TrainingFile.keep, [], MemoryAccount(relation="add_remove")
 
     def stops_at_the_third(*arguments):
-        write(*arguments)
+        keep(*arguments)
         written.append(1)
         if len(written) == 3:
             raise Stopped
 
     with monkeypatch.context() as patch:
-        patch.setattr(module, "write_state", stops_at_the_third)
+        patch.setattr(TrainingFile, "keep", stops_at_the_third)
         with pytest.raises(Stopped):
-            train(*begin, seed=5, checkpoint=path, **TERMS)
-    resumed = resume(path, regression, LAYOUT, rows, long, seed=5, **TERMS)
+            train(*begin, account=account, seed=5, checkpoint=path, **TERMS)
+    resumed = resume(path, regression, LAYOUT, rows, long, account=account, seed=5, **TERMS)
     np.testing.assert_array_equal(resumed.value, whole.value)
 
 
@@ -403,7 +490,7 @@ def test_a_checkpoint_is_its_owner_s_alone(stopped):
 
 
 def test_a_finished_training_leaves_no_checkpoint(tmp_path):
-    trained(checkpoint=tmp_path / "done.ckpt")
+    trained(checkpoint=tmp_path / "done.ckpt", account=MemoryAccount(relation="add_remove"))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -414,23 +501,23 @@ def test_a_checkpoint_that_somebody_goes_on_from_is_nobody_else_s(stopped, monke
     """Two resumes of one file would release its steps twice for one charge."""
     pytest.importorskip("fcntl")
     path, account, long = stopped
-    inside, go_on, made, read = threading.Event(), threading.Event(), [], module.read_state
+    inside, go_on, made, read = threading.Event(), threading.Event(), [], module.found
 
     def waits(*arguments):
-        state = read(*arguments)
+        kept = read(*arguments)
         inside.set()
         go_on.wait()
-        return state
+        return kept
 
     again = (path, regression, LAYOUT, table(), long)
     with monkeypatch.context() as patch:
-        patch.setattr(module, "read_state", waits)
-        first = threading.Thread(target=lambda: made.append(resume(*again, **TERMS)))
+        patch.setattr(module, "found", waits)
+        first = threading.Thread(target=lambda: made.append(resume(*again, account=account, **TERMS)))
         first.start()
         inside.wait()
     try:
         with pytest.raises(InputError, match=r"training\.ckpt is in use by another training"):
-            resume(*again, **TERMS)
+            resume(*again, account=account, **TERMS)
         spent = len(account.receipts)
         with pytest.raises(InputError, match="in use"):
             trained(checkpoint=path, account=account)
@@ -440,13 +527,13 @@ def test_a_checkpoint_that_somebody_goes_on_from_is_nobody_else_s(stopped, monke
         first.join()
     assert len(made) == 1
     with pytest.raises(InputError, match="no readable checkpoint"):
-        resume(*again, **TERMS)
+        resume(*again, account=account, **TERMS)
     assert list(path.parent.iterdir()) == []
 
 
 def test_the_lock_of_another_process_holds_and_goes_with_it(stopped):
     pytest.importorskip("fcntl")
-    path, _, long = stopped
+    path, account, long = stopped
     program = (
         "import sys, pathlib\n"
         "from escudo.mechanisms.dpsgd._checkpoint import file_held\n"
@@ -459,10 +546,10 @@ def test_the_lock_of_another_process_holds_and_goes_with_it(stopped):
     ) as other:
         assert other.stdout.readline() == b"held\n"
         with pytest.raises(InputError, match="in use"):
-            resume(path, regression, LAYOUT, table(), long, **TERMS)
+            resume(path, regression, LAYOUT, table(), long, account=account, **TERMS)
         other.kill()  # as a machine would: nothing is tidied up
     assert path.with_name(".training.ckpt.lock").exists()
-    assert np.isfinite(resume(path, regression, LAYOUT, table(), long, **TERMS).value).all()
+    assert np.isfinite(resume(path, regression, LAYOUT, table(), long, account=account, **TERMS).value).all()
     assert list(path.parent.iterdir()) == []
 
 
@@ -563,14 +650,18 @@ def itself(tape, rows, key):
     return (tape.bias("w", rows.shape[0]) * rows[:, :1]).sum(axis=-1)
 
 
-def test_the_noise_of_a_training_is_what_its_event_says_and_neither_two_thirds_nor_three_halves(monkeypatch, tmp_path):
+def test_the_noise_of_a_training_is_what_its_event_says_and_neither_two_thirds_nor_three_halves(monkeypatch):
     """One step on nobody: Adam's first mean is a tenth of the noise over the expected size of a sample."""
     size, kept = 20_000, []
     training = Training(steps=1, sampling_probability=0.5, noise_multiplier=1.5, clip_norm=2.0)
-    monkeypatch.setattr(module, "write_state", lambda path, state, _: kept.append(np.asarray(state.first, np.float64)))
-    monkeypatch.setattr(module, "_SECONDS_BETWEEN", 0.0)
+
+    def seen_at_the_end(numbers, state):
+        kept.append(np.asarray(state.first, np.float64))
+        return result(numbers, state)
+
+    monkeypatch.setattr("escudo.mechanisms.dpsgd._core.result", seen_at_the_end)
     layout, nobody = Layout((("w", "b", (size,)),)), np.zeros((0, 1), np.float32)
-    train(itself, layout, np.zeros(size), nobody, training, seed=5, checkpoint=tmp_path / "training.ckpt", **TERMS)
+    train(itself, layout, np.zeros(size), nobody, training, seed=5, **TERMS)
     noise = kept[0] * 10 * (40 * 0.5) / (1.5 * 2.0)
     assert kstest(noise, "norm").pvalue > 1e-3
     for wrong in (2 / 3, 3 / 2):

@@ -16,9 +16,10 @@ cryptographic generator, and float32 noise is open to attacks on floating point 
 
 **Checkpoints.** Between steps the state is a function of released sums, so a file of it tells no more than the training
 itself will (``_checkpoint``). What a stopped process had drawn beyond its last checkpoint never left its memory, so
-going on from the file draws those steps for the first time. The file is gone when the training is done, and locked
-until then, also against another thread: two trainings that both ended from one checkpoint would have released its later
-steps twice, and paid once. A seeded training that is
+going on from the file draws those steps for the first time. Two trainings that both ended from one checkpoint would
+have released its later steps twice, and paid once: so the account knows every checkpoint, lets the newest go on once,
+and records the end before the parameters leave. There are at most about 50, at steps that public numbers allow. The
+file is gone when the training is done, and locked until then, also against another thread. A seeded training that is
 resumed draws what it would have drawn; one for release draws anew, as no key is ever kept.
 """
 
@@ -29,7 +30,7 @@ import json
 import os
 import secrets
 import time
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,7 +43,16 @@ from escudo._validate import positive, probability, whole
 from escudo.errors import InputError
 from escudo.mechanisms._noise import Seed, SeededNoise, noise_source
 from escudo.mechanisms._release import Release
-from escudo.mechanisms.dpsgd._checkpoint import file_held, read_state, write_state
+from escudo.mechanisms.dpsgd._checkpoint import (
+    Kept,
+    TrainingFile,
+    arrays_of,
+    file_held,
+    found,
+    go_on,
+    keeping,
+    state_of,
+)
 from escudo.privacy import Account, Relation, RepeatedEvent, SampledGaussianEvent, Unit, guarantee_of
 from escudo.privacy._account import marked_if_failed
 
@@ -56,6 +66,7 @@ Floats = NDArray[np.float32]
 Rows = NDArray[Any]
 
 _SECONDS_BETWEEN = 5.0  # checkpoints
+_CHECKPOINTS = 50  # of a training, at most, but for those that resuming adds
 _CLIP_NORMS = (2.0**-30, 2.0**60)  # for which ``_layers`` proves that lengths are kept
 
 
@@ -113,6 +124,10 @@ class Training:
         )
         return RepeatedEvent(event=step, count=self.steps)
 
+    def left(self, event: RepeatedEvent, done: int) -> RepeatedEvent:
+        """Return what the steps cost that are left after some, of what all of them cost."""
+        return replace(event, count=self.steps - done)
+
     @property
     def recipe(self) -> Recipe:
         """What is compiled in."""
@@ -150,13 +165,12 @@ class _Run:
     training: Training
     rows: Rows
     expected_rows: float
-    checkpoint: Path | None
     rng: np.random.Generator
     for_release: bool
     event: str
 
-    def go(self, state: State) -> Floats:
-        """Run the steps that are left, and return the parameters."""
+    def go(self, state: State, file: TrainingFile | None) -> Floats:
+        """Run the steps that are left, and return the parameters, which may leave once the account knows of the end."""
         import jax
 
         from escudo.mechanisms.dpsgd._core import result, run
@@ -180,7 +194,9 @@ class _Run:
             group=group,
         )
         begun = done if self.for_release else 0
-        passed, shown, written = begun, done, time.monotonic()
+        passed, shown, kept, written = begun, done, done, time.monotonic()
+        if file is not None:
+            file.about["training"] = self.fingerprint
         with tracking("Training", total=plan.steps - done) as advance:
             for segment in segments if done < plan.steps else ():
                 before, steps = passed, int(segment.last.sum())
@@ -198,20 +214,14 @@ class _Run:
                 if ended:
                     advance(passed - shown)
                     shown = passed
-                due = time.monotonic() - written >= _SECONDS_BETWEEN
-                if self.checkpoint is not None and ended and due:
-                    write_state(self.checkpoint, state, self._fingerprint)
-                    written = time.monotonic()
-        if self.checkpoint is not None:
-            self.checkpoint.unlink(missing_ok=True)
+                due = ended and passed < plan.steps and passed - kept >= plan.steps / _CHECKPOINTS
+                if file is not None and due and time.monotonic() - written >= _SECONDS_BETWEEN:
+                    file.keep(arrays_of(state))
+                    kept, written = passed, time.monotonic()
         return np.asarray(result(knobs, state))
 
-    def alone(self) -> AbstractContextManager[None]:
-        """Use the checkpoint, if there is one, and let nobody else use it meanwhile."""
-        return nullcontext() if self.checkpoint is None else file_held(self.checkpoint)
-
     @property
-    def _fingerprint(self) -> str:
+    def fingerprint(self) -> str:
         facts = [asdict(self.training), list(self.layout.shapes), self.expected_rows, self.event]
         return hashlib.sha256(json.dumps(facts, default=list).encode()).hexdigest()
 
@@ -231,7 +241,7 @@ def train(
     account: Account | None = None,
     seed: Seed = None,
     purpose: str = "DP-SGD",
-    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint: str | os.PathLike[str] | TrainingFile | None = None,
 ) -> Release[Floats]:
     """Train a network by DP-SGD and release its parameters.
 
@@ -249,13 +259,18 @@ def train(
         account: What to charge, before anything is drawn; None leaves charging to the caller.
         seed: None for a release; a seed makes it repeatable and not for release.
         purpose: Why, for the account.
-        checkpoint: A file to keep the state in between steps, for :func:`resume`; gone when the training is done.
+        checkpoint: A file to keep the state in between steps, for :func:`resume`; gone when the training is done. It
+            needs an account in a ledger, which knows each state, so that no copy of it is worth anything; one in memory
+            knows them while the process lasts. Whoever keeps more than a training gives the
+            :class:`~escudo.mechanisms.dpsgd._checkpoint.TrainingFile` in which that is kept, and sees to the lock, the
+            charge and the end.
 
     Returns:
         The parameters, averaged over the last steps.
 
     Raises:
-        InputError: If the arguments do not go together, or another training uses the checkpoint; nothing was spent.
+        InputError: If the arguments do not go together, a checkpoint has no account, or another training uses it;
+            nothing was spent. Or if the training was resumed elsewhere meanwhile: then that one may end, and not this.
         BudgetExceededError: If the account refuses; nothing was spent or drawn.
     """
     from escudo.mechanisms.dpsgd._core import first_state
@@ -265,11 +280,18 @@ def train(
     event = training.event(relation, unit, max_rows_per_person)
     noise = noise_source(seed)
     promise = guarantee_of(event, delta=delta, max_rows_per_person=max_rows_per_person, for_release=noise.for_release)
-    run = _started(loss_fn, layout, rows, training, expected_rows, checkpoint, noise, event)
-    with run.alone():
+    run = _started(loss_fn, layout, rows, training, expected_rows, noise, event)
+    if isinstance(checkpoint, TrainingFile):
+        value = run.go(_state(run, checkpoint) if checkpoint.arrays else first_state(start), checkpoint)
+        return Release(value=value, guarantee=promise, event=event)
+    marking = None if checkpoint is None else keeping(account)
+    with nullcontext() if checkpoint is None else file_held(Path(checkpoint)):
         receipt = None if account is None else account.spend(event, purpose=purpose, for_release=noise.for_release)
         with nullcontext() if account is None else marked_if_failed(account, receipt):
-            value = run.go(first_state(start))
+            file = None
+            if checkpoint is not None and marking is not None and receipt is not None:
+                file = TrainingFile(path=Path(checkpoint), account=marking, receipt=receipt, about={}, arrays={})
+            value = _ended(run.go(first_state(start), file), file)
     return Release(value=value, guarantee=promise, event=event)
 
 
@@ -285,12 +307,15 @@ def resume(
     relation: Relation = "replace_one",
     unit: Unit = "row",
     max_rows_per_person: int | None = None,
+    account: Account,
     seed: Seed = None,
+    purpose: str = "DP-SGD",
+    again: bool = False,
 ) -> Release[Floats]:
     """Finish a training that :func:`train` began and charged for; nothing is charged again.
 
-    The file is gone when the training is done, and nobody else can go on from it meanwhile, so that no step is ever
-    released twice.
+    The file is gone when the training is done, and neither it nor a copy of it can go on twice, so that no step is
+    ever released twice for one charge.
 
     Args:
         checkpoint: The file that the training left.
@@ -303,19 +328,52 @@ def resume(
         relation: Neighbouring relation.
         unit: Whose data differs.
         max_rows_per_person: With ``unit="person"``: the most rows of one person.
+        account: What paid for the training.
         seed: None for a release, or what the training had.
+        purpose: Why, for the account, if it is charged.
+        again: Whether to pay once more for the steps that are left where they cannot be had for nothing: the file is
+            not the newest, or was resumed and then stopped before its next checkpoint, or the training has ended.
 
     Raises:
-        InputError: If there is no such file, it belongs to another training, or another one uses it.
+        InputError: If there is no such file, it belongs to another training or account, another training uses it, or
+            the account does not let it go on: says why, and what it would cost to pay again. Nothing was spent.
+        BudgetExceededError: If what is left cannot be paid for again; nothing was spent.
     """
     event = training.event(relation, unit, max_rows_per_person)
     noise = noise_source(seed)
-    run = _started(loss_fn, layout, rows, training, expected_rows, checkpoint, noise, event)
+    path, marking = Path(checkpoint), keeping(account)
+    run = _started(loss_fn, layout, rows, training, expected_rows, noise, event)
     promise = guarantee_of(event, delta=delta, max_rows_per_person=max_rows_per_person, for_release=noise.for_release)
-    with run.alone():
-        state = read_state(Path(checkpoint), run._fingerprint, layout.size)
-        value = run.go(state)
+    with file_held(path):
+        kept = found(path, marking)
+        if kept is None or not kept.arrays:
+            raise InputError(f"{path} is no readable checkpoint.")
+        state = _state(run, kept)
+        left = training.left(event, kept.done)
+        terms: dict[str, Any] = {"for_release": noise.for_release, "purpose": purpose}
+        file = go_on(kept, marking, left, delta=delta, again=again, **terms)
+        with marked_if_failed(account, file.receipt):
+            value = _ended(run.go(state, file), file)
     return Release(value=value, guarantee=promise, event=event)
+
+
+def _state(run: _Run, kept: Kept | TrainingFile) -> State:
+    """Return the state that a training goes on from.
+
+    Raises:
+        InputError: If it is of another training.
+    """
+    if kept.about.get("training") != run.fingerprint:
+        raise InputError(f"{kept.path} is the checkpoint of another training.")
+    return state_of(kept.arrays, run.layout.size, kept.path)
+
+
+def _ended(value: Floats, file: TrainingFile | None) -> Floats:
+    """Let the parameters leave, once it is recorded; the file has done its duty."""
+    if file is not None:
+        file.finish()
+        file.path.unlink(missing_ok=True)
+    return value
 
 
 def _started(
@@ -324,7 +382,6 @@ def _started(
     rows: Rows,
     training: Training,
     expected_rows: float,
-    checkpoint: str | os.PathLike[str] | None,
     noise: Any,
     event: RepeatedEvent,
 ) -> _Run:
@@ -337,7 +394,6 @@ def _started(
         training=training,
         rows=_numbers(rows),
         expected_rows=positive("expected_rows", expected_rows),
-        checkpoint=None if checkpoint is None else Path(checkpoint),
         rng=np.random.default_rng(entropy),
         for_release=not seeded,
         event=json.dumps(event.to_json()),

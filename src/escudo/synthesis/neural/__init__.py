@@ -7,7 +7,7 @@
 * ``_start``: where a training starts: a model fitted with a share of the budget, and rows simulated from it;
 * ``_generator``: the generators :class:`Vae` and :class:`Autoregressive`; ``_prepared``: their fit; ``_model``:
   :class:`NeuralModel`, what is released;
-* ``_checkpoint``: a folder that a stopped fit goes on from; :func:`paid`, so that it pays once;
+* ``_checkpoint``: a folder that a stopped fit goes on from, and pays once;
 * ``_many``: many trainings at once, for shadow models; :func:`begun` and :func:`finished`.
 """
 
@@ -17,7 +17,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from escudo.synthesis.neural._checkpoint import paid as paid
     from escudo.synthesis.neural._generator import Autoregressive as Autoregressive
     from escudo.synthesis.neural._generator import Vae as Vae
     from escudo.synthesis.neural._many import begun as begun
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from escudo.synthesis.neural._many import on_accelerator as on_accelerator
     from escudo.synthesis.neural._model import NeuralModel as NeuralModel
 
-__all__ = ["Autoregressive", "NeuralModel", "Vae", "begun", "finished", "on_accelerator", "paid"]
+__all__ = ["Autoregressive", "NeuralModel", "Vae", "begun", "finished", "on_accelerator"]
 
 _HOME = {
     "Autoregressive": "_generator",
@@ -34,7 +33,6 @@ _HOME = {
     "begun": "_many",
     "finished": "_many",
     "on_accelerator": "_many",
-    "paid": "_checkpoint",
 }
 
 

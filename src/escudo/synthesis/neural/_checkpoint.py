@@ -1,19 +1,24 @@
-"""A folder that a stopped release goes on from, without paying twice.
+"""A folder that a stopped release goes on from, without paying twice; and no copy of it without paying.
 
 It holds what was released and paid for before the release was stopped, and nothing else:
 
 * ``start/``: the model that the training starts from, as any model is saved;
-* ``training.safetensors``: the training's state between two steps (see ``escudo.mechanisms.dpsgd``);
-* ``record.json``: digests of schema, graph and settings, the account's receipt, and for a seeded run, which is not for
-  release anyway, where its generator stood.
+* ``training.safetensors``: the training's state between two steps, empty before the first (see
+  ``escudo.mechanisms.dpsgd``). In its header: digests of schema, graph, settings, plan and start, the number of the
+  spend that pays, and for a seeded run, which is not for release anyway, where its generator stood.
 
-The folder is its owner's alone (0700), is locked while a release uses it, and is gone when the release is done.
+The account knows the digest of that file, and so of all that is in the folder: nothing in it can be replaced by an
+older copy or by anything else. Its newest state goes on once for nothing; any other state that was ever marked goes on
+if what is left to do is paid for again.
+
+The folder is its owner's alone (0700), is locked while a release uses it, which is before anything is charged, and is
+gone when the release is done.
 
 **Whose data.** The rows are not compared with those of the stopped run, and no digest of them is kept, keyed or not:
 whoever holds a digest and its key, and knows everybody but one, could try that one's values until the digest fits. Nor
 is it needed for the guarantee: had the table changed in between, every step would still be a release of the table it
 saw, and a person's steps in both together no more than were paid for. What ties a checkpoint to a table is the account:
-a receipt that the table's account does not hold pays for nothing, and the plan is charged anew.
+a checkpoint that the table's account did not pay for is refused.
 """
 
 from __future__ import annotations
@@ -23,21 +28,21 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from escudo.errors import InputError
-from escudo.mechanisms.dpsgd._checkpoint import held, write_privately
-from escudo.privacy import Account, Event, MemoryAccount, Receipt
+from escudo.mechanisms.dpsgd._checkpoint import Kept, TrainingFile, found, go_on, held, keeping, synced
+from escudo.privacy import Account, Event, Plan, RepeatedEvent, charging
 from escudo.synthesis._model import CausalModel
 
-__all__ = ["Checkpoint", "MadeBefore", "digest", "paid"]
+__all__ = ["Checkpoint", "digest"]
 
-_RECORD = "record.json"
+_TRAINING = "training.safetensors"
 
 
 def digest(facts: object) -> str:
@@ -45,42 +50,98 @@ def digest(facts: object) -> str:
     return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Checkpoint:
     """Where a release keeps what it may go on from.
 
     Attributes:
         folder: The folder.
         facts: Fingerprints of what must be the same, by what it is; all of them of public things.
+        start: What measuring the start costs.
+        step: What one step of the training costs.
+        steps: How many steps there are.
+        again: Whether to pay for what is left once more, where it cannot be had for nothing.
     """
 
     folder: Path
     facts: Mapping[str, str]
+    start: Event
+    step: Event
+    steps: int
+    again: bool = False
+    _file: TrainingFile | None = field(default=None, init=False, repr=False)
 
     @property
-    def training(self) -> Path:
-        """The file of the training's state."""
-        return self.folder / "training.safetensors"
+    def file(self) -> TrainingFile:
+        """The training's file, while the folder is used."""
+        assert self._file is not None, "a fit with a checkpoint is run inside its charging()"
+        return self._file
 
     @property
     def begun(self) -> bool:
-        """Whether a release was stopped here after its start was measured."""
-        return (self.folder / _RECORD).is_file()
+        """Whether the release that uses the folder goes on from a start that was measured before."""
+        return "start" in self.file.about
 
-    def require_left(self, receipt: Receipt) -> None:
-        """Refuse a charge that was made for a stopped release, where that has been finished meanwhile.
+    @property
+    def left(self) -> RepeatedEvent:
+        """What the steps cost that are left."""
+        arrays = self.file.arrays
+        return RepeatedEvent(event=self.step, count=self.steps - (int(arrays["step"][0]) if arrays else 0))
 
-        Whoever looks for a charge does so before the folder is locked (:func:`paid`), and the process that held it may
-        have come to its end in between: the charge has had its release.
+    @contextmanager
+    def charging(
+        self, account: Account, plan: Plan, *, for_release: bool, purpose: str, seed: np.random.Generator | None
+    ) -> Iterator[Account]:
+        """Use the folder, alone, and charge the plan; or go on from it, and charge nothing or what is left of the plan.
+
+        Whether the folder can be used is found out before anything is charged. It is gone if all goes well.
+
+        Args:
+            account: What is charged.
+            plan: The whole release.
+            for_release: False for a seeded run.
+            purpose: Why, for the account.
+            seed: The generator of a seeded run; it is put to where it stood.
+
+        Yields:
+            The purse, as ``escudo.privacy.charging`` gives it.
 
         Raises:
-            InputError: If so.
+            InputError: If the folder cannot be used, another process uses it, it is the checkpoint of another release
+                or of another account, or the account does not let it go on. Nothing was spent.
+            BudgetExceededError: If the account does not allow what is to be charged; nothing was spent.
         """
-        if isinstance(receipt, MadeBefore) and not self.begun:
-            raise InputError(
-                f"the release that {self.folder} was a checkpoint of was finished meanwhile, by another process. Run "
-                "this again for another release, at its full price."
-            )
+        assert plan.event is not None, "a network is trained"
+        facts = {
+            **self.facts,
+            "plan": digest(plan.event.to_json()),
+            "seed": "none" if seed is None else digest(seed.bit_generator.state),
+        }
+        marking = keeping(account)
+        terms: dict[str, Any] = {"for_release": for_release, "purpose": purpose}
+        with self._held():
+            kept, left = found(self.folder / _TRAINING, marking), plan
+            if kept is None:
+                self._file = TrainingFile(
+                    path=self.folder / _TRAINING,
+                    account=marking,
+                    receipt=marking.spend(plan.event, **terms),
+                    about={"facts": json.dumps(facts)},
+                    arrays={},
+                )
+            else:
+                self._require(kept, facts)
+                left = plan.less(self.start, *([RepeatedEvent(event=self.step, count=kept.done)] if kept.done else []))
+                assert left.event is not None, "the last step is never kept"
+                self._file = go_on(kept, marking, left.event, delta=plan.stated_delta, again=self.again, **terms)
+                if seed is not None:
+                    seed.bit_generator.state = json.loads(kept.about["generator"])
+            try:
+                with charging(account, left, for_release=for_release, receipt=self.file.receipt) as purse:
+                    yield purse
+            finally:
+                self._file = None
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def require_same(self) -> None:
         """Refuse to go on with another schema, graph or other settings than the stopped release had.
@@ -88,132 +149,72 @@ class Checkpoint:
         Raises:
             InputError: If they differ; says which. Nothing is spent.
         """
-        if not self.begun:
+        from safetensors import SafetensorError, safe_open
+
+        path = self.folder / _TRAINING
+        if not path.exists():
             return
-        known = _read(self.folder)["facts"]
-        if differ := [name for name, value in self.facts.items() if known.get(name) != value]:
+        try:
+            with safe_open(path, framework="numpy") as file:
+                about = json.loads((file.metadata() or {})["about"])
+        except (OSError, SafetensorError, ValueError, KeyError):
+            raise InputError(f"{self.folder} is no readable checkpoint.") from None
+        self._require_facts(about, self.facts)
+
+    def _require(self, kept: Kept, facts: Mapping[str, str]) -> None:
+        """Refuse a folder that was made for another release, or parts of which were put there from elsewhere."""
+        self._require_facts(kept.about, facts)
+        if kept.about.get("start") != self._start_digest():
+            raise InputError(
+                f"{self.folder} is no readable checkpoint: its start is not the one that its training began with. Put "
+                "the folder back as it was, or remove it and begin again. Nothing was spent."
+            )
+
+    def _require_facts(self, about: Mapping[str, str], facts: Mapping[str, str]) -> None:
+        known = json.loads(about.get("facts", "{}"))
+        if differ := [name for name, value in facts.items() if known.get(name) != value]:
             raise InputError(
                 f"{self.folder} is the checkpoint of another release: {' and '.join(differ)} differ. Give what that "
                 "release was given, or another folder. Nothing was spent."
             )
 
-    def write(self, start: CausalModel, receipt: Receipt, seed: np.random.Generator | None) -> None:
-        """Keep the model that the training starts from, what paid for it, and where a seeded generator stands."""
+    def keep_start(self, start: CausalModel, seed: np.random.Generator | None) -> None:
+        """Keep the model that the training starts from, and where a seeded generator stands."""
         start.save(self.folder / "start", overwrite=True)
-        record = {
-            "facts": dict(self.facts),
-            "receipt": {
-                "dataset": receipt.dataset,
-                "sequence": receipt.sequence,
-                "recorded_at": receipt.recorded_at,
-                "hash": receipt.hash,
-            },
-            "generator": None if seed is None else seed.bit_generator.state,
-        }
-        write_privately(self.folder / _RECORD, json.dumps(record, default=int).encode())
+        synced(*self._start_files(), self.folder / "start", self.folder)
+        self.file.about["start"] = self._start_digest()
+        if seed is not None:
+            self.file.about["generator"] = json.dumps(seed.bit_generator.state, default=int)
+        self.file.keep({})
 
-    def read(self, seed: np.random.Generator | None) -> CausalModel:
-        """Return the model that the training starts from, and put a seeded generator to where it stood."""
+    def read_start(self) -> CausalModel:
+        """Return the model that the training starts from."""
         from escudo.synthesis._files import load
 
-        start, state = load(self.folder / "start"), _read(self.folder)["generator"]
-        if not isinstance(start, CausalModel) or (state is None) != (seed is None):
-            raise InputError(f"{self.folder} is the checkpoint of another release: its seed differs.")
-        if seed is not None:
-            seed.bit_generator.state = state
+        start = load(self.folder / "start")
+        assert isinstance(start, CausalModel), "its digest is known"
         return start
 
+    def _start_files(self) -> list[Path]:
+        return sorted(path for path in (self.folder / "start").rglob("*") if path.is_file())
+
+    def _start_digest(self) -> str:
+        return digest(
+            {
+                path.relative_to(self.folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+                for path in self._start_files()
+            }
+        )
+
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """Use the folder, alone; it is gone if all goes well.
-
-        Raises:
-            InputError: If it cannot be made, or another process uses it.
-        """
-
+    def _held(self) -> Iterator[None]:
         def opened() -> int:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             return os.open(self.folder, os.O_RDONLY)
 
         with held(self.folder, opened, self.folder):
-            yield
-            shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def paid(folder: str | os.PathLike[str], account: Account) -> Account:
-    """Return the account, without a second charge for a release that was stopped and goes on from ``folder``.
-
-    The same plan as was charged then is not charged again, once, if the account holds that charge. Anything else is
-    charged as ever; so is everything where the folder holds no checkpoint, or one that was paid from another account.
-    """
-    if not (Path(folder) / _RECORD).is_file():
-        return account
-    wanted = _read(Path(folder))["receipt"]
-    found = next((receipt for receipt in _receipts(account, wanted) if _matches(receipt, wanted)), None)
-    return account if found is None else _Paid(account, found)
-
-
-class MadeBefore(Receipt):
-    """The receipt of a charge that a stopped release made, and that is not made again; equal to the first one."""
-
-    __slots__ = ()
-
-    def __eq__(self, other: object) -> bool:
-        same = (getattr(self, field.name) == getattr(other, field.name) for field in fields(Receipt))
-        return isinstance(other, Receipt) and all(same)
-
-    __hash__ = Receipt.__hash__
-
-
-class _Paid:
-    """An account that takes one charge as made before."""
-
-    def __init__(self, account: Any, receipt: Receipt):
-        self._account, self._receipt, self._used = account, receipt, False
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._account, name)
-
-    def spend(self, event: Event, *, purpose: str = "", for_release: bool = True) -> Receipt:
-        """Return the receipt of the same charge, once; or charge the account."""
-        same = self._account.terms.admitted(event) == self._receipt.event
-        if same and for_release == self._receipt.for_release and not self._used:
-            self._used = True
-            return MadeBefore(**{field.name: getattr(self._receipt, field.name) for field in fields(Receipt)})
-        charged: Receipt = self._account.spend(event, purpose=purpose, for_release=for_release)
-        return charged
-
-
-def _receipts(account: Account, wanted: Mapping[str, Any]) -> Iterator[Receipt]:
-    """Yield the account's charges, as its receipts."""
-    if isinstance(account, MemoryAccount):
-        yield from account.receipts
-        return
-    from escudo.privacy import LedgerAccount  # loads a database library
-
-    if isinstance(account, LedgerAccount) and account.dataset == wanted["dataset"]:
-        for row in account.ledger.history(account.dataset):
-            if row.kind == "spend" and row.event is not None:
-                yield Receipt(
-                    dataset=row.dataset,
-                    sequence=row.sequence,
-                    event=row.event,
-                    purpose=row.payload["purpose"],
-                    for_release=row.payload["for_release"],
-                    recorded_at=row.recorded_at,
-                    hash=row.hash,
-                )
-
-
-def _matches(receipt: Receipt, wanted: Mapping[str, Any]) -> bool:
-    return all(getattr(receipt, name) == value for name, value in wanted.items())
-
-
-def _read(folder: Path) -> dict[str, Any]:
-    try:
-        record = json.loads((folder / _RECORD).read_text(encoding="utf-8"))
-        if {"facts", "receipt", "generator"} <= set(record):
-            return dict(record)
-    except (OSError, ValueError, TypeError):
-        pass
-    raise InputError(f"{folder} is no readable checkpoint.")
+            try:
+                yield
+            finally:
+                with suppress(OSError):
+                    self.folder.rmdir()  # if nothing was kept

@@ -63,6 +63,7 @@ class _Neural:
         clip_norm: float | None,
         learning_rate: float | None,
         checkpoint: str | PathLike[str] | None,
+        again: bool,
     ):
         def widths(name: str, numbers: tuple[int, ...]) -> tuple[int, ...]:
             return tuple(whole(name, number, minimum=1) for number in numbers)
@@ -81,6 +82,11 @@ class _Neural:
         self.clip_norm = None if clip_norm is None else positive("clip_norm", clip_norm)
         self.learning_rate = None if learning_rate is None else positive("learning_rate", learning_rate)
         self.checkpoint = None if checkpoint is None else Path(checkpoint)
+        if not isinstance(again, bool):
+            raise InputError(f"again must be True or False; got {type(again).__name__}.")
+        self.again = again
+        if self.again and self.checkpoint is None:
+            raise InputError("again pays once more for what a checkpoint leaves to do; give checkpoint too.")
 
     def prepare(
         self,
@@ -157,7 +163,14 @@ class _Neural:
         )
         if self.checkpoint is None:
             return prepared
-        kept = Checkpoint(folder=self.checkpoint, facts=prepared.facts)
+        kept = Checkpoint(
+            folder=self.checkpoint,
+            facts=prepared.facts,
+            start=taken,
+            step=step_event(schema, relation, sampled, prepared.training.noise_multiplier),
+            steps=steps,
+            again=self.again,
+        )
         kept.require_same()
         return replace(prepared, checkpoint=kept)
 
@@ -179,7 +192,11 @@ class Vae(_Neural):
         batch: Expected size of a sample; by a public rule if None.
         clip_norm: The largest l2 norm of a row's gradient; from simulated rows if None.
         learning_rate: Adam's; by a public rule if None.
-        checkpoint: A folder to go on from if the fit is stopped; gone when it is done.
+        checkpoint: A folder to go on from if the fit is stopped, without paying twice; gone when it is done. The
+            account that pays knows what is in it, so that no copy of it is worth anything: that of a table with a
+            ledger, or one in memory while the process lasts.
+        again: Whether to pay once more for the steps that are left where a checkpoint cannot go on for nothing: it is
+            an older copy, or was resumed and then stopped before its next state was kept, or its fit has ended.
     """
 
     name = "vae"
@@ -201,6 +218,7 @@ class Vae(_Neural):
         clip_norm: float | None = None,
         learning_rate: float | None = None,
         checkpoint: str | PathLike[str] | None = None,
+        again: bool = False,
     ):
         if whole("latent", latent) == 0:
             raise InputError("latent must be at least 1; without a latent use generator='autoregressive'.")
@@ -219,6 +237,7 @@ class Vae(_Neural):
             clip_norm=clip_norm,
             learning_rate=learning_rate,
             checkpoint=checkpoint,
+            again=again,
         )
 
 
@@ -236,7 +255,11 @@ class Autoregressive(_Neural):
         batch: Expected size of a sample; by a public rule if None.
         clip_norm: The largest l2 norm of a row's gradient; from simulated rows if None.
         learning_rate: Adam's; by a public rule if None.
-        checkpoint: A folder to go on from if the fit is stopped; gone when it is done.
+        checkpoint: A folder to go on from if the fit is stopped, without paying twice; gone when it is done. The
+            account that pays knows what is in it, so that no copy of it is worth anything: that of a table with a
+            ledger, or one in memory while the process lasts.
+        again: Whether to pay once more for the steps that are left where a checkpoint cannot go on for nothing: it is
+            an older copy, or was resumed and then stopped before its next state was kept, or its fit has ended.
     """
 
     name = "autoregressive"
@@ -254,6 +277,7 @@ class Autoregressive(_Neural):
         clip_norm: float | None = None,
         learning_rate: float | None = None,
         checkpoint: str | PathLike[str] | None = None,
+        again: bool = False,
     ):
         super().__init__(
             latent=0,
@@ -270,6 +294,7 @@ class Autoregressive(_Neural):
             clip_norm=clip_norm,
             learning_rate=learning_rate,
             checkpoint=checkpoint,
+            again=again,
         )
 
 

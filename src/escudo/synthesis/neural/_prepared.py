@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -12,8 +11,8 @@ from numpy.typing import NDArray
 
 from escudo.causal import CausalGraph
 from escudo.mechanisms import Seed, publishable
-from escudo.mechanisms.dpsgd import Training, resume, train
-from escudo.privacy import Account, Guarantee, Plan, Receipt, Relation, SampledGaussianEvent
+from escudo.mechanisms.dpsgd import Training, train
+from escudo.privacy import Account, Guarantee, Plan, Relation, SampledGaussianEvent
 from escudo.synthesis._model import CausalModel
 from escudo.synthesis._moments import PreparedMoments
 from escudo.synthesis.neural._checkpoint import Checkpoint, digest
@@ -82,19 +81,17 @@ class PreparedNeural:
         learning rate and the details follow from the model that the training starts from, which is released.
 
         With a checkpoint that a stopped fit left, the start is read from it and the training goes on from there. A
-        seeded fit then gives what it would have given; one for release draws the steps that are left anew.
+        seeded fit then gives what it would have given; one for release draws the steps that are left anew. ``account``
+        is then the purse of the checkpoint's ``charging``, and the account knows of the training's end before the model
+        leaves.
         """
-        with nullcontext() if self.checkpoint is None else self.checkpoint.held():
-            return self._fit(table, account, seed, guarantee)
-
-    def _fit(self, table: PrivateTable, account: Account, seed: Seed, guarantee: Guarantee) -> NeuralModel:
         first = self._started(table, account, seed, guarantee)
         parameters = pretrained(self.network, placed(self.network, first), first, self.pretraining)
         rows = expected_rows(first)
         training = self._settled(clip_bound(self.network, parameters, measured_rows(first)), rows)
         value = self._trained(parameters, self.codes(table), training, rows, seed)
         arrays = self.network.layout.unflatten(value.astype(np.float64))
-        return NeuralModel(
+        model = NeuralModel(
             schema=self.schema,
             graph=self.graph,
             network=self.network,
@@ -114,35 +111,27 @@ class PreparedNeural:
                 "stated_arrows": [list(arrow) for arrow in self.graph.edges],
             },
         )
+        if self.checkpoint is not None:
+            self.checkpoint.file.finish()
+        return model
 
     def _started(self, table: PrivateTable, account: Account, seed: Seed, guarantee: Guarantee) -> CausalModel:
         """Return the model that the training starts from: measured now, or by the fit that was stopped."""
+        kept = self.checkpoint
         event = self.training.event(self.relation, self.schema.unit, self.schema.max_rows_per_person)
-
-        def charged() -> Receipt:
-            return account.spend(event, purpose="training by DP-SGD", for_release=publishable(seed))
-
-        def measured() -> CausalModel:
-            return self.start.fit(table, account=account, seed=seed, guarantee=guarantee)
-
-        if self.checkpoint is None:
-            first = measured()
-            charged()
-            return first
-        generator = seed if isinstance(seed, np.random.Generator) else None
-        seeded = "none" if generator is None else digest(generator.bit_generator.state)
-        kept = replace(self.checkpoint, facts={**self.checkpoint.facts, "seed": seeded})
-        kept.require_same()
-        receipt = charged()
-        kept.require_left(receipt)
-        first = kept.read(generator) if kept.begun else measured()
-        kept.write(first, receipt, generator)
+        if kept is not None and kept.begun:
+            event, first = kept.left, kept.read_start()
+        else:
+            first = self.start.fit(table, account=account, seed=seed, guarantee=guarantee)
+            if kept is not None:
+                kept.keep_start(first, seed if isinstance(seed, np.random.Generator) else None)
+        account.spend(event, purpose="training by DP-SGD", for_release=publishable(seed))
         return first
 
     def _trained(
         self, parameters: NDArray[np.float32], codes: NDArray[np.generic], training: Training, rows: int, seed: Seed
     ) -> NDArray[np.float32]:
-        network, path = self.network, None if self.checkpoint is None else self.checkpoint.training
+        network, file = self.network, None if self.checkpoint is None else self.checkpoint.file
         terms: dict[str, Any] = {
             "expected_rows": rows,
             "delta": self.delta,
@@ -151,10 +140,8 @@ class PreparedNeural:
             "max_rows_per_person": self.schema.max_rows_per_person,
             "seed": seed,
         }
-        if path is not None and path.exists():
-            return resume(path, network, network.layout, codes, training, **terms).value
         # Without an account: it was charged before.
-        return train(network, network.layout, parameters, codes, training, checkpoint=path, **terms).value
+        return train(network, network.layout, parameters, codes, training, checkpoint=file, **terms).value
 
     def codes(self, table: PrivateTable) -> NDArray[np.generic]:
         """Return the rows as cells, in the smallest type that holds every cell of the schema. Private."""
