@@ -271,15 +271,19 @@ def held(name: str) -> Replay:
     return replay(mechanism, pairs, seed=SEED, repeats=1)
 
 
+# A δ that is far too large for any table, so that an audit of a few thousand runs sees what it allows.
+LEARNING: dict[str, Any] = {"epsilon": 1.0, "delta": 0.01, "relation": "add_remove", "accept_large_delta": True}
+
+
 def _bounds(ages: list[float], seed: Any) -> m.Release[Any]:
-    found = m.learn_schema(pl.DataFrame({"age": ages}), AGES, epsilon=1.0, delta=0.01, relation="add_remove", seed=seed)
+    found = m.learn_schema(pl.DataFrame({"age": ages}), AGES, seed=seed, **LEARNING)
     column = found.value["age"]
     return replace(found, value=(column.lower, column.upper))
 
 
 def _levels(towns: list[str], seed: Any) -> m.Release[Any]:
     frame = pl.DataFrame({"town": towns})
-    found = m.learn_schema(frame, outline(frame), epsilon=1.0, delta=0.01, relation="add_remove", seed=seed)
+    found = m.learn_schema(frame, outline(frame), seed=seed, **LEARNING)
     return replace(found, value=tuple(map(str, found.value["town"].levels)))
 
 

@@ -172,7 +172,7 @@ def test_a_plan_that_was_charged_for_release_pays_no_watched_step() -> None:
         watching(lambda source, event: NoNoise()),
         pytest.raises(InputError, match="charged for release"),
     ):
-        released(step, lambda noise: 0, account=purse, seed=None, purpose="", max_rows_per_person=None)
+        released(step, lambda noise: 0, account=purse, seed=None, purpose="")
 
 
 def test_outside_the_block_nobody_watches() -> None:

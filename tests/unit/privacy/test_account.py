@@ -201,7 +201,7 @@ def test_a_training_kept_in_files_ends_once_also_in_memory() -> None:
     account.finish(receipt, nonce=nonce)
     with pytest.raises(InputError, match="is finished"):
         account.finish(receipt, nonce=nonce)
-    with pytest.raises(InputError, match="not of this in-memory account"):
+    with pytest.raises(InputError, match="has no spend 2"):
         account.receipt(2)
     with pytest.raises(InputError, match="not of this in-memory account"):
         account.mark(MemoryAccount().spend(PureEvent(epsilon=0.25)), 1, digest)
