@@ -59,7 +59,7 @@ def run(pairs: int, *, only: str, seed: int, workers: int, out: Path | None, fir
         cases = [case for case in search.every_case() if only in case.name]
         # Twice as slow is four times as seldom: most pairs are quick ones, and every case has its share.
         shares = [(case.verb.cost * search.slowness(case.engine)) ** -2 for case in cases]
-        wanted = [max(1, round(pairs * share / sum(shares))) for share in shares]
+        wanted = [max(5, round(pairs * share / sum(shares))) for share in shares]
         jobs = []
         for case, count in zip(cases, wanted, strict=True):
             for part, begun in enumerate(range(0, count, search.BATCH)):
