@@ -40,8 +40,8 @@ from chaos.stores import Server, server_binaries  # noqa: E402
 _WORLDS: dict[str, tuple[type[World], float]] = {  # with how many of a hundred faults each takes
     "spend": (LedgerWorld, 78.0),
     "release": (ReleaseWorld, 14.0),
-    "audit": (AuditWorld, 7.5),
-    "resume": (ResumeWorld, 0.5),
+    "audit": (AuditWorld, 7.0),
+    "resume": (ResumeWorld, 1.0),
 }
 _SHOWN = 40
 

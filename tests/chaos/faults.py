@@ -33,7 +33,9 @@ ON_SERVER = ("drop", "cut", "server")
 started again."""
 
 _WEIGHTS = dict(kill=3.0, torn=2.0, term=2.0, int=1.0, limit=1.5, full=1.5, clock=0.5, drop=2.0, cut=2.0, server=0.4)
-_DECISIVE = re.compile(r"rename|replace|unlink|fsync|commit|append|spend|fail\b|_put|write_state|mark|finish|_line")
+_DECISIVE = re.compile(
+    r"rename|replace|unlink|fsync|commit|append|spend|fail\b|_put|\.keep|go_on|resume|mark|finish|_line"
+)
 
 # The functions between whose steps a fault is of interest, by file.
 _WATCHED = (

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import random
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -237,9 +238,20 @@ class ResumeWorld(ReleaseWorld):
 
     def rehearse(self, name: str) -> None:
         """Find out the events; JAX is never loaded here, because its threads do not survive a fork."""
-        found = self.stage.events(f"{name}, new", self.act, warm=False)
-        near = ("dpsgd", "_checkpoint", "Ledger", "_release")
-        self.stage.known[name] = {event: count for event, count in found.items() if any(part in event for part in near)}
+        new = self.stage.events(f"{name}, new", self.act, warm=False)
+
+        def going_on() -> Act:
+            shutil.rmtree(self.target, ignore_errors=True)
+            self.stage.run(self.act(), Fault(kind="kill", event=_KEPT, turn=2, amount=0))
+            return self.act()
+
+        again = self.stage.events(f"{name}, going on", going_on, warm=False)
+        near = ("dpsgd", "_checkpoint", "Ledger", "_release", "posix.")
+        self.stage.known[name] = {
+            event: max(new.get(event, 0), again.get(event, 0))
+            for event in {*new, *again}
+            if any(part in event for part in near)
+        }
 
     def check_cap(self, rows: list[LedgerRow]) -> None:
         """Leave the cap to verify: steps on samples have no formula of one line."""
@@ -250,50 +262,62 @@ class ResumeWorld(ReleaseWorld):
         yield self.copied()
 
     def released(self, kind: str) -> Case:
-        """A training with a fault; given the same command again, it goes on."""
+        """A training with a fault, or one that goes on with a fault; it goes on, for nothing or if that is paid for."""
+        going_on = self.rng.random() < 0.5
+        if going_on:
+            self.stage.run(self.act(), Fault(kind="kill", event=_KEPT, turn=self.rng.randint(1, 3), amount=0))
         outcome = self.suffer(self.scene, self.act(), kind, self.events())
+        self.case.where += ", going on" if going_on else ""
         self.check(None, set(), outcome)
-        if not self.target.exists():
-            again = self.stage.run(self.act())
-            self.require_words(again)
-            if digest_of(self.target) in (None, HALF):
-                self.case.breaks("unusable", f"the training does not go on: {again.told}")
-            self.rows()
+        for more in ([], ["--again"]):
+            if self.target.exists():
+                break
+            outcome = self.stage.run(self.act(*more))
+            self.require_words(outcome)
+        if digest_of(self.target) in (None, HALF):
+            self.case.breaks("unusable", f"the training does not go on: {outcome.told}")
+        self.rows()
         return self.case
 
     def copied(self) -> Case:
-        """Stop a training between two steps, copy its checkpoint, and go on from it twice."""
+        """Stop a training between two steps, copy its checkpoint, and go on from it again and again."""
         shutil.rmtree(self.target, ignore_errors=True)
         checkpoint, copy = self.folder / "checkpoint", self.folder / "copy"
         shutil.rmtree(checkpoint, ignore_errors=True)
         self.open()
         self.case = case = Case(self.scene, self.kind, "checkpoint copied")
-        written = "<dpsgd/_checkpoint.write_state"
-        stop = Fault(kind="kill", event=written, turn=self.rng.randint(1, self.events()[written]), amount=0)
+        stop = Fault(kind="kill", event=_KEPT, turn=self.rng.randint(1, self.events()[_KEPT]), amount=0)
         self.require_words(self.stage.run(self.act(), stop))
         case.struck = checkpoint.exists()
         if not case.struck:
             return case
         shutil.copytree(checkpoint, copy)
-        outputs: set[str] = set()
-        datasets = {self.dataset}
-        for turn in range(2):
+        outputs, datasets, mine = set[str](), {self.dataset}, self.dataset
+        for turn in range(3):
             if turn:
                 shutil.rmtree(checkpoint, ignore_errors=True)
                 shutil.copytree(copy, checkpoint)
-                if self.rng.random() < 0.3:  # with another account, which paid nothing
-                    case.where = "used with another account"
-                    self.open()
-                    datasets.add(self.dataset)
-            outcome = self.stage.run(self.act())
+            way = self.rng.choice(["killed", "plain", "plain"]) if turn == 0 else self.rng.choice(_WAYS)
+            fault = None
+            if way == "another account":
+                self.open()
+                datasets.add(self.dataset)
+            elif way == "killed":
+                event = self.rng.choice([name for name in self.events() if _NEAR.search(name)])
+                fault = Fault(kind="kill", event=event, turn=1, amount=0)
+            case.where += f", {way}"
+            outcome = self.stage.run(self.act(*(["--again"] if way == "paid for again" else [])), fault)
+            self.dataset = mine
             self.require_words(outcome)
             made = digest_of(self.target)
             if made == HALF:
                 case.breaks("half", "after going on from a checkpoint")
             elif made is not None:
                 outputs.add(made)
-            elif turn == 0:
-                case.breaks("unusable", f"the training does not go on: {outcome.told}")
+            elif (way == "plain" and turn == 0) or way == "paid for again":
+                case.breaks("unusable", f"the training does not go on, {way}: {outcome.told}")
+            if made is not None and way == "another account":
+                case.breaks("uncharged", "a checkpoint went on with an account that did not pay for it")
             shutil.rmtree(self.target, ignore_errors=True)
         found = self.rows()
         paid = sum(row.kind == "spend" and row.dataset in datasets for row in ([] if found is None else found[0]))
@@ -301,6 +325,11 @@ class ResumeWorld(ReleaseWorld):
             case.breaks("uncharged", f"{len(outputs)} different releases for {paid} spends")
         shutil.rmtree(copy)
         return case
+
+
+_KEPT = "<dpsgd/_checkpoint.TrainingFile.keep"
+_NEAR = re.compile(r"TrainingFile|LedgerAccount\.(mark|resume|finish)|go_on")
+_WAYS = ["plain", "plain", "killed", "another account", "paid for again"]
 
 
 def _often() -> None:

@@ -7,7 +7,9 @@ pass, who else holds a file, or what nobody should have asked for.
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -103,40 +105,44 @@ def accounts_compare_the_bound() -> str | None:
 
 
 def checkpoints_are_used_by_one() -> str | None:
-    """Of two trainings that go on from one checkpoint, the second is refused."""
+    """Of two copies of a checkpoint, the second buys nothing: it is refused unless its steps are paid for again."""
     import jax.numpy as jnp
 
     from escudo.mechanisms.dpsgd import Training, _mechanism, resume, train
+    from escudo.mechanisms.dpsgd._checkpoint import TrainingFile
     from escudo.mechanisms.dpsgd._layers import Layout
 
-    layout, found = Layout((("one", "w", (1, 1)),)), []
-    training = Training(steps=2, sampling_probability=1.0, noise_multiplier=1.0, clip_norm=1.0)
-    usual = _mechanism._Run.go
+    layout, account, rows = Layout((("one", "w", (1, 1)),)), MemoryAccount(), np.ones((4, 1), np.float32)
+    training = Training(steps=20, sampling_probability=1.0, noise_multiplier=1.0, clip_norm=1.0)
+    usual = TrainingFile.keep
 
     def loss(tape: Any, rows: Any, key: Any) -> Any:
         return tape.dense("one", rows).sum(axis=-1)
 
-    terms: dict[str, Any] = {"expected_rows": 4.0, "delta": 1e-6, "seed": 1}
+    class Stopped(Exception):
+        pass
+
+    def stopped(file: TrainingFile, arrays: Any) -> None:
+        usual(file, arrays)
+        raise Stopped
+
+    terms: dict[str, Any] = {"expected_rows": 4.0, "delta": 1e-6, "seed": 1, "account": account}
     with TemporaryDirectory(prefix="escudo-") as name:
-        file = Path(name) / "state"
-
-        def twice(run: Any, state: Any) -> Any:
-            with mock.patch.object(_mechanism._Run, "go", usual):
-                try:
-                    resume(file, loss, layout, np.ones((4, 1), np.float32), training, **terms)
-                    found.append("two trainings went on from one checkpoint")
-                except InputError:
-                    pass
-            return usual(run, state)
-
+        file, copy = Path(name) / "state", Path(name) / "copy"
         with (
             mock.patch.object(_mechanism, "_SECONDS_BETWEEN", 0.0),
-            mock.patch.object(Path, "unlink", return_value=None),
+            mock.patch("escudo.mechanisms.dpsgd._sampling._SEGMENT_ROWS", 1),
+            mock.patch.object(TrainingFile, "keep", stopped),
+            suppress(Stopped),
         ):
-            train(loss, layout, jnp.zeros(1), np.ones((4, 1), np.float32), training, checkpoint=file, **terms)
-        with mock.patch.object(_mechanism._Run, "go", twice):
-            resume(file, loss, layout, np.ones((4, 1), np.float32), training, **terms)
-    return found[0] if found else None
+            train(loss, layout, jnp.zeros(1), rows, training, checkpoint=file, **terms)
+        shutil.copy(file, copy)
+        resume(file, loss, layout, rows, training, **terms)
+        try:
+            resume(copy, loss, layout, rows, training, **terms)
+        except InputError:
+            return None
+    return "a training went on from two copies of one checkpoint, and was paid for once"
 
 
 def trainings_are_laid_out_alike() -> str | None:

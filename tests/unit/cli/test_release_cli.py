@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -333,6 +334,8 @@ def test_a_graph_with_a_cycle_names_it(folder: Path) -> None:
         (["--out", "x", "--generator", "marginal"], "Did you mean 'marginals'"),
         (["--out", "x", "--relation", "twins"], "relation"),
         (["--out", "x", "--generator", "linear"], "smoke|asia"),
+        (["--out", "x", "--generator", "vae", "--checkpoint", "kept"], "--checkpoint needs a ledger.*add --dataset"),
+        (["--out", "x", "--generator", "vae", "--again"], "--again goes with --checkpoint"),
     ],
 )
 def test_what_cannot_work_is_refused_before_anything_is_spent(
@@ -346,6 +349,42 @@ def test_what_cannot_work_is_refused_before_anything_is_spent(
     assert re.search(expected, str(refused))
     assert sorted(os.listdir()) == before
     assert Path("taken/notes.txt").read_text() == "mine"
+
+
+def test_a_copied_checkpoint_is_released_once_and_again_only_if_that_is_paid_for(
+    folder: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from escudo.mechanisms.dpsgd import _mechanism
+    from escudo.mechanisms.dpsgd._checkpoint import TrainingFile
+
+    network = ["--generator", "autoregressive", "--option", "steps=12", "--dataset", "visits-2026", "--rows", "10"]
+    words = [*RELEASE[:-1], "0.6", *network, "--checkpoint", "kept"]
+    keep = TrainingFile.keep
+
+    def interrupted(file: TrainingFile, arrays: Any) -> None:
+        keep(file, arrays)
+        if arrays:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(_mechanism, "_SECONDS_BETWEEN", 0.0)
+    monkeypatch.setattr("escudo.mechanisms.dpsgd._sampling._SEGMENT_ROWS", 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainingFile, "keep", interrupted)
+        stopped = CliRunner().invoke(app, [*words, "--out", "out"])
+    assert stopped.exit_code == 130
+    assert "Give the same command again to go on from kept." in stopped.output
+    shutil.copytree("kept", "copy")
+    assert "Goes on from kept" in run(*words, "--out", "out").output
+    assert not Path("kept").exists()
+    for _ in range(2):
+        shutil.copytree("copy", "kept", dirs_exist_ok=True)
+        refused = refusal(*words, "--out", "other")
+        assert re.search(r"finished.*Nothing was spent.*costs ε = 0\.\d+ at δ = 1e-06 .*--again", str(refused))
+        assert not Path("other").exists()
+    run(*words, "--out", "other", "--again")
+    assert [row.event.kind for row in ledger.history() if row.kind == "spend"] == ["composed", "repeated"]
+    assert ledger.verify().ok
+    assert not Path("kept").exists()
 
 
 def test_an_earlier_release_is_replaced_only_by_force(folder: Path) -> None:
