@@ -18,20 +18,15 @@ from zlib import crc32
 HOME = Path(__file__).parents[2]
 
 
-def tried(name: str, seed: int, neighbours: int, served: str | None) -> tuple[str, int, str, list[str], float]:
-    """Run one case in a worker; return its name, pairs, refusal, findings and seconds."""
+def tried(name: str, seed: int, neighbours: int, served: str | None) -> tuple[str, int, list[str]]:
+    """Run one case in a worker; return its name, how many pairs, and what told some apart."""
     from neighbours import search, servers
 
     if served is not None:
         servers.use(served)
     case = next(case for case in search.every_case() if case.name == name)
-    start, pairs, refused, findings = time.perf_counter(), 0, "", []
-    for finding in (tries := search.Tries(case, seed, neighbours)):
-        pairs += 1
-        if finding is not None:
-            findings.append(str(finding))
-    refused = tries.refused
-    return name, pairs, refused, findings, time.perf_counter() - start
+    tries = list(search.Tries(case, seed, neighbours))
+    return name, len(tries), [str(finding) for finding in tries if finding is not None]
 
 
 def commit() -> str:
@@ -66,16 +61,13 @@ def run(pairs: int, *, only: str, seed: int, workers: int, out: Path | None, fir
                 jobs.append((case.name, seed + part, min(search.BATCH, count - begun), served))
         jobs.sort(key=lambda job: crc32(f"{job[1]} {job[0]}".encode()))  # in no order, but always in the same
         done: Counter[str] = Counter()
-        refusals: Counter[str] = Counter()
         findings: list[str] = []
         begun, said = time.perf_counter(), 0.0
         # Spawned, since forks of jax hang; and anew now and then, since what jax has compiled it keeps.
         with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), max_tasks_per_child=300) as pool:
             for future in as_completed([pool.submit(tried, *job) for job in jobs]):
-                name, count, refused, found, _ = future.result()
+                name, count, found = future.result()
                 done[name] += count
-                if refused:
-                    refusals[refused] += count
                 findings += found
                 for finding in found[:2]:
                     print(f"told apart: {finding}", flush=True)
@@ -88,7 +80,7 @@ def run(pairs: int, *, only: str, seed: int, workers: int, out: Path | None, fir
     seconds = time.perf_counter() - begun
     print(f"{done.total():,} pairs of {len(done)} cases in {seconds:.0f} s: {len(findings)} told apart.")
     if out is not None:
-        _write(out, {case.name: case for case in cases}, done, refusals, [*broken, *findings], seconds, seed)
+        _write(out, {case.name: case for case in cases}, done, [*broken, *findings], seconds, seed)
     return len(findings) + len(broken)
 
 
@@ -96,7 +88,6 @@ def _write(
     out: Path,
     cases: Mapping[str, Any],
     done: Counter[str],
-    refusals: Counter[str],
     findings: list[str],
     seconds: float,
     seed: int,
@@ -114,7 +105,6 @@ def _write(
         "cases": len(done),
         "told_apart": len(findings),
         "seconds": round(seconds),
-        "refused_alike": dict(refusals.most_common()),
         "findings": findings[:50],
         **{f"pairs_by_{key}": dict(counts.most_common()) for key, counts in by.items()},
     }

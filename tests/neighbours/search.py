@@ -99,6 +99,10 @@ class Tries:
         rows = base_rows(case.verb.content, rng, count, case.unit)
         held = Held(case.run(rows, len(rows)))
         self.refused = held.refused
+        if self.refused and self._neighbours:
+            words = f"nothing was tried, since it is refused: {self.refused}"
+            yield Finding(case=case.name, pair="the table itself", seed=self._seed, difference=words)
+            return
         for _ in range(self._neighbours):
             pair = _neighbour(case, rows, rng)
             difference = held.difference(case.run(pair.second, len(rows)))

@@ -169,17 +169,17 @@ class Held:
                 self._found = self._found or _moved_keys(next(self._listing, {}), counts, bound)
             return tell(counts, **terms)
 
-        def go(run: Any, state: Any) -> Any:
-            public = plain([run.training, run.layout.shapes, run.expected_rows, run.event, run._fingerprint])
+        def go(run: Any, state: Any, *file: Any) -> Any:
+            public = plain([run.training, run.layout.shapes, run.expected_rows, run.event, run.fingerprint])
             start = np.asarray(state.parameters)
             if not again:
-                value = train(run, state)
+                value = train(run, state, *file)
                 self._trained.append((public, start.tobytes(), _clipped(run, start), _clipped(run, value), value))
                 return value
             held = next(self._training, None)
             if held is None:
                 self._found = "draws: the second run trained more often"
-                return train(run, state)
+                return train(run, state, *file)
             settings, begun, at_start, at_end, value = held
             if public != settings:
                 self._found = f"training: {_where(settings, public)}"
