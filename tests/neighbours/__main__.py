@@ -11,7 +11,10 @@ from typing import Any
 
 def main() -> int:
     """Read the arguments and run."""
-    os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")  # networks here run for milliseconds
+    # Tables here have a few rows, and networks run for milliseconds: threads and good code cost more than they save.
+    quick = {"XLA_FLAGS": "--xla_backend_optimization_level=0", "POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    for name, value in quick.items():
+        os.environ.setdefault(name, value)
     parser = argparse.ArgumentParser(prog="python -m neighbours", description=__doc__)
     parser.add_argument("--pairs", type=int, default=2000, help="about how many pairs")
     parser.add_argument("--only", default="", help="only cases whose name holds this text")

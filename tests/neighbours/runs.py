@@ -52,8 +52,8 @@ def run(pairs: int, *, only: str, seed: int, workers: int, out: Path | None, fir
         return len(broken)
     with servers.postgresql_if_there() as served:
         cases = [case for case in search.every_case() if only in case.name]
-        # Twice as slow is four times as seldom: most pairs are quick ones, and every case has its share.
-        shares = [(case.verb.cost * search.slowness(case.engine)) ** -2 for case in cases]
+        # Twice as slow is six times as seldom: most pairs are quick ones, and every case has its share.
+        shares = [(case.verb.cost * search.slowness(case.engine)) ** -2.5 for case in cases]
         wanted = [max(5, round(pairs * share / sum(shares))) for share in shares]
         jobs = []
         for case, count in zip(cases, wanted, strict=True):
