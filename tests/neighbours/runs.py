@@ -53,8 +53,9 @@ def run(pairs: int, *, only: str, seed: int, workers: int, out: Path | None, fir
     with servers.postgresql_if_there() as served:
         cases = [case for case in search.every_case() if only in case.name]
         # Twice as slow is six times as seldom: most pairs are quick ones, and every case has its share.
-        shares = [(case.verb.cost * search.slowness(case.engine)) ** -2.5 for case in cases]
-        wanted = [max(5, round(pairs * share / sum(shares))) for share in shares]
+        costs = [case.verb.cost * search.slowness(case.engine) for case in cases]
+        whole = sum(cost**-2.5 for cost in costs)
+        wanted = [max(5 if cost < 200 else 1, round(pairs * cost**-2.5 / whole)) for cost in costs]
         jobs = []
         for case, count in zip(cases, wanted, strict=True):
             for part, begun in enumerate(range(0, count, search.BATCH)):
