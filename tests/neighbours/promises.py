@@ -25,56 +25,56 @@ from escudo.mechanisms._noise import watching
 from escudo.privacy import MemoryAccount, PureEvent
 from neighbours.tables import ENGINES, base_rows, columns_of, graph_of, schema_of
 
-CLIP = 1.5
 
-
-def _of_one_row(layer: str, shapes: Any, row: Any, forward: Callable[[Any, Any], Any]) -> str | None:
-    """Return how a single row breaks the clip bound, if it does."""
+def _most(shapes: Any, loss: Callable[..., Any], rows: Any, clip: float = 1.0) -> float:
+    """Return how long the sum of rows is, in clip bounds: no longer than there are rows, if each is clipped."""
     import jax
     import jax.numpy as jnp
 
     from escudo.mechanisms.dpsgd._layers import Layout, clipped_sum
 
-    layout = Layout(shapes)
-    tree = layout.unflatten(jnp.zeros(layout.size, jnp.float32) + np.float32(0.5))
-    batch = jax.tree_util.tree_map(lambda array: jnp.asarray(array)[None], row)
-    terms = jnp.ones(1, jnp.float32), jnp.float32(CLIP)
-    total, _ = clipped_sum(lambda tape, rows, key: forward(tape, rows), tree, batch, jax.random.key(0), *terms)
-    norm = float(np.linalg.norm(np.asarray(layout.flatten(total), np.float64)))
-    return None if norm <= CLIP else f"{layer}: a row adds {norm:.6g}, clipped to {CLIP}"
+    layout, count = Layout(shapes), len(rows[0])
+    tree = layout.unflatten(jnp.zeros(layout.size, jnp.float32))
+    terms = jax.random.key(0), jnp.ones(count, jnp.float32), jnp.float32(clip)
+    total, _ = clipped_sum(lambda tape, batch, key: loss(tape, *batch), tree, tuple(map(jnp.asarray, rows)), *terms)
+    return float(np.linalg.norm(np.asarray(layout.flatten(total), np.float64))) / clip
 
 
 def clipping_is_total() -> str | None:
-    """No row adds more than the clip bound, and none adds NaN, whatever it holds."""
-    import jax.numpy as jnp
+    """No row adds more than the clip bound, and none adds NaN, whatever it holds.
 
-    mask = np.array([[1.0, 0.0], [1.0, 1.0]], np.float32)
-    weights = np.array([3.0e19, -3.0e19], np.float32)
-
-    def logistic(tape: Any, rows: Any) -> Any:
-        margin = tape.dense("one", rows).sum(axis=-1)
-        return jnp.logaddexp(0.0, -margin) * np.float32(1e-18) + margin * np.float32(1e-25)
-
-    def cancelling(tape: Any, rows: Any) -> Any:
-        found = tape.embedding("one", rows.astype(jnp.int32))
-        return (found * (np.float32(1e6) * np.array([[1.0], [-1.0 + 2**-23], [2**-22]], np.float32))).sum(axis=(1, 2))
-
-    def masked(tape: Any, rows: Any) -> Any:
-        return (tape.masked("one", rows, mask) * np.float32(1e-3)).sum(axis=-1)
-
-    def last(tape: Any, rows: Any) -> Any:
-        return (tape.embedding("one", rows.astype(jnp.int32)) * np.float32(50)).sum(axis=(1, 2))
-
-    dense = (("one", "w", (2, 1)), ("one", "b", (1,)))
-    table = (("one", "w", (4, 2)),)
-    tries = [
-        _of_one_row("a square that underflows", dense, np.array([1.8e19, 43.8], np.float32), logistic),
-        _of_one_row("gradients that cancel", table, np.array([1, 1, 1], np.float32), cancelling),
-        _of_one_row("one id under two names", table, np.array([-1, 3, 0], np.float32), last),
-        _of_one_row("what a mask leaves out", (("one", "w", (2, 2)),), weights, masked),
-        _of_one_row("infinity", dense, np.array([np.inf, np.nan], np.float32), logistic),
+    The losses let a row choose the input a of a layer and the gradient d by its output.
+    """
+    mask = np.array([[1, 0], [1, 1]], np.float32)
+    losses: dict[str, Callable[..., Any]] = {
+        "dense": lambda tape, a, d: (tape.dense("one", a) * d).sum(axis=-1),
+        "masked": lambda tape, a, d: (tape.masked("one", a, mask) * d).sum(axis=-1),
+        "embedding": lambda tape, ids, d: (tape.embedding("one", ids) * d).sum(axis=(1, 2)),
+    }
+    rng = np.random.default_rng(3)
+    first, second = rng.normal(size=(2, 20, 4)).astype(np.float32) * np.float32(1e3)
+    cancelling = np.stack([first, second, -(first + second)], axis=1)
+    wide, table = (("one", "w", (2, 2)),), (("one", "w", (4, 4)),)
+    numbers = partial(np.array, dtype=np.float32)
+    tries: list[tuple[str, str, Any, Any, float]] = [
+        ("a square that underflows", "dense", wide, (numbers([[1.8e19, 0]]), numbers([[2e-20, 0]])), 0.01),
+        ("infinity", "dense", wide, (numbers([[np.inf, np.nan]]), numbers([[np.inf, 1]])), 1.0),
+        ("one id under two names", "embedding", table, (np.array([[-1, 3]]), np.full((1, 2, 4), 50, np.float32)), 1.0),
+        (
+            "what a mask leaves out",
+            "masked",
+            wide,
+            (np.full((32, 2), 1.8e19, np.float32), numbers([[0, 1.8e19]] * 32)),
+            1.0,
+        ),
     ]
-    return next((found for found in tries if found is not None), None)
+    for one in cancelling:
+        tries.append(("gradients that cancel", "embedding", table, (np.ones((1, 3), np.int32), one[None]), 1.0))
+    for name, loss, shapes, rows, clip in tries:
+        most = _most(shapes, losses[loss], rows, clip)
+        if not most <= len(rows[0]) * (1 + 1e-5):
+            return f"{name}: {len(rows[0])} rows add {most:.6g} times the clip bound"
+    return None
 
 
 def noise_reaches_every_delta() -> str | None:
