@@ -57,7 +57,8 @@ def caught(mutation: Mutation) -> tuple[bool, str]:
             if text.count(old) != 1:
                 return False, f"{changed} does not hold the text to change exactly once"
             file.write_text(text.replace(old, new))
-        asked = [sys.executable, "-m", "neighbours", "--only", mutation.only, "--pairs", str(mutation.pairs), "--first"]
+        asked = [sys.executable, "-m", "neighbours", "--only", mutation.only, "--pairs", str(mutation.pairs)]
+        asked += ["--first", "--workers", "1"]
         path = os.pathsep.join([str(source), str(HOME / "tests")])
         ran = subprocess.run(
             asked, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False, cwd=name
