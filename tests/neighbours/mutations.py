@@ -41,6 +41,7 @@ def known() -> list[Mutation]:
             defect=one["defect"],
             changes=tuple((change["file"], change["old"], change["new"]) for change in one["change"]),
             only=one["only"],
+            pairs=one.get("pairs", 400),
         )
         for one in listed
     ]

@@ -66,18 +66,22 @@ def run(pairs: int, *, only: str, seed: int, workers: int, out: Path | None, fir
         begun, said = time.perf_counter(), 0.0
         # Spawned, since forks of jax hang; and anew now and then, since what jax has compiled it keeps.
         with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), max_tasks_per_child=300) as pool:
-            for future in as_completed([pool.submit(tried, *job) for job in jobs]):
-                name, count, found = future.result()
-                done[name] += count
-                findings += found
-                for finding in found[:2]:
-                    print(f"told apart: {finding}", flush=True)
-                if first and findings:
-                    pool.shutdown(cancel_futures=True)
-                    break
-                if time.perf_counter() - said > 10:
-                    said = time.perf_counter()
-                    print(f"{done.total():,} pairs, {len(findings)} told apart, {said - begun:.0f} s", flush=True)
+            futures = [pool.submit(tried, *job) for job in jobs]
+            try:
+                for future in as_completed(futures):
+                    name, count, found = future.result()
+                    done[name] += count
+                    findings += found
+                    for finding in found[:2]:
+                        print(f"told apart: {finding}", flush=True)
+                    if first and findings:
+                        break
+                    if time.perf_counter() - said > 10:
+                        said = time.perf_counter()
+                        print(f"{done.total():,} pairs, {len(findings)} told apart, {said - begun:.0f} s", flush=True)
+            except KeyboardInterrupt:
+                print("Stopped; what was tried is kept.", flush=True)
+            pool.shutdown(cancel_futures=True)
     seconds = time.perf_counter() - begun
     print(f"{done.total():,} pairs of {len(done)} cases in {seconds:.0f} s: {len(findings)} told apart.")
     if out is not None:
