@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,9 @@ def main() -> int:
 
         return 0 if caught_all(given.out, only=given.only) else 1
     from neighbours.runs import run
+
+    for stop in (signal.SIGINT, signal.SIGTERM):  # also where a shell has told its background jobs to ignore it
+        signal.signal(stop, signal.default_int_handler)
 
     terms: dict[str, Any] = {"only": given.only, "seed": given.seed, "workers": given.workers, "out": given.out}
     terms["first"] = given.first
