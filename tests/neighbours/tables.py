@@ -247,8 +247,9 @@ def _fresh_ids(rng: np.random.Generator, objects: bool, free: int, *, certain: b
     """
     if not objects:
         return [free] if certain or rng.random() < 0.7 else [MERGED + 1]
+    another = [[f"\x00{free - 1}"], [f"\x00n{free - 1:x}"], [str(free - 1)]]  # looks like somebody who is there
     kinds: list[list[Any]] = [
-        _spellings(free), _spellings(free), [f"\x00{free - 1}"], [f"\x00n{free - 1:x}"], [str(free - 1)], ["\x001"],
+        *another, *another, *another, _spellings(free), _spellings(free), ["\x001"],
         ["1"], [0.5, Decimal("0.5")], [Decimal("0.1")], [0.1], [10**5000], [2**53 + 1], [-(2**70)], [Fraction(1, 3)],
         [np.str_("x"), "x"],
     ]  # fmt: skip
