@@ -112,7 +112,7 @@ class Ready:
     def __init__(self, model: Any, prepared: Any):
         self._model, self._prepared = model, prepared
         self._simulated: dict[tuple[int, int], np.ndarray] = {}
-        self.plan, self.generator, self.forms = prepared.plan, prepared.generator, prepared.forms
+        self.plan, self.design = prepared.plan, prepared.design
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
@@ -229,7 +229,7 @@ class Rows:
 def without_privacy(prepared: Any, start: Any, codes: np.ndarray) -> Any:
     """Train on the rows as pre-training does: no clipping, no noise, as long as it takes."""
     from escudo.synthesis.neural import NeuralModel
-    from escudo.synthesis.neural._start import placed, pretrained
+    from escudo.synthesis.neural._training import placed, pretrained
 
     network = prepared.network
     flat = pretrained(network, placed(network, start), start, prepared.pretraining)

@@ -463,7 +463,7 @@ def adult_page(runs: Sequence[Mapping[str, Any]], peers: Sequence[Mapping[str, A
 def auto_page(runs: Sequence[Mapping[str, Any]], data: Path, part: str) -> list[str]:
     """Return every generator beside the one that the rule chooses."""
     import escudo
-    from escudo.synthesis._automatic import choose
+    from escudo.synthesis._generators import choose
 
     methods = PARTS[part]
     lines = [

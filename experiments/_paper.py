@@ -234,8 +234,7 @@ class PaperVae:
         edges: Sequence[tuple[str, str]] | None = None,
         one_start: bool = False,
     ):
-        from escudo.synthesis.neural._columns import Columns, ColumnSpec
-        from escudo.synthesis.neural._network import Network, Unit
+        from escudo.synthesis.neural._network import Columns, ColumnSpec, Network, Unit
 
         width, rows = len(table.names), len(table.codes)
         parents = table.parents(table.edges if edges is None else edges)

@@ -15,8 +15,7 @@ from escudo.causal import CausalGraph
 from escudo.errors import InputError
 from escudo.privacy import Guarantee
 from escudo.synthesis import prepare
-from escudo.synthesis._automatic import Chosen
-from escudo.synthesis._generators import Model
+from escudo.synthesis._generators import Chosen, Model
 from escudo.table import Schema
 from escudo.utility import Rows
 

@@ -16,13 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from escudo.synthesis._conditionals import Conditional as Conditional
-    from escudo.synthesis._conditionals import LogitConditional as LogitConditional
-    from escudo.synthesis._conditionals import MaxConditional as MaxConditional
-    from escudo.synthesis._conditionals import NoisyOrConditional as NoisyOrConditional
-    from escudo.synthesis._conditionals import TableConditional as TableConditional
     from escudo.synthesis._discovered import prepare_discovered as prepare_discovered
-    from escudo.synthesis._effect import ModelEffect as ModelEffect
     from escudo.synthesis._files import load as load
     from escudo.synthesis._generators import GENERATORS as GENERATORS
     from escudo.synthesis._generators import Generator as Generator
@@ -32,9 +26,15 @@ if TYPE_CHECKING:
     from escudo.synthesis._generators import fitting as fitting
     from escudo.synthesis._generators import prepare as prepare
     from escudo.synthesis._generators import synthesize as synthesize
-    from escudo.synthesis._linear_model import LinearConditional as LinearConditional
-    from escudo.synthesis._linear_model import LinearModel as LinearModel
+    from escudo.synthesis._laws import Conditional as Conditional
+    from escudo.synthesis._laws import LogitConditional as LogitConditional
+    from escudo.synthesis._laws import MaxConditional as MaxConditional
+    from escudo.synthesis._laws import NoisyOrConditional as NoisyOrConditional
+    from escudo.synthesis._laws import TableConditional as TableConditional
+    from escudo.synthesis._linear import LinearConditional as LinearConditional
+    from escudo.synthesis._linear import LinearModel as LinearModel
     from escudo.synthesis._model import CausalModel as CausalModel
+    from escudo.synthesis._model import ModelEffect as ModelEffect
     from escudo.synthesis._stability import NodeStability as NodeStability
     from escudo.synthesis._stability import ParameterChange as ParameterChange
     from escudo.synthesis._stability import Stability as Stability
@@ -70,13 +70,13 @@ __all__ = [
 
 # Loaded on first use, so that a part that needs little can be used where little is installed.
 _HOME = {
-    "ModelEffect": "_effect",
+    "ModelEffect": "_model",
     "prepare_discovered": "_discovered",
-    "Conditional": "_conditionals",
-    "LogitConditional": "_conditionals",
-    "MaxConditional": "_conditionals",
-    "NoisyOrConditional": "_conditionals",
-    "TableConditional": "_conditionals",
+    "Conditional": "_laws",
+    "LogitConditional": "_laws",
+    "MaxConditional": "_laws",
+    "NoisyOrConditional": "_laws",
+    "TableConditional": "_laws",
     "load": "_files",
     "GENERATORS": "_generators",
     "Generator": "_generators",
@@ -86,8 +86,8 @@ _HOME = {
     "fitting": "_generators",
     "prepare": "_generators",
     "synthesize": "_generators",
-    "LinearConditional": "_linear_model",
-    "LinearModel": "_linear_model",
+    "LinearConditional": "_linear",
+    "LinearModel": "_linear",
     "CausalModel": "_model",
     "NodeStability": "_stability",
     "ParameterChange": "_stability",

@@ -33,14 +33,14 @@ from escudo.discovery._tables import batches
 from escudo.errors import InputError
 from escudo.mechanisms import Seed
 from escudo.privacy import Account, GaussianEvent, Guarantee, Plan, calibrate, parse_relation
-from escudo.synthesis._conditionals import TableConditional
 from escudo.synthesis._estimation import NoisyTable, estimate
+from escudo.synthesis._generators import delta_above_zero
+from escudo.synthesis._laws import TableConditional
 from escudo.synthesis._model import CausalModel
-from escudo.synthesis._options import delta_above_zero
 from escudo.synthesis._structure import graph_of
 from escudo.table import PrivateTable, Schema
 
-__all__ = ["STRUCTURE_SHARE", "PreparedDiscovered", "prepare_discovered"]
+__all__ = ["STRUCTURE_SHARE", "prepare_discovered"]
 
 STRUCTURE_SHARE = 0.7
 """Of ρ: what goes to the tables that both the graph and the laws are read off."""

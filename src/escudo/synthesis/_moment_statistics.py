@@ -34,7 +34,19 @@ from escudo.table import PrivateTable
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-__all__ = ["UNIT", "MomentLayout", "NoisyMoments", "batches", "clip_factors", "row_squares", "summed", "table_sums"]
+__all__ = [
+    "UNIT",
+    "Codes",
+    "Floats",
+    "Integers",
+    "MomentLayout",
+    "NoisyMoments",
+    "batches",
+    "clip_factors",
+    "row_squares",
+    "summed",
+    "table_sums",
+]
 
 UNIT = 2**20
 """The longest a row's vector can be in the sum."""

@@ -24,7 +24,7 @@ from escudo.mechanisms import laplace
 from escudo.privacy import Event, Guarantee, Verification
 from escudo.report import write_release
 from escudo.synthesis import CausalModel, stability
-from escudo.synthesis._effect import ModelEffect
+from escudo.synthesis._model import ModelEffect
 from escudo.table import Schema, check
 from escudo.utility import CausalFidelity, Fidelity, PrivateEvaluation
 

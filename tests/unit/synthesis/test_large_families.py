@@ -12,7 +12,7 @@ from escudo.causal import CausalGraph
 from escudo.privacy import MemoryAccount
 from escudo.privacy._composition import leaves
 from escudo.synthesis import CausalModel, LogitConditional, TableConditional, prepare, synthesize
-from escudo.synthesis._large_families import MAX_CELLS, too_large
+from escudo.synthesis._marginals import MAX_CELLS, why_too_large
 from escudo.table import PrivateTable, Schema
 
 NAMES = [f"p{i:02}" for i in range(16)]
@@ -32,11 +32,11 @@ def frame(rows: int = 20_000) -> pl.DataFrame:
 
 
 def test_the_rule_reads_cells_noise_and_public_rows() -> None:
-    assert too_large(MAX_CELLS, 1e9, None) == ""
-    assert "more than 20,000" in too_large(MAX_CELLS + 1, 1.0, None)
-    assert too_large(1000, 10.0, 20_000) == ""
-    assert "20,000 rows" in too_large(1001, 10.0, 20_000)
-    assert "more than 16,777,216" in too_large(2**25, 1e-9, 10**12)
+    assert why_too_large(MAX_CELLS, 1e9, None) == ""
+    assert "more than 20,000" in why_too_large(MAX_CELLS + 1, 1.0, None)
+    assert why_too_large(1000, 10.0, 20_000) == ""
+    assert "20,000 rows" in why_too_large(1001, 10.0, 20_000)
+    assert "more than 16,777,216" in why_too_large(2**25, 1e-9, 10**12)
 
 
 @pytest.mark.parametrize("public_rows", [None, 20_000])

@@ -385,8 +385,8 @@ def test_repair_respects_what_is_forbidden_and_how_many_may_be_added() -> None:
     forbidden = CausalGraph.from_edges(
         [("a", "b")], nodes=["a", "b", "c", "d"], forbidden=[("a", "c"), ("b", "c")], tiers=[["a"], ["b"], ["c"], ["d"]]
     )
-    assert set(prepared(forbidden, repair=True).layout.candidates) == {("a", "d"), ("b", "d"), ("c", "d")}
-    assert prepared(forbidden, repair=True, most_added=0).layout.candidates == ()
+    assert set(prepared(forbidden, repair=True).design.layout.candidates) == {("a", "d"), ("b", "d"), ("c", "d")}
+    assert prepared(forbidden, repair=True, most_added=0).design.layout.candidates == ()
 
 
 def test_without_a_graph_arrows_are_chosen_where_they_are_needed() -> None:
@@ -421,7 +421,7 @@ def test_a_form_for_all_is_for_columns_of_two_levels_only() -> None:
     schema = Schema.from_dict(
         {"a": YES_NO, "b": ["x", "y", "z"], "c": {"type": "categorical", "levels": YES_NO, "missing": True}}
     )
-    assert prepared(None, schema, form="max").forms == {"a": "max", "b": "logit", "c": "logit"}
+    assert prepared(None, schema, form="max").design.forms == {"a": "max", "b": "logit", "c": "logit"}
 
 
 @pytest.mark.parametrize(

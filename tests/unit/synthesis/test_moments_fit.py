@@ -9,11 +9,9 @@ import pytest
 from numpy.typing import NDArray
 
 from escudo.synthesis import LogitConditional, MaxConditional, NoisyOrConditional, TableConditional
-from escudo.synthesis._conditionals import Conditional, dense_table
-from escudo.synthesis._minimise import minimise
-from escudo.synthesis._moment_family import FIRST_PRIORS, Family, kinds_of, learnt
+from escudo.synthesis._laws import Conditional, dense_table
+from escudo.synthesis._moment_family import FIRST_PRIORS, FORMS, Family, kinds_of, law_of, learnt, minimise
 from escudo.synthesis._moment_fit import FittedMoments, fit_moments
-from escudo.synthesis._moment_forms import FORMS, law_of
 from escudo.synthesis._moment_statistics import MomentLayout, NoisyMoments, clip_factors, row_squares, summed
 from escudo.synthesis._sampling import draw
 

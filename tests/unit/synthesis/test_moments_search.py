@@ -12,11 +12,8 @@ from numpy.typing import NDArray
 
 from escudo.causal import CausalGraph
 from escudo.synthesis import MaxConditional, TableConditional
-from escudo.synthesis._conditionals import Conditional
-from escudo.synthesis._moment_candidates import loose_columns, ordered_pairs
-from escudo.synthesis._moment_fit import SecondLook, fit_moments
-from escudo.synthesis._moment_pass import Task, one_pass
-from escudo.synthesis._moment_search import Surprise
+from escudo.synthesis._laws import Conditional
+from escudo.synthesis._moment_fit import SecondLook, Surprise, Task, fit_moments, loose_columns, one_pass, ordered_pairs
 from escudo.synthesis._moment_statistics import MomentLayout, NoisyMoments, clip_factors, row_squares, summed
 from escudo.synthesis._sampling import draw
 from escudo.synthesis._structure import Structure, structure_of

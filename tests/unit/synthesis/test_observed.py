@@ -15,10 +15,9 @@ from escudo.causal import CausalGraph, Network, asia
 from escudo.errors import InputError
 from escudo.privacy import Guarantee, Plan, PureEvent
 from escudo.synthesis import CausalModel, TableConditional, load, synthesize
-from escudo.synthesis import _observed as observed_module
-from escudo.synthesis._estimation import NoisyTable, agreeing, sums_over
-from escudo.synthesis._intervention import laws_under
-from escudo.synthesis._observed import arranged, observed_laws
+from escudo.synthesis import _estimation as observed_module
+from escudo.synthesis._estimation import NoisyTable, agreeing, arranged, observed_laws, sums_over
+from escudo.synthesis._laws import laws_under
 from escudo.table import PrivateTable, Schema
 
 Floats = NDArray[np.float64]

@@ -12,10 +12,9 @@ from escudo.causal import CausalGraph
 from escudo.errors import InputError
 from escudo.privacy import ExponentialEvent, guarantee_of
 from escudo.privacy._composition import leaves
-from escudo.synthesis import CausalModel, _observed, prepare, synthesize
-from escudo.synthesis._estimation import NoisyTable
-from escudo.synthesis._repair import candidate_pairs, merged
-from escudo.synthesis._table_fits import TableFits
+from escudo.synthesis import CausalModel, _estimation, prepare, synthesize
+from escudo.synthesis._estimation import NoisyTable, TableFits
+from escudo.synthesis._marginals import average_repeats, candidate_pairs
 from escudo.table import PrivateTable, Schema
 
 YES_NO = ["no", "yes"]
@@ -117,7 +116,7 @@ def test_large_families_stay_as_they_are_under_repair() -> None:
 
 
 def test_where_the_observed_law_is_full_families_are_measured_again(monkeypatch: pytest.MonkeyPatch, spy: Any) -> None:
-    monkeypatch.setattr(_observed, "_MAX_TOTAL", 30)  # the two chains have 20 cells, and with a pair 24 at least
+    monkeypatch.setattr(_estimation, "_MAX_TOTAL", 30)  # the two chains have 20 cells, and with a pair 24 at least
     prepared = prepare(SCHEMA, GRAPH, repair=True, **BUDGET)
     table = PrivateTable(frame(), SCHEMA)
     terms: dict[str, Any] = {"seed": np.random.default_rng(0), "guarantee": prepared.plan.guarantee()}
@@ -163,6 +162,6 @@ def test_candidates_are_the_pairs_that_no_table_holds() -> None:
 
 def test_two_releases_of_a_table_are_averaged_by_their_precision() -> None:
     tables = [NoisyTable(("a",), np.array([10.0, 0.0]), 1.0), NoisyTable(("a",), np.array([0.0, 10.0]), 2.0)]
-    (one,) = merged(tables)
+    (one,) = average_repeats(tables)
     assert one.counts.tolist() == pytest.approx([8.0, 2.0])
     assert one.scale == pytest.approx((1 + 1 / 4) ** -0.5)

@@ -1,13 +1,11 @@
 """Neural generators that follow a causal graph, trained by DP-SGD.
 
-* ``_columns``: a row as features, and the likelihood of each kind of column;
-* ``_network``: p(z) ∏ p(xᵢ | paᵢ, z) and q(z | x), with masked layers; both import only jax and numpy;
-* ``_units``: which columns are modelled together, given which others, as a graph says;
-* ``_rules``: how long and how loudly to train, from public facts;
-* ``_start``: where a training starts: a model fitted with a share of the budget, and rows simulated from it;
-* ``_generator``: the generators :class:`Vae` and :class:`Autoregressive`; ``_prepared``: their fit; ``_model``:
-  :class:`NeuralModel`, what is released;
-* ``_checkpoint``: a folder that a stopped fit goes on from, and pays once;
+* ``_network``: a row as features, p(z) ∏ p(xᵢ | paᵢ, z) and q(z | x) with masked layers, and which network a schema and
+  a graph ask for; it needs only jax and numpy;
+* ``_generator``: the generators :class:`Vae` and :class:`Autoregressive`, and their options;
+* ``_training``: the fit: how long and how loudly to train, where a training starts, and a folder that a stopped fit
+  goes on from, and pays once;
+* ``_model``: :class:`NeuralModel`, what is released;
 * ``_many``: many trainings at once, for shadow models; :func:`begun` and :func:`finished`.
 """
 
@@ -23,16 +21,21 @@ if TYPE_CHECKING:
     from escudo.synthesis.neural._many import finished as finished
     from escudo.synthesis.neural._many import on_accelerator as on_accelerator
     from escudo.synthesis.neural._model import NeuralModel as NeuralModel
+    from escudo.synthesis.neural._model import read_model as read_model
+    from escudo.synthesis.neural._training import PreparedNeural as PreparedNeural
 
 __all__ = ["Autoregressive", "NeuralModel", "Vae", "begun", "finished", "on_accelerator"]
 
+# What is not in __all__ is for other parts of escudo.
 _HOME = {
     "Autoregressive": "_generator",
     "NeuralModel": "_model",
+    "PreparedNeural": "_training",
     "Vae": "_generator",
     "begun": "_many",
     "finished": "_many",
     "on_accelerator": "_many",
+    "read_model": "_model",
 }
 
 

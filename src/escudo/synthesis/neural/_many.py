@@ -34,7 +34,7 @@ from escudo.privacy import Guarantee
 from escudo.synthesis.neural._generator import PreparedNeural
 from escudo.synthesis.neural._model import NeuralModel
 from escudo.synthesis.neural._network import Network
-from escudo.synthesis.neural._start import (
+from escudo.synthesis.neural._training import (
     clip_bound,
     expected_rows,
     free_steps,
@@ -44,7 +44,7 @@ from escudo.synthesis.neural._start import (
 )
 from escudo.table import PrivateTable
 
-__all__ = ["Begun", "Copy", "begun", "finished", "on_accelerator", "trained"]
+__all__ = ["Copy", "begun", "finished", "on_accelerator", "trained"]
 
 Codes = NDArray[Any]
 Floats = NDArray[np.float32]
@@ -277,8 +277,8 @@ def _chunk(
     plain = replace(recipe, split=False)
     state, data = _first_states(starts, split=False), jnp.asarray(rows)
     for number, length in enumerate(_lengths(steps)):
-        fixed = (network, plain, length, probability, capacity)
-        state = _drawn_and_run(*fixed, data, knobs, state, begin, seeds, np.int32(number))
+        segment = _Segment(network, plain, length, probability, capacity)
+        state = _drawn_and_run(segment, data, knobs, state, begin, seeds, np.int32(number))
     return _results(knobs, state) if recipe.averaged else state.parameters
 
 
@@ -322,30 +322,34 @@ def _run_all(network: Network, recipe: Recipe, data: Any, knobs: Knobs, state: S
     return jax.vmap(partial(run, network, network.layout, recipe))(data, knobs, state, slots)
 
 
-@partial(jax.jit, static_argnames=("network", "recipe", "length", "probability", "capacity"), donate_argnames="state")
+@dataclass(frozen=True, slots=True)
+class _Segment:
+    """Steps whose samples are drawn where jax runs: what is compiled in."""
+
+    network: Network
+    recipe: Recipe
+    length: int
+    probability: float
+    capacity: int
+
+
+@partial(jax.jit, static_argnames="segment", donate_argnames="state")
 def _drawn_and_run(
-    network: Network,
-    recipe: Recipe,
-    length: int,
-    probability: float,
-    capacity: int,
-    data: Any,
-    knobs: Knobs,
-    state: State,
-    begin: Any,
-    seeds: Any,
-    number: Any,
+    segment: _Segment, data: Any, knobs: Knobs, state: State, begin: Any, seeds: Any, number: Any
 ) -> Any:
     """Draw the samples of a segment where jax runs, and run it; a training's rows begin at its ``begin``."""
+    network, capacity = segment.network, segment.capacity
     place = jnp.arange(capacity)
 
     def one(data: Any, knobs: Knobs, state: State, begin: Any, seed: Any) -> Any:
         key = jax.random.fold_in(jax.random.wrap_key_data(seed), number)
-        slots = device_slots(key, rows=data.shape[0], probability=probability, steps=length, capacity=capacity)
+        slots = device_slots(
+            key, rows=data.shape[0], probability=segment.probability, steps=segment.length, capacity=capacity
+        )
         skipped = ((slots.rows < begin) & (place < slots.count[:, None])).sum(axis=1)
         kept = jnp.minimum(place + skipped[:, None], capacity - 1)
         own = slots._replace(rows=jnp.take_along_axis(slots.rows, kept, axis=1), count=slots.count - skipped)
-        return run(network, network.layout, recipe, data, knobs, state, own)
+        return run(network, network.layout, segment.recipe, data, knobs, state, own)
 
     return jax.vmap(one)(data, knobs, state, begin, seeds)
 

@@ -18,7 +18,7 @@ from escudo.mechanisms.dpsgd._checkpoint import TrainingFile
 from escudo.privacy import Ledger, MemoryAccount
 from escudo.privacy._composition import leaves
 from escudo.synthesis import fitting, prepare, synthesize
-from escudo.synthesis.neural import _prepared
+from escudo.synthesis.neural import _training
 from escudo.table import PrivateTable, Schema
 
 SCHEMA = Schema.from_dict({"a": ["0", "1"], "b": ["0", "1", "2"]})
@@ -122,10 +122,10 @@ def test_one_stopped_before_its_training_keeps_its_start(tmp_path, ledger, monke
         raise Stopped
 
     with monkeypatch.context() as patch:
-        patch.setattr(_prepared, "pretrained", stops)
+        patch.setattr(_training, "pretrained", stops)
         with pytest.raises(Stopped):
             made(account, folder)
-    monkeypatch.setattr(_prepared.PreparedMoments, "fit", lambda *_, **__: pytest.fail("measured again"))
+    monkeypatch.setattr(_training.PreparedMoments, "fit", lambda *_, **__: pytest.fail("measured again"))
     assert made(account, folder).details["rows"] == 80
     assert spends(ledger) == 1
 
@@ -363,7 +363,7 @@ def test_the_folder_is_its_owner_s_and_holds_nothing_of_the_rows(stop, tmp_path)
 
 def test_one_in_use_is_refused_before_anything_is_charged(tmp_path, ledger, monkeypatch):
     pytest.importorskip("fcntl")
-    folder, account, fitted = tmp_path / "kept", ledger.account("people"), _prepared.PreparedMoments.fit
+    folder, account, fitted = tmp_path / "kept", ledger.account("people"), _training.PreparedMoments.fit
 
     def meanwhile(*arguments: Any, **terms: Any) -> Any:
         with pytest.raises(InputError, match="in use by another training"):
@@ -371,7 +371,7 @@ def test_one_in_use_is_refused_before_anything_is_charged(tmp_path, ledger, monk
         assert spends(ledger) == 1
         return fitted(*arguments, **terms)
 
-    monkeypatch.setattr(_prepared.PreparedMoments, "fit", meanwhile)
+    monkeypatch.setattr(_training.PreparedMoments, "fit", meanwhile)
     made(account, folder)
     assert spends(ledger) == 1
     assert not folder.exists()

@@ -15,10 +15,9 @@ from escudo.errors import InputError, SchemaError
 from escudo.mechanisms import Release
 from escudo.privacy import MemoryAccount, RepeatedEvent
 from escudo.synthesis import load, prepare, synthesize
-from escudo.synthesis._linear_model import LinearModel
-from escudo.synthesis.neural import NeuralModel, _prepared
-from escudo.synthesis.neural._rules import learning_rate_for, rule_for
-from escudo.synthesis.neural._start import placed, pretrained
+from escudo.synthesis._linear import LinearModel
+from escudo.synthesis.neural import NeuralModel, _training
+from escudo.synthesis.neural._training import learning_rate_for, placed, pretrained, rule_for
 from escudo.table import PrivateTable
 
 BUDGET = {"epsilon": 8.0, "delta": 1e-5, "seed": 12}
@@ -203,8 +202,8 @@ def given_to_training(monkeypatch, frame, schema, graph, rows: int, first, **opt
 
     table = PrivateTable(frame.head(rows).lazy(), schema, MemoryAccount(relation="add_remove"))
     with monkeypatch.context() as patch:
-        patch.setattr(_prepared, "train", trains)
-        patch.setattr(_prepared.PreparedMoments, "fit", lambda *_, **__: first)
+        patch.setattr(_training, "train", trains)
+        patch.setattr(_training.PreparedMoments, "fit", lambda *_, **__: first)
         fitted = prepared.fit(table, account=table.account, seed=7, guarantee=prepared.plan.guarantee())
     return given[0], dict(fitted.details)
 

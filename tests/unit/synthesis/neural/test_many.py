@@ -14,8 +14,7 @@ from escudo.mechanisms.dpsgd._core import Knobs, Recipe
 from escudo.privacy import MemoryAccount
 from escudo.synthesis import prepare
 from escudo.synthesis.neural import _many, begun, finished
-from escudo.synthesis.neural._columns import Columns, ColumnSpec
-from escudo.synthesis.neural._network import Network, Unit
+from escudo.synthesis.neural._network import Columns, ColumnSpec, Network, Unit
 from escudo.table import PrivateTable, Schema
 
 GENERATORS = {
