@@ -229,12 +229,12 @@ class Rows:
 def without_privacy(prepared: Any, start: Any, codes: np.ndarray) -> Any:
     """Train on the rows as pre-training does: no clipping, no noise, as long as it takes."""
     from escudo.synthesis.neural import NeuralModel
-    from escudo.synthesis.neural._training import placed, pretrained
+    from escudo.synthesis.neural._training import parameters_of, pretrain
 
     network = prepared.network
-    flat = pretrained(network, placed(network, start), start, prepared.pretraining)
+    flat = pretrain(network, parameters_of(network, start), start, prepared.pretraining)
     arrays = network.layout.unflatten(flat.astype(np.float64))
-    flat = pretrained(network, arrays, Rows(codes), STEPS_WITHOUT)
+    flat = pretrain(network, arrays, Rows(codes), STEPS_WITHOUT)
     return NeuralModel(
         schema=prepared.schema,
         graph=prepared.graph,

@@ -14,8 +14,7 @@ from escudo.attacks._moved import RowsWithRecord
 from escudo.causal import CausalGraph
 from escudo.errors import InputError
 from escudo.privacy import Guarantee
-from escudo.synthesis import prepare
-from escudo.synthesis._generators import Chosen, Model
+from escudo.synthesis import Chosen, Model, prepare
 from escudo.table import Schema
 from escudo.utility import Rows
 
@@ -118,7 +117,7 @@ class EscudoVictim:
 
     @property
     def _neural(self) -> bool:
-        from escudo.synthesis.neural._generator import PreparedNeural
+        from escudo.synthesis.neural import PreparedNeural
 
         return isinstance(self._prepared, PreparedNeural)
 
@@ -142,17 +141,17 @@ class EscudoVictim:
 
     def fitted(self, worlds: Sequence[tuple[RowsWithRecord, int]], spread: Spread) -> Iterator[_Drawn]:
         """Fit networks to all rows; their starts are measured in several processes, and all are trained together."""
-        from escudo.synthesis.neural import finished
+        from escudo.synthesis.neural import finish
 
-        models = finished(self._prepared, spread(self._begun, worlds), count=len(worlds), guarantee=self.claim)
+        models = finish(self._prepared, spread(self._begun, worlds), count=len(worlds), guarantee=self.claim)
         for model, (rows, seed) in zip(models, worlds, strict=True):
             yield self._drawn(model, rows, seed)
 
     def _begun(self, world: tuple[RowsWithRecord, int]) -> Any:
-        from escudo.synthesis.neural import begun
+        from escudo.synthesis.neural import begin
 
         rows, seed = world
-        return begun(self._prepared, rows.table(self.claim), seed=seed, guarantee=self.claim)
+        return begin(self._prepared, rows.table(self.claim), seed=seed, guarantee=self.claim)
 
     def _drawn(self, model: Model, rows: RowsWithRecord, seed: int) -> _Drawn:
         numeric = bool(np.isfinite(rows.rest.numbers).any())

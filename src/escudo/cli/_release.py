@@ -231,8 +231,7 @@ def _prepared(
     """Choose what to measure: for a graph from a file, for none, or for one to be discovered under the same plan."""
     from escudo.causal import CausalGraph
     from escudo.errors import InputError
-    from escudo.synthesis import prepare
-    from escudo.synthesis._discovered import prepare_discovered
+    from escudo.synthesis import prepare, prepare_discovered
 
     if graph != DISCOVER:
         if knowledge is not None:

@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     from escudo.synthesis._discovered import prepare_discovered as prepare_discovered
     from escudo.synthesis._files import load as load
     from escudo.synthesis._generators import GENERATORS as GENERATORS
+    from escudo.synthesis._generators import Chosen as Chosen
     from escudo.synthesis._generators import Generator as Generator
     from escudo.synthesis._generators import Model as Model
     from escudo.synthesis._generators import Prepared as Prepared
     from escudo.synthesis._generators import fit as fit
     from escudo.synthesis._generators import fitting as fitting
+    from escudo.synthesis._generators import paying as paying
     from escudo.synthesis._generators import prepare as prepare
     from escudo.synthesis._generators import synthesize as synthesize
     from escudo.synthesis._laws import Conditional as Conditional
@@ -68,7 +70,8 @@ __all__ = [
     "synthesize",
 ]
 
-# Loaded on first use, so that a part that needs little can be used where little is installed.
+# Loaded on first use, so that a part that needs little can be used where little is installed. What is not in __all__ is
+# for other parts of escudo.
 _HOME = {
     "ModelEffect": "_model",
     "prepare_discovered": "_discovered",
@@ -78,12 +81,14 @@ _HOME = {
     "NoisyOrConditional": "_laws",
     "TableConditional": "_laws",
     "load": "_files",
+    "Chosen": "_generators",
     "GENERATORS": "_generators",
     "Generator": "_generators",
     "Model": "_generators",
     "Prepared": "_generators",
     "fit": "_generators",
     "fitting": "_generators",
+    "paying": "_generators",
     "prepare": "_generators",
     "synthesize": "_generators",
     "LinearConditional": "_linear",

@@ -27,7 +27,7 @@ column gets a second law, given columns it goes with; the product of these laws 
 intervention. It claims no arrow. What happens under do() is said by the stated arrows (``_laws``).
 
 *Given what.* Columns that a table holds together are joined; then one column after the other is taken out, whichever
-makes the smallest table with those it is joined to, and these are joined to each other (:func:`arranged`). A column is
+makes the smallest table with those it is joined to, and these are joined to each other (:func:`arrange`). A column is
 given what it was joined to when it went: all of these lie together in the table of one of them, so that the tables form
 a junction tree. Where a table has more than ``_MAX_CELLS`` cells, or all together more than ``_MAX_TOTAL``, rows
 follow the laws along the arrows. All that is public. The law is the most even one that has the agreed tables as its
@@ -60,7 +60,7 @@ __all__ = [
     "Pair",
     "TableFits",
     "agreeing",
-    "arranged",
+    "arrange",
     "estimate",
     "observed_laws",
     "sums_over",
@@ -123,7 +123,7 @@ class TableFits:
 
     def given(self, pairs: Sequence[Pair]) -> dict[str, Columns] | None:
         """Return what each column is given in the observed law, in an order to draw them; None if it has none."""
-        return None if self.settled else arranged(self.sizes, [*self.tables, *pairs])
+        return None if self.settled else arrange(self.sizes, [*self.tables, *pairs])
 
     def observed(self, agreed: Sequence[NoisyTable], pairs: Sequence[Pair]) -> dict[str, Conditional]:
         """Return the observed law of each column, in an order to draw them; nothing where the arrows say it all."""
@@ -300,14 +300,14 @@ def _law(counts: Floats, scale: float) -> Floats:
 # ---- the observed law
 
 
-def arranged(sizes: Mapping[str, int], tables: Iterable[Columns]) -> dict[str, Columns] | None:
+def arrange(sizes: Mapping[str, int], tables: Iterable[Columns]) -> dict[str, Columns] | None:
     """Return what each column is given in the observed law, in an order to draw them; None if that is too much.
 
     Args:
         sizes: Cells of each column.
         tables: The columns of each table.
 
-    >>> arranged(dict.fromkeys("abc", 2), [("a", "b"), ("b", "c")])
+    >>> arrange(dict.fromkeys("abc", 2), [("a", "b"), ("b", "c")])
     {'c': (), 'b': ('c',), 'a': ('b',)}
     """
     joined: dict[str, set[str]] = {name: {name} for name in sizes}
@@ -342,7 +342,7 @@ def observed_laws(
 
     Args:
         sizes: Cells of each column.
-        given: What each column is given, as :func:`arranged` said.
+        given: What each column is given, as :func:`arrange` said.
         agreed: The released tables, brought to agreement.
     """
     tree = _Tree(sizes, given, total=float(agreed[0].counts.sum()))

@@ -28,7 +28,7 @@ from escudo.table import Schema
 if TYPE_CHECKING:
     from escudo.synthesis.neural import NeuralModel
 
-__all__ = ["described", "load", "write_folder"]
+__all__ = ["describe", "load", "write_folder"]
 
 _FORMAT = "escudo model"
 _VERSION = 1
@@ -37,7 +37,7 @@ _MAX_DESCRIPTION = 64 * 2**20
 _MAX_PARAMETERS = 2 * 2**30
 
 
-def described(model: Released) -> dict[str, Any]:
+def describe(model: Released) -> dict[str, Any]:
     """Return what every model's description holds."""
     return {
         "format": _FORMAT,

@@ -327,7 +327,7 @@ def laws_under(
         if as_it_was not in laws:
             waiting += [parent for parent in observed[name].parents if parent in moved]
             laws[as_it_was] = _renamed(observed[name], shadow)
-    laws |= {name: causal[name] for name in moved}
+    laws |= {name: law for name, law in causal.items() if name in moved}
     return {name: laws[name] for name in causal_order(laws, fixed)}
 
 

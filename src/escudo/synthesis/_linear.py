@@ -49,7 +49,15 @@ from escudo.causal import CausalGraph
 from escudo.errors import InputError, SchemaError
 from escudo.mechanisms import Seed, as_planned, bounded_rows, gaussian_event, second_moments
 from escudo.privacy import Account, GaussianEvent, Guarantee, Plan, Relation, calibrate
-from escudo.synthesis._model import ModelEffect, Released, asked, column_of, drawing, number_of, stored_laws
+from escudo.synthesis._model import (
+    ModelEffect,
+    Released,
+    column_of,
+    number_of,
+    read_question,
+    sampling_rng,
+    stored_laws,
+)
 from escudo.synthesis._sampling import as_integers
 from escudo.synthesis._structure import Structure, check_graph, check_identified, graph_of, structure_of
 from escudo.table import Numeric, PrivateTable, Schema, count_sensitivity
@@ -392,10 +400,10 @@ class LinearModel(Released):
             SchemaError: If ``do`` or ``given`` names a column or value the schema does not have.
             NotIdentifiableError: If a latent acts on an intervened column and on what it affects.
         """
-        fixed, evidence = asked(self.graph, do, given, self._number)
+        fixed, evidence = read_question(self.graph, do, given, self._number)
         # A damaged file may hold numbers too large to add up; that must not end in a warning and a wrong table.
         with np.errstate(over="ignore", invalid="ignore"):
-            drawn = self._draw(whole("rows", rows), fixed, drawing(seed))
+            drawn = self._draw(whole("rows", rows), fixed, sampling_rng(seed))
             if evidence:
                 drawn += self._correction(drawn, fixed, evidence)
         _check_finite(drawn)

@@ -42,10 +42,10 @@ __all__ = [
     "CellModel",
     "ModelEffect",
     "Released",
-    "asked",
     "column_of",
-    "drawing",
     "number_of",
+    "read_question",
+    "sampling_rng",
     "stored_laws",
 ]
 
@@ -76,10 +76,10 @@ class Released(ABC):
         Raises:
             InputError: If the folder exists and ``overwrite`` is false, or cannot be written.
         """
-        from escudo.synthesis._files import described, write_folder
+        from escudo.synthesis._files import describe, write_folder
 
         own, arrays = self._stored()
-        write_folder(Path(directory), described(self) | own, arrays, overwrite=overwrite)
+        write_folder(Path(directory), describe(self) | own, arrays, overwrite=overwrite)
 
     @abstractmethod
     def _stored(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -136,7 +136,7 @@ class CellModel(Released):
         """
         import polars as pl
 
-        rng = drawing(seed)
+        rng = sampling_rng(seed)
         return pl.concat([decode(self.schema, drawn, rng=rng) for drawn in self._draw(rows, do, given, rng)])
 
     def codes(
@@ -148,7 +148,7 @@ class CellModel(Released):
         seed: int | None = None,
     ) -> NDArray[np.int64]:
         """Draw rows as schema cells, of shape (rows, columns)."""
-        drawn = self._draw(rows, do, given, drawing(seed))
+        drawn = self._draw(rows, do, given, sampling_rng(seed))
         return np.concatenate([np.stack([part[name] for name in self.schema.names], axis=1) for part in drawn])
 
     def _draw(
@@ -159,7 +159,7 @@ class CellModel(Released):
         rng: np.random.Generator,
     ) -> Iterator[Mapping[str, Codes]]:
         """Yield the rows as cells, in blocks that fit the processor's cache; no rows are one empty block."""
-        fixed, evidence = asked(self.graph, do, given, self._cell)
+        fixed, evidence = read_question(self.graph, do, given, self._cell)
         count = whole("rows", rows)
         drawn = self._drawer(fixed, evidence)
         blocks = range(0, max(count, 1), self._block)
@@ -256,7 +256,7 @@ class CausalModel(CellModel):
         """
         from escudo.causal import Factor, contract
 
-        fixed, evidence = asked(self.graph, do, given, self._cell)
+        fixed, evidence = read_question(self.graph, do, given, self._cell)
         for name in columns:
             column_of(self.schema, "columns", name)
         laws = laws_under(self.conditionals, self.observed, fixed)
@@ -300,7 +300,7 @@ class CausalModel(CellModel):
 _T = TypeVar("_T")
 
 
-def asked(
+def read_question(
     graph: CausalGraph,
     do: Mapping[str, object] | None,
     given: Mapping[str, object] | None,
@@ -359,7 +359,7 @@ def number_of(value: object) -> float:
         return math.nan
 
 
-def drawing(seed: object) -> np.random.Generator:
+def sampling_rng(seed: object) -> np.random.Generator:
     """Return where the chance comes from with which a model is sampled: repeatable where a seed is given.
 
     Raises:

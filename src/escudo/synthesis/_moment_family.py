@@ -16,8 +16,8 @@ where m are the released moments, μ(θ) what the law implies, and S the covaria
 scatter by chance given the parents. Without noise and prior this is maximum likelihood for a logit, to first order.
 
 **Prior.** It is normal and has two storeys: arrows between columns of two levels are spread around a level of their own
-family, and the levels of families around that of the table. How far is learnt from all of them (:func:`learnt`). So an
-arrow drowned by noise is drawn to the other arrows into its column, and these to what arrows are like in this table.
+family, and the levels of families around that of the table. How far is learnt from all of them. So an arrow drowned by
+noise is drawn to the other arrows into its column, and these to what arrows are like in this table.
 
 **Minimum** (:func:`minimise`): L-BFGS, for thousands of small problems in a row. The step length is found by bisection
 until it meets the weak Wolfe conditions, which also works where the slope jumps, as that of a maximum does. Written
@@ -62,7 +62,7 @@ __all__ = [
     "forms_of",
     "kinds_of",
     "law_of",
-    "learnt",
+    "learn_priors",
     "minimise",
 ]
 
@@ -392,7 +392,7 @@ class _Prior:
         return np.concatenate([rows, (found.level[None, :] - self._level_mean) / self.level_spread])
 
 
-def learnt(found: Iterable[Found]) -> Priors:
+def learn_priors(found: Iterable[Found]) -> Priors:
     """Return what each kind of parameter is like, from all parameters of that kind and the first prior."""
     gathered: dict[str, list[tuple[Floats, Floats]]] = {}
     for family in found:

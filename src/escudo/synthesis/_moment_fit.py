@@ -49,7 +49,7 @@ from escudo._progress import tracking
 from escudo.causal import CausalGraph
 from escudo.errors import InputError
 from escudo.synthesis._laws import Conditional
-from escudo.synthesis._moment_family import FIRST_PRIORS, MONOTONE, Family, Found, kinds_of, law_of, learnt
+from escudo.synthesis._moment_family import FIRST_PRIORS, MONOTONE, Family, Found, kinds_of, law_of, learn_priors
 from escudo.synthesis._moment_statistics import (
     Codes,
     Floats,
@@ -57,7 +57,7 @@ from escudo.synthesis._moment_statistics import (
     NoisyMoments,
     clip_factors,
     row_squares,
-    summed,
+    sum_rows,
 )
 from escudo.synthesis._sampling import values_at
 from escudo.synthesis._structure import Arrow, Structure, graph_of
@@ -254,7 +254,7 @@ def one_pass(task: Task, parents: Parents, before: State | None) -> State:
     """Fit every column once along the causal order, with priors and corrections from the pass before."""
     sizes = {name: law.size for name, law in task.known.items()} | dict(task.layout.sizes)
     values, noise = _corrected(task, before)
-    priors = FIRST_PRIORS if before is None else learnt(before.found.values())
+    priors = FIRST_PRIORS if before is None else learn_priors(before.found.values())
     rng = np.random.default_rng(_SEED)
     rows = int(np.clip(task.rows, _SIMULATED, _MAX_SIMULATED))
     codes: dict[str, Whole] = {}
@@ -294,8 +294,8 @@ def _clipped(moments: NoisyMoments, drawn: Codes) -> tuple[Floats, Floats]:
     squares = row_squares(moments.layout, drawn)
     weights, long = factors[squares], squares > moments.square
     one = moments.layout.strengths * (float(factors[0]) * squares.size / moments.rows)
-    kept = summed(moments.layout, [(drawn, weights)])
-    return kept / one, summed(moments.layout, [(drawn[long], factors[0] - weights[long])]) / one
+    kept = sum_rows(moments.layout, [(drawn, weights)])
+    return kept / one, sum_rows(moments.layout, [(drawn[long], factors[0] - weights[long])]) / one
 
 
 def _corrected(task: Task, before: State | None) -> tuple[Floats, Floats]:

@@ -44,7 +44,7 @@ __all__ = [
     "batches",
     "clip_factors",
     "row_squares",
-    "summed",
+    "sum_rows",
     "table_sums",
 ]
 
@@ -237,10 +237,10 @@ def table_sums(table: PrivateTable, layout: MomentLayout, square: int) -> tuple[
             rows += len(codes)
             yield codes, factors[row_squares(layout, codes)]
 
-    return summed(layout, weighted()), rows
+    return sum_rows(layout, weighted()), rows
 
 
-def summed(layout: MomentLayout, parts: Iterable[tuple[Codes, Integers]]) -> Integers:
+def sum_rows(layout: MomentLayout, parts: Iterable[tuple[Codes, Integers]]) -> Integers:
     """Return the sum of the rows' vectors over all parts, each row times its weight.
 
     Args:

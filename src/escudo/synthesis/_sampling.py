@@ -21,7 +21,7 @@ negative. A bin without such evidence is uniform. Everything is computed from dr
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -43,7 +43,7 @@ from escudo.table import Categorical, Numeric, Schema
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["as_integers", "decode", "draw", "drawer", "values_at"]
+__all__ = ["as_integers", "decode", "draw", "drawer", "resample", "values_at"]
 
 
 _MAX_EXACT_CELLS = 2**22
@@ -222,33 +222,33 @@ def _weighted(
     rng: np.random.Generator,
 ) -> dict[str, Codes]:
     """Likelihood weighting, as many rows at a time as a pool of many more of them fits into memory."""
+
+    def part(rows: int) -> dict[str, Codes]:
+        pool = max(rows * _WEIGHTED_FACTOR, 10_000)
+        codes = draw(order, conditionals, pool, fixed={**fixed, **evidence}, rng=rng)
+        log_weight = np.zeros(pool)
+        for node, value in evidence.items():
+            law = conditionals[node]
+            parents = np.stack([codes[parent] for parent in law.parents], axis=1) if law.parents else None
+            laws = law.probabilities(np.zeros((1, 0), dtype=np.int64) if parents is None else parents)
+            with np.errstate(divide="ignore"):
+                log_weight += np.log(np.broadcast_to(laws[:, value], (pool,)))
+        if not np.isfinite(log_weight.max()):
+            raise _impossible(evidence)
+        chosen = rng.permutation(resample(log_weight, rows, evidence, rng))
+        return {node: column[chosen] for node, column in codes.items()}
+
     step = max(_POOL_NUMBERS // (_WEIGHTED_FACTOR * len(order)), 1)
-    sizes = [min(step, rows - start) for start in range(0, max(rows, 1), step)]
-    parts = [_resampled(order, conditionals, size, fixed=fixed, evidence=evidence, rng=rng) for size in sizes]
-    return {node: np.concatenate([part[node] for part in parts]) for node in order}
+    parts = [part(min(step, rows - start)) for start in range(0, max(rows, 1), step)]
+    return {node: np.concatenate([each[node] for each in parts]) for node in order}
 
 
-def _resampled(
-    order: Sequence[str],
-    conditionals: Mapping[str, Conditional],
-    rows: int,
-    *,
-    fixed: Mapping[str, int],
-    evidence: Mapping[str, int],
-    rng: np.random.Generator,
-) -> dict[str, Codes]:
-    """Return rows of a pool that is drawn with the evidence fixed, by systematic resampling with its weights."""
-    pool = max(rows * _WEIGHTED_FACTOR, 10_000)
-    codes = draw(order, conditionals, pool, fixed={**fixed, **evidence}, rng=rng)
-    log_weight = np.zeros(pool)
-    for node, value in evidence.items():
-        conditional = conditionals[node]
-        parents = np.stack([codes[parent] for parent in conditional.parents], axis=1) if conditional.parents else None
-        laws = conditional.probabilities(np.zeros((1, 0), dtype=np.int64) if parents is None else parents)
-        with np.errstate(divide="ignore"):
-            log_weight += np.log(np.broadcast_to(laws[:, value], (pool,)))
-    if not np.isfinite(log_weight.max()):
-        raise _impossible(evidence)
+def resample(log_weight: Floats, rows: int, evidence: Iterable[str], rng: np.random.Generator) -> NDArray[np.int64]:
+    """Return which rows of a pool are taken, by systematic resampling with their weights.
+
+    Raises:
+        InputError: If too few rows have all the weight; names the columns of the evidence.
+    """
     weight = np.exp(log_weight - log_weight.max())
     if weight.sum() ** 2 < rows / 10 * (weight**2).sum():
         raise InputError(
@@ -256,8 +256,7 @@ def _resampled(
             "it; condition on fewer columns, or ask for fewer rows."
         )
     points = (np.arange(rows) + rng.random()) / max(rows, 1) * weight.sum()
-    chosen = rng.permutation(np.minimum(np.searchsorted(np.cumsum(weight), points, side="right"), pool - 1))
-    return {node: column[chosen] for node, column in codes.items()}
+    return np.minimum(np.searchsorted(np.cumsum(weight), points, side="right"), len(weight) - 1)
 
 
 def _impossible(evidence: Mapping[str, int]) -> ZeroProbabilityError:

@@ -24,8 +24,7 @@ from escudo._validate import finite, positive, probability, whole
 from escudo.errors import InputError
 from escudo.mechanisms import publishable
 from escudo.privacy import GDPEvent, Plan, calibrate, guarantee_of
-from escudo.synthesis import Model, Prepared
-from escudo.synthesis._generators import paying
+from escudo.synthesis import Model, Prepared, paying
 from escudo.table import PrivateTable, Schema
 from escudo.utility._private import PreparedFigures, PrivateEvaluation, prepare_figures
 

@@ -6,7 +6,7 @@
 * ``_training``: the fit: how long and how loudly to train, where a training starts, and a folder that a stopped fit
   goes on from, and pays once;
 * ``_model``: :class:`NeuralModel`, what is released;
-* ``_many``: many trainings at once, for shadow models; :func:`begun` and :func:`finished`.
+* ``_many``: many trainings at once, for shadow models; :func:`begin` and :func:`finish`.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from escudo.synthesis.neural._generator import Autoregressive as Autoregressive
     from escudo.synthesis.neural._generator import Vae as Vae
-    from escudo.synthesis.neural._many import begun as begun
-    from escudo.synthesis.neural._many import finished as finished
+    from escudo.synthesis.neural._many import begin as begin
+    from escudo.synthesis.neural._many import finish as finish
     from escudo.synthesis.neural._many import on_accelerator as on_accelerator
     from escudo.synthesis.neural._model import NeuralModel as NeuralModel
     from escudo.synthesis.neural._model import read_model as read_model
     from escudo.synthesis.neural._training import PreparedNeural as PreparedNeural
 
-__all__ = ["Autoregressive", "NeuralModel", "Vae", "begun", "finished", "on_accelerator"]
+__all__ = ["Autoregressive", "NeuralModel", "Vae", "begin", "finish", "on_accelerator"]
 
 # What is not in __all__ is for other parts of escudo.
 _HOME = {
@@ -32,8 +32,8 @@ _HOME = {
     "NeuralModel": "_model",
     "PreparedNeural": "_training",
     "Vae": "_generator",
-    "begun": "_many",
-    "finished": "_many",
+    "begin": "_many",
+    "finish": "_many",
     "on_accelerator": "_many",
     "read_model": "_model",
 }

@@ -1,6 +1,6 @@
 """Many trainings at once: for shadow models by the hundred, never for a release.
 
-On an accelerator one training leaves most of the device idle, and :func:`trained` runs hundreds side by side by
+On an accelerator one training leaves most of the device idle, and :func:`train_many` runs hundreds side by side by
 ``jax.vmap`` over the whole training: one compiled program, in chunks that fit the device's memory. A processor gains
 nothing from that, so there trainings follow one another through one compiled program, and memory stays that of one.
 
@@ -10,7 +10,7 @@ processor, and wherever samples hold all rows or take several slots, samples are
 an accelerator small samples are drawn there, which is the same law from another stream; of a sample that overflows its
 slot (one in 160) the first rows of the table are left out, never the last, whose membership is in question.
 
-**Two halves.** :func:`begun` measures a generator's start on one table, on any processor; :func:`finished` pre-trains
+**Two halves.** :func:`begin` measures a generator's start on one table, on any processor; :func:`finish` pre-trains
 and trains all of them.
 """
 
@@ -39,12 +39,12 @@ from escudo.synthesis.neural._training import (
     expected_rows,
     free_steps,
     measured_rows,
-    placed,
+    parameters_of,
     simulated_rows,
 )
 from escudo.table import PrivateTable
 
-__all__ = ["Copy", "begun", "finished", "on_accelerator", "trained"]
+__all__ = ["Copy", "begin", "finish", "on_accelerator", "train_many"]
 
 Codes = NDArray[Any]
 Floats = NDArray[np.float32]
@@ -100,7 +100,7 @@ def on_accelerator() -> bool:
     return bool(jax.devices()[0].platform != "cpu")
 
 
-def trained(
+def train_many(
     network: Network,
     recipe: Recipe,
     copies: Iterable[Copy],
@@ -143,14 +143,14 @@ def trained(
         yield from np.asarray(waiting[0])[: waiting[1]]
 
 
-def begun(prepared: PreparedNeural, table: PrivateTable, *, seed: int, guarantee: Guarantee) -> Begun:
+def begin(prepared: PreparedNeural, table: PrivateTable, *, seed: int, guarantee: Guarantee) -> Begun:
     """Measure the start of a fit; the account is charged for all of it, as by :meth:`PreparedNeural.fit`."""
     rng = np.random.default_rng(seed)
     network, schema = prepared.network, prepared.schema
     first = prepared.start.fit(table, account=table.account, seed=rng, guarantee=guarantee)
     event = prepared.training.event(prepared.relation, schema.unit, schema.max_rows_per_person)
     table.account.spend(event, purpose="training by DP-SGD", for_release=False)
-    arrays, rows = placed(network, first), prepared.codes(table)
+    arrays, rows = parameters_of(network, first), prepared.codes(table)
     return Begun(
         # In numpy: other processes do this too, and must not take room on the accelerator.
         start=np.concatenate([arrays[layer][name].ravel() for layer, name, _ in network.shapes]).astype(np.float32),
@@ -162,7 +162,7 @@ def begun(prepared: PreparedNeural, table: PrivateTable, *, seed: int, guarantee
     )
 
 
-def finished(
+def finish(
     prepared: PreparedNeural, fits: Iterable[Begun], *, count: int, guarantee: Guarantee, at_once: int | None = None
 ) -> Iterator[NeuralModel]:
     """Train all fits that were begun, and give their models, in order.
@@ -189,7 +189,7 @@ def finished(
                 knobs = settled.knobs(fit.count)
                 yield Copy(start=start, rows=fit.rows, knobs=knobs, seed=fit.seed, count=fit.count)
 
-    flats = trained(
+    flats = train_many(
         network,
         training.recipe,
         copies(),
@@ -369,7 +369,7 @@ def _lengths(steps: int) -> list[int]:
 
 
 def _pretrained(prepared: PreparedNeural, chunk: Sequence[Begun], width: int) -> Floats:
-    """Return the parameters of a chunk after training on simulated rows, as :func:`pretrained` does for one."""
+    """Return the parameters of a chunk after training on simulated rows, as :func:`pretrain` does for one."""
     starts = np.stack([fit.start for fit in chunk])
     if not prepared.pretraining:
         return starts

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from escudo.errors import InputError
 from escudo.synthesis._model import CellModel, Released
+from escudo.synthesis._sampling import resample
 from escudo.synthesis.neural._network import Network, Unit, columns_of
 
 __all__ = ["NeuralModel", "read_model"]
@@ -103,15 +104,7 @@ class NeuralModel(CellModel):
     ) -> Codes:
         pool = max(rows * _POOL, _LEAST_POOL)
         codes, log_weight = self._drawn(pool, fixed, evidence, rng)
-        weight = np.exp(log_weight - log_weight.max())
-        if weight.sum() ** 2 < rows / 10 * (weight**2).sum():
-            raise InputError(
-                f"The condition on {', '.join(sorted(evidence))} is too rare under this model to draw {rows:,} rows "
-                "from it; condition on fewer columns, or ask for fewer rows."
-            )
-        points = (np.arange(rows) + rng.random()) / max(rows, 1) * weight.sum()
-        chosen = np.minimum(np.searchsorted(np.cumsum(weight), points, side="right"), pool - 1)
-        return codes[rng.permutation(chosen)]
+        return codes[rng.permutation(resample(log_weight, rows, evidence, rng))]
 
     def _drawn(
         self, rows: int, fixed: Mapping[str, int], evidence: Mapping[str, int], rng: np.random.Generator

@@ -86,8 +86,8 @@ __all__ = [
     "free_steps",
     "learning_rate_for",
     "measured_rows",
-    "placed",
-    "pretrained",
+    "parameters_of",
+    "pretrain",
     "rule_for",
     "simulated_rows",
     "step_event",
@@ -159,7 +159,7 @@ class PreparedNeural:
         leaves.
         """
         first = self._started(table, account, seed, guarantee)
-        parameters = pretrained(self.network, placed(self.network, first), first, self.pretraining)
+        parameters = pretrain(self.network, parameters_of(self.network, first), first, self.pretraining)
         rows = expected_rows(first)
         training = self._settled(clip_bound(self.network, parameters, measured_rows(first)), rows)
         value = self._trained(parameters, self.codes(table), training, rows, seed)
@@ -346,7 +346,7 @@ def expected_rows(model: CausalModel) -> int:
     return max(int(model.details["rows"]), 1)
 
 
-def placed(network: Network, model: CausalModel) -> Parameters:
+def parameters_of(network: Network, model: CausalModel) -> Parameters:
     """Return parameters that follow the model's laws as far as shapes and the direct layer can."""
     parameters = network.start(np.random.default_rng(_SEED))
     names = model.schema.names
@@ -413,7 +413,7 @@ def _put_direct(
     return left
 
 
-def pretrained(network: Network, parameters: Parameters, model: CausalModel, steps: int) -> NDArray[np.float32]:
+def pretrain(network: Network, parameters: Parameters, model: CausalModel, steps: int) -> NDArray[np.float32]:
     """Return the parameters as one vector, after training on rows simulated from the model; free.
 
     Args:

@@ -122,7 +122,7 @@ def test_one_stopped_before_its_training_keeps_its_start(tmp_path, ledger, monke
         raise Stopped
 
     with monkeypatch.context() as patch:
-        patch.setattr(_training, "pretrained", stops)
+        patch.setattr(_training, "pretrain", stops)
         with pytest.raises(Stopped):
             made(account, folder)
     monkeypatch.setattr(_training.PreparedMoments, "fit", lambda *_, **__: pytest.fail("measured again"))

@@ -17,7 +17,7 @@ from escudo.privacy import MemoryAccount, RepeatedEvent
 from escudo.synthesis import load, prepare, synthesize
 from escudo.synthesis._linear import LinearModel
 from escudo.synthesis.neural import NeuralModel, _training
-from escudo.synthesis.neural._training import learning_rate_for, placed, pretrained, rule_for
+from escudo.synthesis.neural._training import learning_rate_for, parameters_of, pretrain, rule_for
 from escudo.table import PrivateTable
 
 BUDGET = {"epsilon": 8.0, "delta": 1e-5, "seed": 12}
@@ -258,7 +258,7 @@ def test_a_start_at_the_moments_draws_what_the_moments_draw(frame, schema, graph
     model = synthesize(PrivateTable(frame, schema), graph, generator="moments", **BUDGET)
     prepared = prepare(schema, graph, generator="autoregressive", epsilon=8.0, delta=1e-5)
     network = prepared.network
-    flat = pretrained(network, placed(network, model), model, prepared.pretraining)
+    flat = pretrain(network, parameters_of(network, model), model, prepared.pretraining)
     arrays = network.layout.unflatten(flat.astype(np.float64))
     neural = NeuralModel(
         schema=schema,
