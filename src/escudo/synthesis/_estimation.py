@@ -67,9 +67,9 @@ __all__ = [
     "total_of",
 ]
 
-
 Columns = tuple[str, ...]
 Pair = tuple[str, str]
+
 _SWEEPS = 500
 _STOP = 1e-3  # a part of the noise: no cell moves further in the last sweep
 _FITS, _MISSED = 50, 1e-4  # sweeps, and what part of the rows no table is missed by in the last one

@@ -154,15 +154,12 @@ class Generator(Protocol):
 GENERATORS: dict[str, Callable[..., Generator]] = {
     make.name: make for make in (Marginals, Moments, Linear, OneWay, Independent, Autoregressive, Vae)
 }
-
-
 """Every generator by name; its options are the arguments of the class."""
 
 
 # ---- before a row is read
 
 
-# ---- before a row is read
 def prepare(
     schema: Schema,
     graph: CausalGraph | None,
@@ -282,7 +279,6 @@ def _counted(table: PrivateTable, relation: str) -> int | None:
     return table.public_row_count(parse_relation(relation)) or None
 
 
-# ---- on a private table
 @plannable(_plan)
 def synthesize(
     table: PrivateTable,

@@ -53,12 +53,10 @@ __all__ = [
     "laws_under",
 ]
 
-
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
+
 MAX_TABLE_CELLS = 2**24
-
-
 """The largest dense table a conditional is ever spelled out into."""
 
 

@@ -69,12 +69,11 @@ if TYPE_CHECKING:
 
 __all__ = ["STEPS", "Linear", "LinearConditional", "LinearModel", "row_steps", "squared_steps"]
 
-
 Floats = NDArray[np.float64]
+
 STEPS = 2**14
-
-
 """Steps from 0 to 1: products of two numbers add up exactly, in float64 over a batch and in int64 over 2³³ rows."""
+
 _BATCH = 2**16
 _MAX_COLUMNS = 500
 

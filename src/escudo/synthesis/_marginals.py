@@ -80,7 +80,6 @@ from escudo.table import CountSensitivity, PrivateTable, Schema, count_sensitivi
 
 __all__ = ["MAX_CELLS", "Marginals", "Repair", "average_repeats", "candidate_pairs", "why_too_large"]
 
-
 _MAX_OPEN = 4000
 _PICKS_PER_COLUMN = 2  # of repair
 
@@ -350,12 +349,9 @@ def measure(
 
 
 MOST_IN_PAIRS = 2**16
-
-
 """The largest family whose law is spelled out from pairs."""
+
 LARGE = 64
-
-
 """From so many cells on a table is a poor way to count one of its columns."""
 
 
@@ -451,9 +447,8 @@ def check_sizes(schema: Schema, structure: Structure, too_large: Collection[str]
 
 
 MAX_CELLS = 20_000
-
-
 """The most cells a family's table has where the number of rows is not public."""
+
 _MOST_ADDED = 1  # open arrows that a large family may get
 
 
@@ -577,12 +572,9 @@ class LargeFamilies:
 
 _TREE_SHARE = 0.2  # of the Gaussian budget's inverse variance, turned to the selection of a tree
 PICK_SHARE = 0.05
-
-
 """Of the zCDP budget, for all picks."""
+
 TABLE_SHARE = 0.25
-
-
 """And for what they pick."""
 
 

@@ -296,7 +296,6 @@ class CausalModel(CellModel):
 # ---- what is asked of a model
 
 
-# ---- what is asked of a model
 _T = TypeVar("_T")
 
 

@@ -66,7 +66,6 @@ __all__ = [
     "minimise",
 ]
 
-
 Floats: TypeAlias = NDArray[np.float64]
 Form: TypeAlias = str | Mapping[str, str]
 Priors: TypeAlias = Mapping[str, tuple[float, float]]
@@ -151,12 +150,9 @@ class _NoisyOr:
 
 
 FORMS: dict[str, Shape] = {"logit": _Logit, "max": _Max, "noisy-or": _NoisyOr}
-
-
 """Every form by name."""
+
 MONOTONE = frozenset({"max", "noisy-or"})
-
-
 """Those under which causes only ever switch an effect on."""
 
 
@@ -220,9 +216,8 @@ FIRST_PRIORS: Priors = {
     "noisy-or family": (-2.0, 1.5),
     "noisy-or arrow": (0.0, 1.0),
 }
-
-
 """Mean and standard deviation of each kind of parameter before any is seen; all are log-odds."""
+
 _CENTRED = ("arrow", "levels")  # kinds that are 0 on average: arrows around their family, levels without a common sign
 _KNOWN = 5.0  # how many parameters the first prior counts as
 _MOST_JOINT = 400  # moments whose covariance is written out; more are taken as uncorrelated
@@ -413,6 +408,7 @@ def learn_priors(found: Iterable[Found]) -> Priors:
 
 
 Sloped: TypeAlias = Callable[[Floats], tuple[float, Floats]]
+
 _MEMORY = 10
 _ITERATIONS = 500
 _BISECTIONS = 30

@@ -74,9 +74,9 @@ __all__ = [
     "ordered_pairs",
 ]
 
-
 Parents: TypeAlias = Mapping[str, tuple[str, ...]]
 Whole: TypeAlias = NDArray[np.int64]
+
 _PASSES = 3
 
 

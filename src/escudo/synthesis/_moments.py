@@ -69,7 +69,6 @@ from escudo.table import PrivateTable, Schema, count_sensitivity
 
 __all__ = ["Independent", "Moments", "OneWay", "PreparedMoments", "release"]
 
-
 _CLIP_QUANTILE = 0.8
 _LEVELS_QUANTILE = 0.95  # higher than for moments: a model of independent columns cannot undo what clipping does
 _CLIP_STEP = 1.1  # from one squared length on the public grid to the next

@@ -46,8 +46,8 @@ from escudo.errors import GraphError, InputError, SchemaError
 
 __all__ = ["NodeStability", "ParameterChange", "Regression", "Stability", "stability"]
 
-
 Floats = NDArray[np.float64]
+
 _MUCH_LESS = 0.25
 
 

@@ -37,7 +37,6 @@ from escudo.table import Schema
 
 __all__ = ["Arrow", "Structure", "check_graph", "check_identified", "graph_of", "structure_of", "without_latents"]
 
-
 Arrow = tuple[str, str]
 
 

@@ -28,9 +28,9 @@ from escudo.synthesis.neural._network import Network, Unit, columns_of
 
 __all__ = ["NeuralModel", "read_model"]
 
-
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
+
 _POOL = 20  # rows drawn for each row wanted, where there is a condition
 _LEAST_POOL = 10_000
 _LARGEST = 100_000

@@ -55,12 +55,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Block", "ColumnSpec", "Columns", "Network", "Unit", "columns_of", "units_of"]
 
-
 Array = Any  # a jax or numpy array
-
-
 Floats = NDArray[np.float64]
-
 
 _DEGREE = 3
 

@@ -93,10 +93,10 @@ __all__ = [
     "step_event",
 ]
 
-
 Codes = NDArray[Any]
 Floats = NDArray[np.float64]
 Parameters = dict[str, dict[str, Floats]]
+
 _READ = 65_536
 
 
