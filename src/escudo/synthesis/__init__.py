@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from escudo.synthesis._generators import GENERATORS as GENERATORS
     from escudo.synthesis._generators import Chosen as Chosen
     from escudo.synthesis._generators import Generator as Generator
-    from escudo.synthesis._generators import Model as Model
     from escudo.synthesis._generators import Prepared as Prepared
     from escudo.synthesis._generators import fit as fit
     from escudo.synthesis._generators import fitting as fitting
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from escudo.synthesis._linear import LinearConditional as LinearConditional
     from escudo.synthesis._linear import LinearModel as LinearModel
     from escudo.synthesis._model import CausalModel as CausalModel
+    from escudo.synthesis._model import Model as Model
     from escudo.synthesis._model import ModelEffect as ModelEffect
     from escudo.synthesis._stability import NodeStability as NodeStability
     from escudo.synthesis._stability import ParameterChange as ParameterChange
@@ -84,7 +84,7 @@ _HOME = {
     "Chosen": "_generators",
     "GENERATORS": "_generators",
     "Generator": "_generators",
-    "Model": "_generators",
+    "Model": "_model",
     "Prepared": "_generators",
     "fit": "_generators",
     "fitting": "_generators",

@@ -22,7 +22,7 @@ from escudo.errors import EscudoError, InputError
 from escudo.privacy import Guarantee, Plan
 from escudo.synthesis._laws import Conditional, conditional_from_arrays
 from escudo.synthesis._linear import LinearConditional, LinearModel
-from escudo.synthesis._model import CausalModel, Released
+from escudo.synthesis._model import CausalModel, Model
 from escudo.table import Schema
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _MAX_DESCRIPTION = 64 * 2**20
 _MAX_PARAMETERS = 2 * 2**30
 
 
-def describe(model: Released) -> dict[str, Any]:
+def describe(model: Model) -> dict[str, Any]:
     """Return what every model's description holds."""
     return {
         "format": _FORMAT,

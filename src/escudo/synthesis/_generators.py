@@ -20,10 +20,9 @@ there for those who want them.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from os import PathLike
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -35,20 +34,18 @@ from escudo.mechanisms import Seed, publishable
 from escudo.privacy import Account, Guarantee, Plan, Relation, charging, parse_relation, plannable
 from escudo.synthesis._linear import Linear
 from escudo.synthesis._marginals import Marginals
+from escudo.synthesis._model import Model
 from escudo.synthesis._moments import Independent, Moments, OneWay
 from escudo.synthesis.neural import Autoregressive, Vae
 from escudo.table import PrivateTable, Schema
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from escudo.synthesis.neural._training import Checkpoint
 
 __all__ = [
     "GENERATORS",
     "Chosen",
     "Generator",
-    "Model",
     "Prepared",
     "choose",
     "delta_above_zero",
@@ -58,60 +55,6 @@ __all__ = [
     "prepare",
     "synthesize",
 ]
-
-
-class Model(Protocol):
-    """A fitted generator: made under a guarantee, sampled for free."""
-
-    @property
-    def schema(self) -> Schema:
-        """The public description of the columns it makes."""
-        ...
-
-    @property
-    def graph(self) -> CausalGraph:
-        """The graph it follows."""
-        ...
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """What was promised to the people in the table."""
-        ...
-
-    @property
-    def generator(self) -> str:
-        """The generator's name."""
-        ...
-
-    @property
-    def plan(self) -> Plan:
-        """The budget tree that was spent."""
-        ...
-
-    @property
-    def details(self) -> Mapping[str, Any]:
-        """Public facts about the fit; ``rows`` is how many the table has, exactly where that is public, else noisy."""
-        ...
-
-    @property
-    def order(self) -> tuple[str, ...]:
-        """The columns with parents before children."""
-        ...
-
-    def sample(
-        self,
-        rows: int,
-        *,
-        do: Mapping[str, object] | None = None,
-        given: Mapping[str, object] | None = None,
-        seed: int | None = None,
-    ) -> pl.DataFrame:
-        """Draw synthetic rows, under interventions and conditions."""
-        ...
-
-    def save(self, directory: str | PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the model into a new folder."""
-        ...
 
 
 class Prepared(Protocol):
@@ -135,7 +78,10 @@ class Prepared(Protocol):
 class Generator(Protocol):
     """A way to turn a private table and a causal graph into a model."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """What it is asked for by."""
+        ...
 
     def prepare(
         self,

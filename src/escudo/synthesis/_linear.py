@@ -4,7 +4,7 @@ Each column is a linear function of its parents and Gaussian noise of its own, :
 e_i`. All of it is in the second moments of the rows, so one release serves every column and every graph.
 
 **Statistic.** Columns are mapped from their public bounds to [-1, 1]. A row becomes z = (1, x), in whole steps of
-:math:`2^{-14}`, and is shrunk to l2 norm C where it is longer. Released is :math:`S = \sum z z^T`, both triangles, with
+:math:`2^{-14}`, and is shrunk to l2 norm C where it is longer. Model is :math:`S = \sum z z^T`, both triangles, with
 Gaussian noise on every entry; the mean of the triangles is a symmetric matrix whose noise has the same law in every
 orthonormal basis. Sums of whole numbers are exact, so neither the order of the rows nor the engine can change S.
 
@@ -50,8 +50,8 @@ from escudo.errors import InputError, SchemaError
 from escudo.mechanisms import Seed, as_planned, bounded_rows, gaussian_event, second_moments
 from escudo.privacy import Account, GaussianEvent, Guarantee, Plan, Relation, calibrate
 from escudo.synthesis._model import (
+    Model,
     ModelEffect,
-    Released,
     column_of,
     number_of,
     read_question,
@@ -341,7 +341,7 @@ class LinearConditional:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class LinearModel(Released):
+class LinearModel(Model):
     """A linear Gaussian structural causal model, fitted under a guarantee.
 
     Attributes:

@@ -3,7 +3,7 @@
 A model holds no row of the table it was fitted on: only its schema, its graph, noisy parameters and the guarantee they
 were bought under. Everything done with it afterwards is post-processing and costs nothing.
 
-:class:`Released` is what all models are, :class:`CellModel` one that draws rows of schema cells, :class:`CausalModel`
+:class:`Model` is what all models are, :class:`CellModel` one that draws rows of schema cells, :class:`CausalModel`
 the one with a law per column. (``LinearModel`` is in ``_linear``, ``NeuralModel`` in ``neural``.)
 
 **Effects** (:class:`ModelEffect`). The average effect of one column on another, read off a model: for each level of the
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 __all__ = [
     "CausalModel",
     "CellModel",
+    "Model",
     "ModelEffect",
-    "Released",
     "column_of",
     "number_of",
     "read_question",
@@ -51,8 +51,8 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class Released(ABC):
-    """What every model is: made under a guarantee, sampled for free, written to files.
+class Model(ABC):
+    """A fitted generator: made under a guarantee, sampled for free.
 
     Attributes:
         schema: The public description of the columns it makes.
@@ -60,7 +60,8 @@ class Released(ABC):
         guarantee: What was promised to the people in the table.
         generator: The generator's name.
         plan: The budget tree that was spent.
-        details: Public facts about the fit, for the report.
+        details: Public facts about the fit, for the report; ``rows`` is how many the table has, exactly where that is
+            public, else noisy.
     """
 
     schema: Schema
@@ -69,6 +70,22 @@ class Released(ABC):
     generator: str
     plan: Plan
     details: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    @abstractmethod
+    def order(self) -> tuple[str, ...]:
+        """The columns with parents before children."""
+
+    @abstractmethod
+    def sample(
+        self,
+        rows: int,
+        *,
+        do: Mapping[str, object] | None = None,
+        given: Mapping[str, object] | None = None,
+        seed: int | None = None,
+    ) -> pl.DataFrame:
+        """Draw synthetic rows, under interventions and conditions."""
 
     def save(self, directory: str | PathLike[str], *, overwrite: bool = False) -> None:
         """Write the model as ``model.json`` and ``parameters.safetensors`` into a new folder.
@@ -102,7 +119,7 @@ class Released(ABC):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class CellModel(Released):
+class CellModel(Model):
     """A model that knows values by their cell in the schema, and draws rows of cells."""
 
     _block: ClassVar[int]  # rows drawn at once
@@ -187,11 +204,9 @@ class CellModel(Released):
                     + did_you_mean(str(value), column.labels)
                 )
             return matches[0]
-        number = number_of(value)
-        if not column.lower <= number <= column.upper:
-            raise SchemaError(
-                f"{argument}: column {name!r} takes numbers from {column.lower:g} to {column.upper:g}; got {value!r}."
-            )
+        number, (lower, upper) = number_of(value), column.bounds
+        if not lower <= number <= upper:
+            raise SchemaError(f"{argument}: column {name!r} takes numbers from {lower:g} to {upper:g}; got {value!r}.")
         return int(column.encode([number])[0])
 
 

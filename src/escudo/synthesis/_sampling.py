@@ -255,7 +255,8 @@ def resample(log_weight: Floats, rows: int, evidence: Iterable[str], rng: np.ran
             "it; condition on fewer columns, or ask for fewer rows."
         )
     points = (np.arange(rows) + rng.random()) / max(rows, 1) * weight.sum()
-    return np.minimum(np.searchsorted(np.cumsum(weight), points, side="right"), len(weight) - 1)
+    chosen: NDArray[np.int64] = np.minimum(np.searchsorted(np.cumsum(weight), points, side="right"), len(weight) - 1)
+    return chosen
 
 
 def _impossible(evidence: Mapping[str, int]) -> ZeroProbabilityError:

@@ -26,7 +26,8 @@ from escudo.causal import CausalGraph
 from escudo.errors import InputError
 from escudo.mechanisms.dpsgd import Training
 from escudo.privacy import Event, Relation, RepeatedEvent, calibrate, gdp_to_epsilon
-from escudo.synthesis._moments import Form, Independent, Moments
+from escudo.synthesis._moment_family import Form
+from escudo.synthesis._moments import Independent, Moments
 from escudo.synthesis.neural._network import Network, columns_of, units_of
 from escudo.synthesis.neural._training import Checkpoint, PreparedNeural, rule_for, step_event
 from escudo.table import Schema

@@ -31,10 +31,10 @@ from escudo.mechanisms.dpsgd._core import Knobs, Recipe, Slots, State, first_sta
 from escudo.mechanisms.dpsgd._precision import precision_for
 from escudo.mechanisms.dpsgd._sampling import capacity_for, device_slots, slots_of
 from escudo.privacy import Guarantee
-from escudo.synthesis.neural._generator import PreparedNeural
 from escudo.synthesis.neural._model import NeuralModel
 from escudo.synthesis.neural._network import Network
 from escudo.synthesis.neural._training import (
+    PreparedNeural,
     clip_bound,
     expected_rows,
     free_steps,

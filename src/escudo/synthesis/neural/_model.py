@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from escudo.errors import InputError
-from escudo.synthesis._model import CellModel, Released
+from escudo.synthesis._model import CellModel, Model
 from escudo.synthesis._sampling import resample
 from escudo.synthesis.neural._network import Network, Unit, columns_of
 
@@ -74,7 +74,7 @@ class NeuralModel(CellModel):
         return tuple(self.schema.names[place] for tier in self._tiers for place in tier)
 
     def _facts(self) -> list[str]:
-        return [*Released._facts(self), f"{sum(math.prod(shape) for _, _, shape in self.network.shapes):,} parameters"]
+        return [*Model._facts(self), f"{sum(math.prod(shape) for _, _, shape in self.network.shapes):,} parameters"]
 
     def _stored(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the network's form, and its arrays in one flat name space."""
@@ -104,7 +104,8 @@ class NeuralModel(CellModel):
     ) -> Codes:
         pool = max(rows * _POOL, _LEAST_POOL)
         codes, log_weight = self._drawn(pool, fixed, evidence, rng)
-        return codes[rng.permutation(resample(log_weight, rows, evidence, rng))]
+        chosen: Codes = codes[rng.permutation(resample(log_weight, rows, evidence, rng))]
+        return chosen
 
     def _drawn(
         self, rows: int, fixed: Mapping[str, int], evidence: Mapping[str, int], rng: np.random.Generator
