@@ -185,7 +185,7 @@ def finish(
     def copies() -> Iterator[Copy]:
         for chunk in _chunks(left, width):
             for fit, start in zip(chunk, _pretrained(prepared, chunk, width), strict=True):
-                settled = prepared._settled(clip_bound(network, start, fit.measured), fit.count)
+                settled = prepared.settle(clip_bound(network, start, fit.measured), fit.count)
                 knobs = settled.knobs(fit.count)
                 yield Copy(start=start, rows=fit.rows, knobs=knobs, seed=fit.seed, count=fit.count)
 

@@ -158,11 +158,11 @@ class PreparedNeural:
         is then the purse of the checkpoint's ``charging``, and the account knows of the training's end before the model
         leaves.
         """
-        first = self._started(table, account, seed, guarantee)
+        first = self._start_model(table, account, seed, guarantee)
         parameters = pretrain(self.network, parameters_of(self.network, first), first, self.pretraining)
         rows = expected_rows(first)
-        training = self._settled(clip_bound(self.network, parameters, measured_rows(first)), rows)
-        value = self._trained(parameters, self.codes(table), training, rows, seed)
+        training = self.settle(clip_bound(self.network, parameters, measured_rows(first)), rows)
+        value = self._train(parameters, self.codes(table), training, rows, seed)
         arrays = self.network.layout.unflatten(value.astype(np.float64))
         model = NeuralModel(
             schema=self.schema,
@@ -188,7 +188,7 @@ class PreparedNeural:
             self.checkpoint.file.finish()
         return model
 
-    def _started(self, table: PrivateTable, account: Account, seed: Seed, guarantee: Guarantee) -> CausalModel:
+    def _start_model(self, table: PrivateTable, account: Account, seed: Seed, guarantee: Guarantee) -> CausalModel:
         """Return the model that the training starts from: measured now, or by the fit that was stopped."""
         kept = self.checkpoint
         event = self.training.event(self.relation, self.schema.unit, self.schema.max_rows_per_person)
@@ -201,7 +201,7 @@ class PreparedNeural:
         account.spend(event, purpose="training by DP-SGD", for_release=publishable(seed))
         return first
 
-    def _trained(
+    def _train(
         self, parameters: NDArray[np.float32], codes: NDArray[np.generic], training: Training, rows: int, seed: Seed
     ) -> NDArray[np.float32]:
         network, file = self.network, None if self.checkpoint is None else self.checkpoint.file
@@ -232,7 +232,7 @@ class PreparedNeural:
             "settings": digest([*settings, self.delta, self.plan.to_json()]),
         }
 
-    def _settled(self, bound: float, rows: int) -> Training:
+    def settle(self, bound: float, rows: int) -> Training:
         """Return the training with what depends on the start, which is released: the clip bound and the rate."""
         training = self.training
         clip_norm = training.clip_norm if "clip_norm" in self.given else bound
