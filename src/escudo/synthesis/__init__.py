@@ -12,8 +12,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import lazy_loader
 
 if TYPE_CHECKING:
     from escudo.synthesis._discovered import prepare_discovered as prepare_discovered
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
     from escudo.synthesis._generators import Chosen as Chosen
     from escudo.synthesis._generators import Generator as Generator
     from escudo.synthesis._generators import Prepared as Prepared
+    from escudo.synthesis._generators import asked_of as asked_of
     from escudo.synthesis._generators import fit as fit
     from escudo.synthesis._generators import fitting as fitting
-    from escudo.synthesis._generators import paying as paying
     from escudo.synthesis._generators import prepare as prepare
     from escudo.synthesis._generators import synthesize as synthesize
     from escudo.synthesis._laws import Conditional as Conditional
@@ -72,43 +73,32 @@ __all__ = [
 
 # Loaded on first use, so that a part that needs little can be used where little is installed. What is not in __all__ is
 # for other parts of escudo.
-_HOME = {
-    "ModelEffect": "_model",
-    "prepare_discovered": "_discovered",
-    "Conditional": "_laws",
-    "LogitConditional": "_laws",
-    "MaxConditional": "_laws",
-    "NoisyOrConditional": "_laws",
-    "TableConditional": "_laws",
-    "load": "_files",
-    "Chosen": "_generators",
-    "GENERATORS": "_generators",
-    "Generator": "_generators",
-    "Model": "_model",
-    "Prepared": "_generators",
-    "fit": "_generators",
-    "fitting": "_generators",
-    "paying": "_generators",
-    "prepare": "_generators",
-    "synthesize": "_generators",
-    "LinearConditional": "_linear",
-    "LinearModel": "_linear",
-    "CausalModel": "_model",
-    "NodeStability": "_stability",
-    "ParameterChange": "_stability",
-    "Stability": "_stability",
-    "stability": "_stability",
-    "NeuralModel": "neural",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        value = getattr(import_module(f"escudo.synthesis.{_HOME[name]}"), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'escudo.synthesis' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return list(__all__)
+__getattr__, __dir__, _ = lazy_loader.attach(
+    __name__,
+    submod_attrs={
+        "_discovered": ["prepare_discovered"],
+        "_files": ["load"],
+        "_generators": [
+            "GENERATORS",
+            "Chosen",
+            "Generator",
+            "Prepared",
+            "asked_of",
+            "fit",
+            "fitting",
+            "prepare",
+            "synthesize",
+        ],
+        "_laws": [
+            "Conditional",
+            "LogitConditional",
+            "MaxConditional",
+            "NoisyOrConditional",
+            "TableConditional",
+        ],
+        "_linear": ["LinearConditional", "LinearModel"],
+        "_model": ["CausalModel", "Model", "ModelEffect"],
+        "_stability": ["NodeStability", "ParameterChange", "Stability", "stability"],
+        "neural": ["NeuralModel"],
+    },
+)

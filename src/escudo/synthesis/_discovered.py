@@ -22,7 +22,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from escudo._validate import positive, whole
 from escudo.causal import CausalGraph
 from escudo.discovery import Discovery
 from escudo.discovery._discrete import Layout, PreparedDiscrete, layout_of
@@ -31,10 +30,10 @@ from escudo.discovery._measurement import MOST_NUMBERS, measure, release_event
 from escudo.discovery._residuals import Floats, Residuals, Scope
 from escudo.discovery._tables import batches
 from escudo.errors import InputError
-from escudo.mechanisms import Seed
-from escudo.privacy import Account, GaussianEvent, Guarantee, Plan, calibrate, parse_relation
+from escudo.mechanisms import Purse
+from escudo.privacy import Budget, GaussianEvent, Neighbours, Plan, calibrate
 from escudo.synthesis._estimation import NoisyTable, estimate
-from escudo.synthesis._generators import delta_above_zero
+from escudo.synthesis._generators import above_zero, between
 from escudo.synthesis._laws import TableConditional
 from escudo.synthesis._model import CausalModel
 from escudo.synthesis._structure import graph_of
@@ -77,8 +76,10 @@ class PreparedDiscovered:
         ]
         return Plan("marginals", children=children, delta=self.delta)
 
-    def fit(self, table: PrivateTable, *, account: Account, seed: Seed, guarantee: Guarantee) -> CausalModel:
-        """Find the graph, measure its families, and estimate; charges ``account`` before noise is drawn."""
+    def run(self, table: PrivateTable, purse: Purse) -> CausalModel:
+        """Find the graph, measure its families, and estimate."""
+        account, seed = purse.account, purse.stream
+        assert account is not None
         found = self.structure.run(table, account, seed)
         assert found.tables is not None
         levels, residuals = found.tables.levels, found.tables.residuals
@@ -103,7 +104,7 @@ class PreparedDiscovered:
             schema=self.schema,
             graph=graph_of(causes),
             conditionals=laws,
-            guarantee=guarantee,
+            guarantee=purse.guarantee,
             generator="marginals",
             plan=self.plan,
             details={
@@ -112,6 +113,50 @@ class PreparedDiscovered:
                 "stated_arrows": [[a, b] for a, b in found.graph.edges if a in causes[b]],
                 "discovery": _summary(found),
             },
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiscoveredSynthesis:
+    """The question that a graph and a generator that follows it answer together.
+
+    Attributes:
+        knowledge: What is known of the graph; see :func:`escudo.discovery.discover`.
+        method: How the graph is found, from counts.
+    """
+
+    knowledge: CausalGraph | None = None
+    method: str = "auto"
+
+    def prepare(self, schema: Schema, neighbours: Neighbours, budget: Budget) -> PreparedDiscovered:
+        """Choose what to measure from public facts alone.
+
+        Raises:
+            InputError: If δ is 0, or the method needs no tables.
+            RefusedError: If the schema is not confirmed.
+        """
+        schema.require_confirmed()
+        if self.method == "gaussian":
+            raise InputError("A generator from discovery needs tables: use method='auto', or name another generator.")
+        delta = above_zero(budget).delta
+        layout = layout_of(
+            schema,
+            self.knowledge,
+            method=self.method,
+            epsilon=budget.epsilon,
+            relation=neighbours.relation,
+            public_rows=neighbours.rows,
+        )
+
+        def events(level: float) -> list[GaussianEvent]:
+            return [*layout.events(level / math.sqrt(STRUCTURE_SHARE)), _families(layout, level)]
+
+        level = calibrate(events, epsilon=budget.epsilon, delta=delta)
+        return PreparedDiscovered(
+            schema=schema,
+            structure=layout.at(level / math.sqrt(STRUCTURE_SHARE), delta=delta),
+            families=_families(layout, level),
+            delta=delta,
         )
 
 
@@ -143,30 +188,8 @@ def prepare_discovered(
         InputError: If an argument is out of range.
         RefusedError: If the schema is not confirmed.
     """
-    schema.require_confirmed()
-    if method == "gaussian":
-        raise InputError("A generator from discovery needs tables: use method='auto', or name another generator.")
-    budget = positive("epsilon", epsilon, at_most=100.0)
-    at = delta_above_zero(delta)
-    layout = layout_of(
-        schema,
-        knowledge,
-        method=method,
-        epsilon=budget,
-        relation=parse_relation(relation),
-        public_rows=None if public_rows is None else whole("public_rows", public_rows, minimum=1),
-    )
-
-    def events(level: float) -> list[GaussianEvent]:
-        return [*layout.events(level / math.sqrt(STRUCTURE_SHARE)), _families(layout, level)]
-
-    level = calibrate(events, epsilon=budget, delta=at)
-    return PreparedDiscovered(
-        schema=schema,
-        structure=layout.at(level / math.sqrt(STRUCTURE_SHARE), delta=at),
-        families=_families(layout, level),
-        delta=at,
-    )
+    question = DiscoveredSynthesis(knowledge=knowledge, method=method)
+    return question.prepare(schema, between(schema, relation, public_rows), Budget(epsilon, delta))
 
 
 def _families(layout: Layout, level: float) -> GaussianEvent:

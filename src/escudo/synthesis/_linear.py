@@ -9,7 +9,7 @@ Gaussian noise on every entry; the mean of the triangles is a symmetric matrix w
 orthonormal basis. Sums of whole numbers are exact, so neither the order of the rows nor the engine can change S.
 
 **Sensitivity**, in the Frobenius norm: that of one contingency table times :math:`C^2`, for either relation and for
-persons. The proof is in :mod:`escudo.mechanisms._second_moments`.
+persons. The proof is in :func:`escudo.mechanisms.second_moments`.
 
 **Clip bound.** By default :math:`C^2 = 1 + \min(d, \tfrac13 d + \tfrac23 \sqrt d)` for d columns. Rows of independent
 columns that are uniform over their bounds have squared norms of mean :math:`1 + d/3` and standard deviation :math:`0.3
@@ -47,13 +47,14 @@ from numpy.typing import NDArray
 from escudo._validate import positive, whole
 from escudo.causal import CausalGraph
 from escudo.errors import InputError, SchemaError
-from escudo.mechanisms import Seed, as_planned, bounded_rows, gaussian_event, second_moments
-from escudo.privacy import Account, GaussianEvent, Guarantee, Plan, Relation, calibrate
+from escudo.mechanisms import Purse, bounded_rows, gaussian_event, second_moments
+from escudo.privacy import Budget, GaussianEvent, Neighbours, Plan, calibrate
 from escudo.synthesis._model import (
     Model,
     ModelEffect,
     column_of,
     number_of,
+    public_rows,
     read_question,
     sampling_rng,
     stored_laws,
@@ -92,14 +93,7 @@ class Linear:
         self.clip = None if clip is None else positive("clip", clip)
 
     def prepare(
-        self,
-        schema: Schema,
-        graph: CausalGraph | None,
-        *,
-        epsilon: float,
-        delta: float,
-        relation: Relation = "replace_one",
-        public_rows: int | None = None,
+        self, schema: Schema, graph: CausalGraph | None, neighbours: Neighbours, budget: Budget
     ) -> PreparedLinear:
         """Choose the noise from public facts alone; the number of rows is not needed for it.
 
@@ -115,27 +109,21 @@ class Linear:
         limit = squared_steps(columns, self.clip)
         # A row's matrix has norm at most the limit, where its cell in a table of counts has norm 1. The last factor
         # outweighs the rounding of the product.
-        moved = limit * _counts_sensitivity(schema, relation) * (1 + 2.0**-50)
+        moved = limit * count_sensitivity(1, **neighbours.stated).l2 * (1 + 2.0**-50)
 
         def event(level: float) -> GaussianEvent:
             return gaussian_event(
-                (columns + 1) ** 2,
-                l2_sensitivity=moved,
-                scale=level * moved,
-                integers=True,
-                relation=relation,
-                unit=schema.unit,
-                max_rows_per_person=schema.max_rows_per_person,
+                (columns + 1) ** 2, l2_sensitivity=moved, scale=level * moved, integers=True, **neighbours.stated
             )
 
-        level = calibrate(event, epsilon=epsilon, delta=delta)
+        level = calibrate(event, epsilon=budget.epsilon, delta=budget.delta)
         return PreparedLinear(
             schema=schema,
             structure=structure_of(schema, graph),
             limit=limit,
             event=event(level),
-            delta=delta,
-            public_rows=public_rows,
+            neighbours=neighbours,
+            delta=budget.delta,
         )
 
 
@@ -148,16 +136,16 @@ class PreparedLinear:
         structure: The arrows stated, and those left open.
         limit: The largest squared norm of a row, in squared steps.
         event: The release of the matrix, in squared steps.
+        neighbours: Which tables are neighbours, and what is public about them.
         delta: The δ at which the plan is stated.
-        public_rows: The number of rows, where it is public.
     """
 
     schema: Schema
     structure: Structure
     limit: int
     event: GaussianEvent
+    neighbours: Neighbours
     delta: float
-    public_rows: int | None
 
     @property
     def plan(self) -> Plan:
@@ -173,30 +161,23 @@ class PreparedLinear:
             delta=self.delta,
         )
 
-    def fit(self, table: PrivateTable, *, account: Account, seed: Seed, guarantee: Guarantee) -> LinearModel:
-        """Measure and estimate; charges ``account`` for what the plan shows, before noise is drawn."""
-        exact = _second_moments(table, self.limit)
-        noisy = as_planned(exact, self.event, account=account, seed=seed, purpose="second moments").value
+    def run(self, table: PrivateTable, purse: Purse) -> LinearModel:
+        """Measure and estimate."""
+        noisy = purse.add(_second_moments(table, self.limit), self.event, purpose="second moments")
         noise = self.event.scale / STEPS**2
         measured = np.asarray(noisy, dtype=np.float64) / STEPS**2
         moments = _nearest_semidefinite(measured)
         weight = max(float(measured[0, 0]), float(moments[0, 0]), noise)
         parents = self.structure.with_tree(self.structure.open_arrows)
-        if self.public_rows is not None:
-            rows = self.public_rows
-        elif guarantee.relation == "replace_one" and guarantee.unit == "row":  # then their number is public
-            rows = table.record_count()
-        else:
-            rows = max(round(weight), 1)
         return LinearModel(
             schema=self.schema,
             graph=self.structure.fitted_graph(parents),
             conditionals=_equations(moments / weight, parents, noise=noise / weight),
-            guarantee=guarantee,
+            guarantee=purse.guarantee,
             generator=Linear.name,
             plan=self.plan,
             details={
-                "rows": rows,
+                "rows": public_rows(self.neighbours, table) or max(round(weight), 1),
                 "l2_clip_norm": self._clip,
                 "noise": noise,
                 "weight_of_rows": weight,
@@ -207,11 +188,6 @@ class PreparedLinear:
     @property
     def _clip(self) -> float:
         return math.sqrt(self.limit) / STEPS
-
-
-def _counts_sensitivity(schema: Schema, relation: Relation) -> float:
-    rows = schema.max_rows_per_person
-    return count_sensitivity(1, relation=relation, unit=schema.unit, max_rows_per_person=rows).l2
 
 
 def squared_steps(columns: int, clip: float | None = None) -> int:

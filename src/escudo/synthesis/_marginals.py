@@ -66,14 +66,13 @@ from escudo._progress import tracking
 from escudo._validate import yes_or_no
 from escudo.causal import CausalGraph
 from escudo.errors import InputError
-from escudo.mechanisms import Seed, as_planned, exponential, gaussian_event
-from escudo.privacy import Account, ExponentialEvent, GaussianEvent, Guarantee, Plan, Relation, calibrate
+from escudo.mechanisms import Purse, gaussian_event
+from escudo.privacy import Budget, Event, ExponentialEvent, GaussianEvent, Neighbours, Plan, calibrate
 from escudo.synthesis._estimation import Columns, NoisyTable, Pair, TableFits, total_of
 from escudo.synthesis._laws import MAX_TABLE_CELLS, Conditional
-from escudo.synthesis._model import CausalModel
+from escudo.synthesis._model import CausalModel, public_rows
 from escudo.synthesis._moment_fit import FittedMoments, check_fittable, fit_moments
 from escudo.synthesis._moment_statistics import UNIT, MomentLayout, NoisyMoments, table_sums
-from escudo.synthesis._moments import release
 from escudo.synthesis._sampling import draw
 from escudo.synthesis._structure import Arrow, Structure, structure_of
 from escudo.table import CountSensitivity, PrivateTable, Schema, count_sensitivity
@@ -97,22 +96,15 @@ class Marginals:
         self.repair = yes_or_no("repair", repair)
 
     def prepare(
-        self,
-        schema: Schema,
-        graph: CausalGraph | None,
-        *,
-        epsilon: float,
-        delta: float,
-        relation: Relation = "replace_one",
-        public_rows: int | None = None,
+        self, schema: Schema, graph: CausalGraph | None, neighbours: Neighbours, budget: Budget
     ) -> PreparedMarginals:
         """Choose tables and noise from public facts alone."""
         structure = _varying(schema, structure_of(schema, graph))
         # What a single table would get; where there are several, they share it.
         alone = 1.0
-        if public_rows is not None:
-            alone = calibrate(lambda scale: table_event(schema, relation, scale), epsilon=epsilon, delta=delta)
-        reasons = families_too_large(schema, structure, alone, public_rows)
+        if neighbours.rows is not None:
+            alone = calibrate(lambda scale: table_event(neighbours, scale), epsilon=budget.epsilon, delta=budget.delta)
+        reasons = families_too_large(schema, structure, alone, neighbours.rows)
         paired = {child: reasons[child] for child in in_pairs(schema, structure, reasons)}
         moved_out = {child: reason for child, reason in reasons.items() if child not in paired}
         large = LargeFamilies.of(schema, structure, moved_out) if moved_out else None
@@ -129,16 +121,17 @@ class Marginals:
         weights = table_weights(schema, structure, reasons, paired)
         shares = TableShares(
             schema=schema,
-            relation=relation,
+            neighbours=neighbours,
             weights=weights,
             picks=picks,
             picked_weight=typical_weight(schema, structure) if picks else 0.0,
             large=large,
             repairs=_repairs(schema, list(weights)) if self.repair else 0,
         )
-        level = calibrate(shares.events, epsilon=epsilon, delta=delta)
+        level = calibrate(shares.events, epsilon=budget.epsilon, delta=budget.delta)
         return PreparedMarginals(
             schema=schema,
+            neighbours=neighbours,
             structure=structure,
             tables=shares.tables(level),
             pairs=shares.picked(level),
@@ -146,8 +139,7 @@ class Marginals:
             repair=shares.repair(level),
             paired=paired,
             large=shares.moments(level),
-            delta=delta,
-            public_rows=public_rows,
+            delta=budget.delta,
         )
 
 
@@ -157,6 +149,7 @@ class PreparedMarginals:
 
     Attributes:
         schema: The columns.
+        neighbours: Which tables are neighbours, and what is public about them.
         structure: The arrows stated, and those left open.
         tables: Which tables are released, with the noise of each.
         pairs: The noise of each picked family, and what one pick costs; None where nothing is open.
@@ -165,10 +158,10 @@ class PreparedMarginals:
         paired: Why families are measured in pairs instead of a table, by child.
         large: The families that are measured by moments instead, with their noise; None where there are none.
         delta: The δ at which the plan is stated.
-        public_rows: The number of rows, where it is public.
     """
 
     schema: Schema
+    neighbours: Neighbours
     structure: Structure
     tables: Mapping[Columns, GaussianEvent]
     pairs: tuple[GaussianEvent, ExponentialEvent] | None
@@ -177,7 +170,6 @@ class PreparedMarginals:
     paired: Mapping[str, str]
     large: tuple[LargeFamilies, GaussianEvent] | None
     delta: float
-    public_rows: int | None
 
     @property
     def plan(self) -> Plan:
@@ -206,34 +198,29 @@ class PreparedMarginals:
         children += [Plan("fitting all tables together"), Plan("sampling")]
         return Plan("marginals", children=children, delta=self.delta)
 
-    def fit(self, table: PrivateTable, *, account: Account, seed: Seed, guarantee: Guarantee) -> CausalModel:
-        """Measure and estimate; charges ``account`` for what the plan shows, before noise is drawn."""
+    def run(self, table: PrivateTable, purse: Purse) -> CausalModel:
+        """Measure and estimate."""
         names = list(self.tables)
         exact = table.counts([list(columns) for columns in names])
         repairs = 0 if self.repair is None else self.repair.picks
         with tracking("Measuring", total=len(names) + 2 * self.picks + repairs) as advance:
             released = []
             for columns, counts in zip(names, exact, strict=True):
-                released.append(measure(columns, counts, self.tables[columns], account=account, seed=seed))
+                released.append(measure(columns, counts, self.tables[columns], purse))
                 advance(1)
             chosen: list[Arrow] = []
             if self.pairs is not None:
-                chosen = self._pick_causes(table, released, account=account, seed=seed)
+                chosen = self._pick_causes(table, released, purse)
                 advance(self.picks)
                 families = [family_of(self.schema, self.structure, arrow) for arrow in chosen]
                 for columns, counts in zip(families, table.counts([list(f) for f in families]), strict=True):
-                    released.append(measure(columns, counts, self.pairs[0], account=account, seed=seed))
+                    released.append(measure(columns, counts, self.pairs[0], purse))
                     advance(1)
-            rows = self.public_rows
-            if rows is None and guarantee.relation == "replace_one" and guarantee.unit == "row":
-                rows = max(int(exact[0].sum()), 1)  # public: replacing a row leaves their number as it is
-            total = max(round(total_of(released)), 1) if rows is None else rows
-            fits = self._fits(table, released, chosen, total, account=account, seed=seed)
+            total = public_rows(self.neighbours, table) or max(round(total_of(released)), 1)
+            fits = self._fits(table, released, chosen, total, purse)
             pairs: list[Pair] = []
             if self.repair is not None:
-                released, pairs = self.repair.fit(
-                    table, released, fits, rows=total, account=account, seed=seed, advance=advance
-                )
+                released, pairs = self.repair.run(table, released, fits, purse, advance=advance)
         agreed = fits.agreed(released)
         laws = fits.laws(agreed)
         return CausalModel(
@@ -241,7 +228,7 @@ class PreparedMarginals:
             graph=self.structure.fitted_graph(fits.parents),
             conditionals=laws,
             observed=fits.observed(agreed, pairs),
-            guarantee=guarantee,
+            guarantee=purse.guarantee,
             generator=Marginals.name,
             plan=self.plan,
             details={
@@ -256,9 +243,7 @@ class PreparedMarginals:
         released: Sequence[NoisyTable],
         chosen: Sequence[Arrow],
         total: int,
-        *,
-        account: Account,
-        seed: Seed,
+        purse: Purse,
     ) -> TableFits:
         """Return how laws are fitted to tables, once those of large families are known."""
         sizes = {name: self.schema[name].size for name in self.schema.names}
@@ -270,13 +255,11 @@ class PreparedMarginals:
         counted = {name: several for name, several in parents.items() if name not in large.reasons}
         known = TableFits(sizes=sizes, parents=counted, tables=tables, total=total, settled={})
         laws = known.laws(known.agreed(released))
-        fitted = large.fit(table, event, parents, laws, rows=total, account=account, seed=seed)
+        fitted = large.run(table, purse, event, parents, laws, rows=total)
         settled = {name: fitted.laws[name] for name in large.reasons}
         return TableFits(sizes=sizes, parents=fitted.parents, tables=tables, total=total, settled=settled)
 
-    def _pick_causes(
-        self, table: PrivateTable, released: Sequence[NoisyTable], *, account: Account, seed: Seed
-    ) -> list[Arrow]:
+    def _pick_causes(self, table: PrivateTable, released: Sequence[NoisyTable], purse: Purse) -> list[Arrow]:
         assert self.pairs is not None
         pick, arrows = self.pairs[1], self.structure.open_arrows
         expected = {noisy.columns[0]: np.maximum(noisy.counts, 0.0) for noisy in released if len(noisy.columns) == 1}
@@ -291,7 +274,7 @@ class PreparedMarginals:
         for _ in range(self.picks):
             now = [arrow for arrow in candidates if arrow[0] not in waiting and arrow[1] in waiting]
             scores = [candidates[arrow] for arrow in now]
-            picked = _pick(scores, pick, self.schema, account=account, seed=seed, purpose="pick an arrow")
+            picked = _pick(scores, pick, purse, purpose="pick an arrow")
             chosen.append(now[picked])
             waiting.remove(now[picked][1])
         return chosen
@@ -320,29 +303,15 @@ def _dependence(counts: NDArray[np.int64], first: NDArray[np.float64], second: N
     return float(np.abs(counts - np.outer(first, second) / total).sum())
 
 
-def _pick(
-    scores: Sequence[float], pick: ExponentialEvent, schema: Schema, *, account: Account, seed: Seed, purpose: str
-) -> int:
-    """Return which score the exponential mechanism picks, each of which moves as far as one contingency table."""
-    return exponential(
-        np.array(scores),
-        sensitivity=_moved(schema, pick.relation).l1,
-        epsilon=pick.epsilon,
-        relation=pick.relation,
-        unit=pick.unit,
-        max_rows_per_person=pick.max_rows_per_person,
-        account=account,
-        seed=seed,
-        purpose=purpose,
-    ).value
+def _pick(scores: Sequence[float], event: ExponentialEvent, purse: Purse, *, purpose: str) -> int:
+    """Return which score is picked, each of which moves no further than one contingency table."""
+    return purse.choose(np.array(scores), event, sensitivity=_moved(event).l1, purpose=purpose)
 
 
-def measure(
-    columns: Columns, counts: NDArray[np.int64], event: GaussianEvent, *, account: Account, seed: Seed
-) -> NoisyTable:
-    """Return a table's counts with the noise that was planned for them, which the account is charged for."""
-    noisy = as_planned(counts, event, account=account, seed=seed, purpose=f"table of {', '.join(columns)}")
-    return NoisyTable(columns, np.asarray(noisy.value, dtype=np.float64), event.scale)
+def measure(columns: Columns, counts: NDArray[np.int64], event: GaussianEvent, purse: Purse) -> NoisyTable:
+    """Return a table's counts with the noise that was planned for them."""
+    noisy = purse.add(counts, event, purpose=f"table of {', '.join(columns)}")
+    return NoisyTable(columns, np.asarray(noisy, dtype=np.float64), event.scale)
 
 
 # ---- which tables are released
@@ -547,21 +516,20 @@ class LargeFamilies:
         sums = Plan("sums of levels and pairs", event, buys=f"{self.layout.size:,} sums")
         return Plan("moments of large families", children=[sums, *laws])
 
-    def fit(
+    def run(
         self,
         table: PrivateTable,
+        purse: Purse,
         event: GaussianEvent,
         parents: Mapping[str, tuple[str, ...]],
         known: Mapping[str, Conditional],
         *,
         rows: float,
-        account: Account,
-        seed: Seed,
     ) -> FittedMoments:
         """Measure the sums and fit the large families, given the parents of all columns and the laws of the others."""
         square = self.layout.largest_square
         exact, _ = table_sums(table, self.layout, square)
-        values = release(exact, event, account=account, seed=seed, purpose="sums of levels and pairs")
+        values = np.asarray(purse.add(exact, event, purpose="sums of levels and pairs"), dtype=np.float64)
         moments = NoisyMoments.from_release(self.layout, values, event.scale, square=square, rows=rows)
         forms = dict.fromkeys(self.reasons, "logit")
         return fit_moments(moments, parents, forms, known=known, most_added=_MOST_ADDED)
@@ -584,7 +552,7 @@ class TableShares:
 
     Attributes:
         schema: The columns.
-        relation: Which tables are neighbours.
+        neighbours: Which tables are neighbours.
         weights: The tables, each with its weight.
         picks: How many causes are picked; each makes one more table,
         picked_weight: of this weight.
@@ -593,7 +561,7 @@ class TableShares:
     """
 
     schema: Schema
-    relation: Relation
+    neighbours: Neighbours
     weights: Mapping[Columns, float]
     picks: int
     picked_weight: float
@@ -622,7 +590,7 @@ class TableShares:
         return Repair(
             schema=self.schema,
             pick=self._pick(PICK_SHARE / left, self.repairs, level),
-            table=table_event(self.schema, self.relation, level * math.sqrt(self.repairs * left / TABLE_SHARE)),
+            table=table_event(self.neighbours, level * math.sqrt(self.repairs * left / TABLE_SHARE)),
             picks=self.repairs,
         )
 
@@ -640,37 +608,31 @@ class TableShares:
         return sum(self.weights.values()) + self.picks * self.picked_weight + moments
 
     def _table(self, weight: float, level: float) -> GaussianEvent:
-        return table_event(self.schema, self.relation, level * math.sqrt(self._total / weight))
+        return table_event(self.neighbours, level * math.sqrt(self._total / weight))
 
     def _pick(self, part: float, count: int, level: float) -> ExponentialEvent:
         # In zCDP a pick of cost e costs e²/8; all picks get their part of what the tables cost together.
-        rho = part * _moved(self.schema, self.relation).l2 ** 2 / (2 * level**2) / count
-        return ExponentialEvent(
-            epsilon=math.sqrt(8 * rho),
-            relation=self.relation,
-            unit=self.schema.unit,
-            max_rows_per_person=self.schema.max_rows_per_person,
-        )
+        rho = part * _moved(self.neighbours).l2 ** 2 / (2 * level**2) / count
+        return ExponentialEvent(epsilon=math.sqrt(8 * rho), **self.neighbours.stated)
 
 
-def table_event(schema: Schema, relation: Relation, scale: float) -> GaussianEvent:
+def table_event(neighbours: Neighbours, scale: float) -> GaussianEvent:
     """Return the release of one contingency table with noise of this scale."""
-    moved = _moved(schema, relation)
+    moved = _moved(neighbours)
     return gaussian_event(
         2,  # or more cells, which is all the same to the event
         l2_sensitivity=moved.l2,
         scale=scale,
         changed_cells=moved.changed_cells,
         integers=True,
-        relation=relation,
-        unit=schema.unit,
-        max_rows_per_person=schema.max_rows_per_person,
+        **neighbours.stated,
     )
 
 
-def _moved(schema: Schema, relation: Relation) -> CountSensitivity:
-    """Return how far one row or person moves one contingency table."""
-    return count_sensitivity(1, relation=relation, unit=schema.unit, max_rows_per_person=schema.max_rows_per_person)
+def _moved(between: Neighbours | Event) -> CountSensitivity:
+    """Return how far one row or person moves one contingency table, between the tables of which something is stated."""
+    rows = between.max_rows_per_person
+    return count_sensitivity(1, relation=between.relation, unit=between.unit, max_rows_per_person=rows)
 
 
 # ---- repair
@@ -709,15 +671,13 @@ class Repair:
             ],
         )
 
-    def fit(
+    def run(
         self,
         table: PrivateTable,
         released: Sequence[NoisyTable],
         fits: TableFits,
+        purse: Purse,
         *,
-        rows: float,
-        account: Account,
-        seed: Seed,
         advance: Callable[[int], None],
     ) -> tuple[list[NoisyTable], list[Pair]]:
         """Pick and measure.
@@ -726,9 +686,7 @@ class Repair:
             table: The private table.
             released: What is measured already.
             fits: How laws follow from tables.
-            rows: How many rows there are, as far as is public.
-            account: What is charged.
-            seed: None for a release.
+            purse: What noise is drawn from.
             advance: Called with 1 after each pick.
 
         Returns:
@@ -741,15 +699,15 @@ class Repair:
         exact = dict(zip(waiting, table.counts([list(pair) for pair in waiting]), strict=True)) if waiting else {}
         families: dict[Columns, NDArray[np.int64]] = {}  # counted again, but no more than once each
         for part in range(_ROUNDS):
-            scores = self._scores(fits.drawable(average_repeats(tables), pairs), exact, rows)
+            scores = self._scores(fits.drawable(average_repeats(tables), pairs), exact, fits.total)
             offered = [pair for pair in scores if _has_room(fits, pairs, pair)]
             for _ in range(part, self.picks, _ROUNDS):
                 # The last one is none of them.
                 each = [*(scores[pair] for pair in offered), 0.0]
-                picked = _pick(each, self.pick, self.schema, account=account, seed=seed, purpose="pick a pair")
+                picked = _pick(each, self.pick, purse, purpose="pick a pair")
                 pair = offered.pop(picked) if picked < len(offered) else None
                 if pair is not None and _has_room(fits, pairs, pair):
-                    tables.append(measure(pair, exact.pop(pair), self.table, account=account, seed=seed))
+                    tables.append(measure(pair, exact.pop(pair), self.table, purse))
                     pairs.append(pair)
                 else:
                     if pair is not None:  # the pairs picked before it took its room, and maybe that of others
@@ -757,7 +715,7 @@ class Repair:
                     needy = _neediest(average_repeats([each for each in tables if each.columns in held]))
                     if needy not in families:
                         families[needy] = table.counts(needy)
-                    tables.append(measure(needy, families[needy], self.table, account=account, seed=seed))
+                    tables.append(measure(needy, families[needy], self.table, purse))
                 advance(1)
         return average_repeats(tables), pairs
 

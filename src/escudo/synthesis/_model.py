@@ -28,11 +28,11 @@ from escudo._progress import tracking
 from escudo._validate import did_you_mean, one_of, whole
 from escudo.causal import CausalGraph
 from escudo.errors import InputError, SchemaError, ZeroProbabilityError
-from escudo.privacy import Guarantee, Plan
+from escudo.privacy import Guarantee, Neighbours, Plan
 from escudo.synthesis._laws import Codes, Conditional, ancestors, causal_order, dense_table, laws_under
 from escudo.synthesis._sampling import decode, drawer
 from escudo.synthesis._structure import check_graph, check_identified
-from escudo.table import Categorical, Column, Numeric, Schema
+from escudo.table import Categorical, Column, Numeric, PrivateTable, Schema
 
 if TYPE_CHECKING:
     import polars as pl
@@ -44,6 +44,7 @@ __all__ = [
     "ModelEffect",
     "column_of",
     "number_of",
+    "public_rows",
     "read_question",
     "sampling_rng",
     "stored_laws",
@@ -306,6 +307,13 @@ class CausalModel(CellModel):
         laws, arrays = stored_laws({name: self.conditionals[name] for name in self.schema.names})
         seen, more = stored_laws(self.observed, "observed/")
         return {"laws": laws, "observed": seen}, arrays | more
+
+
+def public_rows(neighbours: Neighbours, table: PrivateTable) -> int | None:
+    """Return the number of rows where it is public, as was stated or because neighbours share it; else None."""
+    if neighbours.rows is None and neighbours.relation == "replace_one" and neighbours.unit == "row":
+        return table.neighbours.rows or 1  # a table without rows has no neighbour
+    return neighbours.rows
 
 
 # ---- what is asked of a model

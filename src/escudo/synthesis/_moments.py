@@ -49,8 +49,8 @@ import numpy as np
 from escudo._validate import positive, whole, yes_or_no
 from escudo.causal import CausalGraph
 from escudo.errors import InputError
-from escudo.mechanisms import Seed, as_planned, gaussian_event, quantile_cells
-from escudo.privacy import Account, Event, ExponentialEvent, GaussianEvent, Guarantee, Plan, Relation, calibrate
+from escudo.mechanisms import Purse, choose_cells, gaussian_event
+from escudo.privacy import Budget, Event, ExponentialEvent, GaussianEvent, Neighbours, Plan, calibrate
 from escudo.synthesis._model import CausalModel
 from escudo.synthesis._moment_family import Form, forms_of
 from escudo.synthesis._moment_fit import SecondLook, check_fittable, fit_moments, loose_columns, ordered_pairs
@@ -67,7 +67,7 @@ from escudo.synthesis._moment_statistics import (
 from escudo.synthesis._structure import Structure, structure_of
 from escudo.table import PrivateTable, Schema, count_sensitivity
 
-__all__ = ["Independent", "Moments", "OneWay", "PreparedMoments", "release"]
+__all__ = ["Independent", "Moments", "OneWay", "PreparedMoments"]
 
 _CLIP_QUANTILE = 0.8
 _LEVELS_QUANTILE = 0.95  # higher than for moments: a model of independent columns cannot undo what clipping does
@@ -100,14 +100,7 @@ class Moments:
         self.most_added = whole("most_added", most_added)
 
     def prepare(
-        self,
-        schema: Schema,
-        graph: CausalGraph | None,
-        *,
-        epsilon: float,
-        delta: float,
-        relation: Relation = "replace_one",
-        public_rows: int | None = None,
+        self, schema: Schema, graph: CausalGraph | None, neighbours: Neighbours, budget: Budget
     ) -> PreparedMoments:
         """Choose what to measure from public facts alone."""
         structure = structure_of(schema, graph)
@@ -131,7 +124,7 @@ class Moments:
             most_added=self.most_added,
             loose=loose_columns(structure) if self.repair else (),
         )
-        return design.prepare(epsilon=epsilon, delta=delta, relation=relation, public_rows=public_rows)
+        return design.prepare(neighbours, budget)
 
 
 class Independent:
@@ -147,14 +140,7 @@ class Independent:
         self.clip = clip
 
     def prepare(
-        self,
-        schema: Schema,
-        graph: CausalGraph | None,
-        *,
-        epsilon: float,
-        delta: float,
-        relation: Relation = "replace_one",
-        public_rows: int | None = None,
+        self, schema: Schema, graph: CausalGraph | None, neighbours: Neighbours, budget: Budget
     ) -> PreparedMoments:
         """Choose the noise from public facts alone; of the graph only names are checked."""
         design = MomentDesign(
@@ -167,7 +153,7 @@ class Independent:
             clip=self.clip,
             clip_quantile=_LEVELS_QUANTILE,
         )
-        return design.prepare(epsilon=epsilon, delta=delta, relation=relation, public_rows=public_rows)
+        return design.prepare(neighbours, budget)
 
 
 class OneWay:
@@ -185,14 +171,7 @@ class OneWay:
         self.clip = clip
 
     def prepare(
-        self,
-        schema: Schema,
-        graph: CausalGraph | None,
-        *,
-        epsilon: float,
-        delta: float,
-        relation: Relation = "replace_one",
-        public_rows: int | None = None,
+        self, schema: Schema, graph: CausalGraph | None, neighbours: Neighbours, budget: Budget
     ) -> PreparedMoments:
         """Choose the noise from public facts alone."""
         structure = structure_of(schema, graph)
@@ -207,7 +186,7 @@ class OneWay:
             clip_quantile=_LEVELS_QUANTILE,
             tied=True,
         )
-        return design.prepare(epsilon=epsilon, delta=delta, relation=relation, public_rows=public_rows)
+        return design.prepare(neighbours, budget)
 
 
 def _levels(schema: Schema) -> MomentLayout:
@@ -247,8 +226,8 @@ class MomentDesign:
     loose: tuple[str, ...] = ()
     tied: bool = False
 
-    def prepare(self, *, epsilon: float, delta: float, relation: Relation, public_rows: int | None) -> PreparedMoments:
-        """Find the noise with which the sums can be released under (ε, δ).
+    def prepare(self, neighbours: Neighbours, budget: Budget) -> PreparedMoments:
+        """Find the noise with which the sums can be released within a budget.
 
         Raises:
             InputError: If there is nothing to sum, or too much, a family is too large to fit, or ``clip`` is below 1.
@@ -268,14 +247,13 @@ class MomentDesign:
         check_fittable(layout.sizes, self.parents, layout.candidates, self.most_added)
         suspects = _SUSPECTS * len(layout.sizes)
         shares = MomentShares(
-            schema=self.schema,
-            relation=relation,
+            neighbours=neighbours,
             numbers=layout.size,
             twice=len(layout.candidates) > suspects,
             clips=clip is None,
-            counts=public_rows is None and not (relation == "replace_one" and self.schema.unit == "row"),
+            counts=neighbours.rows is None and (neighbours.relation, neighbours.unit) != ("replace_one", "row"),
         )
-        level = calibrate(shares.events, epsilon=epsilon, delta=delta)
+        level = calibrate(shares.events, epsilon=budget.epsilon, delta=budget.delta)
         sums, *again = shares.sums(level)
         return PreparedMoments(
             design=self,
@@ -284,8 +262,8 @@ class MomentDesign:
             suspects=suspects,
             clip=shares.clip(level) if clip is None else layout.bound(4.0 * clip * clip),
             count=shares.count(level) if shares.counts else None,
-            delta=delta,
-            public_rows=public_rows,
+            neighbours=neighbours,
+            delta=budget.delta,
         )
 
 
@@ -300,8 +278,8 @@ class PreparedMoments:
         suspects: How many.
         clip: What the clip bound costs; or the bound itself, squared and in the layout's units, where it is public.
         count: What the number of rows costs; None where it is public.
+        neighbours: Which tables are neighbours, and what is public about them.
         delta: The δ at which the plan is stated.
-        public_rows: The number of rows, where it is stated as public.
     """
 
     design: MomentDesign
@@ -310,8 +288,8 @@ class PreparedMoments:
     suspects: int
     clip: ExponentialEvent | int
     count: GaussianEvent | None
+    neighbours: Neighbours
     delta: float
-    public_rows: int | None
 
     @property
     def schema(self) -> Schema:
@@ -338,15 +316,15 @@ class PreparedMoments:
         children += [Plan(f"fitting each column on its parents{by}"), Plan("sampling")]
         return Plan(self.design.generator, children=children, delta=self.delta)
 
-    def fit(self, table: PrivateTable, *, account: Account, seed: Seed, guarantee: Guarantee) -> CausalModel:
-        """Measure and estimate; charges ``account`` for what the plan shows, before noise is drawn."""
+    def run(self, table: PrivateTable, purse: Purse) -> CausalModel:
+        """Measure and estimate."""
         design = self.design
-        moments = self.measure(table, account=account, seed=seed)
+        moments = self.measure(table, purse)
 
         def measured_again(layout: MomentLayout, square: int) -> NoisyMoments:
             assert self.again is not None
             exact, _ = table_sums(table, layout, square)
-            values = release(exact, self.again, account=account, seed=seed, purpose="sums of suspects")
+            values = _with_noise(exact, self.again, purse, purpose="sums of suspects")
             return NoisyMoments.from_release(layout, values, self.again.scale, square=square, rows=moments.rows)
 
         look = SecondLook(suspects=self.suspects, clip_quantile=design.clip_quantile, measure=measured_again)
@@ -363,7 +341,7 @@ class PreparedMoments:
             schema=self.schema,
             graph=design.structure.fitted_graph(fitted.parents),
             conditionals=fitted.laws,
-            guarantee=guarantee,
+            guarantee=purse.guarantee,
             generator=design.generator,
             plan=self.plan,
             details={
@@ -374,19 +352,18 @@ class PreparedMoments:
             },
         )
 
-    def measure(self, table: PrivateTable, *, account: Account, seed: Seed) -> NoisyMoments:
+    def measure(self, table: PrivateTable, purse: Purse) -> NoisyMoments:
         """Release the sums, and the clip bound and the number of rows where they are paid for."""
-        square = self.clip if isinstance(self.clip, int) else self._released_clip(table, account=account, seed=seed)
+        square = self.clip if isinstance(self.clip, int) else self._choose_clip(table, purse)
         exact, rows = table_sums(table, self.design.layout, square)
-        values = release(exact, self.sums, account=account, seed=seed, purpose="sums of levels and pairs")
+        values = _with_noise(exact, self.sums, purse, purpose="sums of levels and pairs")
         if self.count is not None:
-            counted = release(np.array([rows]), self.count, account=account, seed=seed, purpose="number of rows")
-            rows = int(counted[0])
-        elif self.public_rows is not None:
-            rows = self.public_rows
+            rows = int(_with_noise(np.array([rows]), self.count, purse, purpose="number of rows")[0])
+        elif self.neighbours.rows is not None:
+            rows = self.neighbours.rows
         return NoisyMoments.from_release(self.design.layout, values, self.sums.scale, square=square, rows=rows)
 
-    def _released_clip(self, table: PrivateTable, *, account: Account, seed: Seed) -> int:
+    def _choose_clip(self, table: PrivateTable, purse: Purse) -> int:
         """Return a squared length from the public grid that about ``clip_quantile`` of the rows keep to."""
         assert isinstance(self.clip, ExponentialEvent)
         grid = _clip_grid(self.design.layout.largest_square)
@@ -394,17 +371,7 @@ class PreparedMoments:
         for codes in batches(table, self.design.layout):
             cells = np.searchsorted(grid, row_squares(self.design.layout, codes))
             counts += np.bincount(cells, minlength=len(grid))
-        chosen = quantile_cells(
-            counts,
-            self.design.clip_quantile,
-            epsilon=self.clip.epsilon,
-            relation=self.clip.relation,
-            unit=self.clip.unit,
-            max_rows_per_person=self.schema.max_rows_per_person,
-            account=account,
-            seed=seed,
-            purpose="clip bound",
-        ).value
+        chosen = choose_cells(counts, self.design.clip_quantile, self.clip, purse, purpose="clip bound")
         return grid[int(chosen[0])]
 
     def _contents(self) -> str:
@@ -415,10 +382,8 @@ class PreparedMoments:
         return f"{self.design.layout.size:,} sums: {', '.join(parts)}{bound}"
 
 
-def release(exact: Integers, event: GaussianEvent, *, account: Account, seed: Seed, purpose: str) -> Floats:
-    """Return whole numbers with the noise that was planned for them."""
-    noisy = as_planned(exact, event, account=account, seed=seed, purpose=purpose)
-    return np.asarray(noisy.value, dtype=np.float64)
+def _with_noise(exact: Integers, event: GaussianEvent, purse: Purse, *, purpose: str) -> Floats:
+    return np.asarray(purse.add(exact, event, purpose=purpose), dtype=np.float64)
 
 
 def _clip_grid(largest: int) -> list[int]:
@@ -442,16 +407,14 @@ class MomentShares:
     """What is released, before it is known how loudly: public.
 
     Attributes:
-        schema: The columns.
-        relation: Which tables are neighbours.
+        neighbours: Which tables are neighbours.
         numbers: How many sums there are.
         twice: Whether there is a second release of them, for suspects.
         clips: Whether the clip bound is paid for.
         counts: Whether the number of rows is.
     """
 
-    schema: Schema
-    relation: Relation
+    neighbours: Neighbours
     numbers: int
     twice: bool
     clips: bool
@@ -467,16 +430,11 @@ class MomentShares:
     def clip(self, level: float) -> ExponentialEvent:
         """Return what the clip bound costs."""
         rho = (self._moved / level) ** 2 / 2
-        return ExponentialEvent(
-            epsilon=math.sqrt(8 * _CLIP_SHARE * rho),
-            relation=self.relation,
-            unit=self.schema.unit,
-            max_rows_per_person=self.schema.max_rows_per_person,
-        )
+        return ExponentialEvent(epsilon=math.sqrt(8 * _CLIP_SHARE * rho), **self.neighbours.stated)
 
     def count(self, level: float) -> GaussianEvent:
         """Return the release of the number of rows."""
-        most = float(self.schema.max_rows_per_person or 1)  # two persons' numbers differ by no more, either way
+        most = float(self.neighbours.max_rows_per_person or 1)  # two persons' numbers differ by no more, either way
         return self._gaussian(1, most, level * most / self._moved / math.sqrt(_ROWS_SHARE))
 
     def events(self, level: float) -> list[Event]:
@@ -488,16 +446,7 @@ class MomentShares:
     @property
     def _moved(self) -> float:
         """How far one row or person moves one contingency table, in l2 norm."""
-        most = self.schema.max_rows_per_person
-        return count_sensitivity(1, relation=self.relation, unit=self.schema.unit, max_rows_per_person=most).l2
+        return count_sensitivity(1, **self.neighbours.stated).l2
 
     def _gaussian(self, numbers: int, moved: float, scale: float) -> GaussianEvent:
-        return gaussian_event(
-            numbers,
-            l2_sensitivity=moved,
-            scale=scale,
-            integers=True,
-            relation=self.relation,
-            unit=self.schema.unit,
-            max_rows_per_person=self.schema.max_rows_per_person,
-        )
+        return gaussian_event(numbers, l2_sensitivity=moved, scale=scale, integers=True, **self.neighbours.stated)

@@ -11,8 +11,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import lazy_loader
 
 if TYPE_CHECKING:
     from escudo.synthesis.neural._generator import Autoregressive as Autoregressive
@@ -27,25 +28,12 @@ if TYPE_CHECKING:
 __all__ = ["Autoregressive", "NeuralModel", "Vae", "begin", "finish", "on_accelerator"]
 
 # What is not in __all__ is for other parts of escudo.
-_HOME = {
-    "Autoregressive": "_generator",
-    "NeuralModel": "_model",
-    "PreparedNeural": "_training",
-    "Vae": "_generator",
-    "begin": "_many",
-    "finish": "_many",
-    "on_accelerator": "_many",
-    "read_model": "_model",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        value = getattr(import_module(f"escudo.synthesis.neural.{_HOME[name]}"), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'escudo.synthesis.neural' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return list(__all__)
+__getattr__, __dir__, _ = lazy_loader.attach(
+    __name__,
+    submod_attrs={
+        "_generator": ["Autoregressive", "Vae"],
+        "_many": ["begin", "finish", "on_accelerator"],
+        "_model": ["NeuralModel", "read_model"],
+        "_training": ["PreparedNeural"],
+    },
+)

@@ -25,7 +25,7 @@ from escudo._validate import one_of, positive, probability, whole
 from escudo.causal import CausalGraph
 from escudo.errors import InputError
 from escudo.mechanisms.dpsgd import Training
-from escudo.privacy import Event, Relation, RepeatedEvent, calibrate, gdp_to_epsilon
+from escudo.privacy import Budget, Event, Neighbours, RepeatedEvent, calibrate, gdp_to_epsilon
 from escudo.synthesis._moment_family import Form
 from escudo.synthesis._moments import Independent, Moments
 from escudo.synthesis.neural._network import Network, columns_of, units_of
@@ -88,24 +88,16 @@ class _Neural:
             raise InputError("again pays once more for what a checkpoint leaves to do; give checkpoint too.")
 
     def prepare(
-        self,
-        schema: Schema,
-        graph: CausalGraph | None,
-        *,
-        epsilon: float,
-        delta: float,
-        relation: Relation = "replace_one",
-        public_rows: int | None = None,
+        self, schema: Schema, graph: CausalGraph | None, neighbours: Neighbours, budget: Budget
     ) -> PreparedNeural:
         """Choose the network, the start and the training from public facts alone.
 
         Raises:
-            InputError: If ``delta`` is 0, ``batch`` is given where the number of rows is not public, or ``checkpoint``
-                is of another release.
+            InputError: If ``batch`` is given where the number of rows is not public, or ``checkpoint`` is of another
+                release.
         """
-        if delta == 0:
-            raise InputError("delta must be above 0: Gaussian noise needs a delta, such as 1e-6.")
-        if self.batch is not None and public_rows is None:
+        rows, delta = neighbours.rows, budget.delta
+        if self.batch is not None and rows is None:
             raise InputError("batch is a number of rows out of public_rows; give that too.")
         units, followed = units_of(schema, graph, latent=self.latent > 0)
         network = Network(
@@ -117,26 +109,19 @@ class _Neural:
             encoder=self.encoder if self.latent else (),
             decoder=self.decoder if self.latent else (),
         )
-        rule = rule_for(rows=public_rows, columns=len(schema.names), epsilon=epsilon, latent=self.latent > 0)
+        rule = rule_for(rows=rows, columns=len(schema.names), epsilon=budget.epsilon, latent=self.latent > 0)
         share = rule.start_share if self.start_share is None else self.start_share
         first = Moments(form=self.form) if self.start == "moments" else Independent()
-        start = first.prepare(
-            schema,
-            graph,
-            epsilon=_epsilon_of_share(share, epsilon, delta),
-            delta=delta,
-            relation=relation,
-            public_rows=public_rows,
-        )
+        start = first.prepare(schema, graph, neighbours, Budget(_epsilon_of_share(share, budget), delta))
         steps = rule.steps if self.steps is None else self.steps
         sampled = rule.sampling_probability
-        if self.batch is not None and public_rows is not None:
-            sampled = min(1.0, self.batch / public_rows)
+        if self.batch is not None and rows is not None:
+            sampled = min(1.0, self.batch / rows)
         taken = start.plan.event
         assert taken is not None
 
         def events(noise: float) -> list[Event]:
-            return [taken, RepeatedEvent(event=step_event(schema, relation, sampled, noise), count=steps)]
+            return [taken, RepeatedEvent(event=step_event(neighbours, sampled, noise), count=steps)]
 
         exact = network.is_logit and all(form == "logit" for form in start.design.forms.values())
         rule = replace(rule, pretraining=0) if exact else rule
@@ -149,7 +134,7 @@ class _Neural:
             training=Training(
                 steps=steps,
                 sampling_probability=sampled,
-                noise_multiplier=calibrate(events, epsilon=epsilon, delta=delta),
+                noise_multiplier=calibrate(events, epsilon=budget.epsilon, delta=delta),
                 clip_norm=1.0 if self.clip_norm is None else self.clip_norm,
                 learning_rate=rule.learning_rate if self.learning_rate is None else self.learning_rate,
                 decline=0.8,  # the last steps are small, so that their noise is
@@ -157,7 +142,7 @@ class _Neural:
             ),
             given=frozenset(name for name in ("clip_norm", "learning_rate") if getattr(self, name) is not None),
             pretraining=rule.pretraining if self.pretraining is None else self.pretraining,
-            relation=relation,
+            neighbours=neighbours,
             delta=delta,
         )
         if self.checkpoint is None:
@@ -166,7 +151,7 @@ class _Neural:
             folder=Path(self.checkpoint),
             facts=prepared.facts,
             start=taken,
-            step=step_event(schema, relation, sampled, prepared.training.noise_multiplier),
+            step=step_event(neighbours, sampled, prepared.training.noise_multiplier),
             steps=steps,
             again=self.again,
         )
@@ -235,8 +220,9 @@ class Autoregressive(_Neural):
     decoder: tuple[int, ...] = field(default=(), init=False)
 
 
-def _epsilon_of_share(share: float, epsilon: float, delta: float) -> float:
-    """Return the ε of Gaussian noise that takes this share of the squared μ that (ε, δ) allows."""
+def _epsilon_of_share(share: float, budget: Budget) -> float:
+    """Return the ε of Gaussian noise that takes this share of the squared μ that a budget allows."""
+    epsilon, delta = budget.epsilon, budget.delta
     low, high = 0.0, 1.0
     while gdp_to_epsilon(high, delta) < epsilon:
         low, high = high, 2 * high

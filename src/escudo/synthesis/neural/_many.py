@@ -27,6 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from escudo.mechanisms import Purse
 from escudo.mechanisms.dpsgd._core import Knobs, Recipe, Slots, State, first_state, result, run
 from escudo.mechanisms.dpsgd._precision import precision_for
 from escudo.mechanisms.dpsgd._sampling import capacity_for, device_slots, slots_of
@@ -144,12 +145,11 @@ def train_many(
 
 
 def begin(prepared: PreparedNeural, table: PrivateTable, *, seed: int, guarantee: Guarantee) -> Begun:
-    """Measure the start of a fit; the account is charged for all of it, as by :meth:`PreparedNeural.fit`."""
-    rng = np.random.default_rng(seed)
-    network, schema = prepared.network, prepared.schema
-    first = prepared.start.fit(table, account=table.account, seed=rng, guarantee=guarantee)
-    event = prepared.training.event(prepared.relation, schema.unit, schema.max_rows_per_person)
-    table.account.spend(event, purpose="training by DP-SGD", for_release=False)
+    """Measure the start of a fit; the account is charged for all of it, as by :meth:`PreparedNeural.run`."""
+    rng, network = np.random.default_rng(seed), prepared.network
+    purse = Purse(table.account, rng, plan=prepared.plan, guarantee=guarantee)
+    first = prepared.start.run(table, purse)
+    purse.within(prepared.training.event(**prepared.neighbours.stated), purpose="training by DP-SGD")
     arrays, rows = parameters_of(network, first), prepared.codes(table)
     return Begun(
         # In numpy: other processes do this too, and must not take room on the accelerator.

@@ -53,7 +53,7 @@ import math
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,10 +64,10 @@ from numpy.typing import NDArray
 from escudo._progress import tracking
 from escudo.causal import CausalGraph
 from escudo.errors import InputError
-from escudo.mechanisms import Seed, publishable
+from escudo.mechanisms import Purse
 from escudo.mechanisms.dpsgd import Training, train
 from escudo.mechanisms.dpsgd._checkpoint import Kept, TrainingFile, found, go_on, held, keeping, synced
-from escudo.privacy import Account, Event, Guarantee, Plan, Relation, RepeatedEvent, SampledGaussianEvent, charging
+from escudo.privacy import Account, Event, Neighbours, Plan, RepeatedEvent, SampledGaussianEvent, charging
 from escudo.synthesis._laws import Conditional, LogitConditional, MaxConditional, NoisyOrConditional
 from escudo.synthesis._model import CausalModel
 from escudo.synthesis._moments import PreparedMoments
@@ -113,7 +113,7 @@ class PreparedNeural:
         training: The training; where its clip bound and learning rate are left to rules, they follow from the start.
         given: Which of ``clip_norm`` and ``learning_rate`` were asked for.
         pretraining: Steps on simulated rows, which are free.
-        relation: The neighbouring relation.
+        neighbours: Which tables are neighbours, and what is public about them.
         delta: The δ at which the plan is stated.
         checkpoint: What to go on from if the fit is stopped; None for nothing.
     """
@@ -126,7 +126,7 @@ class PreparedNeural:
     training: Training
     given: frozenset[str]
     pretraining: int
-    relation: Relation
+    neighbours: Neighbours
     delta: float
     checkpoint: Checkpoint | None = None
 
@@ -137,7 +137,7 @@ class PreparedNeural:
         sampled = (
             f"{rounds.sampling_probability:.3g} of the rows each" if rounds.sampling_probability < 1 else "all rows"
         )
-        step = step_event(self.schema, self.relation, rounds.sampling_probability, rounds.noise_multiplier)
+        step = step_event(self.neighbours, rounds.sampling_probability, rounds.noise_multiplier)
         children = [child for child in self.start.plan.children if child.name != "sampling"]
         if self.pretraining:
             children.append(Plan("training on rows simulated from that"))
@@ -147,29 +147,28 @@ class PreparedNeural:
         ]
         return Plan(self.generator, children=children, delta=self.delta)
 
-    def fit(self, table: PrivateTable, *, account: Account, seed: Seed, guarantee: Guarantee) -> NeuralModel:
-        """Fit the start, then train; charges ``account`` for what the plan shows, before noise is drawn.
+    def run(self, table: PrivateTable, purse: Purse) -> NeuralModel:
+        """Fit the start, then train.
 
         How many rows there are decides which are drawn in a step, and nothing else: the start, the clip bound, the
         learning rate and the details follow from the model that the training starts from, which is released.
 
         With a checkpoint that a stopped fit left, the start is read from it and the training goes on from there. A
-        seeded fit then gives what it would have given; one for release draws the steps that are left anew. ``account``
-        is then the purse of the checkpoint's ``charging``, and the account knows of the training's end before the model
-        leaves.
+        seeded fit then gives what it would have given; one for release draws the steps that are left anew. The account
+        knows of the training's end before the model leaves.
         """
-        first = self._start_model(table, account, seed, guarantee)
+        first, paid = self._start_model(table, purse)
         parameters = pretrain(self.network, parameters_of(self.network, first), first, self.pretraining)
         rows = expected_rows(first)
         training = self.settle(clip_bound(self.network, parameters, measured_rows(first)), rows)
-        value = self._train(parameters, self.codes(table), training, rows, seed)
+        value = self._train(parameters, self.codes(table), training, rows, paid)
         arrays = self.network.layout.unflatten(value.astype(np.float64))
         model = NeuralModel(
             schema=self.schema,
             graph=self.graph,
             network=self.network,
             parameters=arrays,
-            guarantee=guarantee,
+            guarantee=purse.guarantee,
             generator=self.generator,
             plan=self.plan,
             details={
@@ -188,33 +187,46 @@ class PreparedNeural:
             self.checkpoint.file.finish()
         return model
 
-    def _start_model(self, table: PrivateTable, account: Account, seed: Seed, guarantee: Guarantee) -> CausalModel:
-        """Return the model that the training starts from: measured now, or by the fit that was stopped."""
+    def paying(
+        self, account: Account, plan: Plan, *, for_release: bool, purpose: str, stream: np.random.Generator | None
+    ) -> AbstractContextManager[Account]:
+        """Charge a plan; where a stopped fit goes on, what was charged is not charged again."""
+        terms: dict[str, Any] = {"for_release": for_release, "purpose": purpose}
+        if self.checkpoint is None:
+            return charging(account, plan, **terms)
+        return self.checkpoint.paying(account, plan, stream=stream, **terms)
+
+    def _start_model(self, table: PrivateTable, purse: Purse) -> tuple[CausalModel, Purse]:
+        """Return the model that the training starts from, measured now or by the fit that was stopped.
+
+        And the purse that the training is paid from.
+        """
         kept = self.checkpoint
-        event = self.training.event(self.relation, self.schema.unit, self.schema.max_rows_per_person)
+        event = self.training.event(**self.neighbours.stated)
         if kept is not None and kept.begun:
             event, first = kept.left, kept.read_start()
         else:
-            first = self.start.fit(table, account=account, seed=seed, guarantee=guarantee)
+            first = self.start.run(table, purse)
             if kept is not None:
-                kept.keep_start(first, seed if isinstance(seed, np.random.Generator) else None)
-        account.spend(event, purpose="training by DP-SGD", for_release=publishable(seed))
-        return first
+                kept.keep_start(first, purse.stream)
+        return first, purse.within(event, purpose="training by DP-SGD")
 
     def _train(
-        self, parameters: NDArray[np.float32], codes: NDArray[np.generic], training: Training, rows: int, seed: Seed
+        self, parameters: NDArray[np.float32], codes: NDArray[np.generic], training: Training, rows: int, paid: Purse
     ) -> NDArray[np.float32]:
         network, file = self.network, None if self.checkpoint is None else self.checkpoint.file
-        terms: dict[str, Any] = {
-            "expected_rows": rows,
-            "delta": self.delta,
-            "relation": self.relation,
-            "unit": self.schema.unit,
-            "max_rows_per_person": self.schema.max_rows_per_person,
-            "seed": seed,
-        }
-        # Without an account: it was charged before.
-        return train(network, network.layout, parameters, codes, training, checkpoint=file, **terms).value
+        return train(
+            network,
+            network.layout,
+            parameters,
+            codes,
+            training,
+            expected_rows=rows,
+            delta=self.delta,
+            seed=paid.stream,
+            checkpoint=file,
+            **self.neighbours.stated,
+        ).value
 
     def codes(self, table: PrivateTable) -> NDArray[np.generic]:
         """Return the rows as cells, in the smallest type that holds every cell of the schema. Private."""
@@ -225,7 +237,13 @@ class PreparedNeural:
     @property
     def facts(self) -> dict[str, str]:
         """Fingerprints of the public things that a stopped fit and the one that goes on must share."""
-        settings = [self.generator, asdict(self.training), self.pretraining, sorted(self.given), self.relation]
+        settings = [
+            self.generator,
+            asdict(self.training),
+            self.pretraining,
+            sorted(self.given),
+            self.neighbours.relation,
+        ]
         return {
             "schema": digest(self.schema.to_dict()),
             "graph": digest([list(self.graph.nodes), [list(edge) for edge in self.graph.edges], repr(self.network)]),
@@ -243,15 +261,9 @@ class PreparedNeural:
         return replace(training, clip_norm=clip_norm, learning_rate=rate)
 
 
-def step_event(schema: Schema, relation: Relation, sampled: float, noise: float) -> SampledGaussianEvent:
+def step_event(neighbours: Neighbours, sampled: float, noise: float) -> SampledGaussianEvent:
     """Return what one step costs."""
-    return SampledGaussianEvent(
-        noise_multiplier=noise,
-        sampling_probability=sampled,
-        relation=relation,
-        unit=schema.unit,
-        max_rows_per_person=schema.max_rows_per_person,
-    )
+    return SampledGaussianEvent(noise_multiplier=noise, sampling_probability=sampled, **neighbours.stated)
 
 
 # ---- how long and how loudly
@@ -487,7 +499,7 @@ class Checkpoint:
     @property
     def file(self) -> TrainingFile:
         """The training's file, while the folder is used."""
-        assert self._file is not None, "a fit with a checkpoint is run inside its charging()"
+        assert self._file is not None, "a fit with a checkpoint is run inside its paying()"
         return self._file
 
     @property
@@ -502,8 +514,8 @@ class Checkpoint:
         return RepeatedEvent(event=self.step, count=self.steps - (int(arrays["step"][0]) if arrays else 0))
 
     @contextmanager
-    def charging(
-        self, account: Account, plan: Plan, *, for_release: bool, purpose: str, seed: np.random.Generator | None
+    def paying(
+        self, account: Account, plan: Plan, *, for_release: bool, purpose: str, stream: np.random.Generator | None
     ) -> Iterator[Account]:
         """Use the folder, alone, and charge the plan; or go on from it, and charge nothing or what is left of the plan.
 
@@ -514,10 +526,10 @@ class Checkpoint:
             plan: The whole release.
             for_release: False for a seeded run.
             purpose: Why, for the account.
-            seed: The generator of a seeded run; it is put to where it stood.
+            stream: The generator of a seeded run; it is put to where it stood.
 
         Yields:
-            The purse, as ``escudo.privacy.charging`` gives it.
+            An account that pays what the plan shows, as ``escudo.privacy.charging`` gives it.
 
         Raises:
             InputError: If the folder cannot be used, another process uses it, it is the checkpoint of another release
@@ -528,7 +540,7 @@ class Checkpoint:
         facts = {
             **self.facts,
             "plan": digest(plan.event.to_json()),
-            "seed": "none" if seed is None else digest(seed.bit_generator.state),
+            "seed": "none" if stream is None else digest(stream.bit_generator.state),
         }
         marking = keeping(account)
         terms: dict[str, Any] = {"for_release": for_release, "purpose": purpose}
@@ -547,11 +559,11 @@ class Checkpoint:
                 left = plan.less(self.start, *([RepeatedEvent(event=self.step, count=kept.done)] if kept.done else []))
                 assert left.event is not None, "the last step is never kept"
                 self._file = go_on(kept, marking, left.event, delta=plan.stated_delta, again=self.again, **terms)
-                if seed is not None:
-                    seed.bit_generator.state = json.loads(kept.about["generator"])
+                if stream is not None:
+                    stream.bit_generator.state = json.loads(kept.about["generator"])
             try:
-                with charging(account, left, for_release=for_release, receipt=self.file.receipt) as purse:
-                    yield purse
+                with charging(account, left, for_release=for_release, receipt=self.file.receipt) as paying:
+                    yield paying
             finally:
                 self._file = None
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -591,13 +603,13 @@ class Checkpoint:
                 "release was given, or another folder. Nothing was spent."
             )
 
-    def keep_start(self, start: CausalModel, seed: np.random.Generator | None) -> None:
+    def keep_start(self, start: CausalModel, stream: np.random.Generator | None) -> None:
         """Keep the model that the training starts from, and where a seeded generator stands."""
         start.save(self.folder / "start", overwrite=True)
         synced(*self._start_files(), self.folder / "start", self.folder)
         self.file.about["start"] = self._start_digest()
-        if seed is not None:
-            self.file.about["generator"] = json.dumps(seed.bit_generator.state, default=int)
+        if stream is not None:
+            self.file.about["generator"] = json.dumps(stream.bit_generator.state, default=int)
         self.file.keep({})
 
     def read_start(self) -> CausalModel:
