@@ -21,7 +21,7 @@ from escudo.errors import EscudoError, RefusedError
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["JsonFlag", "Stopped", "console", "emit", "report_bug", "report_error", "stopping_cleanly"]
+__all__ = ["JsonFlag", "Stopped", "console", "emit", "report_bug", "report_error", "stopping_cleanly", "to_the_end"]
 
 JsonFlag = Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON object instead of text.")]
 
@@ -80,6 +80,24 @@ def stopping_cleanly() -> Iterator[None]:
         if told:
             sys.exit(128 + told[0])
         raise
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+@contextmanager
+def to_the_end() -> Iterator[None]:
+    """Ignore Ctrl-C, SIGTERM and SIGHUP inside the block: what it ends can no longer be undone, and is soon done.
+
+    A signal that came before raises here, at the latest, and nothing of the block happens.
+    """
+    names = ("SIGINT", "SIGTERM", "SIGHUP") if threading.current_thread() is threading.main_thread() else ()
+    known = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    before = {one: handler for one in known if callable(handler := signal.getsignal(one))}
+    try:
+        for one in before:
+            signal.signal(one, signal.SIG_IGN)
+        yield
     finally:
         for one, handler in before.items():
             signal.signal(one, handler)

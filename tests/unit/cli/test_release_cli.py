@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 import escudo.report
 import escudo.utility
 from escudo.causal import asia
-from escudo.cli import app
+from escudo.cli import app, main
 from escudo.errors import BudgetExceededError, EscudoError, GraphError, InputError, LedgerError, RefusedError
 from escudo.privacy import Ledger
 from escudo.synthesis import load
@@ -469,6 +469,39 @@ def test_a_release_stopped_half_way_is_in_the_ledger_and_nowhere_else(
         assert not [path for path in folder.iterdir() if path.name.startswith(".")]  # no draft is left
     assert ledger.total("visits-2026").epsilon_at(1e-6) > 0.99
     assert not (folder / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("sent", "there"), [(signal.SIGINT, False), (signal.SIGTERM, True), (signal.SIGHUP, False)], ids=str
+)
+def test_a_signal_after_the_folder_has_its_name_takes_nothing_back(
+    folder: Path,
+    ledger: Ledger,
+    sent: signal.Signals,
+    there: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if there:
+        run(*RELEASE, "--out", "out", "--rows", "10")
+    put, before = escudo.report._release._put, signal.getsignal(sent)
+
+    def late(draft: Path, target: Path) -> None:
+        put(draft, target)
+        os.kill(os.getpid(), sent)
+
+    monkeypatch.setattr(escudo.report._release, "_put", late)
+    force = ["--force"] if there else []
+    monkeypatch.setattr(sys, "argv", ["escudo", *RELEASE, "--dataset", "visits-2026", "--out", "out", *force])
+    with pytest.raises(SystemExit) as end:
+        main()
+    shown = capsys.readouterr()
+    assert (end.value.code, shown.err) == (0, "")
+    assert "Released to out/" in shown.out
+    assert [row.kind for row in ledger.history()] == ["open", "spend"]
+    assert pl.read_parquet("out/synthetic.parquet").height == ROWS
+    assert not list(folder.glob(".*"))
+    assert signal.getsignal(sent) is before
 
 
 # -- sampling
