@@ -15,6 +15,7 @@ from escudo.cli._arguments import (
     Dataset,
     Delta,
     Epsilon,
+    GoingOn,
     LedgerUrl,
     PlanOnly,
     RelationName,
@@ -33,8 +34,10 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from escudo.privacy import Account, Plan
     from escudo.report import ReleaseFiles
     from escudo.synthesis import Model, Prepared
+    from escudo.synthesis.neural._checkpoint import Checkpoint
     from escudo.table import PrivateTable, Schema
     from escudo.utility._evaluated import Evaluate, PreparedEvaluated
 
@@ -168,9 +171,10 @@ def release(
     )
     judged: dict[str, Any] = {"accept_large_delta": accept_large_delta}
     tree = prepared.plan.judged(table, rows=known, **judged)
-    if shown_first(table.account, tree, stop=plan, as_json=as_json):
+    going_on = _gone_on_from(prepared, table.account, tree, seed=seed)
+    if shown_first(table.account, tree, stop=plan, as_json=as_json, going_on=going_on):
         return
-    if checkpoint is not None and checkpoint.exists() and not as_json:
+    if going_on is not None and not as_json:
         console().print(f"Goes on from {checkpoint}: what it has behind it is not paid for again.", markup=False)
     assert out is not None
     with ExitStack() as last:
@@ -266,6 +270,22 @@ def _going_on(checkpoint: Path | None, again: bool, dataset: str | None) -> dict
             "--ledger if it is not the usual one."
         )
     return {"checkpoint": checkpoint, "again": again}
+
+
+def _gone_on_from(
+    prepared: Prepared | PreparedEvaluated, account: Account, plan: Plan, *, seed: int | None
+) -> GoingOn | None:
+    """Return the checkpoint that the release would go on from, and what that would charge; None without one."""
+    import numpy as np
+
+    from escudo.utility._evaluated import PreparedEvaluated
+
+    generator = prepared.generator if isinstance(prepared, PreparedEvaluated) else prepared
+    kept: Checkpoint | None = getattr(generator, "checkpoint", None)
+    if kept is None:
+        return None
+    begun, due = kept.due(account, plan, seed=None if seed is None else np.random.default_rng(seed))
+    return GoingOn(kept.folder, due, kept.again) if begun else None
 
 
 @contextmanager

@@ -88,6 +88,9 @@ class MarkingAccount(Account, Protocol):
     def marked(self, receipt: Receipt, number: int, digest: str) -> bool:
         """Return whether a file was ever a checkpoint of the training."""
 
+    def goes_on(self, receipt: Receipt, number: int, digest: str) -> bool:
+        """Return whether ``resume`` would let a training go on from a file now."""
+
     def resume(self, receipt: Receipt, number: int, digest: str) -> str:
         """Record that a training goes on from its newest checkpoint, once; return the nonce that its end must show."""
 
@@ -215,6 +218,12 @@ class MemoryAccount:
         with self._lock:
             self._require_own(receipt)
             return (receipt.sequence, number, digest) in self._marks
+
+    def goes_on(self, receipt: Receipt, number: int, digest: str) -> bool:
+        """Return whether ``resume`` would let a training go on from a file now; see ``Ledger.goes_on``."""
+        with self._lock:
+            self._require_own(receipt)
+            return trainings.goes_on(self._trainings, receipt.sequence, number, digest)
 
     def resume(self, receipt: Receipt, number: int, digest: str) -> str:
         """Note that a training goes on from its newest checkpoint; see ``Ledger.resume``."""

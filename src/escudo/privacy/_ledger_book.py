@@ -47,18 +47,18 @@ class Book:
 
     @contextmanager
     def _reading(self) -> Iterator[Session]:
-        with self._lock:
+        with self._store.held():
             witnessed = self._witnessed()
             with self._store.reading() as session:
                 self._require_what_was_seen(session, witnessed)
                 yield session
 
     @contextmanager
-    def _writing(self) -> Iterator[Session]:
+    def _writing(self, deadline: float | None = None) -> Iterator[Session]:
         """Give a session that no other writer overlaps; what it adds is durable, read back and witnessed at the end."""
-        with self._lock:
+        with self._store.held(deadline) as until:
             witnessed = self._witnessed()
-            with self._store.writing() as session:
+            with self._store.writing(until) as session:
                 self._require_what_was_seen(session, witnessed)
                 yield session
             if session.added:

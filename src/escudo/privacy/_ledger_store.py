@@ -26,7 +26,7 @@ from escudo.privacy._ledger_chain import (
     LedgerRow,
     genesis,
 )
-from escudo.privacy._ledger_errors import DAMAGED, explained
+from escudo.privacy._ledger_errors import DAMAGED, KEPT, explained
 from escudo.privacy._ledger_session import (
     ACCOUNTS,
     FORMAT,
@@ -150,7 +150,12 @@ class Store:
     @contextmanager
     def upgrading(self, ledger_id: str) -> Iterator[Session]:
         """Give a session on tables of the present format that hold the rows of format 1, in one transaction."""
-        with self.lock, self._explained(), self._queued(), self._transaction(write=True) as connection:
+        with (
+            self._explained(),
+            self.held() as until,
+            self._queued(until),
+            self._transaction(write=True, until=until) as connection,
+        ):
             old = first_rows(connection)
             for table in (ROWS, HEAD):
                 connection.exec_driver_sql(f"DROP TABLE {table}")
@@ -171,21 +176,46 @@ class Store:
             yield Session(connection, for_update=False, whole=whole)
 
     @contextmanager
-    def writing(self) -> Iterator[Session]:
-        """Give a session that no other writer overlaps; it is committed durably at the end, or not at all."""
-        with self.lock, self._explained(), self._queued(), self._transaction(write=True) as connection:
-            yield Session(connection, for_update=True)
+    def held(self, deadline: float | None = None) -> Iterator[float]:
+        """Let no other thread of this process in; give the time, by ``time.monotonic``, until which to wait for others.
 
-    def _queued(self) -> AbstractContextManager[None]:
-        return self.witness.queue(self._timeout) if self.path is not None else nullcontext()
+        Args:
+            deadline: Until when to wait, also for other threads; the store's timeout from now on by default.
+        """
+        deadline = time.monotonic() + self._timeout if deadline is None else deadline
+        if not self.lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
+            with self._explained():
+                raise LedgerError(KEPT.format(who="other threads have", timeout=self._timeout))
+        try:
+            yield deadline
+        finally:
+            self.lock.release()
 
     @contextmanager
-    def _transaction(self, *, write: bool = False) -> Iterator[sa.Connection]:
+    def writing(self, deadline: float | None = None) -> Iterator[Session]:
+        """Give a session that no other writer overlaps; it is committed durably at the end, or not at all.
+
+        Other threads, the queue of processes and the database's lock are waited for one after the other, all of it
+        until one deadline.
+        """
+        with (
+            self._explained(),
+            self.held(deadline) as until,
+            self._queued(until),
+            self._transaction(write=True, until=until) as connection,
+        ):
+            yield Session(connection, for_update=True)
+
+    def _queued(self, until: float) -> AbstractContextManager[None]:
+        return self.witness.queue(until, self._timeout) if self.path is not None else nullcontext()
+
+    @contextmanager
+    def _transaction(self, *, write: bool = False, until: float | None = None) -> Iterator[sa.Connection]:
         if self.path is not None:
             self._file_size()
         if self._engine is None:
             self._engine = self._sqlite_engine(self.path) if self.path is not None else self._postgresql_engine()
-        options: dict[str, Any] = {"escudo_write": write}
+        options: dict[str, Any] = {"escudo_write": write, "escudo_until": until}
         if self.path is None:
             options["isolation_level"] = "READ COMMITTED" if write else "REPEATABLE READ"
         with self._engine.connect().execution_options(**options) as connection, connection.begin():
@@ -250,8 +280,12 @@ class Store:
 
         @sa.event.listens_for(engine, "begin")
         def begin(connection: sa.Connection) -> None:
-            write = connection.get_execution_options().get("escudo_write")
-            connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+            options = connection.get_execution_options()
+            driver = cast(sqlite3.Connection, connection.connection.driver_connection)
+            until = options.get("escudo_until")
+            wait = self._timeout if until is None else max(0.0, until - time.monotonic())
+            driver.execute(f"PRAGMA busy_timeout = {round(1000 * wait)}")
+            driver.execute("BEGIN IMMEDIATE" if options.get("escudo_write") else "BEGIN")
 
         return engine
 

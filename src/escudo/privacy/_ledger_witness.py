@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 from escudo.errors import LedgerCorruptError, LedgerError
 from escudo.privacy._ledger_chain import LedgerRow, canonical_json
+from escudo.privacy._ledger_errors import KEPT
 
 __all__ = ["Seen", "Witness"]
 
@@ -171,13 +172,17 @@ class Witness:
             os.close(descriptor)
 
     @contextmanager
-    def queue(self, timeout: float) -> Iterator[None]:
+    def queue(self, deadline: float, timeout: float) -> Iterator[None]:
         """Wait until no other process of this user writes to the ledger: a fair wait, where SQLite's own starves some.
 
         It is a courtesy; what keeps writers apart is the database's lock.
 
+        Args:
+            deadline: Until when, by ``time.monotonic``.
+            timeout: How many seconds that is from when the wait began, for the message.
+
         Raises:
-            LedgerError: If it takes longer than ``timeout`` seconds.
+            LedgerError: If it takes longer.
         """
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -186,17 +191,14 @@ class Witness:
             yield
             return
         try:
-            deadline, pause = time.monotonic() + timeout, 0.0002
+            pause = 0.0002
             while True:
                 try:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     break
                 except OSError:
                     if time.monotonic() > deadline:
-                        raise LedgerError(
-                            f"other processes have kept it locked for {timeout:g} s. Nothing was recorded and nothing "
-                            "was released. Try again."
-                        ) from None
+                        raise LedgerError(KEPT.format(who="other processes have", timeout=timeout)) from None
                     time.sleep(pause)
                     pause = min(2 * pause, 0.002)
             yield

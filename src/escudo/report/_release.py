@@ -1,9 +1,10 @@
 """The release folder: written as a whole, or not at all.
 
 Everything is written into a hidden folder beside the target, flushed to disk, and renamed. An error, Ctrl-C or a signal
-to end before that leaves the target as it was; the command line takes none between that and its end. An earlier release is *exchanged* with the new one in one step of the file system
-(``renameat2`` on Linux, ``renameatx_np`` on macOS): at every instant the target is the whole old release or the whole
-new one, also if the process is killed. Where the system cannot exchange, the old one is moved aside first; a process
+to end before that leaves the target as it was; after it the release is there, and the command line takes no signals
+until it has said so. An earlier release is *exchanged* with the new one in one step of the file system (``renameat2``
+on Linux, ``renameatx_np`` on macOS): at every instant the target is the whole old release or the whole new one, also if
+the process is killed. Where the system cannot exchange, the old one is moved aside first; a process
 that is killed between the two steps leaves no target, and the next release to that place, which looks first, moves it
 back. What a kill may leave besides is a hidden folder that nothing reads.
 

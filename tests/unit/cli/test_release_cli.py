@@ -374,6 +374,11 @@ def test_a_copied_checkpoint_is_released_once_and_again_only_if_that_is_paid_for
     assert stopped.exit_code == 130
     assert "Give the same command again to go on from kept." in stopped.output
     shutil.copytree("kept", "copy")
+    before = ledger.head
+    assert "this goes on from kept, which was paid for, and asks for nothing\n" in run(*words, "--plan").output
+    planned = json.loads(run(*words, "--plan", "--json").stdout)["ledger"]
+    assert (planned["asked"], planned["fits"], planned["checkpoint"]) == (0.0, True, "kept")
+    assert ledger.head == before
     assert "Goes on from kept" in run(*words, "--out", "out").output
     assert not Path("kept").exists()
     for _ in range(2):
@@ -381,6 +386,9 @@ def test_a_copied_checkpoint_is_released_once_and_again_only_if_that_is_paid_for
         refused = refusal(*words, "--out", "other")
         assert re.search(r"finished.*Nothing was spent.*costs ε = 0\.\d+ at δ = 1e-06 .*--again", str(refused))
         assert not Path("other").exists()
+    asks = r"this goes on from kept, asks for [\d.]+ ?% for the rest.*would be refused without --again\n"
+    assert re.search(asks, run(*words, "--plan").output)
+    assert re.search(r"this goes on from kept, asks for [\d.]+ ?% and fits\n", run(*words, "--plan", "--again").output)
     run(*words, "--out", "other", "--again")
     assert [row.event.kind for row in ledger.history() if row.kind == "spend"] == ["composed", "repeated"]
     assert ledger.verify().ok
