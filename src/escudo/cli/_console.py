@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 import traceback
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,12 +17,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from escudo._card import printable
-from escudo.errors import EscudoError, RefusedError
+from escudo.errors import EscudoError, LedgerWarning, RefusedError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["JsonFlag", "Stopped", "console", "emit", "report_bug", "report_error", "stopping_cleanly", "to_the_end"]
+__all__ = [
+    "JsonFlag",
+    "Stopped",
+    "console",
+    "emit",
+    "report_bug",
+    "report_error",
+    "stopping_cleanly",
+    "to_the_end",
+    "warning_in_words",
+]
 
 JsonFlag = Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON object instead of text.")]
 
@@ -109,6 +120,22 @@ def emit(payload: Mapping[str, Any], *, as_json: bool, human: Callable[[Console]
         sys.stdout.write(json.dumps(payload, indent=2, ensure_ascii=False, allow_nan=False, default=str) + "\n")
     else:
         human(console())
+
+
+@contextmanager
+def warning_in_words() -> Iterator[None]:
+    """Show escudo's own warnings inside the block as a line on standard error, and others as Python does."""
+    with warnings.catch_warnings():
+        usual = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+            if issubclass(category, LedgerWarning):
+                console(stderr=True).print(f"Warning: {message}", markup=False, style="yellow")
+            else:
+                usual(message, category, *place, **more)
+
+        warnings.showwarning = show
+        yield
 
 
 def report_error(error: EscudoError, *, as_json: bool) -> None:

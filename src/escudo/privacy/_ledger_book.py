@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from escudo._validate import did_you_mean, positive
-from escudo.errors import InputError, LedgerCorruptError, LedgerError, UnsupportedEventError
+from escudo.errors import InputError, LedgerCorruptError, LedgerError, LedgerWarning, UnsupportedEventError
 from escudo.privacy._account import now
 from escudo.privacy._events import Event
 from escudo.privacy._filter import Paid
@@ -117,6 +117,7 @@ class Book:
             warnings.warn(
                 f"This machine has no witness of the ledger {self.name} yet, and starts one at row {here.rows}: an "
                 "older copy from before would not be noticed here.",
+                LedgerWarning,
                 stacklevel=5,
             )
             witness.start(session.ledger_id, here)

@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from escudo.errors import LedgerCorruptError, LedgerError
+from escudo.errors import LedgerCorruptError, LedgerError, LedgerWarning
 from escudo.privacy._ledger_chain import LedgerRow, canonical_json
 from escudo.privacy._ledger_errors import KEPT
 
@@ -214,6 +214,7 @@ class Witness:
             warnings.warn(
                 f"The witness of the ledger cannot be written in {self._folder} ({error.strerror}): an older copy of "
                 "the ledger would not be noticed. Name another folder in ESCUDO_STATE.",
+                LedgerWarning,
                 stacklevel=2,
             )
 
