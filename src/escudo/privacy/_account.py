@@ -38,6 +38,7 @@ class Receipt:
         for_release: False for a seeded run, whose results must not be published.
         recorded_at: Time in ISO 8601, UTC.
         hash: Hash of the ledger's row, or empty for an account in memory.
+        ledger_id: Which ledger it is in; empty for an account in memory.
     """
 
     dataset: str
@@ -47,6 +48,12 @@ class Receipt:
     for_release: bool = True
     recorded_at: str
     hash: str = ""
+    ledger_id: str = ""
+
+    @property
+    def anchor(self) -> dict[str, str | int] | None:
+        """The ledger just after this spend, as ``Ledger.anchor`` says it, to keep elsewhere; None in memory."""
+        return {"ledger_id": self.ledger_id, "rows": self.sequence, "head": self.hash} if self.ledger_id else None
 
 
 @runtime_checkable

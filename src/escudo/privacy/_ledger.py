@@ -200,6 +200,7 @@ class Ledger(Keeping):
             for_release=for_release,
             recorded_at=row.recorded_at,
             hash=row.hash,
+            ledger_id=session.ledger_id,
         )
 
     def _prepare(self, dataset: str, event: Event | Guarantee) -> float:
@@ -274,6 +275,7 @@ class Ledger(Keeping):
                 for_release=payload["for_release"],
                 recorded_at=row.recorded_at,
                 hash=row.hash,
+                ledger_id=session.ledger_id,
             )
 
     def mark(self, receipt: Receipt, number: int, digest: str, *, nonce: str = "") -> None:

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,15 @@ import escudo.report
 import escudo.utility
 from escudo.causal import asia
 from escudo.cli import app, main
-from escudo.errors import BudgetExceededError, EscudoError, GraphError, InputError, LedgerError, RefusedError
+from escudo.errors import (
+    BudgetExceededError,
+    EscudoError,
+    GraphError,
+    InputError,
+    LedgerError,
+    LedgerWarning,
+    RefusedError,
+)
 from escudo.privacy import Ledger
 from escudo.synthesis import load
 from escudo.table import Schema
@@ -410,6 +419,37 @@ def test_exit_codes_and_one_clear_paragraph(folder: Path, ledger: Ledger) -> Non
     over = in_terminal(*RELEASE[:-1], "9", "--dataset", "visits-2026", "--out", "out", "--json", cwd=folder)
     assert (over.returncode, over.stdout) == (4, "")
     assert json.loads(over.stderr)["error"] == "BudgetExceededError"
+
+
+def test_a_release_says_what_the_ledger_was_after_its_spend_and_so_a_rolled_back_ledger_is_noticed(
+    folder: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = folder / "escudo-ledger.db"
+    older = database.read_bytes()
+    run(*RELEASE, "--dataset", "visits-2026", "--out", "out", "--rows", "10", "--evaluate", "0.1")
+    anchor = json.loads(Path("out/release.json").read_text())["anchor"]
+    (spend,) = [row for row in ledger.history() if row.kind == "spend"]
+    assert anchor == {"ledger_id": ledger.anchor["ledger_id"], "rows": spend.sequence, "head": spend.hash}
+    page = Path("out/report.html").read_text()
+    assert "Anchor of the ledger after this spend" in page
+    assert all(str(value) in page for value in anchor.values())
+    ledger.open("later", epsilon=1.0)
+    ledger.close()
+    assert "holds good" in run("ledger", "verify", "--expect", "out/release.json").stdout
+    monkeypatch.setenv("ESCUDO_STATE", str(folder / "elsewhere"))  # on another machine: only the release knows
+    for path in folder.glob("escudo-ledger.db*"):
+        path.unlink()
+    database.write_bytes(older)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LedgerWarning)
+        assert "fingerprint that you expect" in str(refusal("ledger", "verify", "--expect", "out/release.json"))
+
+
+def test_a_release_that_no_ledger_paid_for_anchors_nothing(folder: Path) -> None:
+    run(*RELEASE, "--out", "out", "--rows", "10")
+    assert json.loads(Path("out/release.json").read_text())["anchor"] is None
+    assert "Anchor of the ledger" not in Path("out/report.html").read_text()
+    assert "no ledger paid for" in str(refusal("ledger", "verify", "--expect", "out/release.json"))
 
 
 # -- failures half-way
