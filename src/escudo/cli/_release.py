@@ -198,9 +198,9 @@ def release(
                     raise InputError(f"{error} What was spent stays spent.") from None
         except KeyboardInterrupt as stop:
             kept = checkpoint is not None and checkpoint.exists()
-            going_on = f" Give the same command again to go on from {checkpoint}." if kept else ""
+            how = f" Give the same command again to go on from {checkpoint}." if kept else ""
             console(stderr=True).print(
-                f"Interrupted: nothing was written to {out}. What was spent stays spent.{going_on}", markup=False
+                f"Interrupted: nothing was written to {out}. What was spent stays spent.{how}", markup=False
             )
             raise typer.Exit(getattr(stop, "exit_code", 130)) from None
         seconds = time.perf_counter() - start
