@@ -44,7 +44,7 @@ from escudo.report._promise import (
     stated,
     who_gets_what,
 )
-from escudo.report._record import LIBRARIES, FileEntry, added_arrows, noise_of, observed_pairs, warnings_of
+from escudo.report._record import LIBRARIES, FileEntry, added_arrows, details_of, noise_of, observed_pairs, warnings_of
 from escudo.table import Numeric
 from escudo.utility import cells, dependence, synthetic_table
 from escudo.utility._private import PURPOSE
@@ -153,6 +153,7 @@ def release_page(
         generator=model.generator,
         hashes="\n".join(f"{entry.sha256}  {entry.path}" for entry in entries),
         history=f"escudo ledger history {shlex.quote(dataset)}" if dataset else "escudo ledger history",
+        anchor=model.details.get("anchor"),
         example=_example(model),
         citation=_citation(model, dataset, made, epsilon, delta),
         guarantee=guarantee,
@@ -162,7 +163,7 @@ def release_page(
         schema_text=_capped(schema.to_toml()),
         fingerprint=schema.fingerprint,
         edges=_capped("\n".join(f"{cause} -> {effect}" for cause, effect in graph.edges)),
-        details=_capped(json.dumps(dict(model.details), indent=1, ensure_ascii=False, default=str)),
+        details=_capped(json.dumps(details_of(model), indent=1, ensure_ascii=False, default=str)),
         versions=[(name, version(name)) for name in ("escudo", *LIBRARIES)],
     )
 

@@ -35,7 +35,7 @@ from escudo.privacy import Budget, GaussianEvent, Neighbours, Plan, calibrate
 from escudo.synthesis._estimation import NoisyTable, estimate
 from escudo.synthesis._generators import above_zero, between
 from escudo.synthesis._laws import TableConditional
-from escudo.synthesis._model import CausalModel
+from escudo.synthesis._model import CausalModel, anchor_of
 from escudo.synthesis._structure import graph_of
 from escudo.table import PrivateTable, Schema
 
@@ -112,6 +112,7 @@ class PreparedDiscovered:
                 # Where the direction is a finding; the others only help to imitate the table.
                 "stated_arrows": [[a, b] for a, b in found.graph.edges if a in causes[b]],
                 "discovery": _summary(found),
+                **anchor_of(purse),
             },
         )
 

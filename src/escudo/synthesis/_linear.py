@@ -52,6 +52,7 @@ from escudo.privacy import Budget, GaussianEvent, Neighbours, Plan, calibrate
 from escudo.synthesis._model import (
     Model,
     ModelEffect,
+    anchor_of,
     column_of,
     number_of,
     public_rows,
@@ -182,6 +183,7 @@ class PreparedLinear:
                 "noise": noise,
                 "weight_of_rows": weight,
                 "stated_arrows": [list(arrow) for arrow in self.structure.arrows],
+                **anchor_of(purse),
             },
         )
 

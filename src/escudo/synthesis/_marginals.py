@@ -70,7 +70,7 @@ from escudo.mechanisms import Purse, gaussian_event
 from escudo.privacy import Budget, Event, ExponentialEvent, GaussianEvent, Neighbours, Plan, calibrate
 from escudo.synthesis._estimation import Columns, NoisyTable, Pair, TableFits, total_of
 from escudo.synthesis._laws import MAX_TABLE_CELLS, Conditional
-from escudo.synthesis._model import CausalModel, public_rows
+from escudo.synthesis._model import CausalModel, anchor_of, public_rows
 from escudo.synthesis._moment_fit import FittedMoments, check_fittable, fit_moments
 from escudo.synthesis._moment_statistics import UNIT, MomentLayout, NoisyMoments, table_sums
 from escudo.synthesis._sampling import draw
@@ -234,6 +234,7 @@ class PreparedMarginals:
             details={
                 "rows": total,
                 "stated_arrows": [list(arrow) for arrow in self.structure.arrows],
+                **anchor_of(purse),
             },
         )
 

@@ -28,7 +28,8 @@ from escudo._progress import tracking
 from escudo._validate import did_you_mean, one_of, whole
 from escudo.causal import CausalGraph
 from escudo.errors import InputError, SchemaError, ZeroProbabilityError
-from escudo.privacy import Guarantee, Neighbours, Plan
+from escudo.mechanisms import Purse
+from escudo.privacy import Guarantee, Neighbours, Plan, Receipt
 from escudo.synthesis._laws import Codes, Conditional, ancestors, causal_order, dense_table, laws_under
 from escudo.synthesis._sampling import decode, drawer
 from escudo.synthesis._structure import check_graph, check_identified
@@ -42,6 +43,7 @@ __all__ = [
     "CellModel",
     "Model",
     "ModelEffect",
+    "anchor_of",
     "column_of",
     "number_of",
     "public_rows",
@@ -314,6 +316,13 @@ def public_rows(neighbours: Neighbours, table: PrivateTable) -> int | None:
     if neighbours.rows is None and neighbours.relation == "replace_one" and neighbours.unit == "row":
         return table.neighbours.rows or 1  # a table without rows has no neighbour
     return neighbours.rows
+
+
+def anchor_of(purse: Purse) -> dict[str, Any]:
+    """Return what the ledger was just after it paid, for a model's details; nothing if no ledger did."""
+    receipt = getattr(purse.account, "receipt", None)
+    anchored = isinstance(receipt, Receipt) and receipt.anchor is not None
+    return {"anchor": receipt.anchor} if anchored else {}
 
 
 # ---- what is asked of a model

@@ -51,7 +51,7 @@ from escudo.causal import CausalGraph
 from escudo.errors import InputError
 from escudo.mechanisms import Purse, choose_cells, gaussian_event
 from escudo.privacy import Budget, Event, ExponentialEvent, GaussianEvent, Neighbours, Plan, calibrate
-from escudo.synthesis._model import CausalModel
+from escudo.synthesis._model import CausalModel, anchor_of
 from escudo.synthesis._moment_family import Form, forms_of
 from escudo.synthesis._moment_fit import SecondLook, check_fittable, fit_moments, loose_columns, ordered_pairs
 from escudo.synthesis._moment_statistics import (
@@ -349,6 +349,7 @@ class PreparedMoments:
                 "l2_clip_norm": math.sqrt(moments.square) / 2,
                 "noise": fitted.noise,
                 "stated_arrows": [[cause, effect] for effect, several in design.parents.items() for cause in several],
+                **anchor_of(purse),
             },
         )
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from escudo.synthesis.neural._many import on_accelerator as on_accelerator
     from escudo.synthesis.neural._model import NeuralModel as NeuralModel
     from escudo.synthesis.neural._model import read_model as read_model
+    from escudo.synthesis.neural._training import Checkpoint as Checkpoint
     from escudo.synthesis.neural._training import PreparedNeural as PreparedNeural
 
 __all__ = ["Autoregressive", "NeuralModel", "Vae", "begin", "finish", "on_accelerator"]
@@ -34,6 +35,6 @@ __getattr__, __dir__, _ = lazy_loader.attach(
         "_generator": ["Autoregressive", "Vae"],
         "_many": ["begin", "finish", "on_accelerator"],
         "_model": ["NeuralModel", "read_model"],
-        "_training": ["PreparedNeural"],
+        "_training": ["Checkpoint", "PreparedNeural"],
     },
 )

@@ -69,7 +69,7 @@ from escudo.mechanisms.dpsgd import Training, train
 from escudo.mechanisms.dpsgd._checkpoint import Kept, TrainingFile, found, go_on, held, keeping, synced
 from escudo.privacy import Account, Event, Neighbours, Plan, RepeatedEvent, SampledGaussianEvent, charging
 from escudo.synthesis._laws import Conditional, LogitConditional, MaxConditional, NoisyOrConditional
-from escudo.synthesis._model import CausalModel
+from escudo.synthesis._model import CausalModel, anchor_of
 from escudo.synthesis._moments import PreparedMoments
 from escudo.synthesis.neural._model import NeuralModel
 from escudo.synthesis.neural._network import Block, Network
@@ -181,6 +181,7 @@ class PreparedNeural:
                 "l2_clip_norm": training.clip_norm,
                 "learning_rate": training.learning_rate,
                 "stated_arrows": [list(arrow) for arrow in self.graph.edges],
+                **anchor_of(purse),
             },
         )
         if self.checkpoint is not None:
@@ -537,11 +538,7 @@ class Checkpoint:
             BudgetExceededError: If the account does not allow what is to be charged; nothing was spent.
         """
         assert plan.event is not None, "a network is trained"
-        facts = {
-            **self.facts,
-            "plan": digest(plan.event.to_json()),
-            "seed": "none" if stream is None else digest(stream.bit_generator.state),
-        }
+        facts = self._all_facts(plan, stream)
         marking = keeping(account)
         terms: dict[str, Any] = {"for_release": for_release, "purpose": purpose}
         with self._held():
@@ -555,8 +552,7 @@ class Checkpoint:
                     arrays={},
                 )
             else:
-                self._require(kept, facts)
-                left = plan.less(self.start, *([RepeatedEvent(event=self.step, count=kept.done)] if kept.done else []))
+                left = self._left(kept, plan, facts)
                 assert left.event is not None, "the last step is never kept"
                 self._file = go_on(kept, marking, left.event, delta=plan.stated_delta, again=self.again, **terms)
                 if stream is not None:
@@ -567,6 +563,31 @@ class Checkpoint:
             finally:
                 self._file = None
             shutil.rmtree(self.folder, ignore_errors=True)
+
+    def due(self, account: Account, plan: Plan, *, seed: np.random.Generator | None) -> tuple[bool, Event | None]:
+        """Return whether :meth:`paying` would go on from the folder, and what it would charge; None for nothing.
+
+        Nothing is spent, recorded or changed. What cannot go on for nothing is charged for only with ``again``.
+
+        Raises:
+            InputError: If it is the checkpoint of another release or of another account.
+        """
+        marking = keeping(account)
+        kept = found(self.folder / _TRAINING, marking, look=True)
+        if kept is None:
+            return False, plan.event
+        left = self._left(kept, plan, self._all_facts(plan, seed))
+        return True, None if marking.goes_on(kept.receipt, kept.number, kept.digest) else left.event
+
+    def _left(self, kept: Kept, plan: Plan, facts: Mapping[str, str]) -> Plan:
+        """Return what is left of a plan, once it is sure that the folder is of this release."""
+        self._require(kept, facts)
+        return plan.less(self.start, *([RepeatedEvent(event=self.step, count=kept.done)] if kept.done else []))
+
+    def _all_facts(self, plan: Plan, stream: np.random.Generator | None) -> dict[str, str]:
+        assert plan.event is not None, "a network is trained"
+        state = "none" if stream is None else digest(stream.bit_generator.state)
+        return {**self.facts, "plan": digest(plan.event.to_json()), "seed": state}
 
     def require_same(self) -> None:
         """Refuse to go on with another schema, graph or other settings than the stopped release had.
