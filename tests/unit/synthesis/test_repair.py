@@ -10,6 +10,7 @@ import pytest
 
 from escudo.causal import CausalGraph
 from escudo.errors import InputError
+from escudo.mechanisms import Purse
 from escudo.privacy import ExponentialEvent, guarantee_of
 from escudo.privacy._composition import leaves
 from escudo.synthesis import CausalModel, _estimation, prepare, synthesize
@@ -48,11 +49,9 @@ def fitted(**options: Any) -> CausalModel:
 @pytest.mark.parametrize("edges", ["full", "none"])
 def test_every_leaf_of_the_plan_is_spent_once_and_nothing_else(relation: str, edges: str, spy: Any) -> None:
     prepared = prepare(SCHEMA, GRAPH if edges == "full" else None, relation=relation, repair=True, **BUDGET)
-    prepared.fit(
+    prepared.run(
         PrivateTable(frame(500), SCHEMA),
-        account=spy,
-        seed=np.random.default_rng(0),
-        guarantee=prepared.plan.guarantee(),
+        Purse(spy, np.random.default_rng(0), plan=prepared.plan, guarantee=prepared.plan.guarantee()),
     )
     assert prepared.plan.event is not None
     planned = [leaf for leaf, count in leaves(prepared.plan.event) for _ in range(count)]
@@ -119,8 +118,8 @@ def test_where_the_observed_law_is_full_families_are_measured_again(monkeypatch:
     monkeypatch.setattr(_estimation, "_MAX_TOTAL", 30)  # the two chains have 20 cells, and with a pair 24 at least
     prepared = prepare(SCHEMA, GRAPH, repair=True, **BUDGET)
     table = PrivateTable(frame(), SCHEMA)
-    terms: dict[str, Any] = {"seed": np.random.default_rng(0), "guarantee": prepared.plan.guarantee()}
-    model = prepared.fit(table, account=spy, **terms)
+    purse = Purse(spy, np.random.default_rng(0), plan=prepared.plan, guarantee=prepared.plan.guarantee())
+    model = prepared.run(table, purse)
     assert isinstance(model, CausalModel)
     assert model.observed
     assert prepared.plan.event is not None

@@ -12,7 +12,7 @@ import pytest
 
 from escudo.causal import CausalGraph
 from escudo.errors import InputError, SchemaError
-from escudo.mechanisms import Release
+from escudo.mechanisms import Purse, Release
 from escudo.privacy import MemoryAccount, RepeatedEvent
 from escudo.synthesis import load, prepare, synthesize
 from escudo.synthesis._linear import LinearModel
@@ -203,8 +203,8 @@ def given_to_training(monkeypatch, frame, schema, graph, rows: int, first, **opt
     table = PrivateTable(frame.head(rows).lazy(), schema, MemoryAccount(relation="add_remove"))
     with monkeypatch.context() as patch:
         patch.setattr(_training, "train", trains)
-        patch.setattr(_training.PreparedMoments, "fit", lambda *_, **__: first)
-        fitted = prepared.fit(table, account=table.account, seed=7, guarantee=prepared.plan.guarantee())
+        patch.setattr(_training.PreparedMoments, "run", lambda *_, **__: first)
+        fitted = prepared.run(table, Purse(table.account, 7, plan=prepared.plan, guarantee=prepared.plan.guarantee()))
     return given[0], dict(fitted.details)
 
 

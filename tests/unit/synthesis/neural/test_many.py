@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 from escudo.causal import CausalGraph
+from escudo.mechanisms import Purse
 from escudo.mechanisms.dpsgd._core import Knobs, Recipe
 from escudo.privacy import MemoryAccount
 from escudo.synthesis import prepare
@@ -50,7 +51,7 @@ def test_fits_made_together_are_those_of_fits_alone(name, at_once, small):
 
     def alone(seed: int):
         own = table(seed)
-        return prepared.fit(own, account=own.account, seed=np.random.default_rng(seed), guarantee=promise)
+        return prepared.run(own, Purse(own.account, np.random.default_rng(seed), plan=prepared.plan, guarantee=promise))
 
     fits = [begin(prepared, table(seed), seed=seed, guarantee=promise) for seed in range(3)]
     expected = alone(2)
@@ -70,7 +71,7 @@ def test_an_account_is_charged_as_by_a_fit(small):
         table = PrivateTable(frame, schema, MemoryAccount(relation="replace_one"))
         if run == "alone":
             noise = np.random.default_rng(0)
-            prepared.fit(table, account=table.account, seed=noise, guarantee=prepared.plan.guarantee())
+            prepared.run(table, Purse(table.account, noise, plan=prepared.plan, guarantee=prepared.plan.guarantee()))
         else:
             begin(prepared, table, seed=0, guarantee=prepared.plan.guarantee())
         assert not any(receipt.for_release for receipt in table.account.receipts)
