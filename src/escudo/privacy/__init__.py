@@ -19,8 +19,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from escudo.privacy._accounting import RunningTotal, guarantee_of, within
-from escudo.privacy._calibration import calibrate
 from escudo.privacy._conversions import (
     approximate_for_group,
     gdp_for_group,
@@ -47,14 +45,14 @@ from escudo.privacy._events import (
     SampledGaussianEvent,
     ZCDPEvent,
 )
-from escudo.privacy._guarantee import Guarantee
+from escudo.privacy._guarantee import Guarantee, calibrate, guarantee_of
 from escudo.privacy._relations import Budget, NeighbourOptions, Neighbours, Relation, Unit, parse_relation, parse_unit
+from escudo.privacy._totals import RunningTotal, within
 
 if TYPE_CHECKING:
     from escudo.privacy._account import Account, MarkingAccount, MemoryAccount, Receipt, marked_if_failed
     from escudo.privacy._ledger import AccountInfo, Ledger, LedgerAccount, LedgerRow, Verification
-    from escudo.privacy._plan import Plan, charging, plan, plannable
-    from escudo.privacy._plan_delta import delta_warning
+    from escudo.privacy._plan import Plan, charging, delta_warning, plan, plannable
 
 __all__ = [
     "Account",
