@@ -16,11 +16,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from escudo.causal import formats
-from escudo.causal._asia import asia
 from escudo.causal._draw import draw
+from escudo.causal._edges import Knowledge
 from escudo.causal._graph import CausalGraph
-from escudo.causal._knowledge import Knowledge
-from escudo.causal._network import Network
+from escudo.causal._network import Network, asia
 
 if TYPE_CHECKING:
     from escudo.causal._inference import Factor, Lookup, contract

@@ -7,13 +7,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from escudo._validate import did_you_mean
-from escudo.causal.formats._draft import Draft
-from escudo.causal.formats._source import Source, shown
+from escudo.causal.formats._draft import Draft, Source, shown
 
 if TYPE_CHECKING:
     from escudo.causal._graph import CausalGraph
 
-__all__ = ["Block", "Row", "parse", "quoted", "read", "write"]
+__all__ = ["Block", "Row", "parse_bif", "quoted", "read_bif", "write_bif"]
 
 _TOKEN = re.compile(
     r"""
@@ -49,10 +48,10 @@ class Block:
     has_probability: bool = False
 
 
-def read(source: Source) -> Draft:
+def read_bif(source: Source) -> Draft:
     """Read the structure: each variable's parents; its levels and tables are left to ``Network``."""
     draft = Draft(source)
-    blocks = parse(source)
+    blocks = parse_bif(source)
     for block in blocks.values():
         draft.add_node(block.name, {}, block.at)
     for block in blocks.values():
@@ -61,7 +60,7 @@ def read(source: Source) -> Draft:
     return draft
 
 
-def write(graph: CausalGraph) -> str:
+def write_bif(graph: CausalGraph) -> str:
     """Return the structure alone; levels and tables, which a graph does not have, are left open as BIF allows."""
     lines = ["network structure {", "}"]
     for node in graph.nodes:
@@ -79,7 +78,7 @@ def quoted(name: str) -> str:
     return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def parse(source: Source) -> dict[str, Block]:
+def parse_bif(source: Source) -> dict[str, Block]:
     """Return what the file says of each variable, in the order of declaration."""
     return _Parser(source).blocks()
 

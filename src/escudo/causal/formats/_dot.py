@@ -1,4 +1,7 @@
-"""Graphviz DOT, read by hand, and the grammar that dagitty shares with it."""
+"""Graphviz DOT, read by hand, and dagitty's text, which shares its grammar.
+
+dagitty has graph types of its own, flags without values, and ``<->`` for a latent common cause.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,13 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from escudo.causal.formats._draft import Draft, extras_of
-from escudo.causal.formats._source import Source, shown
+from escudo.causal.formats._draft import Draft, Source, extras_of, flags, shown
 
 if TYPE_CHECKING:
     from escudo.causal._graph import CausalGraph
 
-__all__ = ["parse", "quoted", "read", "write"]
+__all__ = ["read_dagitty", "read_dot", "write_dagitty", "write_dot"]
+
 
 _MAX_DEPTH = 64
 _TOKEN = re.compile(
@@ -31,6 +34,24 @@ _ESCAPE = re.compile(r"\\(\r\n|[\"\\\r\n])", re.S)
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KEYWORDS = {"strict", "graph", "digraph", "subgraph", "node", "edge"}
 _ARROWS = {"→": "->", "←": "<-", "↔": "<->"}
+_ANCESTRAL = re.compile(r"\s*(mag|pag)\b", re.I)
+
+
+# ---- reading
+
+
+def read_dot(source: Source) -> Draft:
+    """Read one ``graph { }`` or ``digraph { }``; ``--`` or ``dir=none`` makes an edge undirected."""
+    return _Parser(source).graph(("graph", "digraph"))
+
+
+def read_dagitty(source: Source) -> Draft:
+    """Read ``dag { }`` or ``pdag { }``; ``a <-> b`` stands for a latent common cause of both, as dagitty defines it."""
+    if match := _ANCESTRAL.match(source.text):
+        raise source.error(
+            f"{match[1]!r} graphs describe ancestry, not direct causes. Give a dag or pdag", match.start(1)
+        )
+    return _Parser(source).graph(("dag", "pdag", "digraph", "graph"))
 
 
 class _Token(NamedTuple):
@@ -51,40 +72,6 @@ class _Scope:
 
     def inner(self) -> _Scope:
         return _Scope(dict(self.node), dict(self.edge))
-
-
-def read(source: Source) -> Draft:
-    """Read one ``graph { }`` or ``digraph { }``; ``--`` or ``dir=none`` makes an edge undirected."""
-    return parse(source, ("graph", "digraph"))
-
-
-def write(graph: CausalGraph) -> str:
-    """Return the graph in DOT; every flag also shows in a drawing by Graphviz."""
-    lines = ["digraph {"]
-    if extras := extras_of(graph):
-        lines.append(f"  escudo={quoted(extras, always=True)};")
-    for node in graph.nodes:
-        flags = [
-            *(["latent=true", "style=dashed"] if node in graph.latents else []),
-            *(["exposure=true"] if node in graph.exposures else []),
-            *(["outcome=true"] if node in graph.outcomes else []),
-        ]
-        lines.append(f"  {quoted(node)}" + (f" [{', '.join(flags)}];" if flags else ";"))
-    lines += [f"  {quoted(a)} -> {quoted(b)};" for a, b in graph.edges]
-    lines += [f"  {quoted(a)} -> {quoted(b)} [dir=none];" for a, b in graph.undirected_edges]
-    return "\n".join([*lines, "}"]) + "\n"
-
-
-def quoted(name: str, *, always: bool = False) -> str:
-    """Return a name as it stands in DOT: bare if it is a plain word, else in quotes."""
-    if not always and _PLAIN.fullmatch(name) and name.lower() not in _KEYWORDS:
-        return name
-    return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-def parse(source: Source, kinds: tuple[str, ...]) -> Draft:
-    """Read one graph whose opening word is one of ``kinds``."""
-    return _Parser(source, _tokens(source)).graph(kinds)
 
 
 def _tokens(source: Source) -> list[_Token]:
@@ -140,8 +127,8 @@ def _unreadable(source: Source, at: int) -> Exception:
 class _Parser:
     """A recursive reader; only subgraphs recurse, and no deeper than ``_MAX_DEPTH``."""
 
-    def __init__(self, source: Source, tokens: list[_Token]):
-        self.source, self.tokens, self.place, self.draft = source, tokens, 0, Draft(source)
+    def __init__(self, source: Source):
+        self.source, self.tokens, self.place, self.draft = source, _tokens(source), 0, Draft(source)
 
     @property
     def token(self) -> _Token:
@@ -166,6 +153,7 @@ class _Parser:
         return self.source.error(f"expected {wanted}, found {found}", token.at)
 
     def graph(self, kinds: tuple[str, ...]) -> Draft:
+        """Read one graph whose opening word is one of ``kinds``."""
         if self.token.keyword() == "strict":
             self.place += 1
         if self.token.keyword() not in kinds:
@@ -298,3 +286,37 @@ class _Parser:
         if (tail and "odot" in shapes[0]) or (head and "odot" in shapes[1]):
             raise self.source.error("circle marks (odot) have no single causal reading", arrow.at)
         return tail and shapes[0] != "none", head and shapes[1] != "none"
+
+
+# ---- writing
+
+
+def write_dot(graph: CausalGraph) -> str:
+    """Return the graph in DOT; every flag also shows in a drawing by Graphviz."""
+    lines = ["digraph {"]
+    if extras := extras_of(graph):
+        lines.append(f"  escudo={_quoted(extras, always=True)};")
+    for node in graph.nodes:
+        shown_as = [f"{flag}=true" + ", style=dashed" * (flag == "latent") for flag in flags(graph, node)]
+        lines.append(f"  {_quoted(node)}" + (f" [{', '.join(shown_as)}];" if shown_as else ";"))
+    lines += [f"  {_quoted(a)} -> {_quoted(b)};" for a, b in graph.edges]
+    lines += [f"  {_quoted(a)} -> {_quoted(b)} [dir=none];" for a, b in graph.undirected_edges]
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def write_dagitty(graph: CausalGraph) -> str:
+    """Return the graph as dagitty text; groups and knowledge have no place in it."""
+    lines = ["dag {" if graph.is_dag else "pdag {"]
+    for node in graph.nodes:
+        marked = flags(graph, node)
+        lines.append(_quoted(node) + (f" [{','.join(marked)}]" if marked else ""))
+    lines += [f"{_quoted(a)} -> {_quoted(b)}" for a, b in graph.edges]
+    lines += [f"{_quoted(a)} -- {_quoted(b)}" for a, b in graph.undirected_edges]
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def _quoted(name: str, *, always: bool = False) -> str:
+    """Return a name as it stands in DOT: bare if it is a plain word, else in quotes."""
+    if not always and _PLAIN.fullmatch(name) and name.lower() not in _KEYWORDS:
+        return name
+    return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,4 +1,7 @@
-"""GML, the nested key-value text that networkx, igraph, Gephi and DoWhy exchange."""
+"""GML, the nested key-value text that networkx, igraph, Gephi and DoWhy exchange.
+
+Read by hand rather than by networkx; ``docs/decisions/gml.md`` says why.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,12 @@ from html.entities import name2codepoint
 from typing import TYPE_CHECKING
 
 from escudo._validate import did_you_mean
-from escudo.causal.formats._draft import Draft, extras_of
-from escudo.causal.formats._source import Source, shown
+from escudo.causal.formats._draft import Draft, Source, extras_of, flags, shown
 
 if TYPE_CHECKING:
     from escudo.causal._graph import CausalGraph
 
-__all__ = ["read", "write"]
+__all__ = ["read_gml", "write_gml"]
 
 # A key may follow a number without a space, as in DoWhy's "directed 1node[".
 _TOKEN = re.compile(
@@ -40,7 +42,7 @@ class _Record:
     places: dict[str, int] = field(default_factory=dict)
 
 
-def read(source: Source) -> Draft:
+def read_gml(source: Source) -> Draft:
     """Read one ``graph [ ]``; nodes are named by their label, or by their id where they have none."""
     graph, nodes, edges = _records(source)
     draft = Draft(source)
@@ -74,19 +76,15 @@ def read(source: Source) -> Draft:
     return draft
 
 
-def write(graph: CausalGraph) -> str:
+def write_gml(graph: CausalGraph) -> str:
     """Return the graph in GML, in plain ASCII as the format asks."""
     lines = ["graph [", "  directed 1"]
     if extras := extras_of(graph):
         lines.append(f'  escudo "{_escape(extras)}"')
     place = {node: number for number, node in enumerate(graph.nodes)}
     for node, number in place.items():
-        flags = "".join(
-            f" {flag} 1"
-            for flag, names in (("latent", graph.latents), ("exposure", graph.exposures), ("outcome", graph.outcomes))
-            if node in names
-        )
-        lines.append(f'  node [ id {number} label "{_escape(node)}"{flags} ]')
+        marked = "".join(f" {flag} 1" for flag in flags(graph, node))
+        lines.append(f'  node [ id {number} label "{_escape(node)}"{marked} ]')
     lines += [f"  edge [ source {place[a]} target {place[b]} ]" for a, b in graph.edges]
     lines += [f"  edge [ source {place[a]} target {place[b]} directed 0 ]" for a, b in graph.undirected_edges]
     return "\n".join([*lines, "]"]) + "\n"
