@@ -18,9 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from escudo._validate import did_you_mean
-from escudo.causal._inference import Factor, Lookup
-from escudo.causal._sem_population import marginal
-from escudo.causal._sem_queries import ancestors, copy_of
+from escudo.causal import Factor, Lookup, ancestors, copy_of, marginal
 from escudo.errors import InputError
 
 if TYPE_CHECKING:

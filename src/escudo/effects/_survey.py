@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from escudo._card import card
-from escudo.causal._inference import Lookup
+from escudo.causal import Lookup, alike, commuting
 from escudo.effects._effect import Effect, show_epsilon, show_names
 from escudo.effects._exact import effect, joint, populated, total
 from escudo.effects._mechanism import CountMechanism, Mechanism
 from escudo.effects._question import Question, ask, names_of
 from escudo.effects._ratios import Array
-from escudo.effects._symmetry import alike, commuting
 from escudo.effects._worst import alternatives
 from escudo.errors import InputError
 

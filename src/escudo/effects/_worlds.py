@@ -21,7 +21,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo.causal._inference import Factor, Lookup
+from escudo.causal import Factor, Lookup
 from escudo.effects._question import Question
 from escudo.errors import InputError
 

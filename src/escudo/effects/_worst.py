@@ -14,7 +14,7 @@ from typing import cast
 
 import numpy as np
 
-from escudo.causal._inference import MAX_CELLS, Factor, Lookup, product
+from escudo.causal import MAX_CELLS, Factor, Lookup, product
 from escudo.effects._question import Question
 from escudo.effects._ratios import Array, largest_log_ratio
 from escudo.effects._worlds import Ints, Origin, Worlds, decode, possible

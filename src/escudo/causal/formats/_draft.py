@@ -34,6 +34,7 @@ __all__ = [
 ]
 
 
+_WINDOW = 100  # characters of a line that an error shows
 MAX_BYTES = 16 * 2**20
 """The largest graph file read, after unpacking; far above any real graph, and small enough to be safe."""
 
@@ -53,6 +54,18 @@ class Source:
         before = self.text[:at].replace("\r\n", "\n").replace("\r", "\n")
         line_start = before.rfind("\n") + 1
         return ParseError(message, source=self.name, line=before.count("\n") + 1, column=len(before) - line_start + 1)
+
+    def mark(self, message: str, at: int) -> ParseError:
+        """Return the error for offset ``at`` that shows the line itself and marks the place below it."""
+        line = self.text.count("\n", 0, at) + 1
+        start = self.text.rfind("\n", 0, at) + 1
+        end = self.text.find("\n", at)
+        shown = self.text[start : len(self.text) if end < 0 else end].replace("\t", " ").rstrip()
+        column = at - start
+        first = max(0, column - _WINDOW // 2) if len(shown) > _WINDOW else 0
+        shown = shown[first : first + _WINDOW]
+        excerpt = f"\n    {shown}\n    {' ' * (column - first)}^" if shown else ""
+        return ParseError(message + excerpt, source=self.name, line=line, column=column + 1)
 
 
 def shown(text: str, limit: int = 40) -> str:
