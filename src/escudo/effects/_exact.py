@@ -1,11 +1,13 @@
-r"""Exact effects in structural equation models: by intervention, along paths, for one or many variables.
+r"""Exact effects in structural equation models: by intervention, along paths, of one or many variables, by learning.
 
-All are largest log ratios of two laws of the same outputs; :mod:`escudo.effects._ratios` says what zeros mean.
+All are largest log ratios of two laws of the same outputs; :mod:`escudo.effects._effect` says what zeros mean.
 Over *all* populations (``population=None``) the largest ratio is attained where the background has one fixed value:
 
 .. math:: \max_P \frac{\sum_u P(u)\, k_u(y; x)}{\sum_u P(u)\, k_u(y; x')} = \max_u \frac{k_u(y; x)}{k_u(y; x')}
 
 because a ratio of two averages with the same weights is at most the largest ratio of their terms. Nothing is sampled.
+
+An association conditions instead of intervening: it is how much learning one variable tells about another.
 """
 
 from __future__ import annotations
@@ -15,34 +17,35 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from escudo._validate import one_of
-from escudo.effects._effect import Effect, Kind, Witness
-from escudo.effects._question import Baseline, Question, ask, names_of
-from escudo.effects._worst import Found, largest_effect
+from escudo.effects._effect import Array, Effect, Kind, Witness, spread
+from escudo.effects._worst import (
+    Baseline,
+    Contrast,
+    Largest,
+    Route,
+    alternatives,
+    contrast_of,
+    largest_effect,
+    names_of,
+)
 from escudo.errors import InputError, ZeroProbabilityError
 
 if TYPE_CHECKING:
     from escudo.causal import SEM
 
-__all__ = [
-    "EVERY",
-    "GIVEN",
-    "OWN",
-    "Names",
-    "direct",
-    "effect",
-    "joint",
-    "path",
-    "populated",
-    "relative_probability",
-    "total",
-]
+__all__ = ["associative", "choose_population", "direct", "effect", "joint", "path", "relative_probability", "total"]
+
 
 Names = str | Iterable[str]
-
 EVERY = "every population"
 OWN = "the model's own population"
 GIVEN = "the given population"
+
+
+# ---- by intervention
 
 
 def relative_probability(
@@ -71,7 +74,7 @@ def relative_probability(
     Reference:
         Tschantz, Sen and Datta, Differential Privacy as a Causal Property, equation (26).
     """
-    model, words = populated(sem, population)
+    model, words = choose_population(sem, population)
     if words == EVERY:
         raise InputError("a single relative probability needs a population; effect() gives the worst case over all.")
     first = float(model.do(do).probability(outcome))
@@ -138,7 +141,7 @@ def direct(sem: SEM, of: Names, on: Names, *, holding: Names, population: Any = 
     held = names_of(sem, "holding", holding)
     if clash := set(held) & set(names_of(sem, "of", of)):
         raise InputError(f"holding must not name a variable whose effect is asked: {', '.join(sorted(clash))}.")
-    return _intervene(sem, of, on, population, "direct effect", held=held)
+    return _intervene(sem, of, on, population, "direct effect", Route(held=held))
 
 
 def path(
@@ -165,7 +168,7 @@ def path(
     """
     children = (through,) if isinstance(through, str) else tuple(through)
     one_of("baseline", baseline, ("natural", "held"))
-    return _intervene(sem, of, on, population, "path effect", through=children, baseline=baseline)
+    return _intervene(sem, of, on, population, "path effect", Route(through=children, baseline=baseline))
 
 
 def _intervene(
@@ -174,18 +177,15 @@ def _intervene(
     on: Names,
     population: Any,
     kind: Kind,
-    *,
-    held: tuple[str, ...] = (),
-    through: tuple[str, ...] | None = None,
-    baseline: Baseline = "natural",
+    route: Route | None = None,
 ) -> Effect:
     changed, observed = names_of(sem, "of", of), names_of(sem, "on", on)
-    model, words = populated(sem, population)
-    question = ask(model, changed, observed, worst_case=words == EVERY, held=held, through=through, baseline=baseline)
-    found = largest_effect(question)
+    model, words = choose_population(sem, population)
+    contrast = contrast_of(model, changed, observed, worst_case=words == EVERY, route=route)
+    found = largest_effect(contrast)
     return Effect(
         epsilon=found.epsilon,
-        witness=_witness(model, question, found) if found.epsilon > 0 else None,
+        witness=_witness(model, contrast, found) if found.epsilon > 0 else None,
         of=changed,
         on=observed,
         kind=kind,
@@ -193,20 +193,20 @@ def _intervene(
     )
 
 
-def _witness(sem: SEM, question: Question, found: Found) -> Witness:
+def _witness(sem: SEM, contrast: Contrast, found: Largest) -> Witness:
     def values(positions: Mapping[str, int], names: Mapping[str, str]) -> dict[str, Any]:
         return {names[axis]: sem.range(names[axis])[position] for axis, position in positions.items()}
 
     return Witness(
-        y={name: sem.range(name)[position] for name, position in zip(question.outputs, found.outputs, strict=True)},
-        x1=values(found.first, question.inputs),
-        x2=values(found.second, question.inputs),
-        background=values(found.choices, question.choices),
+        y={name: sem.range(name)[position] for name, position in zip(contrast.outputs, found.outputs, strict=True)},
+        x1=values(found.first, contrast.inputs),
+        x2=values(found.second, contrast.inputs),
+        background=values(found.choices, contrast.choices),
         probabilities=(math.exp(found.logs[0]), math.exp(found.logs[1])),
     )
 
 
-def populated(sem: SEM, population: Any) -> tuple[SEM, str]:
+def choose_population(sem: SEM, population: Any) -> tuple[SEM, str]:
     """Return the model to ask, and in words which populations the answer speaks about."""
     if population is None:
         return sem, EVERY
@@ -214,3 +214,98 @@ def populated(sem: SEM, population: Any) -> tuple[SEM, str]:
         one_of("population", population, ("own",))
         return sem, OWN
     return sem.with_population(population), GIVEN
+
+
+# ---- by learning
+
+
+def associative(sem: SEM, of: Names, on: Names, *, population: Any = "own") -> Effect:
+    r"""Return how much *learning* ``of`` changes the law of ``on``: the ratio of an effect, by conditioning.
+
+    .. math:: \epsilon = \max_{y, x, x'} \log \frac{\Pr_P[Y = y \mid X = x]}{\Pr_P[Y = y \mid X = x']}
+
+    over values x, x' of positive probability. Unlike an effect it depends on how the variables go together in the
+    population: two people's data points may inform about each other without affecting each other.
+
+    Args:
+        sem: The model.
+        of: The variable X, or several learnt together.
+        on: The variable Y, or several.
+        population: ``"own"``; another population, as :meth:`escudo.SEM.with_population` takes it; or None for the worst
+            case over all populations, which is available where the background decides ``of`` without chance, as it
+            does for data points.
+
+    Returns:
+        An exact :class:`Effect` of kind ``association``.
+
+    Raises:
+        InputError: If ``population`` is None and chance has a part in ``of``.
+
+    Reference:
+        Tschantz, Sen and Datta, Differential Privacy as a Causal Property, Definition 3.
+    """
+    learnt, observed = names_of(sem, "of", of), names_of(sem, "on", on)
+    model, words = choose_population(sem, population)
+    asked = tuple(name for name in observed if name not in learnt)
+    sizes = [len(sem.range(name)) for name in learnt]
+    outcomes = [len(sem.range(name)) for name in asked]
+    logs = alternatives(contrast_of(model, (), (*learnt, *asked), worst_case=words == EVERY)).logs
+    logs = logs.reshape(len(logs), math.prod(sizes), math.prod(outcomes))
+    high, low = _conditional(learnt, logs, worst_case=words == EVERY)
+    epsilon, place = _largest(high, low)
+    seen = np.flatnonzero((high > -np.inf).any(axis=1))
+    known = [name for name in observed if name in learnt]
+    if known and (pair := _tell_apart(seen, sizes, [learnt.index(name) for name in known])):
+        epsilon, place = math.inf, (*pair, 0)
+
+    def values(names: tuple[str, ...], shape: list[int], at: int) -> dict[str, Any]:
+        positions = np.unravel_index(at, shape) if shape else ()
+        return {name: sem.range(name)[int(i)] for name, i in zip(names, positions, strict=True)}
+
+    witness = None
+    if epsilon > 0:
+        x1, x2, y = place
+        first, second = values(learnt, sizes, x1), values(learnt, sizes, x2)
+        outcome = values(asked, outcomes, y) | {name: first[name] for name in known}
+        witness = Witness(y=outcome, x1=first, x2=second)
+    return Effect(epsilon=epsilon, witness=witness, of=learnt, on=observed, kind="association", population=words)
+
+
+def _conditional(names: tuple[str, ...], logs: Array, *, worst_case: bool) -> tuple[Array, Array]:
+    """Return the largest and the smallest ``log Pr[y | x]``, from joint laws of shape (alternatives, x, y).
+
+    Over all populations, a mixture of two backgrounds that lead to x and to x' makes ``Pr[y | x]`` the law under one
+    and ``Pr[y | x']`` the law under the other; no mixture does more, as each is an average of such laws.
+    """
+    marginal = np.logaddexp.reduce(logs, axis=2)
+    if worst_case and not np.all((marginal == -np.inf) | (np.abs(marginal) < 1e-9)):
+        raise InputError(
+            "the worst case over all populations is known only where the background decides "
+            f"{', '.join(names)} without chance; give a population."
+        )
+    possible = marginal[:, :, None] > -np.inf
+    with np.errstate(invalid="ignore"):
+        laws = logs - marginal[:, :, None]
+    return np.where(possible, laws, -np.inf).max(axis=0), np.where(possible, laws, np.inf).min(axis=0)
+
+
+def _largest(high: Array, low: Array) -> tuple[float, tuple[int, int, int]]:
+    """Return the largest ``high[x, y] - low[x', y]`` over different x, x', and its (x, x', y)."""
+    best, place = 0.0, (0, 0, 0)
+    for x in range(len(high)):
+        others = low.copy()
+        others[x] = np.inf
+        found = spread(high[x], others.min(axis=0))
+        y = int(found.argmax())
+        if found[y] > best:
+            best, place = float(found[y]), (x, int(others[:, y].argmin()), y)
+    return best, place
+
+
+def _tell_apart(seen: np.ndarray[Any, Any], sizes: list[int], axes: list[int]) -> tuple[int, int] | None:
+    """Return two possible values of the learnt variables that differ on ``axes``, or None."""
+    for x in seen[1:]:
+        first, other = np.unravel_index(int(seen[0]), sizes), np.unravel_index(int(x), sizes)
+        if any(first[axis] != other[axis] for axis in axes):
+            return int(seen[0]), int(x)
+    return None

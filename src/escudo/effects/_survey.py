@@ -11,18 +11,17 @@ import numpy as np
 
 from escudo._card import card
 from escudo.causal import Lookup, alike, commuting
-from escudo.effects._effect import Effect, show_epsilon, show_names
-from escudo.effects._exact import effect, joint, populated, total
-from escudo.effects._mechanism import CountMechanism, Mechanism
-from escudo.effects._question import Question, ask, names_of
-from escudo.effects._ratios import Array
-from escudo.effects._worst import alternatives
+from escudo.effects._definitions import CountMechanism, Mechanism
+from escudo.effects._effect import Array, Effect, show_epsilon, show_names
+from escudo.effects._exact import choose_population, effect, joint, total
+from escudo.effects._worst import Contrast, alternatives, contrast_of, names_of
 from escudo.errors import InputError
 
 if TYPE_CHECKING:
     from escudo.causal import SEM
 
 __all__ = ["Survey", "SurveyRow", "mechanism_of", "outputs_of", "survey"]
+
 
 _MOST_PAIRS = 12
 _MOST_CELLS = 2**20  # above this, a mechanism is taken out as a count or not at all
@@ -88,7 +87,7 @@ def survey(
     reach = _reaching(sem, outputs)
     wanted = set(reach) if of is None else set(names_of(sem, "of", of))
     points = {parent for name in outputs for parent in sem.parents(name)}
-    groups = _exchangeable(populated(sem, population)[0], outputs)
+    groups = _exchangeable(choose_population(sem, population)[0], outputs)
     rows: list[SurveyRow] = []
     for group in groups:
         names = tuple(name for name in group if name in wanted)
@@ -162,7 +161,7 @@ def _count_mechanism(sem: SEM, output: str, points: tuple[str, ...]) -> tuple[Co
     set_to = [
         Lookup(("ones",), name, np.asarray(i < np.arange(n + 1), dtype=np.intp), 2) for i, name in enumerate(points)
     ]
-    asked = Question(
+    asked = Contrast(
         parts=(*set_to, *sem.equation(output).parts),
         inputs={"ones": "ones"},
         choices={},
@@ -176,13 +175,13 @@ def _count_mechanism(sem: SEM, output: str, points: tuple[str, ...]) -> tuple[Co
 
 def _law_of_the_count(sem: SEM, points: tuple[str, ...]) -> Array:
     """Return the law of how many of some binary variables have their second value."""
-    known = ask(sem, (), points, worst_case=False)
+    known = contrast_of(sem, (), points, worst_case=False)
     running = [Lookup((points[0],), "ones 1", np.arange(2, dtype=np.intp), 2)]
     for i, name in enumerate(points[1:], start=1):
         index = np.add.outer(np.arange(i + 1, dtype=np.intp), np.arange(2, dtype=np.intp))
         running.append(Lookup((f"ones {i}", name), f"ones {i + 1}", index, i + 2))
     parts = (*known.parts, *running)
-    asked = Question(parts=parts, inputs={}, choices={}, outputs=(f"ones {len(points)}",), sizes={}, laws=known.laws)
+    asked = Contrast(parts=parts, inputs={}, choices={}, outputs=(f"ones {len(points)}",), sizes={}, laws=known.laws)
     return np.asarray(np.exp(alternatives(asked).logs[0, 0]))
 
 

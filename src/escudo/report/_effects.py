@@ -17,9 +17,9 @@ from escudo.effects import (
     effect,
     mechanism_of,
     show_epsilon,
+    show_times,
     survey,
 )
-from escudo.effects._effect import show_times
 from escudo.errors import InputError
 from escudo.report._page import render
 
