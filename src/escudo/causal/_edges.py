@@ -5,9 +5,10 @@ Whatever a user, a file or a discovery method names passes these checks before a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
+from typing import TypeVar
 
 from escudo._validate import did_you_mean
 from escudo.errors import GraphError
@@ -28,6 +29,7 @@ __all__ = [
 
 
 Edge = tuple[str, str]
+_T = TypeVar("_T", bound=Hashable)
 _LONGEST = 1000  # characters in a name; longer ones are files read in the wrong format
 
 
@@ -131,17 +133,17 @@ def _show(value: object) -> str:
 # ---- where edges lead
 
 
-def reach(start: Iterable[str], step: Callable[[str], Iterable[str]]) -> set[str]:
-    """Return the names that ``step`` leads to from ``start``, one after the other, and ``start`` itself.
+def reach(start: Iterable[_T], step: Callable[[_T], Iterable[_T]], *, without: Collection[_T] = ()) -> set[_T]:
+    """Return ``start`` and all that ``step`` leads to from there, one after the other, never through ``without``.
 
     With parents as the step these are all ancestors, with children all descendants; a step that gives nothing for some
     names is how an intervention severs them from their causes.
     """
-    found = set(start)
+    found = set(start).difference(without)
     waiting = list(found)
     while waiting:
         for name in step(waiting.pop()):
-            if name not in found:
+            if name not in found and name not in without:
                 found.add(name)
                 waiting.append(name)
     return found

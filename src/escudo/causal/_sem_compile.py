@@ -56,15 +56,7 @@ class Term:
 def compile_expression(
     name: str, node: Node, ranges: Ranges, *, parents: tuple[str, ...], source: Source, text: str
 ) -> tuple[tuple[Value, ...], Equation]:
-    """Return the range of ``name := node`` and its equation.
-
-    Args:
-        name: The variable.
-        node: The expression.
-        ranges: The values of at least the variables it reads.
-        parents: The variables it reads, in the order the equation lists them.
-        source: The text, for messages.
-        text: The expression as it is to be written out again.
+    """Return the range of ``name := node`` and its equation, which reads ``parents`` and is written out as ``text``.
 
     Raises:
         ParseError: An operation does not fit its operands, or a test can never come true.

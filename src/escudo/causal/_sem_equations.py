@@ -397,7 +397,10 @@ def assemble(
 
 
 def parents_first(parents: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the names with parents before children, otherwise in the given order; raise on a cycle."""
+    """Return the names with parents before children, otherwise in the given order; raise on a cycle.
+
+    A model shows, writes and draws its variables in this order, as a graph does in its own ``topological_order``.
+    """
     order: list[str] = []
     state: dict[str, bool] = {}  # False while its ancestors are being placed, True once it is placed
     for start in parents:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -51,30 +51,39 @@ __all__ = [
 
 Number = Literal[1, 2, 3, 4, 5, 6, 7, 8, 10, "bayesian0"]
 Independence = Literal["mutual", "pairwise-conditional"]
-# Per definition: name, populations, point of comparison (Table 1 of the paper), relation to Definition 1, sentence.
-_MEANING: dict[Number, tuple[str, str, str, str, str]] = {
-    1: ("Differential privacy", "none", "Pr[A(d) = o]", "is DP",
+
+
+class _Meaning(NamedTuple):
+    name: str
+    populations: str
+    compares: str  # Table 1 of the paper
+    relation: str  # to Definition 1
+    lead: str  # how its sentence begins
+
+
+_MEANING: dict[Number, _Meaning] = {
+    1: _Meaning("Differential privacy", "none", "Pr[A(d) = o]", "is DP",
         "Whatever the other data points are, changing one makes"),
-    2: ("Strong adversary", "every", "Pr[O = o | D1, …, Dn]", "⇔ DP",
+    2: _Meaning("Strong adversary", "every", "Pr[O = o | D1, …, Dn]", "⇔ DP",
         "To someone who knows all other data points, learning the last one makes"),
-    3: ("Bayesian₀", "every", "Pr[O = o | Di]", "⇒ DP",
+    3: _Meaning("Bayesian₀", "every", "Pr[O = o | Di]", "⇒ DP",
         "Learning one data point, and through it others that go with it, makes"),
-    4: ("Bayesian₀, independent points", "independent", "Pr[O = o | Di]", "⇔ DP",
+    4: _Meaning("Bayesian₀, independent points", "independent", "Pr[O = o | Di]", "⇔ DP",
         "Where data points are independent, learning one of them makes"),
-    5: ("Whole database set, every population", "every", "Pr[O = o | do(D1, …, Dn)]", "⇔ DP",
+    5: _Meaning("Whole database set, every population", "every", "Pr[O = o | do(D1, …, Dn)]", "⇔ DP",
         "Setting the whole database, with one data point changed, makes"),
-    6: ("Whole database set", "given", "Pr[O = o | do(D1, …, Dn)]", "⇔ DP",
+    6: _Meaning("Whole database set", "given", "Pr[O = o | do(D1, …, Dn)]", "⇔ DP",
         "Setting the whole database, with one data point changed, makes"),
-    7: ("One data point set", "given", "Pr[O = o | do(Di)]", "⇐ DP",
+    7: _Meaning("One data point set", "given", "Pr[O = o | do(Di)]", "⇐ DP",
         "Setting one data point, while the others come as they do, makes"),
-    8: ("One data point set, every population", "every", "Pr[O = o | do(Di)]", "⇔ DP",
+    8: _Meaning("One data point set, every population", "every", "Pr[O = o | do(Di)]", "⇔ DP",
         "Setting one data point, while the others come as they do, makes"),
-    10: ("Strong adversary, given population", "given", "Pr[O = o | D1, …, Dn]", "⇐ DP",
+    10: _Meaning("Strong adversary, given population", "given", "Pr[O = o | D1, …, Dn]", "⇐ DP",
         "Among databases that occur, one data point changed makes"),
-    "bayesian0": ("Bayesian₀, given population", "given", "Pr[O = o | Di]", "neither",
+    "bayesian0": _Meaning("Bayesian₀, given population", "given", "Pr[O = o | Di]", "neither",
         "Learning one data point, and through it others that go with it, makes"),
 }  # fmt: skip
-_PRINTED = (
+_PRINTED = _Meaning(
     "Bayesian₀, points independent given the rest",
     "independent",
     "Pr[O = o | Di]",
@@ -219,34 +228,34 @@ class Definition:
     independence: Independence = "mutual"
 
     @property
-    def _meaning(self) -> tuple[str, str, str, str, str]:
+    def _meaning(self) -> _Meaning:
         printed = self.number == 4 and self.independence == "pairwise-conditional"
         return _PRINTED if printed else _MEANING[self.number]
 
     @property
     def name(self) -> str:
         """What the definition is called."""
-        return self._meaning[0]
+        return self._meaning.name
 
     @property
     def populations(self) -> str:
         """Which populations it speaks about: none, every, independent or given."""
-        return self._meaning[1]
+        return self._meaning.populations
 
     @property
     def compares(self) -> str:
         """The probability that should hardly change, as in Table 1 of the paper."""
-        return self._meaning[2]
+        return self._meaning.compares
 
     @property
     def relation(self) -> str:
         """How it relates to differential privacy, for all mechanisms."""
-        return self._meaning[3]
+        return self._meaning.relation
 
     @property
     def sentence(self) -> str:
         """The definition and its epsilon in one plain sentence."""
-        lead = self._meaning[4]
+        lead = self._meaning.lead
         if math.isinf(self.epsilon):
             return f"{lead} some output possible that was impossible{_UNBOUNDED.get(self.populations, '')}: no ε holds."
         what = "no output more or less likely"

@@ -371,10 +371,9 @@ def _unprotected(diagram: Diagram, of: Iterable[str]) -> set[str]:
     return found
 
 
-def _ancestors(diagram: Diagram, on: Iterable[str], cut: Iterable[str]) -> set[str]:
+def _ancestors(diagram: Diagram, on: Iterable[str], cut: tuple[str, ...]) -> set[str]:
     """Return what is observed and everything that reaches it, no further back than what is changed."""
-    stop = set(cut)
-    return reach(on, lambda name: () if name in stop else diagram.nodes[name].parents)
+    return reach(on, lambda name: () if name in cut else diagram.nodes[name].parents)
 
 
 def _joint(diagram: Diagram, group: str, parent: str) -> float:

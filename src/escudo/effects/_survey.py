@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from escudo._card import card
-from escudo.causal import Lookup, alike, commuting
+from escudo.causal import Lookup, alike, commuting, reach
 from escudo.effects._definitions import CountMechanism, Mechanism
 from escudo.effects._effect import Array, Effect, show_epsilon, show_names
 from escudo.effects._exact import choose_population, effect, joint, total
@@ -187,10 +187,7 @@ def _law_of_the_count(sem: SEM, points: tuple[str, ...]) -> Array:
 
 def _reaching(sem: SEM, outputs: tuple[str, ...]) -> dict[str, None]:
     """Return everything that reaches an output, causes first."""
-    found = set(outputs)
-    for name in reversed(sem.variables):
-        if name in found:
-            found |= set(sem.parents(name))
+    found = reach(outputs, sem.parents)
     return {name: None for name in sem.variables if name in found and name not in outputs}
 
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from escudo.causal.formats._draft import Draft, Source, extras_of, flags, shown
+from escudo.causal.formats._draft import Cursor, Draft, Source, Token, extras_of, flags, shown
 
 if TYPE_CHECKING:
     from escudo.causal._graph import CausalGraph
@@ -54,15 +54,6 @@ def read_dagitty(source: Source) -> Draft:
     return _Parser(source).graph(("dag", "pdag", "digraph", "graph"))
 
 
-class _Token(NamedTuple):
-    kind: str  # arrow, string, blank (a string that spells nothing), word, mark or end
-    text: str
-    at: int
-
-    def keyword(self) -> str:
-        return self.text.lower() if self.kind == "word" else ""
-
-
 @dataclass(frozen=True, slots=True)
 class _Scope:
     """Default attributes for nodes and edges named from here on; a subgraph starts with a copy of its parent's."""
@@ -74,27 +65,17 @@ class _Scope:
         return _Scope(dict(self.node), dict(self.edge))
 
 
-def _tokens(source: Source) -> list[_Token]:
-    text, at, found = source.text, 0, []
-    while at < len(text):
-        match = _TOKEN.match(text, at)
-        if match is None:
-            if text[at] == "<":
-                end = _html_end(source, at)
-                found.append(_Token("string", text[at:end], at))
-                at = end
-                continue
-            raise _unreadable(source, at)
-        kind, word = match.lastgroup or "", match[0]
+def _tokens(source: Source) -> list[Token]:
+    """Return arrows, strings, blanks (strings that spell nothing), words and marks."""
+    found = []
+    for kind, word, at in source.tokens(_TOKEN, lambda at: _html_end(source, at)):
         if kind == "string":
             body = word[1:-1]
-            found.append(_Token("blank" if _BLANK.fullmatch(body) else "string", _unescape(body), at))
-        elif kind == "arrow":
-            found.append(_Token("arrow", _ARROWS.get(word, word), at))
-        elif kind in ("word", "mark"):
-            found.append(_Token(kind, word, at))
-        at = match.end()
-    found.append(_Token("end", "", at))
+            found.append(Token("blank" if _BLANK.fullmatch(body) else "string", _unescape(body), at))
+        elif kind == "odd":
+            found.append(Token("string", word, at))
+        else:
+            found.append(Token(kind, _ARROWS.get(word, word), at))
     return found
 
 
@@ -103,6 +84,9 @@ def _unescape(body: str) -> str:
 
 
 def _html_end(source: Source, at: int) -> int:
+    """Return where a text in angle brackets ends; anything else that is no token cannot be read."""
+    if source.text[at] != "<":
+        raise _unreadable(source, at)
     depth = 0
     for bracket in _BRACKET.finditer(source.text, at):
         depth += 1 if bracket[0] == "<" else -1
@@ -124,33 +108,17 @@ def _unreadable(source: Source, at: int) -> Exception:
     return source.error(f"unexpected {shown(char)}. Put names with such characters in double quotes", at)
 
 
-class _Parser:
+class _Parser(Cursor):
     """A recursive reader; only subgraphs recurse, and no deeper than ``_MAX_DEPTH``."""
 
     def __init__(self, source: Source):
-        self.source, self.tokens, self.place, self.draft = source, _tokens(source), 0, Draft(source)
+        super().__init__(source, _tokens(source))
+        self.draft = Draft(source)
 
-    @property
-    def token(self) -> _Token:
-        return self.tokens[self.place]
-
-    def take(self) -> _Token:
+    def take(self) -> Token:
         token = self.token
         self.place += token.kind != "end"
         return token
-
-    def at_mark(self, marks: str) -> bool:
-        return self.token.kind == "mark" and self.token.text in marks
-
-    def expect(self, mark: str) -> None:
-        if not self.at_mark(mark):
-            raise self.wrong(f"{mark!r}")
-        self.place += 1
-
-    def wrong(self, wanted: str) -> Exception:
-        token = self.token
-        found = "the end of the text" if token.kind == "end" else shown(token.text)
-        return self.source.error(f"expected {wanted}, found {found}", token.at)
 
     def graph(self, kinds: tuple[str, ...]) -> Draft:
         """Read one graph whose opening word is one of ``kinds``."""
@@ -170,8 +138,8 @@ class _Parser:
     def statements(self, scope: _Scope, depth: int) -> dict[str, None]:
         """Read up to the closing brace and return the nodes named on the way."""
         named: dict[str, None] = {}
-        while not self.at_mark("}"):
-            if self.at_mark(";,"):
+        while not self.at("}"):
+            if self.at(";,"):
                 self.place += 1
             else:
                 named.update(self.statement(scope, depth))
@@ -199,13 +167,13 @@ class _Parser:
     def edges_or_node(self, scope: _Scope, depth: int) -> dict[str, None]:
         start = self.token
         ends = [self.operand(scope, depth)]
-        arrows: list[_Token] = []
+        arrows: list[Token] = []
         while self.token.kind == "arrow":
             arrows.append(self.take())
             if self.token.kind == "blank":
                 raise self.source.error("a node's name is empty", self.token.at)
             ends.append(self.operand(scope, depth))
-        attributes = self.attributes() if self.at_mark("[") else {}
+        attributes = self.attributes() if self.at("[") else {}
         named = {name: None for end in ends for name in end}
         if not arrows:
             for name in named:
@@ -225,16 +193,16 @@ class _Parser:
             self.place += 1
             if self.token.kind in ("word", "string", "blank"):
                 self.place += 1
-            if not self.at_mark("{"):
+            if not self.at("{"):
                 raise self.wrong("'{'")
-        if self.at_mark("{"):
+        if self.at("{"):
             if depth >= _MAX_DEPTH:
                 raise self.source.error(f"subgraphs are nested more than {_MAX_DEPTH} deep", self.token.at)
             self.place += 1
             return self.statements(scope.inner(), depth + 1)
         token = self.token
         name = self.identifier("a node's name")
-        while self.at_mark(":"):  # a port, which says where on the drawn node the edge ends
+        while self.at(":"):  # a port, which says where on the drawn node the edge ends
             self.place += 1
             self.identifier("a port")
         if token.kind == "blank" and name == token.text:
@@ -249,7 +217,7 @@ class _Parser:
             raise self.wrong(wanted)
         token = self.take()
         parts = [token.text]
-        while token.kind != "word" and self.at_mark("+"):
+        while token.kind != "word" and self.at("+"):
             self.place += 1
             if self.token.kind not in ("string", "blank"):
                 raise self.wrong("a quoted text")
@@ -259,15 +227,15 @@ class _Parser:
     def attributes(self) -> dict[str, str]:
         """Read ``[key=value, flag]`` lists; a flag without a value means yes."""
         found: dict[str, str] = {}
-        while self.at_mark("["):
+        while self.at("["):
             self.place += 1
-            while not self.at_mark("]"):
+            while not self.at("]"):
                 key = self.identifier("an attribute or ']'")
                 found[key] = ""
-                if self.at_mark("="):
+                if self.at("="):
                     self.place += 1
                     found[key] = self.identifier("a value")
-                if self.at_mark(";,"):
+                if self.at(";,"):
                     self.place += 1
             self.place += 1
         return found
@@ -276,7 +244,7 @@ class _Parser:
         if "escudo" in attributes:
             self.draft.read_extras(attributes["escudo"], self.token.at if at is None else at)
 
-    def marks(self, arrow: _Token, attributes: dict[str, str]) -> tuple[bool, bool]:
+    def marks(self, arrow: Token, attributes: dict[str, str]) -> tuple[bool, bool]:
         """Return whether the edge has an arrowhead at its first and at its second end."""
         tail, head = arrow.text.startswith("<"), arrow.text.endswith(">")
         direction = attributes.get("dir", "").lower()

@@ -8,12 +8,13 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from escudo.errors import InputError, ParseError
 
@@ -23,8 +24,10 @@ if TYPE_CHECKING:
 __all__ = [
     "MAX_BYTES",
     "MAX_EDGES",
+    "Cursor",
     "Draft",
     "Source",
+    "Token",
     "extras_of",
     "flags",
     "flags_of",
@@ -37,6 +40,18 @@ __all__ = [
 _WINDOW = 100  # characters of a line that an error shows
 MAX_BYTES = 16 * 2**20
 """The largest graph file read, after unpacking; far above any real graph, and small enough to be safe."""
+
+
+class Token(NamedTuple):
+    """A piece of a text, and where it stands; its kind is the name of the pattern's group that it matched."""
+
+    kind: str
+    text: str
+    at: int
+
+    def keyword(self) -> str:
+        """Return a bare word in lower case, and nothing for anything else."""
+        return self.text.lower() if self.kind == "word" else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +70,19 @@ class Source:
         line_start = before.rfind("\n") + 1
         return ParseError(message, source=self.name, line=before.count("\n") + 1, column=len(before) - line_start + 1)
 
+    def tokens(self, pattern: re.Pattern[str], odd: Callable[[int], int]) -> Iterator[Token]:
+        """Yield the text's tokens in one pass, without those of the group ``skip``.
+
+        Where the pattern does not match, ``odd`` returns the end of a token of the kind ``odd``, or raises.
+        """
+        at = 0
+        while at < len(self.text):
+            match = pattern.match(self.text, at)
+            kind, end = (match.lastgroup or "", match.end()) if match else ("odd", odd(at))
+            if kind != "skip":
+                yield Token(kind, self.text[at:end], at)
+            at = end
+
     def mark(self, message: str, at: int) -> ParseError:
         """Return the error for offset ``at`` that shows the line itself and marks the place below it."""
         line = self.text.count("\n", 0, at) + 1
@@ -66,6 +94,33 @@ class Source:
         shown = shown[first : first + _WINDOW]
         excerpt = f"\n    {shown}\n    {' ' * (column - first)}^" if shown else ""
         return ParseError(message + excerpt, source=self.name, line=line, column=column + 1)
+
+
+class Cursor:
+    """A place among tokens, the last of which is of the kind ``end``."""
+
+    def __init__(self, source: Source, tokens: list[Token]):
+        self.source, self.tokens, self.place = source, [*tokens, Token("end", "", len(source.text))], 0
+
+    @property
+    def token(self) -> Token:
+        """The token to be read next."""
+        return self.tokens[self.place]
+
+    def at(self, marks: str) -> bool:
+        """Return whether the next token is one of these marks."""
+        return self.token.kind == "mark" and self.token.text in marks
+
+    def expect(self, mark: str) -> None:
+        """Move past a mark, or raise if it is not there."""
+        if not self.at(mark):
+            raise self.wrong(repr(mark))
+        self.place += 1
+
+    def wrong(self, wanted: str) -> ParseError:
+        """Return the error that the next token is not what was wanted."""
+        found = "the end of the text" if self.token.kind == "end" else shown(self.token.text)
+        return self.source.error(f"expected {wanted}, found {found}", self.token.at)
 
 
 def shown(text: str, limit: int = 40) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from html.entities import name2codepoint
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from escudo._validate import did_you_mean
 from escudo.causal.formats._draft import Draft, Source, extras_of, flags, shown
@@ -92,17 +92,17 @@ def write_gml(graph: CausalGraph) -> str:
 
 def _records(source: Source) -> tuple[_Record, list[_Record], list[_Record]]:
     """Return the graph's own values, its nodes and its edges; lists nested elsewhere are read past."""
-    text, at = source.text, 0
+
+    def odd(at: int) -> NoReturn:
+        char = source.text[at]
+        raise source.error("this quote is never closed" if char == '"' else f"unexpected {shown(char)}", at)
+
     stack = [_Record("", 0)]
     key: tuple[str, int] | None = None
     graph: _Record | None = None
     nodes: list[_Record] = []
     edges: list[_Record] = []
-    while at < len(text):
-        match = _TOKEN.match(text, at)
-        if match is None:
-            raise source.error("this quote is never closed" if text[at] == '"' else f"unexpected {shown(text[at])}", at)
-        kind, token = match.lastgroup, match[0]
+    for kind, token, at in source.tokens(_TOKEN, odd):
         if kind == "key" or kind == "value":
             if (key is None) != (kind == "key"):
                 wanted = "a value" if key else "a key"
@@ -130,11 +130,10 @@ def _records(source: Source) -> tuple[_Record, list[_Record], list[_Record]]:
             if len(stack) == 1:
                 raise source.error("this ']' closes nothing", at)
             stack.pop()
-        at = match.end()
     if len(stack) > 1:
         raise source.error(f"this {shown(stack[-1].key)} list is never closed", stack[-1].at)
     if graph is None or key is not None:
-        raise source.error("expected 'graph [ ... ]'", at)
+        raise source.error("expected 'graph [ ... ]'", len(source.text))
     return graph, nodes, edges
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import csv
 import io
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NoReturn
 
-from escudo.causal.formats._draft import Draft, Source, shown
+from escudo.causal.formats._draft import Draft, Source, Token, shown
 
 if TYPE_CHECKING:
     from escudo.causal._graph import CausalGraph
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["looks_like_matrix", "read_edges", "read_matrix", "write_edges", "write_matrix"]
 
 
-_Token = tuple[str, str, int]
 _TOKEN = re.compile(
     r"""
       (?P<end>[\r\n;]+)
@@ -29,7 +29,7 @@ _TOKEN = re.compile(
     | (?P<arrow><->|<--?|--?>|---?|[→←↔])
     | (?P<comma>,)
     | (?P<string>"[^"\\]*(?:\\.[^"\\]*)*")
-    | (?P<comment>\#[^\r\n]*)
+    | (?P<skip>\#[^\r\n]*)
     | (?P<data>\{[^{}\r\n]*\})
     | (?P<word>(?:(?!<-|->|--|[→←↔])[^\s,;"{}\[\]])+)
     """,
@@ -50,15 +50,15 @@ def read_edges(source: Source) -> Draft:
     A first line such as ``source,target`` is a header. A third field, such as a weight, is read past.
     """
     draft = Draft(source)
-    line: list[_Token] = []
+    line: list[Token] = []
     first = True
-    for token in (*_tokens(source), ("end", "", len(source.text))):
-        if token[0] != "end":
+    for token in (*_tokens(source), Token("end", "", len(source.text))):
+        if token.kind != "end":
             line.append(token)
             continue
-        while line and line[-1][0] in ("space", "tab"):
+        while line and line[-1].kind in ("space", "tab"):
             line.pop()
-        while line and line[0][0] in ("space", "tab"):
+        while line and line[0].kind in ("space", "tab"):
             line.pop(0)
         if line:
             _read_line(draft, line, first=first)
@@ -75,37 +75,35 @@ def write_edges(graph: CausalGraph) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _tokens(source: Source) -> list[_Token]:
-    text, at, found = source.text, 0, []
-    while at < len(text):
-        match = _TOKEN.match(text, at)
-        if match is None:
-            if text[at] == '"':
-                raise source.error("this quote is never closed", at)
-            raise source.error(f"unexpected {shown(text[at])}. Put names with brackets in double quotes", at)
-        kind, token = match.lastgroup or "", match[0]
+def _tokens(source: Source) -> Iterator[Token]:
+    """Yield names, separators and line ends; quoted names without their quotes."""
+
+    def odd(at: int) -> NoReturn:
+        if source.text[at] == '"':
+            raise source.error("this quote is never closed", at)
+        raise source.error(f"unexpected {shown(source.text[at])}. Put names with brackets in double quotes", at)
+
+    for kind, text, at in source.tokens(_TOKEN, odd):
         if kind == "circle":
-            raise source.error(f"circle marks ({token}) have no single causal reading", at)
+            raise source.error(f"circle marks ({text}) have no single causal reading", at)
         if kind == "string":
-            token = re.sub(r"\\(.)", lambda escape: _ESCAPES.get(escape[1], escape[0]), token[1:-1], flags=re.S)
-        if kind != "comment":
-            found.append((kind, token, at))
-        at = match.end()
-    return found
+            text = re.sub(r"\\(.)", lambda escape: _ESCAPES.get(escape[1], escape[0]), text[1:-1], flags=re.S)
+        yield Token(kind, text, at)
 
 
-def _read_line(draft: Draft, line: list[_Token], *, first: bool) -> None:
+def _read_line(draft: Draft, line: list[Token], *, first: bool) -> None:
+    """Add the nodes and edges of one line."""
     kinds = {kind for kind, _, _ in line}
     separator = next((kind for kind in ("arrow", "comma", "tab", "space") if kind in kinds), "arrow")
-    fields: list[list[_Token]] = [[]]
+    fields: list[list[Token]] = [[]]
     arrows: list[str] = []
     for token in line:
-        if token[0] == separator:
+        if token.kind == separator:
             fields.append([])
-            arrows.append(token[1])
+            arrows.append(token.text)
         else:
             fields[-1].append(token)
-    at = line[0][2]
+    at = line[0].at
     names = [_name(draft.source, field, at) for field in fields]
     if separator != "arrow":
         if first and _is_header(names):
@@ -116,10 +114,10 @@ def _read_line(draft: Draft, line: list[_Token], *, first: bool) -> None:
             )
         names, arrows = names[:2], ["->"]
     for field in fields[:2] if separator != "arrow" else fields:
-        if field[0][0] == "data":
-            raise draft.source.error(f"expected a name, found {shown(field[0][1])}", field[0][2])
+        if field[0].kind == "data":
+            raise draft.source.error(f"expected a name, found {shown(field[0].text)}", field[0].at)
     for name, field in zip(names, fields, strict=False):
-        draft.add_node(name, {}, field[0][2])
+        draft.add_node(name, {}, field[0].at)
     for arrow, tail, head in zip(arrows, names, names[1:], strict=False):
         draft.add_edge(tail, head, arrow_at_tail=arrow[0] in "<←↔", arrow_at_head=arrow[-1] in ">→↔", at=at)
 
@@ -129,11 +127,11 @@ def _is_header(cells: list[str]) -> bool:
     return len(cells) >= 2 and (cells[0].strip().lower(), cells[1].strip().lower()) in _HEADERS
 
 
-def _name(source: Source, tokens: list[_Token], at: int) -> str:
+def _name(source: Source, tokens: list[Token], at: int) -> str:
     """Return the name a field spells: one quoted text, or words with the spaces between them."""
-    while tokens and tokens[0][0] in ("space", "tab"):
+    while tokens and tokens[0].kind in ("space", "tab"):
         tokens = tokens[1:]
-    while tokens and tokens[-1][0] in ("space", "tab"):
+    while tokens and tokens[-1].kind in ("space", "tab"):
         tokens = tokens[:-1]
     if not tokens:
         raise source.error("an edge has an empty end", at)
