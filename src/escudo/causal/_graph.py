@@ -24,7 +24,7 @@ from escudo.causal._edges import (
     known_names,
     reach,
 )
-from escudo.causal.formats._draft import flags_of
+from escudo.causal.formats._source import flags_of
 from escudo.errors import GraphError
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from escudo._validate import did_you_mean, whole
 from escudo.causal import formats
 from escudo.causal._graph import CausalGraph
 from escudo.causal.formats._bif import Block, Row, parse_bif, quoted
-from escudo.causal.formats._draft import Source, shown
+from escudo.causal.formats._source import Source, shown
 from escudo.errors import GraphError, InputError
 
 if TYPE_CHECKING:

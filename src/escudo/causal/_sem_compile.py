@@ -26,7 +26,7 @@ from escudo.causal._inference import Factor, IntArray, Lookup, product
 from escudo.causal._sem_equations import MAX_WHOLE, Equation, Ranges, Value, arrange, normalise, show, typed
 from escudo.causal._sem_mechanisms import MECHANISMS, Kernel
 from escudo.causal._sem_parser import Draw, Node, Operation, Val, Word, read_expression, words
-from escudo.causal.formats._draft import Source
+from escudo.causal.formats._source import Source
 from escudo.errors import InputError, ParseError
 
 if TYPE_CHECKING:
@@ -110,15 +110,15 @@ class _Compiler:
         operands = [self.term(argument) for argument in node.arguments]
         for position, operand in enumerate(operands):
             if problem := rule.problem(operand.values, position):
-                raise self.source.mark(problem, node.arguments[position].offset)
+                raise self.source.mark(problem, node.arguments[position].at)
         if rule.each is not None:
-            operands = [self._combine(rule.each, [operand], node.offset) for operand in operands]
+            operands = [self._combine(rule.each, [operand], node.at) for operand in operands]
         if rule.folds:
             result = operands[0]
             for operand in operands[1:]:
-                result = self._combine(rule.function, [result, operand], node.offset, vector=rule.vector)
+                result = self._combine(rule.function, [result, operand], node.at, vector=rule.vector)
         else:
-            result = self._combine(rule.function, operands, node.offset, vector=rule.vector)
+            result = self._combine(rule.function, operands, node.at, vector=rule.vector)
         if node.kind in ("=", "!=") and (node.kind == "=") not in result.values:
             raise self._never_equal(node, operands)
         return result
@@ -130,31 +130,31 @@ class _Compiler:
             hint = " In count, any and all, a test applies to every name before it; write (X) for X by itself."
         return self.source.mark(
             f"the two sides are never equal: one takes {show(wide.values)}, the other {show(other.values)}.{hint}",
-            node.offset,
+            node.at,
         )
 
     def _combine(
-        self, function: Callable[..., Value], operands: list[Term], offset: int, *, vector: np.ufunc | None = None
+        self, function: Callable[..., Value], operands: list[Term], at: int, *, vector: np.ufunc | None = None
     ) -> Term:
         """Return the value of ``function`` of the operands, as a function of all their inputs together."""
         inputs = self._joint(operands)
         if self._cells(inputs) > SPLIT:
             operands = [self._hide(operand) if len(operand.inputs) > 1 else operand for operand in operands]
             inputs = self._joint(operands)
-        shape = self._shape(inputs, 1, offset)
+        shape = self._shape(inputs, 1, at)
         columns = [np.broadcast_to(_spread(operand, inputs), shape).ravel() for operand in operands]
         if vector is not None and all(_numeric(operand.values) for operand in operands):
             numbers = [np.array(operand.values)[column] for operand, column in zip(operands, columns, strict=True)]
             found, where = np.unique(vector(*numbers), return_inverse=True)
             values: tuple[Value, ...] = tuple(found.tolist())
         else:
-            values, where = self._apply(function, operands, columns, offset)
+            values, where = self._apply(function, operands, columns, at)
         if any(type(value) is int and abs(value) > MAX_WHOLE for value in values) or len(values) > MAX_RANGE:
-            raise self.source.mark(f"this takes more than {MAX_RANGE:,} values, or a number beyond 2^53.", offset)
+            raise self.source.mark(f"this takes more than {MAX_RANGE:,} values, or a number beyond 2^53.", at)
         return Term(inputs, where.reshape(shape), values)
 
     def _apply(
-        self, function: Callable[..., Value], operands: list[Term], columns: list[IntArray], offset: int
+        self, function: Callable[..., Value], operands: list[Term], columns: list[IntArray], at: int
     ) -> tuple[tuple[Value, ...], IntArray]:
         """Call ``function`` once for every combination of operands' values that occurs."""
         code = np.zeros(len(columns[0]), dtype=np.intp)
@@ -168,7 +168,7 @@ class _Compiler:
             ]
             values = arrange(self.name, met)
         except InputError as error:
-            raise self.source.mark(str(error), offset) from None
+            raise self.source.mark(str(error), at) from None
         position = {value: place for place, value in enumerate(values)}
         return values, np.array([position[value] for value in met], dtype=np.intp)[where]
 
@@ -179,24 +179,24 @@ class _Compiler:
         try:
             if node.kind == "choose":
                 weights = normalise("choose", np.array([weight for _, weight in node.parameters], dtype=np.float64))
-                chosen = self._random(Kernel.written(range(len(weights)), weights), [], node.offset)
-                return self._combine(_choice, [chosen, *operands], node.offset)
+                chosen = self._random(Kernel.written(range(len(weights)), weights), [], node.at)
+                return self._combine(_choice, [chosen, *operands], node.at)
             mechanism = MECHANISMS[node.kind]
             values = [operand.values for operand in operands]
             given: list[object] = [values, node.labels] if mechanism.form == "candidates" else [*values]
-            return self._random(mechanism.law(*given, **dict(node.parameters)), operands, node.offset)
+            return self._random(mechanism.law(*given, **dict(node.parameters)), operands, node.at)
         except ParseError:
             raise
         except InputError as error:
-            raise self.source.mark(str(error), node.offset) from None
+            raise self.source.mark(str(error), node.at) from None
 
-    def _random(self, kernel: Kernel, operands: list[Term], offset: int) -> Term:
+    def _random(self, kernel: Kernel, operands: list[Term], at: int) -> Term:
         """Return a hidden random variable with the kernel's law given the operands."""
         inputs = self._joint(operands)
         if self._cells(inputs) * len(kernel.values) > DENSE:
             operands = [self._hide(operand) if len(operand.inputs) > 1 else operand for operand in operands]
             inputs = self._joint(operands)
-        shape = self._shape(inputs, len(kernel.values), offset)
+        shape = self._shape(inputs, len(kernel.values), at)
         where = tuple(_spread(operand, inputs) for operand in operands)
         log = np.broadcast_to(kernel.log[where] if where else kernel.log, (*shape, len(kernel.values)))
         name = self._new(len(kernel.values))
@@ -224,10 +224,10 @@ class _Compiler:
     def _cells(self, inputs: tuple[str, ...]) -> int:
         return math.prod(self.sizes[name] for name in inputs)
 
-    def _shape(self, inputs: tuple[str, ...], outputs: int, offset: int) -> list[int]:
+    def _shape(self, inputs: tuple[str, ...], outputs: int, at: int) -> list[int]:
         if self._cells(inputs) * outputs > LARGEST:
             raise self.source.mark(
-                f"this needs a table of {self._cells(inputs) * outputs:.3g} cells (limit {LARGEST:,}).", offset
+                f"this needs a table of {self._cells(inputs) * outputs:.3g} cells (limit {LARGEST:,}).", at
             )
         return [self.sizes[name] for name in inputs]
 

@@ -13,12 +13,12 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import NoReturn, TypeAlias
 
 from escudo._validate import did_you_mean
 from escudo.causal._sem_equations import FUNCTIONS, MAX_WHOLE, WORDS, Value
 from escudo.causal._sem_mechanisms import MECHANISMS
-from escudo.causal.formats._draft import Source
+from escudo.causal.formats._source import Source, Token
 from escudo.errors import ParseError
 
 __all__ = [
@@ -58,7 +58,7 @@ class Val:
     """A value written out: a number, true or false, or quoted text."""
 
     value: Value
-    offset: int = field(compare=False)
+    at: int = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Word:
     """A bare word: a variable where there is one of that name, otherwise a level."""
 
     name: str
-    offset: int = field(compare=False)
+    at: int = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Operation:
 
     kind: str
     arguments: tuple[Node, ...]
-    offset: int = field(compare=False)
+    at: int = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +87,14 @@ class Draw:
         arguments: What it reads.
         labels: The candidates, for mechanisms that choose between some; empty otherwise.
         parameters: Numbers and words by name; for ``choose``, the weights are ``weight 0``, ``weight 1``, …
-        offset: Where it stands.
+        at: Where it stands.
     """
 
     kind: str
     arguments: tuple[Node, ...]
     labels: tuple[Value, ...]
     parameters: tuple[tuple[str, float | str], ...]
-    offset: int = field(compare=False)
+    at: int = field(compare=False)
 
 
 Node: TypeAlias = "Val | Word | Operation | Draw"
@@ -120,7 +120,7 @@ class Entry:
 
     value: Value
     weight: float
-    offset: int
+    at: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ class Row:
 
     pattern: tuple[Value | None, ...]
     entries: tuple[Entry, ...]
-    offset: int
+    at: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class Exogenous:
 
     names: tuple[str, ...]
     entries: tuple[Entry, ...]
-    offset: int
+    at: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ class Conditional:
     name: str
     parents: tuple[Word, ...]
     rows: tuple[Row, ...]
-    offset: int
+    at: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ class Assign:
 
     name: str
     expression: Node
-    offset: int
+    at: int
 
 
 Statement: TypeAlias = "Exogenous | Conditional | Assign"
@@ -234,7 +234,7 @@ class Parser:
             self.position = start
             if index is not None:
                 self.indices = {index: number}
-            found.append(self._definition([Token("name", f"{name.text}{number}", name.offset)]))
+            found.append(self._definition([Token("name", f"{name.text}{number}", name.at)]))
         self.indices = {}
         return found
 
@@ -266,7 +266,7 @@ class Parser:
         if self.skip(":="):
             node = self.expression()
             self.end_of_line()
-            return Assign(name.text, node, name.offset)
+            return Assign(name.text, node, name.at)
         if self.skip("|"):
             return self._conditional(name)
         hint = " Did you mean ':='?" if self.at("=", "==", ":") else ""
@@ -278,9 +278,9 @@ class Parser:
         for entry in entries:
             if len(names) > 1 and (not isinstance(entry.value, tuple) or len(entry.value) != len(names)):
                 raise self.source.mark(
-                    f"a joint law of {len(names)} variables needs {len(names)} values, as in (a, b): 0.5.", entry.offset
+                    f"a joint law of {len(names)} variables needs {len(names)} values, as in (a, b): 0.5.", entry.at
                 )
-        return Exogenous(tuple(name.text for name in names), entries, names[0].offset)
+        return Exogenous(tuple(name.text for name in names), entries, names[0].at)
 
     def _conditional(self, name: Token) -> Conditional:
         parents = self.references()
@@ -290,7 +290,7 @@ class Parser:
         rows = [self._row(len(parents))]
         while self._at_row():
             rows.append(self._row(len(parents)))
-        return Conditional(name.text, tuple(parents), tuple(rows), name.offset)
+        return Conditional(name.text, tuple(parents), tuple(rows), name.at)
 
     def _at_row(self) -> bool:
         """Look ahead: a row has '->' where a definition has '~', ':=' or '|'."""
@@ -311,7 +311,7 @@ class Parser:
         self.expect("->", "a row reads: parents' values -> value: probability, …")
         entries = self._entries()
         self.end_of_line()
-        return Row(tuple(pattern), entries, start.offset)
+        return Row(tuple(pattern), entries, start.at)
 
     def _pattern(self) -> Value | None:
         return None if self.skip("_") else self.level()
@@ -329,7 +329,7 @@ class Parser:
             if value in seen:
                 raise self.error("this value already has a probability (true counts as 1, false as 0).", token)
             seen.add(value)
-            entries.append(Entry(value, weight, token.offset))
+            entries.append(Entry(value, weight, token.at))
             if not self.skip(","):
                 return tuple(entries)
 
@@ -344,7 +344,7 @@ class Parser:
             sign = self.take()
             test = self._either()
             self.expect("else", "every 'if' needs one")
-            return Operation("if", (test, node, self.expression()), sign.offset)
+            return Operation("if", (test, node, self.expression()), sign.at)
 
     def _either(self) -> Node:
         return self._joined("or", lambda: self._joined("and", self._negation))
@@ -354,14 +354,14 @@ class Parser:
         arguments, first = [operand()], self.peek()
         while self.skip(word):
             arguments.append(operand())
-        return arguments[0] if len(arguments) == 1 else Operation(word, tuple(arguments), first.offset)
+        return arguments[0] if len(arguments) == 1 else Operation(word, tuple(arguments), first.at)
 
     def _negation(self) -> Node:
         first, negative = self.peek(), False
         while self.skip("not"):
             negative = not negative
         node = self._comparison()
-        return Operation("not", (node,), first.offset) if negative else node
+        return Operation("not", (node,), first.at) if negative else node
 
     def _comparison(self) -> Node:
         left = self._total()
@@ -374,15 +374,15 @@ class Parser:
         return node
 
     def _compared(self, left: Node, sign: Token) -> Node:
-        return Operation("=" if sign.text == "==" else sign.text, (left, self._total()), sign.offset)
+        return Operation("=" if sign.text == "==" else sign.text, (left, self._total()), sign.at)
 
     def _total(self) -> Node:
         arguments, first = [self._product()], self.peek()
         while self.at("+", "-"):
             sign = self.take()
             term = self._product()
-            arguments.append(term if sign.text == "+" else _negative(term, sign.offset))
-        return arguments[0] if len(arguments) == 1 else Operation("+", tuple(arguments), first.offset)
+            arguments.append(term if sign.text == "+" else _negative(term, sign.at))
+        return arguments[0] if len(arguments) == 1 else Operation("+", tuple(arguments), first.at)
 
     def _product(self) -> Node:
         node, links = self._signed(), 0
@@ -393,7 +393,7 @@ class Parser:
                 raise self.error("values are whole numbers; write '//' for division rounded down.", sign)
             if links > MAX_NESTING:
                 raise self.error(f"more than {MAX_NESTING} factors in a row; give a part a variable of its own.", sign)
-            node = Operation(sign.text, (node, self._signed()), sign.offset)
+            node = Operation(sign.text, (node, self._signed()), sign.at)
         return node
 
     def _signed(self) -> Node:
@@ -401,14 +401,14 @@ class Parser:
         while self.at("-", "+"):
             negative ^= self.take().text == "-"
         node = self._primary()
-        return _negative(node, first.offset) if negative else node
+        return _negative(node, first.at) if negative else node
 
     def _primary(self) -> Node:
         token = self.peek()
         if token.kind == "string":
-            return Val(self._remember(self.take().text), token.offset)
+            return Val(self._remember(self.take().text), token.at)
         if token.kind == "number":
-            return Val(self.whole(), token.offset)
+            return Val(self.whole(), token.at)
         if self.at("("):
             return self._brackets()
         if token.kind != "name":
@@ -416,9 +416,9 @@ class Parser:
         if self.at("(", ahead=1):
             return self._call()
         if token.text in ("true", "True", "false", "False"):
-            return Val(self.take().text.lower() == "true", token.offset)
+            return Val(self.take().text.lower() == "true", token.at)
         if token.text in self.indices:
-            return Val(self.indices[self.take().text], token.offset)
+            return Val(self.indices[self.take().text], token.at)
         return self.reference()
 
     def _brackets(self) -> Node:
@@ -430,7 +430,7 @@ class Parser:
                 break
             parts.append(self.expression())
         self.expect(")", "this bracket is not closed")
-        return Operation("tuple", tuple(parts), start.offset) if is_tuple else parts[0]
+        return Operation("tuple", tuple(parts), start.at) if is_tuple else parts[0]
 
     # -- calls -------------------------------------------------------------------------------------------------------
 
@@ -455,7 +455,7 @@ class Parser:
         arguments = self._tests() if name.text in COUNTING else self._list()
         if name.text == "abs" and len(arguments) > 1:
             raise self.error("abs(...) takes one argument.", name)
-        return Operation(name.text, tuple(arguments), name.offset)
+        return Operation(name.text, tuple(arguments), name.at)
 
     def _list(self) -> list[Node]:
         """Read arguments, where a family stands for all its members."""
@@ -491,8 +491,8 @@ class Parser:
     def _applied(self, test: Operation, names: list[Node]) -> list[Node]:
         left, right = test.arguments
         if names and not (isinstance(left, Word) and isinstance(right, (Word, Val))):
-            raise self.source.mark("one test of several names compares each with one value or variable.", test.offset)
-        return [*(Operation(test.kind, (name, right), test.offset) for name in names), test]
+            raise self.source.mark("one test of several names compares each with one value or variable.", test.at)
+        return [*(Operation(test.kind, (name, right), test.at) for name in names), test]
 
     def _at_family(self) -> bool:
         """Look ahead for ``X[a..b]``."""
@@ -518,7 +518,7 @@ class Parser:
             raise self.error("give every choice a probability, or none of them.", name)
         weights = weights or [1 / len(arguments)] * len(arguments)
         parameters = tuple((f"weight {position}", weight) for position, weight in enumerate(weights))
-        return Draw("choose", tuple(arguments), (), parameters, name.offset)
+        return Draw("choose", tuple(arguments), (), parameters, name.at)
 
     def _mechanism(self, name: Token) -> Node:
         mechanism = MECHANISMS[name.text]
@@ -559,7 +559,7 @@ class Parser:
                 raise self.error("two candidates have the same name.", name)
             labels = labels or list(range(1, len(arguments) + 1))
         kind = name.text.replace("randomized", "randomised")
-        return Draw(kind, tuple(arguments), tuple(labels), tuple(parameters.items()), name.offset)
+        return Draw(kind, tuple(arguments), tuple(labels), tuple(parameters.items()), name.at)
 
     def _at_label(self) -> bool:
         return self.peek().kind in ("name", "number", "string") and self.at(":", ahead=1)
@@ -599,7 +599,7 @@ class Parser:
 
     def error(self, message: str, token: Token) -> ParseError:
         """Return an error that points at a token."""
-        return self.source.mark(message, token.offset)
+        return self.source.mark(message, token.at)
 
     @contextmanager
     def nested(self) -> Iterator[None]:
@@ -695,7 +695,7 @@ class Parser:
             return self.take().text.lower() == "true"
         if token.text in WORDS:
             raise self.error(f'{token.text!r} is a word of the language; as a value, write "{token.text}".', token)
-        self.bare.setdefault(token.text, token.offset)
+        self.bare.setdefault(token.text, token.at)
         return self._remember(self.take().text)
 
     def _tuple_level(self) -> Value:
@@ -719,10 +719,10 @@ class Parser:
         if token.kind != "name" or token.text in WORDS:
             raise self.error(f"expected the name of a variable; found {_what(token)}.", token)
         if not self.at("["):
-            return [Word(token.text, token.offset)]
+            return [Word(token.text, token.at)]
         self.take()
         first, last = self.bounds(token)
-        return [Word(f"{token.text}{number}", token.offset) for number in range(first, last + 1)]
+        return [Word(f"{token.text}{number}", token.at) for number in range(first, last + 1)]
 
     def reference(self) -> Word:
         """Read the name of one variable."""
@@ -772,10 +772,10 @@ def _what(token: Token) -> str:
     return {"newline": "the end of the line", "end": "the end of the text"}.get(token.kind, repr(token.text))
 
 
-def _negative(node: Node, offset: int) -> Node:
+def _negative(node: Node, at: int) -> Node:
     if isinstance(node, Val) and isinstance(node.value, int) and not isinstance(node.value, bool):
-        return Val(-node.value, offset)
-    return Operation("neg", (node,), offset)
+        return Val(-node.value, at)
+    return Operation("neg", (node,), at)
 
 
 def _listed(words: tuple[str, ...]) -> str:
@@ -784,10 +784,9 @@ def _listed(words: tuple[str, ...]) -> str:
 
 # ---- words, numbers and signs
 
-Kind: TypeAlias = Literal["name", "number", "string", "sign", "newline", "end"]
-_SKIP = re.compile(r"(?:[^\S\n]+|#[^\n]*|\\\n)+")
 _TOKEN = re.compile(
-    r"""(?P<newline>\n)
+    r"""(?P<skip>(?:[^\S\n]+|\#[^\n]*|\\\n)+)
+      | (?P<newline>\n)
       | (?P<name>[^\W\d]\w*)
       | (?P<number>\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)
       | (?P<string>"(?:[^"\\\n]|\\[^\n])*"|'[^'\n]*')
@@ -800,59 +799,46 @@ _SIGNS = (":=", "->", "..", "==", "!=", "<=", ">=", "//", "~", "|", ":", ",", "=
 _UNFINISHED = frozenset((*_SIGNS, "and", "or", "not", "if", "else", "in"))
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
-    """One word, number or sign; ``text`` is what it says (for a string, without quotes)."""
-
-    kind: Kind
-    text: str
-    offset: int
-
-
 def tokens(source: Source) -> list[Token]:
-    """Return the tokens of the text; line ends inside brackets, or where a line cannot be complete, are left out."""
-    text = source.text
-    if len(text) > MAX_TEXT:
-        raise ParseError(f"the text has {len(text):,} characters; the limit is {MAX_TEXT:,}.", source=source.name)
+    """Return the tokens of the text, strings without quotes.
+
+    Line ends inside brackets, or where a line cannot be complete, are left out.
+    """
+    length = len(source.text)
+    if length > MAX_TEXT:
+        raise ParseError(f"the text has {length:,} characters; the limit is {MAX_TEXT:,}.", source=source.name)
+
+    def odd(at: int) -> NoReturn:
+        raise source.mark(_stray(source.text[at]), at)
+
     found: list[Token] = []
     depth = 0
-    offset = 0
-    while offset < len(text):
-        if skip := _SKIP.match(text, offset):
-            offset = skip.end()
-            continue
-        match = _TOKEN.match(text, offset)
-        if match is None:
-            raise source.mark(_stray(text[offset]), offset)
-        token = _token(source, match)
-        offset = match.end()
+    for token in source.tokens(_TOKEN, odd):
         if token.kind == "newline":
             if depth == 0 and found and found[-1].kind != "newline" and not _unfinished(found[-1]):
                 found.append(token)
             continue
         if token.kind == "sign":
             depth = max(0, depth + (token.text in "([") - (token.text in ")]"))
-        found.append(token)
+        found.append(_read(source, token))
     if found and found[-1].kind != "newline":
-        found.append(Token("newline", "\n", len(text)))
-    found.append(Token("end", "", len(text)))
+        found.append(Token("newline", "\n", length))
+    found.append(Token("end", "", length))
     return found
 
 
-def _token(source: Source, match: re.Match[str]) -> Token:
-    kind: Kind = match.lastgroup  # type: ignore[assignment]  # the groups are the kinds
-    text = match.group()
+def _read(source: Source, token: Token) -> Token:
+    kind, text, at = token
     if kind == "number" and len(text) > _MAX_NUMBER:
-        raise source.mark(f"this number has {len(text)} characters; the limit is {_MAX_NUMBER}.", match.start())
-    if kind == "string":
-        try:
-            text = json.loads(text) if text[0] == '"' else text[1:-1]
-            text.encode("utf-8")
-        except ValueError:
-            raise source.mark(
-                "this text has an escape that is not one of JSON's (\\\" \\\\ \\n \\u…).", match.start()
-            ) from None
-    return Token(kind, text, match.start())
+        raise source.mark(f"this number has {len(text)} characters; the limit is {_MAX_NUMBER}.", at)
+    if kind != "string":
+        return token
+    try:
+        text = json.loads(text) if text[0] == '"' else text[1:-1]
+        text.encode("utf-8")
+    except ValueError:
+        raise source.mark("this text has an escape that is not one of JSON's (\\\" \\\\ \\n \\u…).", at) from None
+    return Token(kind, text, at)
 
 
 def _unfinished(token: Token) -> bool:

@@ -76,7 +76,7 @@ from escudo.causal._sem_parser import (
     read_statements,
     words,
 )
-from escudo.causal.formats._draft import Source
+from escudo.causal.formats._source import Source
 from escudo.errors import InputError
 
 __all__ = ["expression", "parse", "to_text"]
@@ -113,11 +113,11 @@ def parse(text: str, *, source: str = "text") -> SEM:
     for statement in statements:
         for name in statement.names if isinstance(statement, Exogenous) else (statement.name,):
             if name in places:
-                raise origin.mark(f"{name!r} is defined twice; each variable has one definition.", statement.offset)
-            places[name] = statement.offset
-    for level, offset in reader.bare.items():
+                raise origin.mark(f"{name!r} is defined twice; each variable has one definition.", statement.at)
+            places[name] = statement.at
+    for level, at in reader.bare.items():
         if level in places:
-            raise origin.mark(f'{level!r} is a variable; to use the word as a value, write "{level}".', offset)
+            raise origin.mark(f'{level!r} is a variable; to use the word as a value, write "{level}".', at)
     ranges: dict[str, tuple[Value, ...]] = {}
     laws: list[Factor] = []
     definitions: dict[str, Definition] = {}
@@ -161,7 +161,7 @@ class _Expression:
                     f"there is no variable or level {word.name!r}."
                     + did_you_mean(word.name, [*self.variables, *self.levels, *known])
                     + f' A new value is written in quotes: "{word.name}".',
-                    word.offset,
+                    word.at,
                 )
         text = write_expression(self.node)
         return compile_expression(name, self.node, ranges, parents=self.parents, source=self.source, text=text)
@@ -172,13 +172,13 @@ class _Table:
     parents: tuple[str, ...]
     rows: tuple[Row, ...]
     source: Source
-    offset: int
+    at: int
 
     def compile(self, name: str, ranges: Ranges) -> tuple[tuple[Value, ...], Equation]:
         values = arrange(name, (entry.value for row in self.rows for entry in row.entries))
         shape = tuple(len(ranges[parent]) for parent in self.parents)
         if math.prod(shape) * len(values) > LARGEST:
-            raise self.source.mark(f"this table would have more than {LARGEST:,} cells.", self.offset)
+            raise self.source.mark(f"this table would have more than {LARGEST:,} cells.", self.at)
         table = np.zeros((*shape, len(values)))
         open_cells = np.ones(shape, dtype=bool)
         for row in self.rows:
@@ -190,15 +190,15 @@ class _Table:
             fresh = np.zeros(shape, dtype=bool)
             fresh[block] = open_cells[block]
             if not fresh.any():
-                raise self.source.mark("the rows above already cover this one; the first match counts.", row.offset)
-            table[fresh] = _weights(row.entries, values, self.source, row.offset)
+                raise self.source.mark("the rows above already cover this one; the first match counts.", row.at)
+            table[fresh] = _weights(row.entries, values, self.source, row.at)
             open_cells &= ~fresh
         if open_cells.any():
             cell = np.argwhere(open_cells)[0]
             missing = [ranges[parent][place] for parent, place in zip(self.parents, cell, strict=True)]
             raise self.source.mark(
                 f"this table has no row for {', '.join(self.parents)} = {show(missing)}. Add it, or a row with _.",
-                self.offset,
+                self.at,
             )
         return values, from_table(name, self.parents, table)
 
@@ -209,7 +209,7 @@ class _Table:
             raise self.source.mark(
                 f"{parent!r} never takes the value {show([value])}; its values are {show(values)}."
                 + did_you_mean(show([value]), [show([known]) for known in values]),
-                row.offset,
+                row.at,
             )
         return [values.index(value)]
 
@@ -222,11 +222,11 @@ def _expression(node: Node, variables: Collection[str], levels: Collection[str],
 def _conditional(statement: Conditional, variables: Collection[str], source: Source) -> _Table:
     for position, word in enumerate(statement.parents):
         if word.name not in variables:
-            raise source.mark(f"there is no variable {word.name!r}.{did_you_mean(word.name, variables)}", word.offset)
+            raise source.mark(f"there is no variable {word.name!r}.{did_you_mean(word.name, variables)}", word.at)
         if word.name in [other.name for other in statement.parents[:position]]:
-            raise source.mark(f"{word.name!r} is listed twice.", word.offset)
+            raise source.mark(f"{word.name!r} is listed twice.", word.at)
     parents = tuple(word.name for word in statement.parents)
-    return _Table(parents, statement.rows, source, statement.offset)
+    return _Table(parents, statement.rows, source, statement.at)
 
 
 def _population(statement: Exogenous, ranges: dict[str, tuple[Value, ...]], source: Source) -> Factor:
@@ -244,16 +244,16 @@ def _population(statement: Exogenous, ranges: dict[str, tuple[Value, ...]], sour
             raise InputError(f"a joint law is limited to {LARGEST:,} cells.")
         return law_of(names, {entry.value: entry.weight for entry in statement.entries}, ranges)
     except InputError as error:
-        raise source.mark(str(error), statement.offset) from None
+        raise source.mark(str(error), statement.at) from None
 
 
-def _weights(entries: tuple[Entry, ...], values: tuple[Value, ...], source: Source, offset: int) -> list[float]:
+def _weights(entries: tuple[Entry, ...], values: tuple[Value, ...], source: Source, at: int) -> list[float]:
     given = {entry.value: entry.weight for entry in entries}
     row = np.array([given.get(value, 0.0) for value in values])
     try:
         return list(normalise("this row", row))
     except InputError as error:
-        raise source.mark(str(error), offset) from None
+        raise source.mark(str(error), at) from None
 
 
 def _levels(ranges: Ranges) -> set[str]:

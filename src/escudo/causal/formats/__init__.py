@@ -20,7 +20,7 @@ dagitty's adjusted and selected flags are read past.
 * :mod:`._gml`: GML as networkx and DoWhy write it.
 * :mod:`._bif`: Bayesian networks; the tables are read by ``escudo.causal.Network``.
 * :mod:`._plain`: one edge a line, with arrows, commas, tabs or spaces; and a 0/1 table with names, row causes column.
-* :mod:`._draft`: what all of them share: a text that says where it is wrong, and the draft a reader fills.
+* :mod:`._source`: what all of them share: a text that says where it is wrong, and the draft a reader fills.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from typing import TYPE_CHECKING, Literal
 from escudo._validate import one_of
 from escudo.causal.formats._bif import read_bif, write_bif
 from escudo.causal.formats._dot import read_dagitty, read_dot, write_dagitty, write_dot
-from escudo.causal.formats._draft import MAX_BYTES, Draft, Source, read_text, write_text
 from escudo.causal.formats._gml import read_gml, write_gml
 from escudo.causal.formats._plain import looks_like_matrix, read_edges, read_matrix, write_edges, write_matrix
+from escudo.causal.formats._source import MAX_BYTES, Draft, Source, read_text, write_text
 from escudo.errors import GraphError, InputError, ParseError
 
 if TYPE_CHECKING:

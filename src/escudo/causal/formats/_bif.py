@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NoReturn
 
 from escudo._validate import did_you_mean
-from escudo.causal.formats._draft import Cursor, Draft, Source, Token, shown
+from escudo.causal.formats._source import Cursor, Draft, Source, Token, shown
 
 if TYPE_CHECKING:
     from escudo.causal._graph import CausalGraph

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from escudo.causal.formats._draft import Cursor, Draft, Source, Token, extras_of, flags, shown
+from escudo.causal.formats._source import Cursor, Draft, Source, Token, extras_of, flags, shown
 
 if TYPE_CHECKING:
     from escudo.causal._graph import CausalGraph

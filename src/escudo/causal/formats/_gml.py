@@ -11,7 +11,7 @@ from html.entities import name2codepoint
 from typing import TYPE_CHECKING, NoReturn
 
 from escudo._validate import did_you_mean
-from escudo.causal.formats._draft import Draft, Source, extras_of, flags, shown
+from escudo.causal.formats._source import Draft, Source, extras_of, flags, shown
 
 if TYPE_CHECKING:
     from escudo.causal._graph import CausalGraph

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NoReturn
 
-from escudo.causal.formats._draft import Draft, Source, Token, shown
+from escudo.causal.formats._source import Draft, Source, Token, shown
 
 if TYPE_CHECKING:
     from escudo.causal._graph import CausalGraph

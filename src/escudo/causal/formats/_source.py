@@ -189,7 +189,6 @@ def write_text(path: Path, text: str) -> None:
 
 
 # ---- what a reader gathers
-
 MAX_EDGES = 1_000_000
 """The most edges one file may state: ``{a b c} -> {d e f}`` multiplies, so a short text can ask for a great many."""
 
@@ -276,8 +275,6 @@ class Draft:
 
 
 # ---- flags, groups and knowledge as attributes
-
-
 def flags_of(attributes: Mapping[str, object]) -> Iterator[str]:
     """Yield ``latent``, ``exposure`` or ``outcome`` for each attribute that says so, in any tool's way of saying it."""
     for name, raw in attributes.items():
