@@ -17,12 +17,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from escudo._card import card
 from escudo._validate import one_of
+from escudo.causal import Lookup, alike, commuting
 from escudo.effects._effect import (
     Array,
     Witness,
@@ -31,10 +32,15 @@ from escudo.effects._effect import (
     log_of,
     probabilities,
     show_epsilon,
+    show_names,
     show_times,
     spread,
 )
+from escudo.effects._worst import Contrast, alternatives, contrast_of, names_of, outputs_of
 from escudo.errors import InputError
+
+if TYPE_CHECKING:
+    from escudo.causal import SEM
 
 __all__ = [
     "CountComparisons",
@@ -46,6 +52,7 @@ __all__ = [
     "TableComparisons",
     "as_mechanism",
     "definitions",
+    "mechanism_of",
 ]
 
 
@@ -93,6 +100,7 @@ _PRINTED = _Meaning(
 _BOUNDED = {"every": ", in every population", "given": ", in the given population"}
 _UNBOUNDED = {"every": ", in some population", "given": ", in the given population"}
 _NEED_POPULATION = (7, 10, "bayesian0")
+_MOST_CELLS = 2**20  # above this, a mechanism is taken out as a count or not at all
 
 
 # ---- mechanisms
@@ -204,6 +212,76 @@ def _named(what: str, names: Iterable[Any] | None, size: int) -> tuple[Any, ...]
     if len(result) != size:
         raise InputError(f"{what} must name {size} {what}; got {len(result)}.")
     return result
+
+
+# ---- the mechanism at the end of a model
+
+
+def mechanism_of(sem: SEM, on: str | None = None) -> tuple[Mechanism | CountMechanism, Array]:
+    """Return the mechanism that sets an output from its data points, and the model's population of these.
+
+    Args:
+        sem: The model; the parents of the output are the data points.
+        on: The output; by default the only variable that nothing reads.
+
+    Returns:
+        A :class:`Mechanism` and the joint table of its data points; for many exchangeable binary points that are only
+        counted, a :class:`CountMechanism` and the law of the count.
+    """
+    outputs = outputs_of(sem) if on is None else names_of(sem, "on", on)
+    if len(outputs) != 1:
+        raise InputError(f"the model puts out {show_names(outputs)}; choose one of them with on=.")
+    output = outputs[0]
+    points = sem.parents(output)
+    if not points:
+        raise InputError(f"{output!r} reads nothing, so it is no mechanism.")
+    if math.prod(len(sem.range(name)) for name in (*points, output)) <= _MOST_CELLS:
+        equation = sem.equation(output)
+        known = Mechanism(
+            equation.table,
+            log=equation.log_table,
+            points=points,
+            values=[sem.range(name) for name in points],
+            outputs=sem.range(output),
+        )
+        return known, sem.law(points).array
+    return _count_mechanism(sem, output, points)
+
+
+def _count_mechanism(sem: SEM, output: str, points: tuple[str, ...]) -> tuple[CountMechanism, Array]:
+    exchangeable = [group for group in commuting(sem, output) if set(group) == set(points)]
+    if not exchangeable or points not in alike(sem) or len(sem.range(points[0])) != 2:
+        raise InputError(
+            f"{output!r} reads {len(points)} data points, too many for a table; definitions then need data points that "
+            "are binary, alike, and read only as count(…)."
+        )
+    # Ask about one database per count: the first c points have the second value, the others the first.
+    n = len(points)
+    set_to = [
+        Lookup(("ones",), name, np.asarray(i < np.arange(n + 1), dtype=np.intp), 2) for i, name in enumerate(points)
+    ]
+    asked = Contrast(
+        parts=(*set_to, *sem.equation(output).parts),
+        inputs={"ones": "ones"},
+        choices={},
+        outputs=(output,),
+        sizes={"ones": n + 1},
+        laws=(),
+    )
+    log = alternatives(asked).logs[0]
+    return CountMechanism(np.exp(log), outputs=sem.range(output), log=log), _law_of_the_count(sem, points)
+
+
+def _law_of_the_count(sem: SEM, points: tuple[str, ...]) -> Array:
+    """Return the law of how many of some binary variables have their second value."""
+    known = contrast_of(sem, (), points, worst_case=False)
+    running = [Lookup((points[0],), "ones 1", np.arange(2, dtype=np.intp), 2)]
+    for i, name in enumerate(points[1:], start=1):
+        index = np.add.outer(np.arange(i + 1, dtype=np.intp), np.arange(2, dtype=np.intp))
+        running.append(Lookup((f"ones {i}", name), f"ones {i + 1}", index, i + 2))
+    parts = (*known.parts, *running)
+    asked = Contrast(parts=parts, inputs={}, choices={}, outputs=(f"ones {len(points)}",), sizes={}, laws=known.laws)
+    return np.asarray(np.exp(alternatives(asked).logs[0, 0]))
 
 
 # ---- definitions

@@ -7,20 +7,23 @@ Over *all* populations (``population=None``) the largest ratio is attained where
 
 because a ratio of two averages with the same weights is at most the largest ratio of their terms. Nothing is sampled.
 
-An association conditions instead of intervening: it is how much learning one variable tells about another.
+An association conditions instead of intervening: it is how much learning one variable tells about another. A survey
+asks for the effects of all variables of a model on what it puts out, as one table.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from escudo._card import card
 from escudo._validate import one_of
-from escudo.effects._effect import Array, Effect, Kind, Witness, spread
+from escudo.causal import alike, reach
+from escudo.effects._effect import Array, Effect, Kind, Witness, show_epsilon, show_names, spread
 from escudo.effects._worst import (
     Baseline,
     Contrast,
@@ -30,19 +33,32 @@ from escudo.effects._worst import (
     contrast_of,
     largest_effect,
     names_of,
+    outputs_of,
 )
 from escudo.errors import InputError, ZeroProbabilityError
 
 if TYPE_CHECKING:
     from escudo.causal import SEM
 
-__all__ = ["associative", "choose_population", "direct", "effect", "joint", "path", "relative_probability", "total"]
+__all__ = [
+    "Survey",
+    "SurveyRow",
+    "associative",
+    "direct",
+    "effect",
+    "joint",
+    "path",
+    "relative_probability",
+    "survey",
+    "total",
+]
 
 
 Names = str | Iterable[str]
 EVERY = "every population"
 OWN = "the model's own population"
 GIVEN = "the given population"
+_MOST_PAIRS = 12
 
 
 # ---- by intervention
@@ -74,7 +90,7 @@ def relative_probability(
     Reference:
         Tschantz, Sen and Datta, Differential Privacy as a Causal Property, equation (26).
     """
-    model, words = choose_population(sem, population)
+    model, words = _choose_population(sem, population)
     if words == EVERY:
         raise InputError("a single relative probability needs a population; effect() gives the worst case over all.")
     first = float(model.do(do).probability(outcome))
@@ -180,7 +196,7 @@ def _intervene(
     route: Route | None = None,
 ) -> Effect:
     changed, observed = names_of(sem, "of", of), names_of(sem, "on", on)
-    model, words = choose_population(sem, population)
+    model, words = _choose_population(sem, population)
     contrast = contrast_of(model, changed, observed, worst_case=words == EVERY, route=route)
     found = largest_effect(contrast)
     return Effect(
@@ -206,7 +222,7 @@ def _witness(sem: SEM, contrast: Contrast, found: Largest) -> Witness:
     )
 
 
-def choose_population(sem: SEM, population: Any) -> tuple[SEM, str]:
+def _choose_population(sem: SEM, population: Any) -> tuple[SEM, str]:
     """Return the model to ask, and in words which populations the answer speaks about."""
     if population is None:
         return sem, EVERY
@@ -245,7 +261,7 @@ def associative(sem: SEM, of: Names, on: Names, *, population: Any = "own") -> E
         Tschantz, Sen and Datta, Differential Privacy as a Causal Property, Definition 3.
     """
     learnt, observed = names_of(sem, "of", of), names_of(sem, "on", on)
-    model, words = choose_population(sem, population)
+    model, words = _choose_population(sem, population)
     asked = tuple(name for name in observed if name not in learnt)
     sizes = [len(sem.range(name)) for name in learnt]
     outcomes = [len(sem.range(name)) for name in asked]
@@ -309,3 +325,134 @@ def _tell_apart(seen: np.ndarray[Any, Any], sizes: list[int], axes: list[int]) -
         if any(first[axis] != other[axis] for axis in axes):
             return int(seen[0]), int(x)
     return None
+
+
+# ---- all at once
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SurveyRow:
+    """The effect of one variable, or of several alike, on the outputs.
+
+    Attributes:
+        names: The variables; their effects are the same.
+        role: ``data point`` if an output reads it directly, otherwise ``attribute``.
+        effect: The effect of the first of them.
+        by_what: How it comes about: which data points it reaches.
+    """
+
+    names: tuple[str, ...]
+    role: Literal["attribute", "data point"]
+    effect: Effect
+    by_what: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """All effects of a model on its outputs.
+
+    Attributes:
+        outputs: The variables observed, together.
+        rows: One row per variable or group of alike ones, causes first.
+        together: Pairs (joint effect, total effect) of attributes that influence each other.
+    """
+
+    outputs: tuple[str, ...]
+    rows: tuple[SurveyRow, ...]
+    together: tuple[tuple[Effect, Effect], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values for ``json.dumps``."""
+        rows = [
+            {"names": list(row.names), "role": row.role, "by_what": row.by_what, "effect": row.effect.to_json()}
+            for row in self.rows
+        ]
+        pairs = [{"joint": first.to_json(), "total": second.to_json()} for first, second in self.together]
+        return {"outputs": list(self.outputs), "effects": rows, "together": pairs}
+
+    def _repr_html_(self) -> str:
+        rows = [(show_names(r.names), show_epsilon(r.effect.epsilon), r.by_what, r.effect.known) for r in self.rows]
+        return card(f"Effects on {show_names(self.outputs)}", head=("changed", "ε", "by what", "known"), rows=rows)
+
+
+def survey(
+    sem: SEM, *, of: Iterable[str] | None = None, on: Iterable[str] | None = None, population: Any = None
+) -> Survey:
+    """Return the effects of all attributes and data points on the outputs.
+
+    Args:
+        sem: The model.
+        of: The variables to look at; by default everything that reaches the outputs.
+        on: The outputs, taken together; by default the variables that nothing reads.
+        population: As for :func:`escudo.effects.effect`.
+    """
+    outputs = outputs_of(sem) if on is None else names_of(sem, "on", on)
+    reach = _reaching(sem, outputs)
+    wanted = set(reach) if of is None else set(names_of(sem, "of", of))
+    points = {parent for name in outputs for parent in sem.parents(name)}
+    groups = _exchangeable(_choose_population(sem, population)[0], outputs)
+    rows: list[SurveyRow] = []
+    for group in groups:
+        names = tuple(name for name in group if name in wanted)
+        if names:
+            found = effect(sem, names[0], outputs, population=population)
+            role: Literal["attribute", "data point"] = "data point" if names[0] in points else "attribute"
+            row = SurveyRow(names=names, role=role, effect=found, by_what=_by_what(sem, names[0], outputs, reach))
+            rows = _merged(rows, row)
+    home = {name: group for group in groups for name in group}
+    pairs: dict[Any, tuple[str, str]] = {}  # one pair of those that are alike
+    for child in sem.endogenous:
+        for parent in sem.parents(child):
+            if {parent, child} <= wanted - points - set(outputs):
+                pairs.setdefault((home[parent], home[child]), (parent, child))
+    together = tuple(
+        (joint(sem, pair, outputs, population=population), total(sem, pair, outputs, population=population))
+        for pair in list(pairs.values())[:_MOST_PAIRS]
+    )
+    return Survey(outputs=outputs, rows=tuple(rows), together=together)
+
+
+def _reaching(sem: SEM, outputs: tuple[str, ...]) -> dict[str, None]:
+    """Return everything that reaches an output, causes first."""
+    found = reach(outputs, sem.parents)
+    return {name: None for name in sem.variables if name in found and name not in outputs}
+
+
+def _exchangeable(sem: SEM, outputs: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+    """Return classes of variables with the same effect on the outputs, which must not be exchanged themselves."""
+    groups = alike(sem)
+    if any(len(group) > 1 and set(group) & set(outputs) for group in groups):
+        return tuple((name,) for name in sem.variables)
+    return groups
+
+
+def _by_what(sem: SEM, name: str, outputs: tuple[str, ...], reach: dict[str, None]) -> str:
+    """Say through which data points a variable reaches the outputs."""
+    readers = tuple(output for output in outputs if name in sem.parents(output))
+    if readers:
+        return f"read by {show_names(readers)}"
+    points = {parent for output in outputs for parent in sem.parents(output)}
+    children = [child for child in reach if name in sem.parents(child)]
+    direct = tuple(child for child in children if child in points)
+    others = tuple(child for child in children if child not in points)
+    below = set(others)
+    for later in reach:
+        if below & set(sem.parents(later)):
+            below.add(later)
+    indirect = tuple(point for point in reach if point in points & below)
+    if not children:
+        return "does not get there"
+    if not others:
+        return show_names(direct, most=4)
+    if not direct:
+        return f"{show_names(indirect, most=4)} through {show_names(others, most=4)}"
+    return f"{show_names(direct, most=4)} and, through {show_names(others, most=4)}, {show_names(indirect, most=4)}"
+
+
+def _merged(rows: list[SurveyRow], row: SurveyRow) -> list[SurveyRow]:
+    """Add a row; data points with the same effect share one."""
+    for i, other in enumerate(rows):
+        same = abs(other.effect.epsilon - row.effect.epsilon) < 1e-9 or other.effect.epsilon == row.effect.epsilon
+        if other.role == row.role == "data point" and same and other.by_what == row.by_what:
+            return [*rows[:i], replace(other, names=(*other.names, *row.names)), *rows[i + 1 :]]
+    return [*rows, row]

@@ -40,7 +40,17 @@ from escudo.errors import InputError
 if TYPE_CHECKING:
     from escudo.causal import SEM
 
-__all__ = ["Baseline", "Contrast", "Largest", "Route", "alternatives", "contrast_of", "largest_effect", "names_of"]
+__all__ = [
+    "Baseline",
+    "Contrast",
+    "Largest",
+    "Route",
+    "alternatives",
+    "contrast_of",
+    "largest_effect",
+    "names_of",
+    "outputs_of",
+]
 
 
 Baseline = Literal["natural", "held"]
@@ -152,6 +162,15 @@ def names_of(sem: SEM, what: str, names: str | Iterable[str]) -> tuple[str, ...]
     if not listed or len(set(listed)) < len(listed):
         raise InputError(f"{what} must name at least one variable, and none twice; got {', '.join(listed) or 'none'}.")
     return listed
+
+
+def outputs_of(sem: SEM) -> tuple[str, ...]:
+    """Return the endogenous variables that nothing reads."""
+    read = {parent for name in sem.endogenous for parent in sem.parents(name)}
+    outputs = tuple(name for name in sem.endogenous if name not in read)
+    if not outputs:
+        raise InputError("the model has no equation, so nothing is put out; name what to look at with on=.")
+    return outputs
 
 
 def _children(sem: SEM, of: tuple[str, ...], through: tuple[str, ...]) -> tuple[str, ...]:
