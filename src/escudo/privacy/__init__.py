@@ -2,16 +2,17 @@
 
 Read in this order:
 
-* ``_relations``: which tables are neighbours (``Relation``) and whose data differs (``Unit``);
-* ``_event``: what all facts that are recorded share; ``_simple_events``, ``_sampled_gaussian``,
-  ``_structured_events``: their kinds, from ``LaplaceEvent`` to ``ParallelEvent``; ``_events``: all of them;
+* ``_relations``: which tables are neighbours (``Neighbours``), and what a question may cost (``Budget``);
+* ``_events``: the facts that are recorded, from ``LaplaceEvent`` to ``ParallelEvent``;
 * ``_conversions``: from one privacy notion to another, with proofs;
-* ``_curves``: what one event costs, one pure function per kind;
-* ``_composition``, ``_pld``, ``_totals``: what many cost together (``RunningTotal``);
-* ``_guarantee``, ``_accounting``: the bound that people read (``Guarantee``, ``guarantee_of``);
+* ``_curves``: what one event costs, one pure function per kind, and privacy loss distributions;
+* ``_totals``: what many cost together (``RunningTotal``);
+* ``_guarantee``: the bound that people read (``Guarantee``, ``guarantee_of``), and the least noise that keeps one;
 * ``_filter``: the cap that holds where releases decide what is asked next; ``_tally``: one account's arithmetic;
-* ``_account``, ``_ledger``: who has spent what (``Account``, ``Ledger``); ``_plan``: the budget tree beforehand;
-  ``_plan_delta``: how large its δ may be.
+* ``_account``: who has spent what (``Account``); ``_trainings``: which checkpoint may go on;
+* ``_ledger``: accounts that are kept: ``_ledger_chain`` the rows and what follows from them, ``_ledger_store`` the
+  databases, ``_ledger_witness`` the copy beside them, ``_ledger_book`` reading, writing and checking;
+* ``_plan``: the budget tree beforehand, and how large its δ may be.
 """
 
 from __future__ import annotations

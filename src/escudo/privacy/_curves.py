@@ -2,7 +2,7 @@ r"""What one event costs: one pure function per kind of event, for one applicati
 
 A ``PrivacyCurve`` states several true bounds on the same release; an accountant composes whichever it understands. All
 are symmetric: they hold for a pair of neighbours in both orders. Counts are not applied here but once, in
-``_accounting``.
+``_totals``.
 
 **Slack.** An (ε, δ) mechanism is at worst randomised response with ε, except that with probability δ it gives
 everything away. Proof: Kairouz, Oh, Viswanath (2015), "The composition theorem for differential privacy", show that
@@ -11,12 +11,11 @@ probability δ and flips the coin of ε-randomised response otherwise: both have
 theorem does the rest. So δ is carried beside the curve, as the additive quantity ``slack`` = -log(1 - δ): several
 releases all stay clear of their δ with probability Π(1 - δᵢ).
 
-Composition by privacy loss distributions: dp-accounting's convolutions over our exact curves.
-
-Each event's exact curve δ(ε) is read at whole multiples of a small interval and joined by chords ("connect the dots",
-Doroshenko, Ghazi, Kamath, Kumar, Manurangsi 2022). The true curve is convex in e^ε, so the chords lie above it, and
-they are the curve of a pair of distributions whose losses are multiples of the interval. That pair dominates the event,
-so convolving the loss distributions bounds any adaptive composition.
+**Privacy loss distributions**: dp-accounting's convolutions over our exact curves. Each event's exact curve δ(ε) is
+read at whole multiples of a small interval and joined by chords ("connect the dots", Doroshenko, Ghazi, Kamath, Kumar,
+Manurangsi 2022). The true curve is convex in e^ε, so the chords lie above it, and they are the curve of a pair of
+distributions whose losses are multiples of the interval. That pair dominates the event, so convolving the loss
+distributions bounds any adaptive composition.
 
 The curves are ours because they are stated for the event's own sensitivity and relation; dp-accounting's events read
 "replace one" in their own way. dp-accounting is loaded on first use.

@@ -1,8 +1,17 @@
-r"""The base of all events: what every event carries, its checks, and its JSON form.
+r"""Privacy events: frozen facts about what was released, with a fixed meaning and no arithmetic.
 
-Events that happened at one go: which noise met which sensitivity, or which bound was proved.
+An event states what a mechanism did to the table (noise, scale, sensitivity), for which neighbouring ``relation`` and
+``unit``. What it costs is computed elsewhere, by accountants that may improve; the fact stays as it was recorded.
+Events are never removed and never change meaning: a new meaning is a new ``version``, and a reader that does not know a
+kind, version or field refuses it.
 
-Gaussian noise on the sum of a Poisson sample, as in DP-SGD: the event and its exact curve.
+Sensitivities are those of the *stated* relation: under ``replace_one`` a row of a table of counts may leave one cell
+and enter another, so two cells change; under ``add_remove`` one does.
+
+They happen at one go (which noise met which sensitivity, or which bound was proved), or are made of others: repeated,
+one after the other, or side by side on disjoint parts of the table.
+
+**The sampled Gaussian.** Gaussian noise on the sum of a Poisson sample, as in DP-SGD: the event and its exact curve.
 
 Every row is drawn with probability q by itself; the drawn rows' vectors, each of length at most C, are summed, and
 Gaussian noise of standard deviation σC is added to each coordinate. Lengths are in units of σC from here on, so that
@@ -31,18 +40,6 @@ ends where the loss is ε: δ(ε) is a difference of normal tails. For one row t
 **References.** M. Abadi et al. (2016), "Deep learning with differential privacy", CCS; Y. Zhu, J. Dong, Y.-X. Wang
 (2022), "Optimal accounting of differential privacy via characteristic function", AISTATS; I. Mironov, K. Talwar,
 L. Zhang (2019), "Rényi differential privacy of the sampled Gaussian mechanism", arXiv:1908.10530.
-
-Events made of events: repeated, one after the other, or side by side on disjoint parts of the table.
-
-Privacy events: frozen facts about what was released, with a fixed meaning and no arithmetic.
-
-An event states what a mechanism did to the table (noise, scale, sensitivity), for which neighbouring ``relation`` and
-``unit``. What it costs is computed elsewhere, by accountants that may improve; the fact stays as it was recorded.
-Events are never removed and never change meaning: a new meaning is a new ``version``, and a reader that does not know a
-kind, version or field refuses it.
-
-Sensitivities are those of the *stated* relation: under ``replace_one`` a row of a table of counts may leave one cell
-and enter another, so two cells change; under ``add_remove`` one does.
 """
 
 from __future__ import annotations

@@ -3,11 +3,10 @@
 A guarantee bounds a causal effect: intervening on one record, do(Dᵢ = d) against do(Dᵢ = d′), changes the probability
 of every set of outputs by at most a factor e^ε, up to δ. Printing a guarantee says so in a sentence.
 
-From events to a guarantee: what several releases promise together.
+What several releases promise together follows from their events: ``RunningTotal`` does the sums and is the thing to
+keep where events arrive one by one; ``guarantee_of`` asks it once.
 
-``RunningTotal`` does the sums and is the thing to keep where events arrive one by one; ``guarantee_of`` asks it once.
-
-How much noise a budget needs: the inverse of accounting.
+``calibrate`` is the inverse: how much noise a budget needs.
 """
 
 from __future__ import annotations

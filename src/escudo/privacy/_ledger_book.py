@@ -1,8 +1,7 @@
 """The inside of a ledger: transactions that are checked before, read back and witnessed after, and its accounts.
 
-Keeping a ledger: backups, putting back what was lost, bringing an old one up to date, and who may spend.
-
-What a ledger shows: one account to charge, an account at one moment, the outcome of a check.
+``Keeping`` adds backups, putting back what was lost, bringing an old one up to date, and who may spend. What a ledger
+shows: one account to charge, an account at one moment, the outcome of a check.
 """
 
 from __future__ import annotations

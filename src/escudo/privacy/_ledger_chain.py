@@ -12,7 +12,7 @@ without reading any other: a spend takes as long after a million rows as after t
 Rows of format 1 have no charge and no state, and a hash without them. An ``upgrade`` row after them gives each account
 its state.
 
-What a ledger's rows add up to: how each row changes its account, and every row checked again from the first.
+``after_row`` says how each row changes its account; ``Replay`` checks every row again from the first.
 """
 
 from __future__ import annotations

@@ -4,13 +4,9 @@ A writer first locks: SQLite by BEGIN IMMEDIATE, PostgreSQL by SELECT ... FOR UP
 disk before it returns (SQLite: write-ahead log with synchronous=FULL; PostgreSQL: synchronous_commit is never off; that
 the server itself waits for the disk, fsync and full_page_writes, is for its owner to see to, who is warned if not).
 
-Which database a ledger's URL names.
-
-One transaction on a ledger's tables: what it reads is checked, and what it adds follows what is there.
-
-Three tables: ``escudo_ledger`` (the rows), ``escudo_ledger_account`` (one record per account, as it stands) and
-``escudo_ledger_head`` (one record: format, id of the ledger, number of rows, hash of the last one), written in the same
-transaction.
+In one transaction what is read is checked, and what is added follows what is there. Three tables: ``escudo_ledger``
+(the rows), ``escudo_ledger_account`` (one record per account, as it stands) and ``escudo_ledger_head`` (one record:
+format, id of the ledger, number of rows, hash of the last one), written in the same transaction.
 
 Whatever else hangs on these tables and could undo a row behind our back (triggers, rules, views, further indexes, row
 security, children) is refused by the next writer.
@@ -18,7 +14,7 @@ security, children) is refused by the next writer.
 On PostgreSQL rows are added by a function that runs with its owner's rights, so that the role that spends needs no
 right to write a table: it can add rows, and can neither change, remove nor lower anything (``Store.grant``).
 
-What goes wrong with a database, said in words: which ledger, what happened, what to do.
+What goes wrong with a database is said in words: which ledger, what happened, what to do.
 """
 
 from __future__ import annotations

@@ -4,14 +4,11 @@ A leaf is an event that will be spent, ``count`` times; a node without event and
 an inner node is the composition of its children. ``charging`` spends the whole tree at once and then hands out a purse
 that pays only what the tree shows.
 
-How a plan is shown: a tree with every node's cost in its own notion, and the total by the accountant.
-
-How large a δ may be: small against one over the number of people, or said twice.
-
-δ is the probability with which a promise may fail altogether. Publishing one of n records as it is, chosen by chance,
-keeps (0, 1/n): a neighbour differs in that record with probability 1/n only. So from δ = 1/n on, an (ε, δ) promise no
-longer rules out that somebody's record is handed over, whatever ε is; a tenth of that is where it becomes a risk that
-nobody should take without knowing. The rule, for every verb that takes a δ:
+**How large a δ may be**: small against one over the number of people, or said twice. δ is the probability with which a
+promise may fail altogether. Publishing one of n records as it is, chosen by chance, keeps (0, 1/n): a neighbour differs
+in that record with probability 1/n only. So from δ = 1/n on, an (ε, δ) promise no longer rules out that somebody's
+record is handed over, whatever ε is; a tenth of that is where it becomes a risk that nobody should take without
+knowing. The rule, for every verb that takes a δ:
 
 * δ ≥ 1/n is refused, unless it is said twice (``accept_large_delta=True``, ``--accept-large-delta``);
 * δ > 1/(10 n) is a warning in the plan, the terminal and the report.

@@ -14,10 +14,8 @@ The first three take microseconds and make the *quick* total. The others are wor
 **Adaptive** means that each release may depend on the outputs before it, while its event (kind, scale, sensitivity) was
 settled beforehand. Where outputs also decide how much is spent next, these totals are no cap; ``_filter`` is.
 
-Structured events taken apart: which unstructured events happened, how often, and what a set of them adds up to.
-
-Counts are applied here and nowhere else: ``leaves`` multiplies them out, ``CostSum.plus`` applies them.
-"""
+Structured events are taken apart first: which unstructured events happened, and how often. Counts are applied here and
+nowhere else: ``leaves`` multiplies them out, ``CostSum.plus`` applies them."""
 
 from __future__ import annotations
 
