@@ -15,7 +15,8 @@ The first three take microseconds and make the *quick* total. The others are wor
 settled beforehand. Where outputs also decide how much is spent next, these totals are no cap; ``_filter`` is.
 
 Structured events are taken apart first: which unstructured events happened, and how often. Counts are applied here and
-nowhere else: ``leaves`` multiplies them out, ``CostSum.plus`` applies them."""
+nowhere else: ``leaves`` multiplies them out, ``CostSum.plus`` applies them.
+"""
 
 from __future__ import annotations
 
