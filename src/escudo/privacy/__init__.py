@@ -17,8 +17,9 @@ Read in this order:
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import lazy_loader
 
 from escudo.privacy._conversions import (
     approximate_for_group,
@@ -51,13 +52,35 @@ from escudo.privacy._relations import Budget, NeighbourOptions, Neighbours, Rela
 from escudo.privacy._totals import RunningTotal, within
 
 if TYPE_CHECKING:
-    from escudo.privacy._account import Account, MarkingAccount, MemoryAccount, Receipt, marked_if_failed
-    from escudo.privacy._ledger import AccountInfo, Ledger, LedgerAccount, LedgerRow, Verification
-    from escudo.privacy._plan import Plan, charging, delta_warning, plan, plannable
+    from escudo.privacy._account import Account as Account
+    from escudo.privacy._account import MarkingAccount as MarkingAccount
+    from escudo.privacy._account import MemoryAccount as MemoryAccount
+    from escudo.privacy._account import Receipt as Receipt
+    from escudo.privacy._account import marked_if_failed as marked_if_failed
+    from escudo.privacy._ledger import Ledger as Ledger
+    from escudo.privacy._ledger_book import AccountInfo as AccountInfo
+    from escudo.privacy._ledger_book import LedgerAccount as LedgerAccount
+    from escudo.privacy._ledger_book import Verification as Verification
+    from escudo.privacy._ledger_chain import LedgerRow as LedgerRow
+    from escudo.privacy._plan import Plan as Plan
+    from escudo.privacy._plan import charging as charging
+    from escudo.privacy._plan import delta_warning as delta_warning
+    from escudo.privacy._plan import plan as plan
+    from escudo.privacy._plan import plannable as plannable
+
+# Loaded on first use: the ledger needs SQLAlchemy, which is slow to import.
+__getattr__, _, _later = lazy_loader.attach(
+    __name__,
+    submod_attrs={
+        "_account": ["Account", "MarkingAccount", "MemoryAccount", "Receipt", "marked_if_failed"],
+        "_ledger": ["Ledger"],
+        "_ledger_book": ["AccountInfo", "LedgerAccount", "Verification"],
+        "_ledger_chain": ["LedgerRow"],
+        "_plan": ["Plan", "charging", "delta_warning", "plan", "plannable"],
+    },
+)
 
 __all__ = [
-    "Account",
-    "AccountInfo",
     "ApproximateEvent",
     "Budget",
     "ComposedEvent",
@@ -67,37 +90,24 @@ __all__ = [
     "GaussianEvent",
     "Guarantee",
     "LaplaceEvent",
-    "Ledger",
-    "LedgerAccount",
-    "LedgerRow",
-    "MarkingAccount",
-    "MemoryAccount",
     "NeighbourOptions",
     "Neighbours",
     "ParallelEvent",
-    "Plan",
     "PureEvent",
-    "Receipt",
     "Relation",
     "RepeatedEvent",
     "RunningTotal",
     "SampledGaussianEvent",
     "Unit",
-    "Verification",
     "ZCDPEvent",
     "approximate_for_group",
     "calibrate",
-    "charging",
-    "delta_warning",
     "gdp_for_group",
     "gdp_to_delta",
     "gdp_to_epsilon",
     "guarantee_of",
-    "marked_if_failed",
     "parse_relation",
     "parse_unit",
-    "plan",
-    "plannable",
     "pure_for_group",
     "pure_to_gdp",
     "pure_to_zcdp",
@@ -106,30 +116,4 @@ __all__ = [
     "zcdp_to_delta",
     "zcdp_to_epsilon",
 ]
-
-# Loaded on first use: the ledger needs SQLAlchemy, which is slow to import.
-_LATER = {
-    "Account": "_account",
-    "MarkingAccount": "_account",
-    "MemoryAccount": "_account",
-    "Receipt": "_account",
-    "marked_if_failed": "_account",
-    "AccountInfo": "_ledger",
-    "Ledger": "_ledger",
-    "LedgerAccount": "_ledger",
-    "LedgerRow": "_ledger",
-    "Verification": "_ledger",
-    "Plan": "_plan",
-    "charging": "_plan",
-    "plan": "_plan",
-    "plannable": "_plan",
-    "delta_warning": "_plan_delta",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _LATER:
-        value = getattr(import_module(f"escudo.privacy.{_LATER[name]}"), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'escudo.privacy' has no attribute {name!r}")
+__all__ += _later
