@@ -90,7 +90,7 @@ Force = Annotated[bool, typer.Option("--force", metavar="", help="Replace files 
 
 def delta_for(table: PrivateTable, delta: float | None, *, relation: str, public_rows: int | None) -> float:
     """Return the δ that was given, or the usual one for a table of this size, as far as that is public."""
-    from escudo.privacy._plan_delta import usual_delta
+    from escudo.privacy._plan import usual_delta
 
     if delta is not None:
         return delta

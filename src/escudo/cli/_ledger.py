@@ -150,7 +150,7 @@ def verify(
     """Check that no row was edited, removed, moved or added, and that no cap is passed (exit 5 if so)."""
     from escudo.errors import LedgerCorruptError
     from escudo.privacy import Ledger
-    from escudo.privacy._ledger_keeping import verify_lines
+    from escudo.privacy._ledger_book import verify_lines
 
     kept: list[str | None] = [_kept_head(file) for file in expect or []]
     kept += [] if head is None and kept else [head]
@@ -257,7 +257,7 @@ def export(
     apostrophe.
     """
     from escudo.privacy import Ledger
-    from escudo.privacy._ledger_keeping import as_lines
+    from escudo.privacy._ledger_book import as_lines
 
     with Ledger(ledger) as book:
         exported = book.export()
@@ -386,7 +386,7 @@ def _accounts_table(infos: list[AccountInfo]) -> Table:
 def _history_table(rows: list[LedgerRow]) -> Table:
     from rich.text import Text
 
-    from escudo.privacy._plan_text import cost_text
+    from escudo.privacy._plan import cost_text
 
     failed = {row.payload["spend"] for row in rows if row.kind == "failed"}
     table = _table("row", "time (UTC)", "dataset", "what", "cost", "purpose", "notes", right=("row",))

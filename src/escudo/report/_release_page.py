@@ -28,9 +28,9 @@ from escudo.privacy import (
     RepeatedEvent,
     ZCDPEvent,
 )
-from escudo.privacy._composition import leaf_curve
 from escudo.privacy._curves import ORDERS
-from escudo.privacy._plan_text import cost_text
+from escudo.privacy._plan import cost_text
+from escudo.privacy._totals import leaf_curve
 from escudo.report._charts import heat_map, percent
 from escudo.report._limits import FoundEdge, discovered_edges, limits_of, picks_arrows
 from escudo.report._look import MAP_CELLS, MOST_CARDS, MOST_MAPPED, column_card, merged, pairs_of

@@ -10,7 +10,7 @@ import pytest
 
 from escudo.causal import CausalGraph
 from escudo.mechanisms import Purse
-from escudo.privacy._composition import leaves
+from escudo.privacy._totals import leaves
 from escudo.synthesis import CausalModel, LogitConditional, TableConditional, prepare, synthesize
 from escudo.synthesis._marginals import MAX_CELLS, why_too_large
 from escudo.table import PrivateTable, Schema

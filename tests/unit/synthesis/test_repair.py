@@ -12,7 +12,7 @@ from escudo.causal import CausalGraph
 from escudo.errors import InputError
 from escudo.mechanisms import Purse
 from escudo.privacy import ExponentialEvent, guarantee_of
-from escudo.privacy._composition import leaves
+from escudo.privacy._totals import leaves
 from escudo.synthesis import CausalModel, _estimation, prepare, synthesize
 from escudo.synthesis._estimation import NoisyTable, TableFits
 from escudo.synthesis._marginals import average_repeats, candidate_pairs
