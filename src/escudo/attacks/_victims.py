@@ -13,6 +13,7 @@ import numpy as np
 from escudo.attacks._moved import RowsWithRecord
 from escudo.causal import CausalGraph
 from escudo.errors import InputError
+from escudo.mechanisms import Purse
 from escudo.privacy import Guarantee
 from escudo.synthesis import Chosen, Model, prepare
 from escudo.table import Schema
@@ -136,7 +137,8 @@ class EscudoVictim:
             return next(self.fitted([(rows, seed)], map)).synthetic(sets=sets, size=size)
         table = rows.table(self.claim)
         noise = np.random.default_rng(seed)
-        model = self._prepared.fit(table, account=table.account, seed=noise, guarantee=self.claim)
+        purse = Purse(table.account, noise, plan=self._prepared.plan, guarantee=self.claim)
+        model = self._prepared.run(table, purse)
         return self._drawn(model, rows, seed).synthetic(sets=sets, size=size)
 
     def fitted(self, worlds: Sequence[tuple[RowsWithRecord, int]], spread: Spread) -> Iterator[_Drawn]:

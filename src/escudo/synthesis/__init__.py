@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from escudo.synthesis._generators import Chosen as Chosen
     from escudo.synthesis._generators import Generator as Generator
     from escudo.synthesis._generators import Prepared as Prepared
-    from escudo.synthesis._generators import asked_of as asked_of
     from escudo.synthesis._generators import fit as fit
     from escudo.synthesis._generators import fitting as fitting
+    from escudo.synthesis._generators import neighbours_of as neighbours_of
     from escudo.synthesis._generators import prepare as prepare
     from escudo.synthesis._generators import synthesize as synthesize
     from escudo.synthesis._laws import Conditional as Conditional
@@ -83,7 +83,7 @@ __getattr__, __dir__, _ = lazy_loader.attach(
             "Chosen",
             "Generator",
             "Prepared",
-            "asked_of",
+            "neighbours_of",
             "fit",
             "fitting",
             "prepare",

@@ -33,7 +33,7 @@ from escudo.errors import InputError
 from escudo.mechanisms import Purse
 from escudo.privacy import Budget, GaussianEvent, Neighbours, Plan, calibrate
 from escudo.synthesis._estimation import NoisyTable, estimate
-from escudo.synthesis._generators import above_zero, between
+from escudo.synthesis._generators import above_zero, neighbours_of
 from escudo.synthesis._laws import TableConditional
 from escudo.synthesis._model import CausalModel, anchor_of
 from escudo.synthesis._structure import graph_of
@@ -190,7 +190,7 @@ def prepare_discovered(
         RefusedError: If the schema is not confirmed.
     """
     question = DiscoveredSynthesis(knowledge=knowledge, method=method)
-    return question.prepare(schema, between(schema, relation, public_rows), Budget(epsilon, delta))
+    return question.prepare(schema, neighbours_of(schema, relation, public_rows), Budget(epsilon, delta))
 
 
 def _families(layout: Layout, level: float) -> GaussianEvent:

@@ -23,7 +23,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from escudo._validate import one_of, whole
 from escudo.asking import Prepared, running, verb
@@ -44,14 +44,16 @@ __all__ = [
     "Generator",
     "Prepared",
     "above_zero",
-    "asked_of",
-    "between",
     "choose",
     "fit",
     "fitting",
+    "neighbours_of",
     "prepare",
     "synthesize",
 ]
+
+
+T = TypeVar("T")
 
 
 class Generator(Protocol):
@@ -128,10 +130,10 @@ def prepare(
         RefusedError: If the schema is not confirmed.
     """
     question = Synthesis(graph=graph, generator=generator, options=options)
-    return question.prepare(schema, between(schema, relation, public_rows), Budget(epsilon, delta))
+    return question.prepare(schema, neighbours_of(schema, relation, public_rows), Budget(epsilon, delta))
 
 
-def between(schema: Schema, relation: str, public_rows: int | None) -> Neighbours:
+def neighbours_of(schema: Schema, relation: str, public_rows: int | None) -> Neighbours:
     """Return between which tables a promise holds, where only their schema is known.
 
     Raises:
@@ -250,13 +252,13 @@ def fit(prepared: Prepared[Model], table: PrivateTable, **how: Any) -> Model:
 
 @contextmanager
 def fitting(
-    prepared: Prepared[Model],
+    prepared: Prepared[T],
     table: PrivateTable,
     *,
     seed: Seed = None,
     public_rows: int | None = None,
     accept_large_delta: bool = False,
-) -> Iterator[Model]:
+) -> Iterator[T]:
     """Run what was prepared on a private table: charge its account for the whole plan, measure, estimate.
 
     The block is the rest of the release, such as writing it down. If the block or anything before it fails after the
@@ -283,7 +285,7 @@ def fitting(
     plan = prepared.plan
     with running(
         prepared,
-        asked_of(table, plan, public_rows),
+        _asked_of(table, plan, public_rows),
         purpose=f"synthesize ({plan.name})",
         accept_large_delta=accept_large_delta,
         seed=seed,
@@ -291,7 +293,7 @@ def fitting(
         yield model
 
 
-def asked_of(table: PrivateTable, plan: Plan, public_rows: int | None = None) -> PrivateTable:
+def _asked_of(table: PrivateTable, plan: Plan, public_rows: int | None = None) -> PrivateTable:
     """Return the table with the neighbours that a plan was made for, and the number of rows that was stated since."""
     relation = table.relation if plan.event is None else plan.event.relation
     if relation == table.relation and public_rows is None:

@@ -11,20 +11,20 @@ the figures are about were released before, and the account was charged for the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from math import floor, log10, sqrt
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
-from escudo._validate import finite, positive, probability, whole
+from escudo._validate import finite
 from escudo.errors import InputError
-from escudo.mechanisms import publishable
-from escudo.privacy import GDPEvent, Plan, calibrate, guarantee_of
-from escudo.synthesis import Model, Prepared, paying
+from escudo.mechanisms import Purse
+from escudo.privacy import Account, Budget, GDPEvent, Plan, calibrate, charging, guarantee_of
+from escudo.synthesis import Model, Prepared, fitting, neighbours_of
 from escudo.table import PrivateTable, Schema
 from escudo.utility._private import PreparedFigures, PrivateEvaluation, prepare_figures
 
@@ -45,7 +45,7 @@ class PreparedEvaluated:
         figures: What was prepared for the share.
     """
 
-    generator: Prepared
+    generator: Prepared[Model]
     figures: PreparedFigures
 
     @property
@@ -59,9 +59,23 @@ class PreparedEvaluated:
         plan = self.generator.plan
         return Plan(plan.name, children=[*plan.children, self.figures.plan], delta=plan.delta)
 
+    def paying(
+        self, account: Account, plan: Plan, *, stream: np.random.Generator | None, **terms: Any
+    ) -> AbstractContextManager[Account]:
+        """Charge a plan as the generator does, which may go on after a stop."""
+        own = getattr(self.generator, "paying", None)
+        payment: AbstractContextManager[Account]
+        payment = charging(account, plan, **terms) if own is None else own(account, plan, stream=stream, **terms)
+        return payment
+
+    def run(self, table: PrivateTable, purse: Purse) -> tuple[Model, Evaluate]:
+        """Fit the generator; return its model, with the plan of the whole, and what evaluates its rows, once."""
+        model = replace(self.generator.run(table, purse), plan=purse.plan)
+        return model, partial(self.figures.evaluate, table, purse)
+
 
 def prepare_evaluated(
-    prepare: Callable[[float], Prepared],
+    prepare: Callable[[float], Prepared[Model]],
     *,
     share: float,
     epsilon: float,
@@ -92,56 +106,36 @@ def prepare_evaluated(
         raise InputError(
             f"the share of the budget that goes to an evaluation must lie between 0 and 1, such as 0.1; got {share:g}."
         )
-    budget, at = positive("epsilon", epsilon, at_most=100.0), probability("delta", delta)
-    if at == 0:
+    budget = Budget(epsilon, delta)
+    if budget.delta == 0:
         raise InputError("an evaluation within a release has Gaussian noise, which needs a delta above 0.")
-    mu = 1 / calibrate(lambda noise: GDPEvent(mu=1 / noise), epsilon=budget, delta=at)
-    left = guarantee_of(GDPEvent(mu=mu * sqrt(1 - part)), delta=at).epsilon
+    mu = 1 / calibrate(lambda noise: GDPEvent(mu=1 / noise), epsilon=budget.epsilon, delta=budget.delta)
+    left = guarantee_of(GDPEvent(mu=mu * sqrt(1 - part)), delta=budget.delta).epsilon
     assert left is not None
     generator = prepare(_rounded_down(left))
-    quiet = prepare_figures(generator.schema, relation=relation, public_rows=public_rows, targets=targets, scale=1.0)
+    neighbours = neighbours_of(generator.schema, relation, public_rows)
+    quiet = prepare_figures(generator.schema, neighbours, targets=targets, scale=1.0)
     scale = quiet.l2_sensitivity / (mu * sqrt(part))
     for louder in _LOUDER:
         found = PreparedEvaluated(generator=generator, figures=replace(quiet, noise={"scale": scale * louder}))
-        total = found.plan.guarantee(at, max_rows_per_person=generator.schema.max_rows_per_person).epsilon
-        if total is not None and total <= budget * (1 + 1e-9):
+        total = found.plan.guarantee(budget.delta, max_rows_per_person=generator.schema.max_rows_per_person).epsilon
+        if total is not None and total <= budget.epsilon * (1 + 1e-9):
             return found
     raise InputError(
         f"generator {generator.plan.name!r} leaves no room for an evaluation at this budget; give it a smaller share."
     )
 
 
-@contextmanager
 def fitting_evaluated(
-    prepared: PreparedEvaluated,
-    table: PrivateTable,
-    *,
-    seed: int | None = None,
-    public_rows: int | None = None,
-    accept_large_delta: bool = False,
-) -> Iterator[tuple[Model, Evaluate]]:
+    prepared: PreparedEvaluated, table: PrivateTable, **how: Any
+) -> AbstractContextManager[tuple[Model, Evaluate]]:
     """Run what was prepared: charge the whole plan, fit the generator, and give what evaluates its rows.
 
-    Like :func:`escudo.synthesis.fitting`, which see; the block is the rest of the release.
-
-    Yields:
-        The model, whose plan and guarantee are those of the whole; and a function that takes the synthetic rows to be
-        released and returns the figures about them, once.
-
-    Raises:
-        InputError: If it was prepared for another schema; nothing was spent.
-        RefusedError: If δ is too large for the table; nothing was spent.
-        BudgetExceededError: If the account does not allow the plan; nothing was spent.
+    Like :func:`escudo.synthesis.fitting`, which see; the block is the rest of the release. It gives the model, whose
+    plan and guarantee are those of the whole; and a function that takes the synthetic rows to be released and returns
+    the figures about them, once.
     """
-    if prepared.schema != table.schema:
-        raise InputError("What to measure was prepared for another schema than the table's. Nothing was spent.")
-    noise = None if seed is None else np.random.default_rng(whole("seed", seed))
-    plan = prepared.plan.judged(table, rows=public_rows, accept_large_delta=accept_large_delta)
-    promise = replace(plan.guarantee(max_rows_per_person=table.max_rows_per_person), for_release=publishable(seed))
-    with paying(prepared.generator, table.account, plan, for_release=promise.for_release, seed=noise) as purse:
-        model = prepared.generator.fit(table, account=purse, seed=noise, guarantee=promise)
-        whole_model = cast(Model, replace(cast(Any, model), plan=plan))  # every model is a frozen dataclass
-        yield whole_model, partial(prepared.figures.run, table, account=purse, seed=noise)
+    return fitting(prepared, table, **how)
 
 
 def _rounded_down(number: float) -> float:
