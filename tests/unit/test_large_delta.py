@@ -84,8 +84,14 @@ def renamed(verb: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def synthesized(
+    table: PrivateTable, *, relation: str | None = None, public_rows: int | None = None, **terms: Any
+) -> Any:
+    return synthesize(table.under(relation=relation, rows=public_rows), None, **terms)
+
+
 VERBS: dict[str, Callable[..., Any]] = {
-    "synthesize": lambda table, **terms: synthesize(table, None, **terms),
+    "synthesize": synthesized,
     "synthesize.plan": lambda table, **terms: plan(synthesize, table, None, **terms),
     "prepare and fit": fitted,
     "with an evaluation": evaluated,
@@ -170,7 +176,7 @@ class TestResults:
 
     def test_where_the_number_is_private_the_noisy_one_says_it_after_the_fact(self, tmp_path: Path) -> None:
         table = table_of(relation="add_remove")
-        model = synthesize(table, None, epsilon=1.0, delta=5e-4, relation="add_remove", seed=0)  # below the ceiling
+        model = synthesize(table, None, epsilon=1.0, delta=5e-4, seed=0)  # below the ceiling
         noisy = model.details["rows"]
         assert warnings_of(model) == [delta_warning(5e-4, noisy)]
         assert f"about {noisy:,} rows" in warnings_of(model)[0]

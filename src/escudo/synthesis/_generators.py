@@ -25,8 +25,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
+from escudo import asking
 from escudo._validate import one_of, whole
-from escudo.asking import Prepared, running, verb
+from escudo.asking import running, verb
 from escudo.causal import CausalGraph
 from escudo.errors import InputError
 from escudo.mechanisms import Purse, Seed
@@ -56,6 +57,10 @@ __all__ = [
 T = TypeVar("T")
 
 
+class Prepared(asking.Prepared[Model], Protocol):
+    """A generator that knows what it will measure and how loudly, before any row is read; its answer is a model."""
+
+
 class Generator(Protocol):
     """A way to turn a private table and a causal graph into a model."""
 
@@ -64,9 +69,7 @@ class Generator(Protocol):
         """What it is asked for by."""
         ...
 
-    def prepare(
-        self, schema: Schema, graph: CausalGraph | None, neighbours: Neighbours, budget: Budget
-    ) -> Prepared[Model]:
+    def prepare(self, schema: Schema, graph: CausalGraph | None, neighbours: Neighbours, budget: Budget) -> Prepared:
         """Choose what to measure from public facts alone."""
         ...
 
@@ -94,7 +97,7 @@ class Synthesis:
     generator: str = "marginals"
     options: Mapping[str, Any] = field(default_factory=dict)
 
-    def prepare(self, schema: Schema, neighbours: Neighbours, budget: Budget) -> Prepared[Model]:
+    def prepare(self, schema: Schema, neighbours: Neighbours, budget: Budget) -> Prepared:
         """Check every public argument and choose what to measure.
 
         Raises:
@@ -122,7 +125,7 @@ def prepare(
     relation: str = "replace_one",
     public_rows: int | None = None,
     **options: Any,
-) -> Prepared[Model]:
+) -> Prepared:
     """Check every public argument and choose what to measure; nothing is read or spent.
 
     Raises:
@@ -175,7 +178,7 @@ def choose(schema: Schema) -> tuple[str, str]:
 class Chosen:
     """What was prepared by the generator that was chosen, with a line in its plan that says why."""
 
-    prepared: Prepared[Model]
+    prepared: Prepared
     why: str
 
     @property
@@ -244,7 +247,7 @@ def synthesize(
     return fit(prepared, table, accept_large_delta=accept_large_delta, seed=seed)
 
 
-def fit(prepared: Prepared[Model], table: PrivateTable, **how: Any) -> Model:
+def fit(prepared: Prepared, table: PrivateTable, **how: Any) -> Model:
     """Return the model of :func:`fitting`, where nothing is left to do after it."""
     with fitting(prepared, table, **how) as model:
         return model
@@ -252,7 +255,7 @@ def fit(prepared: Prepared[Model], table: PrivateTable, **how: Any) -> Model:
 
 @contextmanager
 def fitting(
-    prepared: Prepared[T],
+    prepared: asking.Prepared[T],
     table: PrivateTable,
     *,
     seed: Seed = None,

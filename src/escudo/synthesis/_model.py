@@ -321,8 +321,9 @@ def public_rows(neighbours: Neighbours, table: PrivateTable) -> int | None:
 def anchor_of(purse: Purse) -> dict[str, Any]:
     """Return what the ledger was just after it paid, for a model's details; nothing if no ledger did."""
     receipt = getattr(purse.account, "receipt", None)
-    anchored = isinstance(receipt, Receipt) and receipt.anchor is not None
-    return {"anchor": receipt.anchor} if anchored else {}
+    if not isinstance(receipt, Receipt) or receipt.anchor is None:
+        return {}
+    return {"anchor": receipt.anchor}
 
 
 # ---- what is asked of a model

@@ -45,7 +45,7 @@ class PreparedEvaluated:
         figures: What was prepared for the share.
     """
 
-    generator: Prepared[Model]
+    generator: Prepared
     figures: PreparedFigures
 
     @property
@@ -75,7 +75,7 @@ class PreparedEvaluated:
 
 
 def prepare_evaluated(
-    prepare: Callable[[float], Prepared[Model]],
+    prepare: Callable[[float], Prepared],
     *,
     share: float,
     epsilon: float,
