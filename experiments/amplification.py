@@ -45,9 +45,9 @@ from stability import COLUMNS, random_model
 import escudo
 from escudo._progress import tracking
 from escudo.attacks import attack, canary, ceiling_of, outlyingness
-from escudo.attacks._classifiers import trained
-from escudo.attacks._measures import score_of
-from escudo.attacks._moved import RowsWithRecord
+from escudo.attacks._attacker import trained
+from escudo.attacks._report import score_of
+from escudo.attacks._victims import RowsWithRecord
 from escudo.causal import CausalGraph, asia
 from escudo.privacy import Guarantee, MemoryAccount, RepeatedEvent, SampledGaussianEvent, calibrate, guarantee_of
 from escudo.synthesis import prepare as prepare_generator

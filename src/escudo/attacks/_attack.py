@@ -1,8 +1,28 @@
-"""The verb: attack a generator, person by person, and bound what its releases give away."""
+"""The verb: attack a generator, person by person, and bound what its releases give away.
+
+Attribute inference: the attacker knows all of a record but one value, and wants that one.
+
+Two figures answer two questions. *How often is the guess right?* says little by itself: a guess from other people's
+rows is right just as often, and no promise forbids it. *Does it depend on whether the record says so?* is the effect of
+the value: do(Dᵢ = record with value a) against do(Dᵢ = record with value b), an experiment like the membership game.
+
+The membership game as it was published, with its faults, so that its figures can be made again and explained.
+
+A few generators are fitted with the target and as many without; many synthetic sets are drawn from each; the sets are
+split at random into those to learn from and those to test on. Sets of one fit share its noise and its starting point,
+so they are on both sides of the split: an attacker who recognises *fits* is right about every set, whatever the record
+did. With ``null=True`` the target is in neither world, and the same figures come out.
+
+Reference:
+    T. Stadler, B. Oprisanu, C. Troncoso (2022), "Synthetic data: anonymisation groundhog day"; "Causally Constrained
+    Data Synthesis for Private Data Release", section 4.3 and appendix G.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
 from os import PathLike
 from typing import Any
@@ -10,28 +30,34 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from escudo._card import CUSTODIAN_ONLY, card
 from escudo._progress import tracking
 from escudo._validate import one_of, positive_integer, probability, whole
-from escudo.attacks._ceiling import ceiling_of
-from escudo.attacks._classifiers import CLASSIFIERS, trained
-from escudo.attacks._features import FEATURES, Attacker
-from escudo.attacks._game import Game
-from escudo.attacks._log import FitLog, fingerprint
-from escudo.attacks._measures import pooled, score_of
-from escudo.attacks._report import Attack, AttackedTarget
-from escudo.attacks._targets import Choice, canary, choose
-from escudo.attacks._trials import Trials
+from escudo.attacks._attacker import CLASSIFIERS, FEATURES, Attacker, Choice, canary, choose, distances, trained
+from escudo.attacks._game import FitLog, Game, Trials, collected, fingerprint
+from escudo.attacks._report import Attack, AttackedTarget, Ceiling, ceiling_of, pooled, score_of
 from escudo.attacks._victims import Victim, victim_of
+from escudo.auditing import Audit
 from escudo.causal import CausalGraph
 from escudo.errors import InputError
 from escudo.privacy import Guarantee, Relation, parse_relation
-from escudo.table import Schema
+from escudo.table import Categorical, Schema
 from escudo.utility import Rows
-from escudo.utility._jobs import checked_jobs
+from escudo.utility._prediction import checked_jobs
 
-__all__ = ["ATTACKS", "attack", "every_attack"]
+__all__ = [
+    "ATTACKS",
+    "AttributeAttack",
+    "PublishedScore",
+    "attack",
+    "every_attack",
+    "infer_attribute",
+    "published_game",
+]
+
 
 Floats = NDArray[np.float64]
+
 
 ATTACKS: tuple[tuple[str, str], ...] = (
     ("queries", "forest"),
@@ -304,3 +330,303 @@ def _identity(generator: object) -> str:
         return f"{named.__module__}.{named.__qualname__} {digest(made_of)}"
     except Exception:  # what cannot be pickled has no digest
         return f"{named.__module__}.{named.__qualname__}"
+
+
+_NEAREST = 25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class AttributeAttack:
+    """Whether synthetic rows give away one value of one person's record. For the custodian only.
+
+    Attributes:
+        attribute: The column.
+        right: How often the guess, the commonest value of the nearest synthetic rows, is the record's value. It and
+            the next two are NaN where so few fits were made that all were of one world.
+        without: How often it would have been, had the record said otherwise: what other people's rows give away.
+        advantage: The difference: what the record's own value gives away.
+        audits: One experiment for each target.
+        claim: What the generator promises; None if nothing.
+        ceiling: The most that the promise allows ``advantage`` to be; None without one.
+        fits: How many fits were tested in all; fewer than asked for where the answer was clear before.
+    """
+
+    attribute: str
+    right: float
+    without: float
+    advantage: float
+    audits: tuple[Audit, ...]
+    claim: Guarantee | None
+    ceiling: Ceiling | None
+    fits: int
+
+    @property
+    def violated(self) -> bool:
+        """Whether the claim is rejected for some target."""
+        return self.claim is not None and any(found.violated for found in self.audits)
+
+    @property
+    def epsilon_lower(self) -> float:
+        """The generator's ε is at least this, at the stated confidence, over all targets together."""
+        return max(found.epsilon_lower for found in self.audits)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the figures as plain JSON values."""
+        return {
+            "custodian_only": True,
+            "attribute": self.attribute,
+            **{
+                name: None if math.isnan(figure := getattr(self, name)) else figure
+                for name in ("right", "without", "advantage")
+            },
+            "violated": self.violated,
+            "epsilon_lower": self.epsilon_lower,
+            "ceiling": None if self.ceiling is None else self.ceiling.to_json(),
+            "fits": self.fits,
+        }
+
+    def __str__(self) -> str:
+        allowed = "" if self.ceiling is None else f"; the promise allows {100 * self.ceiling.advantage:.1f} points"
+        return (
+            f"{self.attribute}: guessed right in {100 * self.right:.1f} % of fits, and in {100 * self.without:.1f} % "
+            f"when the record said otherwise: its own value gives away {100 * self.advantage:+.1f} points{allowed}"
+        )
+
+    def _repr_html_(self) -> str:
+        people = f"{len(self.audits)} {'person' if len(self.audits) == 1 else 'people'}"
+        return card(f"Attribute attack on {people}", str(self), note=CUSTODIAN_ONLY, alarm=self.violated)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class _Asker:
+    """An attacker who knows all of a record but one value, and asks the synthetic rows nearest in all others."""
+
+    target: Rows
+    place: int
+
+    def __call__(self, synthetic: Rows, rng: np.random.Generator) -> dict[str, NDArray[np.float64]]:
+        """Return the share of the true value among the nearest synthetic rows, and whether it is their commonest."""
+        known = np.delete(np.arange(len(synthetic.schema)), self.place)
+        apart = distances(_narrowed(self.target, known), _narrowed(synthetic, known))
+        nearest = np.argsort(apart + rng.random(apart.size) * 1e-6)[:_NEAREST]
+        true = int(self.target.codes[0, self.place])
+        votes = np.bincount(synthetic.codes[nearest, self.place], minlength=true + 1)
+        guess = rng.choice(np.flatnonzero(votes == votes.max()))
+        return {"neighbours": np.array([votes[true] / len(nearest), float(guess == true)])}
+
+
+def infer_attribute(
+    victim: Victim,
+    rows: object,
+    schema: Schema,
+    attribute: str,
+    *,
+    targets: int = 5,
+    choice: Choice | Sequence[int] = "outliers",
+    fits: int = 200,
+    size: int | None = None,
+    confidence: float = 0.95,
+    seed: int = 0,
+    jobs: int | None = None,
+) -> AttributeAttack:
+    """Find out how much of one value of a record its own presence gives away. For the custodian only.
+
+    Args:
+        victim: The generator, from :func:`victim_of`.
+        rows: The private rows; a frame of any engine.
+        schema: Their public description.
+        attribute: The categorical column that the attacker wants.
+        targets: How many people to attack.
+        choice: Who they are.
+        fits: Fits for each of them, at most.
+        size: Synthetic rows looked at; as many as a fit gets by default.
+        confidence: Of the bounds, over all targets together.
+        seed: Repeats the attack.
+        jobs: How many processes, as in joblib.
+    """
+    column = schema[attribute]
+    if not isinstance(column, Categorical):
+        raise InputError(f"attribute must be a categorical column; {attribute!r} is numeric.")
+    if column.size < 2 or len(schema) < 2:
+        raise InputError("there is nothing to infer: the column has one level, or there is no other column.")
+    runs = positive_integer("fits", fits)
+    probability("confidence", confidence, allow_zero=False)
+    processes = checked_jobs(jobs)
+    rng = np.random.default_rng(whole("seed", seed))
+    private = Rows.read(rows, schema, argument="rows")
+    place = private.schema.names.index(attribute)
+    every = np.arange(len(private))
+    people = choose(private, targets, choice, rng)
+    audits, right, without, made = [], [], [], 0
+    with tracking("Attacking", total=len(people) * runs) as advance:
+        for row in people:
+            target, rest = private.take(every == row), private.take(every != row)
+            codes = target.codes.copy()
+            codes[0, place] = (codes[0, place] + 1 + rng.integers(column.size - 1)) % column.size
+            game = Game(
+                victim=victim,
+                eye=_Asker(target=target, place=place),
+                rest=rest,
+                target=target,
+                instead=Rows(schema=target.schema, codes=codes, numbers=target.numbers),
+                rows=len(rest),
+                size=len(rest) if size is None else positive_integer("size", size),
+                jobs=processes,
+                label=f"row {row}",
+            )
+            tested = Trials(game, lambda seen: seen["neighbours"], trials=runs, rng=rng, advance=advance)
+            level = 1 - (1 - confidence) / len(people)
+            audits.append(tested.audited(confidence=level, seed=int(rng.integers(2**31))))
+            there, guessed = np.array(tested.there), np.array(tested.scores)[:, 1]
+            made += there.size
+            if there.any() and not there.all():  # one side alone says nothing about a difference
+                right.append(float(guessed[there].mean()))
+                without.append(float(guessed[~there].mean()))
+    often, otherwise = (float(np.mean(side)) if side else math.nan for side in (right, without))
+    return AttributeAttack(
+        attribute=attribute,
+        right=often,
+        without=otherwise,
+        advantage=often - otherwise,
+        audits=tuple(audits),
+        claim=victim.claim,
+        ceiling=None if victim.claim is None else ceiling_of(victim.claim, "replace_one"),
+        fits=made,
+    )
+
+
+def _narrowed(rows: Rows, places: NDArray[np.int64]) -> Rows:
+    return Rows(
+        schema=rows.schema.select([rows.schema.names[place] for place in places]),
+        codes=rows.codes[:, places],
+        numbers=rows.numbers[:, places],
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedScore:
+    """One cell of the published tables, in per cent.
+
+    Attributes:
+        features: The extractor.
+        classifier: The attack model.
+        accuracy: Sets answered right.
+        na: Sets of fits without the target answered right.
+        pa: Sets of fits with the target answered right.
+        sets: How many sets were tested.
+    """
+
+    features: str
+    classifier: str
+    accuracy: float
+    na: float
+    pa: float
+    sets: int
+
+
+def published_game(
+    victim: Victim,
+    rows: object,
+    schema: Schema,
+    *,
+    targets: int = 1,
+    choice: Choice | Sequence[int] = "random",
+    fits: int = 1,
+    sets: int = 50,
+    size: int | None = None,
+    features: Sequence[str] = ("naive", "histogram", "correlation", "ensemble"),
+    classifiers: Sequence[str] = ("linear svm", "rbf svm", "forest", "neighbours"),
+    by_fit: bool = False,
+    null: bool = False,
+    seed: int = 0,
+    jobs: int | None = None,
+) -> list[PublishedScore]:
+    """Play the game as published and return its table.
+
+    Args:
+        victim: The generator, from :func:`victim_of`.
+        rows: The private rows; a frame of any engine.
+        schema: Their public description.
+        targets: How many people; figures are means over them.
+        choice: Who they are.
+        fits: Fits in each world.
+        sets: Synthetic sets drawn from each fit.
+        size: Rows in each set; as many as a fit gets by default.
+        features: What is looked at.
+        classifiers: How it is judged.
+        by_fit: Whether whole fits go to one side of the split, which is the correction; needs at least 2 fits.
+        null: Whether the target stays away in both worlds: then there is nothing to be found out about them.
+        seed: Repeats the game.
+        jobs: How many processes, as in joblib.
+    """
+    count, drawn = positive_integer("fits", fits), positive_integer("sets", sets)
+    if by_fit and count < 2:
+        raise InputError("splitting by fit needs at least 2 fits in each world.")
+    if not by_fit and count * drawn < 2:
+        raise InputError("one synthetic set in each world leaves none to test on; draw more sets or fits.")
+    kinds = tuple(one_of("features", kind, FEATURES) for kind in features)
+    judges = [one_of("classifiers", name, CLASSIFIERS) for name in classifiers]
+    processes = checked_jobs(jobs)
+    rng = np.random.default_rng(whole("seed", seed))
+    private = Rows.read(rows, schema, argument="rows")
+    every = np.arange(len(private))
+    found: dict[tuple[str, str], list[tuple[float, float, int]]] = {}
+    people = choose(private, targets, choice, rng)
+    with tracking("Playing", total=2 * count * len(people)) as advance:
+        for place in people:
+            target, rest = private.take(every == place), private.take(every != place)
+            game = Game(
+                victim=victim,
+                eye=Attacker.of(target, rest, kinds=kinds, seed=int(rng.integers(2**31)), sorted_bins=True),
+                rest=rest,
+                target=target,
+                instead=None,
+                rows=len(rest),
+                sets=drawn,
+                size=len(rest) if size is None else positive_integer("size", size),
+                jobs=processes,
+            )
+            labels = np.repeat([False, True], count)
+            worlds = np.zeros_like(labels) if null else labels
+            made = []
+            for one in game.worlds(worlds.tolist(), rng.integers(2**62, size=2 * count).tolist()):
+                made.append(one)
+                advance(1)
+            played = collected(labels, made)
+            tested = _split(played.there, played.fit, by_fit=by_fit, rng=rng)
+            for kind, name in product(kinds, judges):
+                judge = trained(name, played.features[kind][~tested], played.there[~tested], int(rng.integers(2**31)))
+                answers = judge.scores(played.features[kind][tested]) > 0
+                truth = played.there[tested]
+                right = float((~answers[~truth]).mean()), float(answers[truth].mean()), int(tested.sum())
+                found.setdefault((kind, name), []).append(right)
+    return [
+        PublishedScore(
+            features=kind,
+            classifier=name,
+            accuracy=100 * float(np.mean([(na + pa) / 2 for na, pa, _ in figures])),
+            na=100 * float(np.mean([na for na, _, _ in figures])),
+            pa=100 * float(np.mean([pa for _, pa, _ in figures])),
+            sets=sum(size for _, _, size in figures),
+        )
+        for (kind, name), figures in found.items()
+    ]
+
+
+def _split(
+    there: np.ndarray[tuple[int], np.dtype[np.bool_]],
+    fit: np.ndarray[tuple[int], np.dtype[np.int64]],
+    *,
+    by_fit: bool,
+    rng: np.random.Generator,
+) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Return which sets are tested on: half of each world's sets, or of its fits."""
+    tested = np.zeros(there.size, dtype=bool)
+    for world in (False, True):
+        places = np.flatnonzero(there == world)
+        if by_fit:
+            fits = rng.permutation(np.unique(fit[places]))
+            tested[places] = np.isin(fit[places], fits[: len(fits) // 2])
+        else:
+            tested[rng.permutation(places)[: places.size // 2]] = True
+    return tested

@@ -21,13 +21,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from escudo.auditing._audit import audit
-from escudo.auditing._claims import renyi_claim
-from escudo.auditing._exact import exact
+from escudo.auditing._bounds import Power
 from escudo.auditing._one_run import OneRun, one_run
-from escudo.auditing._pairs import pairs_of, query_pairs
-from escudo.auditing._replay import Replay, Step, replay
-from escudo.auditing._result import Audit, History, Outputs, Power
-from escudo.auditing._targets import Mechanism, Uncounted, adapt
+from escudo.auditing._replay import Replay, Step, exact, replay
+from escudo.auditing._result import Audit, History, Outputs
+from escudo.auditing._targets import Mechanism, Uncounted, adapt, pairs_of, query_pairs
+from escudo.auditing._wealth import renyi_claim
 
 if TYPE_CHECKING:
     from escudo.auditing._http import HttpTarget as HttpTarget

@@ -1,4 +1,10 @@
-"""Audits: a randomised experiment on a mechanism, with evidence that may be looked at after every run."""
+"""Audits: a randomised experiment on a mechanism, with evidence that may be looked at after every run.
+
+Randomness of single runs: a function of the seed and the run's number, so that an audit repeats and resumes exactly.
+
+Blocks of single calls end sooner where calls are slow, so that there is progress to see; what a run draws must not
+depend on that.
+"""
 
 from __future__ import annotations
 
@@ -16,25 +22,53 @@ from numpy.typing import NDArray
 from escudo._progress import tracking
 from escudo._validate import positive, positive_integer, probability, whole
 from escudo.auditing._bounds import best_event, power_of
-from escudo.auditing._claims import epsilon_family, front_of, own_family
-from escudo.auditing._experiment import Experiment
-from escudo.auditing._log import LoggedBlock, TrialLog
-from escudo.auditing._outputs import Encoded, Encoder
-from escudo.auditing._pairs import pairs_of, read_pairs
-from escudo.auditing._randomness import Randomness
-from escudo.auditing._result import Audit, History, Stopped
-from escudo.auditing._rounds import Rounds
-from escudo.auditing._scores import Labels
-from escudo.auditing._shown import shown_outputs, shown_witness
-from escudo.auditing._targets import Uncounted, adapt, name_of, run_batch, run_one
-from escudo.auditing._wealth import Book, Frontier, Points, log_sum
+from escudo.auditing._experiment import Experiment, Rounds
+from escudo.auditing._outputs import Encoded, Encoder, Labels, LoggedBlock, TrialLog
+from escudo.auditing._result import Audit, History, Stopped, shown_outputs, shown_witness
+from escudo.auditing._targets import Uncounted, adapt, name_of, pairs_of, read_pairs, run_batch, run_one
+from escudo.auditing._wealth import Book, Frontier, Points, epsilon_family, front_of, log_sum, own_family
 from escudo.errors import InputError
 from escudo.privacy import Guarantee
 from escudo.table import Schema
 
-__all__ = ["audit"]
+__all__ = ["Randomness", "audit"]
+
+
+class Randomness:
+    """Coins and generators by run.
+
+    Args:
+        seed: Of the audit.
+
+    >>> draws = Randomness(3)
+    >>> draws.coins(0, 5).tolist() == [*draws.coins(0, 2), *draws.coins(2, 3)]
+    True
+    >>> first = draws.of_run(7).random()
+    >>> draws.of_run(8).random() != first == draws.of_run(7).random()
+    True
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._coins = np.random.SeedSequence([seed, 0])
+        self._bits = np.random.Philox(np.random.SeedSequence([seed, 1]))
+        self._start = self._bits.state
+        self._rng = np.random.Generator(self._bits)
+
+    def coins(self, first: int, count: int) -> NDArray[np.bool_]:
+        """Return fair coins of ``count`` runs from run ``first`` on."""
+        bits = np.random.PCG64(self._coins)
+        bits.advance(first)
+        return np.random.Generator(bits).random(count) < 0.5
+
+    def of_run(self, run: int) -> np.random.Generator:
+        """Return a generator for one run; it is the one of the run before, set to another place of a long sequence."""
+        self._start["state"]["counter"][:] = (0, run, 0, 0)
+        self._bits.state = self._start
+        return self._rng
+
 
 Progress = Callable[[int, float, float | None], None]
+
 
 _EVERY_RUN = 4096  # blocks up to this size are checked after every run, larger ones at their end
 _BLOCK_NUMBERS = 2_000_000  # numbers that one block of outputs may hold

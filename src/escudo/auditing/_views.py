@@ -1,78 +1,186 @@
-"""Ways of cutting outputs into cells, learnt from earlier runs, and which of them tells the two datasets apart best."""
+"""Ways of cutting outputs into cells, learnt from earlier runs, and which of them tells the two datasets apart best.
+
+Corners: outputs of which two numbers are far out at once, each at one of its ends.
+
+Noise hides what one number says; where several noisy numbers have to be low (or high) together, as in the sparse vector
+technique, the likelihood ratio grows with how far out they are, and such outputs are rare. A corner is two numbers,
+an end of each, and how much further out one of them is than the other; what is left is one number, how far out an
+output is, so that little has to be learnt and much can be told in words.
+
+Reference:
+    J. Friedman, N. Fisher (1999), "Bump hunting in high-dimensional data".
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from itertools import combinations, product
 
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo.auditing._calibration import Belief, about_claims, along_cells, cell_by_cell, smoothed, towards_corner
-from escudo.auditing._columns import Column, Cut, columns_of, cut
-from escudo.auditing._corners import CornerCells, fit_corners
-from escudo.auditing._guesses import Guess, best_guesses, cautious_worth, seen_worth
-from escudo.auditing._joint import MOST_CELLS, joint_cells, mean_levels
-from escudo.auditing._logistic import fit_logistic
-from escudo.auditing._outputs import Encoded
-from escudo.auditing._scores import Labels, Score, fit_additive, fit_boosted, fit_linear
-from escudo.auditing._stakes import promised, sets_of
-from escudo.auditing._strata import fit_stratified
+from escudo.auditing._bounds import Guess, best_guesses, cautious_worth, seen_worth
+from escudo.auditing._calibration import (
+    Belief,
+    about_claims,
+    along_cells,
+    cell_by_cell,
+    smoothed,
+    towards_corner,
+    with_trend,
+)
+from escudo.auditing._cells import (
+    MOST_CELLS,
+    Column,
+    Cut,
+    NumberCells,
+    Partition,
+    Score,
+    Use,
+    columns_of,
+    count,
+    counted,
+    cut,
+    joint_cells,
+    mean_levels,
+)
+from escudo.auditing._outputs import Encoded, Labels
+from escudo.auditing._scores import fit_additive, fit_boosted, fit_linear, fit_logistic, fit_stratified
+from escudo.auditing._wealth import promised, sets_of
 
-__all__ = ["Chosen", "NumberCells", "Partition", "Use", "choose_views", "count", "promise"]
+__all__ = ["Chosen", "CornerCells", "choose_views", "fit_corners", "promise"]
+
 
 Floats = NDArray[np.float64]
+
+
+_MOST_COLUMNS = 6
+_CELLS = 60
+_ASPECTS = (0.2, 0.33, 0.5, 0.7, 1.0, 1.4, 2.0, 3.0, 5.0)  # how much further out the first number is than the second
+_OUTSIDE = -1.0  # how far out an output is that lacks a number
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CornerCells:
+    """Cells by how far out an output is: the smaller of two depths, where a depth is minus the log of a tail's mass."""
+
+    columns: tuple[Column, Column]
+    high: tuple[bool, bool]  # which end of each
+    cuts: tuple[Cut, Cut]
+    depths: tuple[Floats, Floats]  # of each cell of each column
+    chosen: Cut
+    learnt: bool = False
+    ordered: bool = True
+    levels: Floats | None = None
+
+    @property
+    def cells(self) -> int:
+        """How many cells."""
+        return self.chosen.cells
+
+    def __call__(self, outputs: Encoded) -> NDArray[np.intp]:
+        return self.chosen(self.depth(outputs))
+
+    def depth(self, outputs: Encoded) -> Floats:
+        """Return how far out each output is."""
+        first, second = (
+            depth[cells(column(outputs))]
+            for column, cells, depth in zip(self.columns, self.cuts, self.depths, strict=True)
+        )
+        return np.minimum(first, second)
+
+    def words(self, cells: NDArray[np.bool_], structures: Sequence[str]) -> str:
+        """Return a set of cells in words: the corner that it is, or its bounds if it is none."""
+        inside = np.flatnonzero(cells[:-1])
+        if not inside.size:
+            return "nothing"
+        edges = np.concatenate([[-np.inf], self.chosen.edges])
+        outer = self._corner(float(edges[inside[0]]))
+        if inside[-1] == self.chosen.edges.size:
+            return outer
+        return f"{outer}, but not {self._corner(float(self.chosen.edges[inside[-1]]))}"
+
+    def _corner(self, depth: float) -> str:
+        """Return in words where both depths are at least ``depth``."""
+        parts = []
+        for column, high, chosen, depths in zip(self.columns, self.high, self.cuts, self.depths, strict=True):
+            far = np.flatnonzero(depths[:-1] >= depth)
+            if not far.size:
+                return "nothing"
+            if high and far[0] > 0:
+                parts.append(f"{column.name} ≥ {chosen.edges[far[0] - 1]:.6g}")
+            elif not high and far[-1] < chosen.edges.size:
+                parts.append(f"{column.name} < {chosen.edges[far[-1]]:.6g}")
+        return " and ".join(parts) or "any output"
+
+
+def fit_corners(
+    columns: Sequence[Column], outputs: Encoded, labels: Labels, *, delta: float, ahead: float
+) -> list[CornerCells]:
+    """Return the corner that promises most, if there are few columns.
+
+    Args:
+        columns: Which columns; two of them make a corner.
+        outputs: Earlier outputs.
+        labels: Whether each came from the second dataset.
+        delta: The δ of the claim.
+        ahead: How many runs are still to come.
+    """
+    if not 2 <= len(columns) <= _MOST_COLUMNS:
+        return []
+    numbers = [column(outputs) for column in columns]
+    cuts = [cut(values, _CELLS) for values in numbers]
+    places = [chosen(values) for chosen, values in zip(cuts, numbers, strict=True)]
+    best, answer = -np.inf, None
+    for i, j in combinations(range(len(columns)), 2):
+        sizes = cuts[i].cells, cuts[j].cells
+        where = (places[i] * sizes[1] + places[j]) * 2 + labels
+        both = np.bincount(where, minlength=2 * sizes[0] * sizes[1]).reshape(-1, 2).astype(np.float64)
+        masses = both.reshape(*sizes, 2).sum(axis=2)
+        for high, other_high, aspect in product((True, False), (True, False), _ASPECTS):
+            depths = _depths(masses.sum(axis=1), high), aspect * _depths(masses.sum(axis=0), other_high)
+            depth = np.minimum(depths[0][:, None], depths[1][None, :]).ravel()
+            chosen = _cut_depths(depth, both.sum(axis=1))
+            counts = np.zeros((chosen.cells, 2))
+            np.add.at(counts, chosen(depth), both)
+            belief, order = with_trend(counts), np.arange(chosen.cells)
+            worth = max(best_guesses(belief, way, delta=delta, ahead=ahead)[0] for way in (order, order[::-1]))
+            if worth > best:
+                named = (columns[i], columns[j]), (high, other_high), (cuts[i], cuts[j])
+                best, answer = worth, CornerCells(*named, depths, chosen)
+    return [] if answer is None else [answer]
+
+
+def _depths(masses: Floats, high: bool) -> Floats:
+    """Return minus the log of the mass from each cell of a column to its end; the last cell is that of no number."""
+    body = masses[:-1]
+    tail = np.cumsum(body[::-1])[::-1] if high else np.cumsum(body)
+    depths = -np.log(np.maximum(tail, 0.5) / max(float(body.sum()), 1.0))
+    return np.append(depths, _OUTSIDE)
+
+
+def _cut_depths(depth: Floats, masses: Floats) -> Cut:
+    """Return cells of depths: about equally many log units of mass each."""
+    order = np.argsort(depth)
+    beyond = np.cumsum(masses[order][::-1])[::-1]
+    level = np.floor(_CELLS / 2 * np.log(np.maximum(beyond, 0.5) / beyond[0]) / np.log(0.5 / beyond[0]))
+    starts = np.flatnonzero(np.diff(level, prepend=-1.0) > 0)
+    return Cut(np.unique(depth[order][starts])[1:])
+
 
 _SCREENED = 60_000  # rows on which columns are compared
 _TREE_ROWS = 400_000
 _TREE_COLUMNS = 40
 _FEW = 32
 _SIMPLE = 0.1  # by which part of its worth something simple is preferred
+
+
 # The best may be the luckiest. Standard errors by which what is believed of it is lowered:
 _OF_FEW = 1.4  # of a column, or of whole outputs,
 _OF_MANY = 2.0  # of the best of many corners, or what was fitted to labels,
 _CHECKED = 1.0  # and of what is seen in runs that did not choose it
-
-
-class Partition(Protocol):
-    """Cells of the space of outputs."""
-
-    @property
-    def cells(self) -> int:
-        """How many cells."""
-
-    @property
-    def learnt(self) -> bool:
-        """Whether labels were looked at, so that earlier counts are too good to be true."""
-
-    @property
-    def ordered(self) -> bool:
-        """Whether the cells' order means something."""
-
-    @property
-    def levels(self) -> Floats | None:
-        """The log ratio that is claimed for each cell, if it was learnt."""
-
-    def __call__(self, outputs: Encoded) -> NDArray[np.intp]:
-        """Return the cell of each output."""
-
-    def words(self, cells: NDArray[np.bool_], structures: Sequence[str]) -> str:
-        """Return a set of cells in words."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Use:
-    """A partition and the order of its cells: their own, or that of their likelihood ratio in some earlier runs.
-
-    Attributes:
-        partition: The cells.
-        order: Their order.
-    """
-
-    partition: Partition
-    order: NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,56 +196,6 @@ class Chosen:
     use: Use
     belief: Belief
     counts: Floats
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class NumberCells:
-    """Cells of one column or score."""
-
-    of: Column | Score
-    chosen: Cut
-    learnt: bool
-    ordered: bool = True
-    levels: Floats | None = None
-
-    @property
-    def cells(self) -> int:
-        """How many cells."""
-        return self.chosen.cells
-
-    def __call__(self, outputs: Encoded) -> NDArray[np.intp]:
-        return self.chosen(self.of(outputs))
-
-    def words(self, cells: NDArray[np.bool_], structures: Sequence[str]) -> str:
-        """Return a set of cells in words: ranges of the column."""
-        edges = np.concatenate([[-np.inf], self.chosen.edges, [np.inf]])
-        parts, missing = [], bool(cells[-1]) and self.chosen.missing
-        body = np.concatenate([[False], cells[:-1], [False]])
-        starts, ends = np.flatnonzero(~body[:-1] & body[1:]), np.flatnonzero(body[:-1] & ~body[1:])
-        if self.of.name == "structure":
-            chosen = [structures[int(c)] for c in self._codes(cells) if int(c) < len(structures)]
-            return "output is " + " or ".join(chosen[:4]) + (" or others" if len(chosen) > 4 else "")
-        for low, high in zip(edges[starts], edges[ends], strict=True):
-            if np.isinf(low) and np.isinf(high):
-                parts.append(f"{self.of.name} is a number")
-            elif np.isinf(low):
-                parts.append(f"{self.of.name} < {high:.6g}")
-            elif np.isinf(high):
-                parts.append(f"{self.of.name} ≥ {low:.6g}")
-            else:
-                parts.append(f"{low:.6g} ≤ {self.of.name} < {high:.6g}")
-        if missing:
-            parts.append(f"{self.of.name} has no number")
-        return " or ".join(parts[:3]) + (f" or {len(parts) - 3} ranges more" if len(parts) > 3 else "")
-
-    def _codes(self, cells: NDArray[np.bool_]) -> Floats:
-        # Structures are whole numbers, one to a cell: the cell of code c starts at c, and the first one is empty.
-        return self.chosen.edges[np.flatnonzero(cells[1:-1])]
-
-
-def count(partition: Partition, outputs: Encoded, labels: Labels) -> Floats:
-    """Return runs per cell and dataset, shape (cells, 2)."""
-    return _counted(partition(outputs), labels, partition.cells)
 
 
 def promise(counts: Floats, order: NDArray[np.intp], *, delta: float, ahead: float) -> float:
@@ -183,7 +241,7 @@ def choose_views(
     for partition in _candidates(outputs, labels, ~held, references, structures, delta, ahead, rng, last_bits):
         cells = partition(_part(outputs, held) if partition.learnt else outputs)
         known = labels[held] if partition.learnt else labels
-        halves = tuple(_counted(cells[i::2], known[i::2], partition.cells) for i in (0, 1))
+        halves = tuple(counted(cells[i::2], known[i::2], partition.cells) for i in (0, 1))
         belief = _believed(partition, halves[0] + halves[1])
         apart = [_believed(partition, half) for half in halves] if checked else []
         judged = []
@@ -235,10 +293,6 @@ def _to_bet_by(partition: Partition, belief: Belief, halves: Sequence[Floats]) -
     if partition.levels is not None:
         return belief.counts
     return smoothed((halves[0], halves[1])) if partition.ordered else halves[0] + halves[1]
-
-
-def _counted(cells: NDArray[np.intp], labels: Labels, size: int) -> Floats:
-    return np.bincount(cells * 2 + labels, minlength=2 * size).reshape(-1, 2).astype(np.float64)
 
 
 def _part(outputs: Encoded, rows: NDArray[np.bool_] | slice) -> Encoded:

@@ -1,4 +1,9 @@
-"""Learning one column from all others on synthetic rows, and testing what was learnt on real ones."""
+"""Learning one column from all others on synthetic rows, and testing what was learnt on real ones.
+
+Five learners of different kinds, for classes and for numbers, and how well they predict.
+
+How many processes: one word for all that is spread over them.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +14,113 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from escudo._progress import tracking
+from escudo._validate import whole
+from escudo.errors import InputError
 from escudo.table import Numeric
-from escudo.utility._learners import Kind, auc, balanced_accuracy, explained, learner_of, scores_of
 from escudo.utility._rows import Rows
 
-__all__ = ["Prediction", "kind_of", "predictions"]
+__all__ = [
+    "LEARNERS",
+    "Kind",
+    "Prediction",
+    "auc",
+    "balanced_accuracy",
+    "checked_jobs",
+    "explained",
+    "kind_of",
+    "learner_of",
+    "predictions",
+    "scores_of",
+]
+
+
+Kind = Literal["class", "number"]
+
+
+LEARNERS = ("linear svc", "rbf svc", "logistic", "forest", "neighbours")
+"""Their names. For numeric targets: linear and RBF support vector regression, ridge, forest, neighbours."""
+
+
+def learner_of(name: str, kind: Kind, seed: int) -> Any:
+    """Return an untrained learner with scikit-learn's defaults, which is what the paper used.
+
+    Reference:
+        "Causally Constrained Data Synthesis for Private Data Release", section 4.4.
+    """
+    ensemble, linear_model, neighbors, svm = _sklearn()
+    makers: dict[str, tuple[Any, Any]] = {
+        "linear svc": (
+            lambda: svm.LinearSVC(random_state=seed, max_iter=3000),
+            lambda: svm.LinearSVR(random_state=seed, max_iter=3000),
+        ),
+        "rbf svc": (lambda: svm.SVC(random_state=seed), svm.SVR),
+        "logistic": (lambda: linear_model.LogisticRegression(max_iter=1000), linear_model.Ridge),
+        "forest": (
+            lambda: ensemble.RandomForestClassifier(random_state=seed, n_jobs=1),
+            lambda: ensemble.RandomForestRegressor(random_state=seed, n_jobs=1),
+        ),
+        "neighbours": (neighbors.KNeighborsClassifier, neighbors.KNeighborsRegressor),
+    }
+    return makers[name][0 if kind == "class" else 1]()
+
+
+def _sklearn() -> tuple[Any, Any, Any, Any]:
+    try:
+        from sklearn import ensemble, linear_model, neighbors, svm
+    except ImportError:
+        raise InputError(
+            "learners come from scikit-learn, which is not installed; install escudo with its extra 'evaluation': "
+            "pip install 'escudo[evaluation]'."
+        ) from None
+    return ensemble, linear_model, neighbors, svm
+
+
+def scores_of(learner: Any, inputs: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return a score for each row and known class, higher where the learner thinks it likelier."""
+    if hasattr(learner, "decision_function"):
+        scores = np.asarray(learner.decision_function(inputs), dtype=np.float64)
+        return np.column_stack([-scores, scores]) if scores.ndim == 1 else scores
+    return np.asarray(learner.predict_proba(inputs), dtype=np.float64)
+
+
+def balanced_accuracy(truth: NDArray[Any], answers: NDArray[Any]) -> float:
+    """Return the share of right answers, averaged over the classes that occur.
+
+    >>> balanced_accuracy(np.array([0, 0, 0, 1]), np.array([0, 0, 0, 0]))
+    0.5
+    """
+    return float(np.mean([(answers[truth == level] == level).mean() for level in np.unique(truth)]))
+
+
+def auc(positive: NDArray[np.bool_], scores: NDArray[np.float64]) -> float:
+    """Return how often a positive row scores above a negative one, ties counting half; NaN if one kind is absent.
+
+    >>> auc(np.array([False, False, True, True]), np.array([0.1, 0.4, 0.35, 0.8]))
+    0.75
+    """
+    from scipy.stats import rankdata
+
+    yes = int(positive.sum())
+    no = positive.size - yes
+    if yes == 0 or no == 0:
+        return float("nan")
+    return float((rankdata(scores)[positive].sum() - yes * (yes + 1) / 2) / (yes * no))
+
+
+def explained(truth: NDArray[np.float64], answers: NDArray[np.float64]) -> float:
+    """Return the share of variance explained, 1 if perfect, 0 for the mean, at least -1 for what is worse.
+
+    >>> explained(np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0, 3.0]))
+    1.0
+    """
+    spread = float(((truth - truth.mean()) ** 2).sum())
+    missed = float(((truth - answers) ** 2).sum())
+    if spread == 0.0:
+        return 1.0 if missed == 0.0 else -1.0
+    return max(-1.0, 1.0 - missed / spread)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,3 +266,16 @@ def _trained(learner: Any, inputs: Any, known: Any) -> Any:
         if hasattr(learner, "n_neighbors"):
             learner.set_params(n_neighbors=min(learner.n_neighbors, len(known)))
         return learner.fit(inputs, known)
+
+
+def checked_jobs(jobs: int | None) -> int | None:
+    """Return ``jobs`` as joblib takes it, or raise: a number from 1 on, -1 for all cores, -2 for all but one, or None.
+
+    >>> checked_jobs(-1), checked_jobs(None)
+    (-1, None)
+    """
+    if jobs is None:
+        return None
+    if jobs == 0:
+        raise InputError("jobs must be 1 or more processes, or -1 for all cores; got 0.")
+    return whole("jobs", jobs, minimum=-1024)

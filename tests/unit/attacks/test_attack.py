@@ -11,10 +11,10 @@ import pytest
 
 import escudo
 from escudo.attacks import ATTACKS, attack, canary, ceiling_of, every_attack, infer_attribute, published_game, victim_of
-from escudo.attacks._log import FitLog
-from escudo.attacks._measures import pooled, score_of
-from escudo.attacks._moved import RowsWithRecord
-from escudo.attacks._targets import choose, outlyingness
+from escudo.attacks._attacker import choose, outlyingness
+from escudo.attacks._game import FitLog
+from escudo.attacks._report import pooled, score_of
+from escudo.attacks._victims import RowsWithRecord
 from escudo.errors import InputError
 from escudo.privacy import Guarantee
 from escudo.utility import Rows
@@ -360,7 +360,7 @@ class TestPublishedGame:
         assert 30 < by_fit[0].accuracy < 70
 
     def test_bins_lose_their_identity_as_published(self):
-        from escudo.attacks._features import Attacker
+        from escudo.attacks._attacker import Attacker
 
         schema = escudo.Schema.from_dict({"x": {"type": "numeric", "lower": 0, "upper": 10, "bins": 5}})
         low = Rows.read(pl.DataFrame({"x": [0.5] * 10 + [9.5] * 3}), schema)

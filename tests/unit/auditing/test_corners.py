@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 import escudo
+from escudo.auditing._bounds import best_guesses
 from escudo.auditing._calibration import along_cells, towards_corner, with_trend
-from escudo.auditing._columns import columns_of
-from escudo.auditing._corners import fit_corners
-from escudo.auditing._guesses import best_guesses
+from escudo.auditing._cells import columns_of
 from escudo.auditing._outputs import Encoded
-from escudo.auditing._views import choose_views, count
+from escudo.auditing._views import choose_views, count, fit_corners
 
 AHEAD = 1e6
 

@@ -11,22 +11,24 @@ import pytest
 from scipy import stats
 
 from escudo.auditing import _experiment, adapt, audit, pairs_of, query_pairs, renyi_claim
-from escudo.auditing._bounds import best_event, clopper_pearson, power_of
+from escudo.auditing._bounds import (
+    FixedEvent,
+    best_event,
+    best_guesses,
+    cautious_worth,
+    choose_event,
+    clopper_pearson,
+    power_of,
+    seen_worth,
+)
 from escudo.auditing._calibration import about_claims, along_cells, cell_by_cell
-from escudo.auditing._claims import epsilon_family, front_of, own_family
-from escudo.auditing._columns import columns_of, cut, grain
-from escudo.auditing._fixed import FixedEvent, choose_event
-from escudo.auditing._guesses import best_guesses, cautious_worth, seen_worth
-from escudo.auditing._joint import joint_cells
-from escudo.auditing._log import TrialLog
-from escudo.auditing._logistic import fit_logistic
-from escudo.auditing._names import named
-from escudo.auditing._outputs import Encoded, Encoder
-from escudo.auditing._scores import fit_additive, fit_boosted, fit_linear
-from escudo.auditing._strata import fit_stratified
+from escudo.auditing._cells import columns_of, cut, grain, joint_cells
+from escudo.auditing._outputs import Encoded, Encoder, TrialLog
+from escudo.auditing._result import named
+from escudo.auditing._scores import fit_additive, fit_boosted, fit_linear, fit_logistic, fit_stratified
 from escudo.auditing._targets import Failure, run_batch, run_one
 from escudo.auditing._views import Use, choose_views, count
-from escudo.auditing._wealth import Book, Frontier, Stage, View
+from escudo.auditing._wealth import Book, Frontier, Stage, View, epsilon_family, front_of, own_family
 from escudo.errors import InputError
 from escudo.privacy import Guarantee, gdp_to_delta, zcdp_to_delta
 from escudo.table import Schema

@@ -12,7 +12,7 @@ import escudo
 from escudo.causal import asia
 from escudo.errors import InputError
 from escudo.utility import LEARNERS, causal_fidelity, evaluate, fidelity
-from escudo.utility._learners import auc, balanced_accuracy, explained
+from escudo.utility._prediction import auc, balanced_accuracy, explained
 from escudo.utility._rows import Rows
 
 

@@ -1,17 +1,27 @@
-"""What the museum shows: every broken piece beside its twin, with inputs that tell them apart."""
+"""What the museum shows: every broken piece beside its twin, with inputs that tell them apart; and a visit to it.
+
+A visit audits every piece and its twin, and says whether each came out as it should.
+"""
 
 from __future__ import annotations
 
-from escudo._validate import did_you_mean
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from escudo._progress import tracking
+from escudo._validate import did_you_mean, probability
 from escudo.auditing.museum import _counts as counts
-from escudo.auditing.museum import _floats as floats
 from escudo.auditing.museum import _selection as selection
-from escudo.auditing.museum import _sparse_vector as sparse
 from escudo.auditing.museum import _training as training
-from escudo.auditing.museum._piece import Exhibit, Pair
+from escudo.auditing.museum._piece import Exhibit, Pair, Piece
 from escudo.errors import InputError
 
-__all__ = ["exhibit", "exhibits"]
+if TYPE_CHECKING:
+    from escudo.auditing import Audit
+
+__all__ = ["Finding", "exhibit", "exhibits", "visit"]
+
 
 _HUGE = 1e6
 """A residual whose gradient is clipped whatever the weights are."""
@@ -45,27 +55,27 @@ def exhibits() -> tuple[Exhibit, ...]:
     return (
         Exhibit(
             name="svt-3",
-            mechanism=sparse.SparseVector3(),
-            twin=sparse.NumericSparseVector(),
+            mechanism=selection.SparseVector3(),
+            twin=selection.NumericSparseVector(),
             pairs=(((-1.0,) * 60, (0.0,) * 60),),
             runs=200_000,
         ),
         Exhibit(
             name="svt-4",
-            mechanism=sparse.SparseVector4(cutoff=4),
-            twin=sparse.SparseVector1(cutoff=4),
+            mechanism=selection.SparseVector4(cutoff=4),
+            twin=selection.SparseVector1(cutoff=4),
             pairs=(_queries(4, 4),),
         ),
         Exhibit(
             name="svt-5",
-            mechanism=sparse.SparseVector5(),
-            twin=sparse.SparseVector1(),
+            mechanism=selection.SparseVector5(),
+            twin=selection.SparseVector1(),
             pairs=(_queries(1, 1),),
         ),
         Exhibit(
             name="svt-6",
-            mechanism=sparse.SparseVector6(),
-            twin=sparse.SparseVector2(),
+            mechanism=selection.SparseVector6(),
+            twin=selection.SparseVector2(),
             pairs=(_queries(5, 5),),
         ),
         Exhibit(
@@ -94,8 +104,8 @@ def exhibits() -> tuple[Exhibit, ...]:
         ),
         Exhibit(
             name="float-laplace",
-            mechanism=floats.NaiveLaplace(),
-            twin=floats.GridLaplace(),
+            mechanism=counts.NaiveLaplace(),
+            twin=counts.GridLaplace(),
             pairs=((0.0, 1.0),),
         ),
         Exhibit(
@@ -215,3 +225,96 @@ def exhibit(name: str) -> Exhibit:
     if name not in known:
         raise InputError(f"the museum has no {name!r}; it shows {', '.join(known)}.{did_you_mean(name, known)}")
     return known[name]
+
+
+_TWIN_SEED = 1_000_003
+"""Twins are audited with other draws than the pieces they stand beside."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What an audit said about one piece, broken or correct.
+
+    Attributes:
+        exhibit: Where it stands.
+        piece: The mechanism that was audited.
+        audit: What was found.
+    """
+
+    exhibit: Exhibit
+    piece: Piece
+    audit: Audit
+
+    @property
+    def broken(self) -> bool:
+        """Whether the piece is one of the broken ones."""
+        return self.piece is self.exhibit.mechanism
+
+    @property
+    def as_expected(self) -> bool:
+        """Whether a broken piece was caught, or a correct one left alone."""
+        return self.audit.violated == self.broken
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values; an infinite ε is the text "inf"."""
+        true = self.piece.true_epsilon
+        return {
+            "exhibit": self.exhibit.name,
+            "piece": type(self.piece).__name__,
+            "broken": self.broken,
+            "caught": self.audit.violated,
+            "as_expected": self.as_expected,
+            "claim": self.piece.claim.to_json(),
+            "true_epsilon": "inf" if true == float("inf") else true,
+            "true_epsilon_at_delta": self.piece.delta,
+            "epsilon_lower": self.audit.epsilon_lower,
+            "runs": self.audit.runs,
+            "seconds": self.audit.seconds,
+            "bug": self.piece.bug,
+            "source": self.piece.source,
+        }
+
+
+def visit(
+    shown: Sequence[Exhibit] | None = None,
+    *,
+    confidence: float = 0.95,
+    seed: int | None = None,
+    on_finding: Callable[[Finding], None] | None = None,
+) -> list[Finding]:
+    """Audit broken pieces and their twins.
+
+    The confidence is that of the whole visit: each audit gets its share of the error, so that with probability
+    ``confidence`` not one correct twin is accused.
+
+    Args:
+        shown: The exhibits to visit; all of them by default.
+        confidence: Of the whole visit.
+        seed: Makes the visit repeatable.
+        on_finding: Called after each audit.
+
+    Returns:
+        Two findings for each exhibit: the broken piece, then its twin.
+    """
+    from escudo.auditing import audit
+
+    rooms = exhibits() if shown is None else shown
+    each = 1 - (1 - probability("confidence", confidence, allow_zero=False)) / max(2 * len(rooms), 1)
+    found = []
+    with tracking("Auditing the museum", total=2 * len(rooms)) as advance:
+        for number, room in enumerate(rooms):
+            for piece, start in ((room.mechanism, 0), (room.twin, _TWIN_SEED)):
+                result = audit(
+                    piece,
+                    claim=piece.claim,
+                    pairs=list(room.pairs),
+                    confidence=each,
+                    max_runs=room.runs,
+                    seed=None if seed is None else seed + start + number,
+                    progress=False,
+                )
+                found.append(Finding(exhibit=room, piece=piece, audit=result))
+                advance(1)
+                if on_finding is not None:
+                    on_finding(found[-1])
+    return found
