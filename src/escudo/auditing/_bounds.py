@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from escudo.auditing._calibration import Belief
-from escudo.auditing._cells import Use
+from escudo.auditing._cells import Use, tally
 from escudo.auditing._wealth import sets_of
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "FixedEvent",
     "Guess",
     "Power",
+    "Prospect",
     "best_event",
     "best_guesses",
     "cautious_worth",
@@ -50,21 +51,38 @@ _NOW = 0.7  # standard errors of what is believed now,
 _THEN = 1.4  # and of what will be counted in the end, by which the log ratio of guesses is lowered
 
 
-def best_guesses(belief: Belief, order: NDArray[np.intp], *, delta: float, ahead: float) -> tuple[float, Guess]:
-    """Return a guess per cell that promises the best bound after ``ahead`` more runs, and the bound that it promises.
+@dataclass(frozen=True, slots=True)
+class Prospect:
+    """What a bound will be made of.
+
+    Attributes:
+        delta: The δ of the claim.
+        ahead: How many runs are still to come.
+    """
+
+    delta: float
+    ahead: float
+
+    @property
+    def slack(self) -> float:
+        """How many of the runs under one dataset δ makes up for."""
+        return self.delta * self.ahead / 2
+
+
+def best_guesses(belief: Belief, order: NDArray[np.intp], prospect: Prospect) -> tuple[float, Guess]:
+    """Return a guess per cell that promises the best bound in the end, and the bound that it promises.
 
     "First" is guessed at the lower end of the order and "second" at the upper; with δ > 0, at one of the two ends.
 
     Args:
         belief: What is believed of the cells, in their own numbering.
         order: The cells in the order in which ends are made of them.
-        delta: The δ of the claim.
-        ahead: How many runs the bound will have.
+        prospect: What the bound will be made of.
     """
     runs, level = belief.runs[order], belief.level[order]
     cells, total = runs.size, max(float(runs.sum()), 1.0)
     share = 1 / (1 + np.exp(-level))
-    later = runs * (ahead / total)
+    later = runs * (prospect.ahead / total)
     below = np.concatenate([np.zeros((1, 2)), np.cumsum(np.stack([later * (1 - share), later * share], 1), axis=0)])
     above = below[-1] - below
     # How the counts of a set move with the levels of its cells.
@@ -74,9 +92,9 @@ def best_guesses(belief: Belief, order: NDArray[np.intp], *, delta: float, ahead
     lower = np.diag(square)
     upper = square[-1, -1] - 2 * square[-1] + lower
     guess = np.zeros(cells, dtype=np.int8)
-    if delta:
-        up = _worth(above[:, 1], above[:, 0], upper, delta * ahead / 2)
-        down = _worth(below[:, 0], below[:, 1], lower, delta * ahead / 2)
+    if prospect.delta:
+        up = _worth(above[:, 1], above[:, 0], upper, prospect.slack)
+        down = _worth(below[:, 0], below[:, 1], lower, prospect.slack)
         side, found = (1, up) if up.max() >= down.max() else (-1, down)
         at = int(found.argmax())
         guess[order[at:] if side > 0 else order[:at]] = side
@@ -92,40 +110,37 @@ def best_guesses(belief: Belief, order: NDArray[np.intp], *, delta: float, ahead
     return float(worth[low, high]), guess
 
 
-def cautious_worth(belief: Belief, guess: Guess, *, delta: float, ahead: float, errors: float) -> float:
+def cautious_worth(belief: Belief, guess: Guess, prospect: Prospect, *, errors: float) -> float:
     """Return the bound that a guess per cell promises, lowered by more standard errors than in :func:`best_guesses`.
 
     Args:
         belief: What is believed of the cells.
         guess: What is guessed in each.
-        delta: The δ of the claim.
-        ahead: How many runs the bound will have.
+        prospect: What the bound will be made of.
         errors: Standard errors of what is believed now.
     """
     share = 1 / (1 + np.exp(-belief.level))
-    later = belief.runs * (ahead / max(float(belief.runs.sum()), 1.0))
+    later = belief.runs * (prospect.ahead / max(float(belief.runs.sum()), 1.0))
     second, first = later * share, later * (1 - share)
     up, down = guess > 0, guess < 0
     right, wrong = second[up].sum() + first[down].sum(), first[up].sum() + second[down].sum()
     moved = guess * later * share * (1 - share)
-    slack = delta * ahead / 2
-    return float(_worth(right, wrong, moved @ belief.spread @ moved, slack, now=errors))
+    return float(_worth(right, wrong, moved @ belief.spread @ moved, prospect.slack, now=errors))
 
 
-def seen_worth(right: float, wrong: float, *, runs: float, delta: float, ahead: float, errors: float) -> float:
+def seen_worth(right: float, wrong: float, prospect: Prospect, *, runs: float, errors: float) -> float:
     """Return the bound that guesses promise which were right and wrong so often in runs that did not choose them.
 
     Args:
         right: How many were right.
         wrong: How many were wrong.
+        prospect: What the bound will be made of.
         runs: Of so many runs.
-        delta: The δ of the claim.
-        ahead: How many runs the bound will have.
         errors: Standard errors of what was seen by which it is lowered.
     """
-    later = ahead / max(runs, 1.0)
+    later = prospect.ahead / max(runs, 1.0)
     square = (right + 0.5) * (wrong + 0.5) / (right + wrong + 1) * later**2  # the variance of guesses that are right
-    return float(_worth(right * later, wrong * later, square, delta * ahead / 2, now=errors))
+    return float(_worth(right * later, wrong * later, square, prospect.slack, now=errors))
 
 
 def _worth(
@@ -140,21 +155,25 @@ def _worth(
     return np.where(right + wrong > 0, worth, -math.inf)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Event:
-    """A set of cells with its runs: how often it happened under the likelier dataset and under the other."""
+    """A set of cells with its runs.
 
-    def __init__(
-        self,
-        use: Use,
-        cells: NDArray[np.bool_],
-        *,
-        second: bool,
-        hits: tuple[int, int],
-        totals: tuple[int, int],
-        worth: float,
-    ) -> None:
-        self.use, self.cells, self.second = use, cells, second
-        self.hits, self.totals, self.worth = hits, totals, worth
+    Attributes:
+        use: The cells and their order.
+        cells: Which of them.
+        second: Whether it is likelier under the second dataset.
+        hits: How often it happened under the likelier dataset and under the other.
+        totals: Of so many runs.
+        worth: The log ratio of the two, cautiously.
+    """
+
+    use: Use
+    cells: NDArray[np.bool_]
+    second: bool
+    hits: tuple[int, int]
+    totals: tuple[int, int]
+    worth: float
 
     @property
     def probabilities(self) -> tuple[float, float]:
@@ -199,7 +218,9 @@ def best_event(use: Use, counts: Floats, *, delta: float, caution: float = 2.0) 
             cells[use.order[members[at]]] = True
             best = float(worth[at])
             hits = int(right[at]), int(wrong[at])
-            answer = Event(use, cells, second=flip, hits=hits, totals=(int(n_right), int(n_wrong)), worth=best)
+            answer = Event(
+                use=use, cells=cells, second=flip, hits=hits, totals=(int(n_right), int(n_wrong)), worth=best
+            )
     return answer
 
 
@@ -260,7 +281,7 @@ class FixedEvent:
 
     def add(self, cells: NDArray[np.intp], labels: NDArray[np.bool_]) -> None:
         """Count runs made after the event was chosen."""
-        self.counts += np.bincount(cells * 2 + labels, minlength=self.counts.size).reshape(-1, 2)
+        self.counts += tally(cells, labels, self.guess.size)
 
     def bound(self, *, delta: float, alpha: float) -> float:
         """Return the lower bound on ε of error at most ``alpha``."""
@@ -279,17 +300,16 @@ class FixedEvent:
         return max(0.0, math.log((low - delta) / high)) if low > delta else 0.0
 
 
-def choose_event(uses: Sequence[Use], beliefs: Sequence[Belief], *, delta: float, ahead: float) -> FixedEvent | None:
-    """Return the guesses that promise the best bound after ``ahead`` more runs, in the first of the uses that has any.
+def choose_event(uses: Sequence[Use], beliefs: Sequence[Belief], prospect: Prospect) -> FixedEvent | None:
+    """Return the guesses that promise the best bound in the end, in the first of the uses that has any.
 
     Args:
         uses: Ways of cutting outputs into cells, the best first.
         beliefs: What is believed of the cells of each.
-        delta: The δ of the claim.
-        ahead: How many runs the bound will have.
+        prospect: What the bound will be made of.
     """
     for use, belief in zip(uses, beliefs, strict=True):
-        _, guess = best_guesses(belief, use.order, delta=delta, ahead=ahead)
+        _, guess = best_guesses(belief, use.order, prospect)
         if guess.any():
             return FixedEvent(use, guess)
     return None

@@ -21,10 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from escudo.auditing._calibration import cell_by_cell
-from escudo.auditing._outputs import Encoded, Labels
+from escudo.auditing._outputs import Encoded, Labels, Sample
 
 __all__ = [
     "MOST_CELLS",
+    "Cells",
     "Column",
     "Cut",
     "JointCells",
@@ -41,10 +42,13 @@ __all__ = [
     "keys_of",
     "mean_levels",
     "shown_output",
+    "tally",
 ]
 
 
 Floats = NDArray[np.float64]
+Cells = NDArray[np.intp]
+"""The cell of each output."""
 
 
 _ALL_PAIRS = 8  # up to so many numbers every pairwise difference is looked at
@@ -146,7 +150,7 @@ class Cut:
         """How many cells there are, that of NaN included."""
         return self.edges.size + 2
 
-    def __call__(self, numbers: Floats) -> NDArray[np.intp]:
+    def __call__(self, numbers: Floats) -> Cells:
         cells = np.searchsorted(self.edges, numbers, side="right")
         missing = np.isnan(numbers)
         if missing.any():
@@ -218,7 +222,7 @@ class Partition(Protocol):
     def levels(self) -> Floats | None:
         """The log ratio that is claimed for each cell, if it was learnt."""
 
-    def __call__(self, outputs: Encoded) -> NDArray[np.intp]:
+    def __call__(self, outputs: Encoded) -> Cells:
         """Return the cell of each output."""
 
     def words(self, cells: NDArray[np.bool_], structures: Sequence[str]) -> str:
@@ -253,7 +257,7 @@ class NumberCells:
         """How many cells."""
         return self.chosen.cells
 
-    def __call__(self, outputs: Encoded) -> NDArray[np.intp]:
+    def __call__(self, outputs: Encoded) -> Cells:
         return self.chosen(self.of(outputs))
 
     def words(self, cells: NDArray[np.bool_], structures: Sequence[str]) -> str:
@@ -283,9 +287,19 @@ class NumberCells:
         return self.chosen.edges[np.flatnonzero(cells[1:-1])]
 
 
-def count(partition: Partition, outputs: Encoded, labels: Labels) -> Floats:
+def count(partition: Partition, sample: Sample) -> Floats:
     """Return runs per cell and dataset, shape (cells, 2)."""
-    return counted(partition(outputs), labels, partition.cells)
+    return counted(partition(sample.outputs), sample.labels, partition.cells)
+
+
+def counted(cells: Cells, labels: Labels, size: int) -> Floats:
+    """Return runs per cell and dataset, shape (size, 2), of runs whose cells are known."""
+    return tally(cells, labels, size).astype(np.float64)
+
+
+def tally(cells: Cells, labels: Labels, size: int) -> NDArray[np.int64]:
+    """Return the same as :func:`counted`, in whole numbers."""
+    return np.bincount(cells * 2 + labels, minlength=2 * size).reshape(-1, 2)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -300,7 +314,7 @@ class JointCells:
     ordered: bool = False
     levels: Floats | None = None
 
-    def __call__(self, outputs: Encoded) -> NDArray[np.intp]:
+    def __call__(self, outputs: Encoded) -> Cells:
         keys = keys_of(outputs)
         place = np.minimum(np.searchsorted(self.keys, keys), self.keys.size - 1)
         return np.where(self.keys[place] == keys, self.cell[place], self.cells - 1)
@@ -333,10 +347,9 @@ def mean_levels(scores: Floats, cells: Cut) -> Floats:
     return np.asarray(np.interp(np.arange(cells.cells), full, mean[full]))
 
 
-def joint_cells(
-    outputs: Encoded, labels: Labels, fitting: NDArray[np.bool_], structures: Sequence[str]
-) -> JointCells | None:
+def joint_cells(sample: Sample, fitting: NDArray[np.bool_], structures: Sequence[str]) -> JointCells | None:
     """Return one cell per distinct output where outputs repeat, in order if they are single numbers; else None."""
+    outputs, labels = sample.outputs, sample.labels
     keys = keys_of(outputs)
     distinct, first, place, times = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
     if distinct.size > max(4, min(4096, labels.size // 8)) or distinct.size < 2:
@@ -346,13 +359,11 @@ def joint_cells(
         numbers = outputs.values.shape[1] == 1 and not outputs.codes.any()
         order = np.argsort(outputs.values[first, 0], kind="stable") if numbers else np.arange(distinct.size)
         return JointCells(distinct, np.argsort(order), distinct.size + 1, False, shown, ordered=numbers)
-    counts = np.bincount(place[fitting] * 2 + labels[fitting], minlength=2 * distinct.size).reshape(-1, 2)
-    levels = cell_by_cell(counts.astype(np.float64)).level
-    groups = cut(np.repeat(levels, np.minimum(times, 50)), MOST_CELLS - 2)
+    levels = cell_by_cell(counted(place[fitting], labels[fitting], distinct.size)).level
+    often = np.repeat(levels, np.minimum(times, 50))
+    groups = cut(often, MOST_CELLS - 2)
     cell = groups(levels)
-    claims = np.append(
-        mean_levels(np.repeat(levels, np.minimum(times, 50)), groups), 0.0
-    )  # nothing is known of new outputs
+    claims = np.append(mean_levels(often, groups), 0.0)  # nothing is known of new outputs
     return JointCells(distinct, cell, groups.cells + 1, True, shown, levels=claims)
 
 
@@ -365,8 +376,3 @@ def shown_output(outputs: Encoded, row: int, structures: Sequence[str]) -> str:
         left = iter(numbers)
         text = "".join(next(left, "#") if mark == "#" else mark for mark in structure)
     return text if len(text) <= 60 else text[:57] + "..."
-
-
-def counted(cells: NDArray[np.intp], labels: Labels, size: int) -> Floats:
-    """Return runs per cell and dataset, shape (size, 2)."""
-    return np.bincount(cells * 2 + labels, minlength=2 * size).reshape(-1, 2).astype(np.float64)

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo.auditing._bounds import FixedEvent, choose_event
+from escudo.auditing._bounds import FixedEvent, Prospect, choose_event
 from escudo.auditing._calibration import Belief
-from escudo.auditing._cells import Use
-from escudo.auditing._outputs import Encoded, Labels
+from escudo.auditing._cells import Cells, Use, tally
+from escudo.auditing._outputs import Encoded, Sample
 from escudo.auditing._views import choose_views, promise
 from escudo.auditing._wealth import Book, Stage, View
 
@@ -73,7 +73,7 @@ class Experiment:
         self.fixed: FixedEvent | None = None
         self._references, self._delta, self._book, self._last_bits = references, delta, book, last_bits
         self._rng = np.random.default_rng([seed, 17, index])
-        self._kept: list[tuple[Encoded, Labels]] = []
+        self._kept: list[Sample] = []
         self._kept_rows = 0
         self._width = 1
         self._refit, self._recount, self._last_fit = _FIRST, _FIRST, 0
@@ -84,34 +84,33 @@ class Experiment:
         """How many more runs until cells or stakes change."""
         return max(1, min(self._refit, self._recount) - self.runs)
 
-    def cells(self, outputs: Encoded) -> list[NDArray[np.intp]]:
+    def cells(self, outputs: Encoded) -> list[Cells]:
         """Return the cell of each output in each view of the open stage."""
         if self.stage is None:
             return []
-        outputs = self._widened(outputs)
-        known: dict[int, NDArray[np.intp]] = {}
+        outputs = outputs.widened(self._width)  # as many numbers as were met before
+        known: dict[int, Cells] = {}
         for use in self.uses:
             if id(use.partition) not in known:
                 known[id(use.partition)] = use.partition(outputs)
         return [known[id(use.partition)] for use in self.uses]
 
-    def add(self, outputs: Encoded, labels: Labels, cells: Sequence[NDArray[np.intp]]) -> None:
+    def add(self, made: Sample, cells: Sequence[Cells]) -> None:
         """Count runs that were made, in the cells of the open stage."""
-        self.runs += labels.size
+        self.runs += len(made)
         if self.stage is not None:
             for view, where in zip(self.stage.views, cells, strict=True):
-                view.counts[...] += np.bincount(where * 2 + labels, minlength=view.counts.size).reshape(-1, 2)
-        if self.fixed is not None and labels.size:
+                view.counts[...] += tally(where, made.labels, len(view.counts))
+        if self.fixed is not None and len(made):
             same = [
                 where for use, where in zip(self.uses, cells, strict=False) if use.partition is self.fixed.use.partition
             ]
-            self.fixed.add(same[0] if same else self.fixed.use.partition(outputs), labels)
-        self._width = max(self._width, outputs.values.shape[1])
+            self.fixed.add(same[0] if same else self.fixed.use.partition(made.outputs), made.labels)
+        self._width = max(self._width, made.outputs.values.shape[1])
         room = self._most_rows - self._kept_rows
         if room > 0:
-            kept = slice(0, min(room, labels.size))
-            self._kept.append((Encoded(outputs.values[kept], outputs.codes[kept]), labels[kept]))
-            self._kept_rows += min(room, labels.size)
+            self._kept.append(made.part(slice(0, min(room, len(made)))))
+            self._kept_rows += min(room, len(made))
 
     def advance(self, structures: Sequence[str], *, ahead: float, alone: bool) -> None:
         """Open the next stage if it is time: new cells, or new stakes on the same cells.
@@ -143,7 +142,7 @@ class Experiment:
             self._chosen_at, choose = later / every, False
             self._refit = min(self._refit, later)
         if choose and self.uses:
-            self.fixed = choose_event(self.uses, self._beliefs, delta=self._delta, ahead=ahead)
+            self.fixed = choose_event(self.uses, self._beliefs, self._prospect)
         self._open(fresh=fresh)
 
     def close(self) -> None:
@@ -159,8 +158,7 @@ class Experiment:
         if not self.uses:
             return -np.inf
         return max(
-            promise(counts, use.order, delta=self._delta, ahead=self.ahead)
-            for use, counts in zip(self.uses, self.counts, strict=True)
+            promise(counts, use.order, self._prospect) for use, counts in zip(self.uses, self.counts, strict=True)
         )
 
     @property
@@ -176,7 +174,7 @@ class Experiment:
     @property
     def width(self) -> int:
         """How many numbers an output has; 1 before any was seen."""
-        return self._kept[-1][0].values.shape[1] if self._kept else 1
+        return self._kept[-1].outputs.values.shape[1] if self._kept else 1
 
     @property
     def counts(self) -> list[Floats]:
@@ -185,36 +183,24 @@ class Experiment:
             return self.before
         return [b + view.counts for b, view in zip(self.before, self.stage.views, strict=True)]
 
-    def sample(self) -> tuple[Encoded, Labels]:
-        """Return the outputs kept for learning, in order, with their labels."""
-        width = max(outputs.values.shape[1] for outputs, _ in self._kept)
-        values = [
-            np.pad(o.values, ((0, 0), (0, width - o.values.shape[1])), constant_values=np.nan)
-            if o.values.shape[1] < width
-            else o.values
-            for o, _ in self._kept
-        ]
-        merged = Encoded(np.concatenate(values), np.concatenate([o.codes for o, _ in self._kept]))
-        labels = np.concatenate([labels for _, labels in self._kept])
-        self._kept = [(merged, labels)]
-        return merged, labels
+    @property
+    def _prospect(self) -> Prospect:
+        return Prospect(self._delta, self.ahead)
 
-    def _widened(self, outputs: Encoded) -> Encoded:
-        """Return outputs with as many numbers as were met before: a block may hold short ones only."""
-        missing = self._width - outputs.values.shape[1]
-        if missing <= 0:
-            return outputs
-        return Encoded(np.pad(outputs.values, ((0, 0), (0, missing)), constant_values=np.nan), outputs.codes)
+    def sample(self) -> Sample:
+        """Return the runs kept for learning, in order."""
+        width = max(part.outputs.values.shape[1] for part in self._kept)
+        parts = [part.outputs.widened(width) for part in self._kept]
+        outputs = Encoded(np.concatenate([p.values for p in parts]), np.concatenate([p.codes for p in parts]))
+        self._kept = [Sample(outputs, np.concatenate([part.labels for part in self._kept]))]
+        return self._kept[0]
 
     def _learn(self, structures: Sequence[str], *, checked: bool) -> None:
-        outputs, labels = self.sample()
         chosen = choose_views(
-            outputs,
-            labels,
+            self.sample(),
+            self._prospect,
             references=self._references,
             structures=structures,
-            delta=self._delta,
-            ahead=self.ahead,
             rng=self._rng,
             last_bits=self._last_bits,
             checked=checked,

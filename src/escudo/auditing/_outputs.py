@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from escudo.auditing._targets import Failure
 from escudo.errors import InputError
 
-__all__ = ["Encoded", "Encoder", "LoggedBlock", "TrialLog"]
+__all__ = ["MAX_WIDTH", "Encoded", "Encoder", "Labels", "LoggedBlock", "Sample", "TrialLog"]
 
 
 Labels = NDArray[np.bool_]
@@ -53,6 +53,32 @@ class Encoded:
 
     def __len__(self) -> int:
         return self.codes.size
+
+    def part(self, rows: Labels | slice) -> Encoded:
+        """Return some of the outputs."""
+        return Encoded(self.values[rows], self.codes[rows])
+
+    def widened(self, width: int) -> Encoded:
+        """Return the outputs with at least so many numbers each: a block may hold short ones only."""
+        missing = width - self.values.shape[1]
+        if missing <= 0:
+            return self
+        return Encoded(np.pad(self.values, ((0, 0), (0, missing)), constant_values=np.nan), self.codes)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sample:
+    """Runs to learn from: what came out of each, and whether it had the second dataset."""
+
+    outputs: Encoded
+    labels: Labels
+
+    def __len__(self) -> int:
+        return self.labels.size
+
+    def part(self, rows: Labels | slice) -> Sample:
+        """Return some of the runs."""
+        return Sample(self.outputs.part(rows), self.labels[rows])
 
 
 class Encoder:

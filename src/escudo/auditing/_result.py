@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 from escudo._card import card
 from escudo._validate import positive, probability, whole
 from escudo.auditing._bounds import Event, Power
-from escudo.auditing._cells import NumberCells, count
+from escudo.auditing._cells import NumberCells, count, keys_of, shown_output, tally
 from escudo.auditing._experiment import Experiment
+from escudo.auditing._outputs import Sample
 from escudo.auditing._views import CornerCells
 from escudo.effects import Effect, Witness, show_epsilon
 from escudo.privacy import Guarantee
@@ -329,8 +330,8 @@ def shown_outputs(experiment: Experiment, structures: Sequence[str], *, likelier
     """
     if not experiment.kept_rows:
         return None
-    outputs, labels = experiment.sample()
-    labels = ~labels if likelier_second else labels
+    sample = experiment.sample()
+    outputs, labels = sample.outputs, ~sample.labels if likelier_second else sample.labels
     numbers = outputs.values[:, 0]
     plain = outputs.values.shape[1] == 1 and not outputs.codes.any() and np.isfinite(numbers).all()
     if plain and np.unique(numbers[:5000]).size > _CATEGORIES:
@@ -343,8 +344,8 @@ def shown_outputs(experiment: Experiment, structures: Sequence[str], *, likelier
             return _histogram("score", scores[finite], labels[finite])
         some = outputs.values[:1000]
         if len(np.unique(some, axis=0)) > len(some) / 2:  # hardly an output comes twice: a bar for each says nothing
-            return _cells(cells, outputs, labels, structures)
-    return _categories(outputs.values, outputs.codes, labels, structures)
+            return _cells(cells, Sample(outputs, labels), structures)
+    return _categories(Sample(outputs, labels), structures)
 
 
 def _histogram(kind: Any, numbers: Any, labels: Any) -> Outputs:
@@ -356,25 +357,21 @@ def _histogram(kind: Any, numbers: Any, labels: Any) -> Outputs:
     return Outputs(kind=kind, labels=names, edges=edges, first=first, second=second)
 
 
-def _cells(cells: NumberCells | CornerCells, outputs: Any, labels: Any, structures: Sequence[str]) -> Outputs:
-    counts = count(cells, outputs, labels)
+def _cells(cells: NumberCells | CornerCells, sample: Sample, structures: Sequence[str]) -> Outputs:
+    counts = count(cells, sample)
     seen = np.flatnonzero(counts.sum(axis=1))
     names = tuple(named(cells.words(np.arange(cells.cells) == cell, structures), structures) for cell in seen)
     first, second = counts[seen].astype(np.int64).T
     return Outputs(kind="category", labels=names, edges=None, first=first, second=second)
 
 
-def _categories(values: Any, codes: Any, labels: Any, structures: Sequence[str]) -> Outputs:
-    from escudo.auditing._cells import keys_of, shown_output
-    from escudo.auditing._outputs import Encoded
-
-    encoded = Encoded(values, codes)
+def _categories(sample: Sample, structures: Sequence[str]) -> Outputs:
     distinct, first_row, place, times = np.unique(
-        keys_of(encoded), return_index=True, return_inverse=True, return_counts=True
+        keys_of(sample.outputs), return_index=True, return_inverse=True, return_counts=True
     )
     common = np.argsort(-times, kind="stable")[:_CATEGORIES]
-    names = [shown_output(encoded, int(first_row[i]), structures) for i in common]
-    counts = np.bincount(place * 2 + labels, minlength=2 * distinct.size).reshape(-1, 2)
+    names = [shown_output(sample.outputs, int(first_row[i]), structures) for i in common]
+    counts = tally(place, sample.labels, distinct.size)
     rest = counts.sum(axis=0) - counts[common].sum(axis=0)
     table = counts[common]
     if rest.any():

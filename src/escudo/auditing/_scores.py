@@ -5,8 +5,8 @@ decided on runs they were not fitted on (:mod:`escudo.auditing._views`).
 
 * :class:`Additive`: the sum of one table per column (exact where columns are independent); columns that behave alike
   lend each other strength, by shrinking each table towards their mean as far as noise explains the difference.
-* :class:`~escudo.auditing._scores.Logistic`: steps of columns, fitted together, for dependent columns.
-* :class:`~escudo.auditing._scores.Stratified`: tables of the other columns for every value of a discrete one.
+* :class:`Logistic`: steps of columns, fitted together, for dependent columns.
+* :class:`Stratified`: tables of the other columns for every value of a discrete one.
 * :class:`Linear`: Fisher's discriminant, for correlated noise.
 * :class:`Boosted`: small trees on all columns, for outputs whose parts depend on each other.
 
@@ -35,8 +35,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from escudo.auditing._calibration import along_cells, cell_by_cell
-from escudo.auditing._cells import Column, Cut, counted, cut
-from escudo.auditing._outputs import Encoded, Labels
+from escudo.auditing._cells import Cells, Column, Cut, counted, cut
+from escudo.auditing._outputs import Encoded, Labels, Sample
 
 __all__ = [
     "Additive",
@@ -78,24 +78,21 @@ class Additive:
         return total
 
 
-def fit_additive(
-    columns: Sequence[Column], outputs: Encoded, labels: Labels, *, cells: int, rows: Sequence[Floats] | None = None
-) -> Additive:
+def fit_additive(columns: Sequence[Column], sample: Sample, *, cells: int) -> Additive:
     """Return the sum of per-column log ratios, shrunk towards what columns have in common and towards nothing.
 
     Args:
         columns: Which columns.
-        outputs: Earlier outputs.
-        labels: Whether each came from the second dataset.
+        sample: Earlier runs.
         cells: How many cells a column is cut into.
-        rows: The columns' values, if they are already there.
     """
-    numbers = rows if rows is not None else [column(outputs) for column in columns]
+    labels = sample.labels
+    numbers = [column(sample.outputs) for column in columns]
     cuts = [cut(values, cells) for values in numbers]
     tables, noises = [], []
     ones = int(np.count_nonzero(labels))
     for values, chosen in zip(numbers, cuts, strict=True):
-        counts = np.bincount(chosen(values) * 2 + labels, minlength=2 * chosen.cells).reshape(-1, 2) + 0.5
+        counts = counted(chosen(values), labels, chosen.cells) + 0.5
         tables.append(np.log(counts[:, 1] / counts[:, 0]) - np.log(max(ones, 1) / max(labels.size - ones, 1)))
         noises.append(1 / counts[:, 0] + 1 / counts[:, 1])
     for size in {table.size for table in tables}:
@@ -132,18 +129,18 @@ class Linear:
 
     def __call__(self, outputs: Encoded) -> Floats:
         """Return the score of each output."""
-        values = _padded(outputs.values, self.weights.size)
+        values = outputs.widened(self.weights.size).values[:, : self.weights.size]
         return np.asarray(np.nan_to_num(np.clip(values, self.low, self.high)) @ self.weights + self.constant)
 
 
-def fit_linear(outputs: Encoded, labels: Labels) -> Linear | None:
+def fit_linear(sample: Sample) -> Linear | None:
     """Return Fisher's discriminant, or None where the two means do not differ at all."""
     with np.errstate(all="ignore"):
-        sample = outputs.values[:20_000]
-        sample = np.where(np.isnan(sample).all(axis=0), 0.0, sample)
-        low, high = np.nanquantile(sample, [0.005, 0.995], axis=0)
-    values = np.nan_to_num(np.clip(outputs.values, low, high))
-    first, second = values[~labels], values[labels]
+        some = sample.outputs.values[:20_000]
+        some = np.where(np.isnan(some).all(axis=0), 0.0, some)
+        low, high = np.nanquantile(some, [0.005, 0.995], axis=0)
+    values = np.nan_to_num(np.clip(sample.outputs.values, low, high))
+    first, second = values[~sample.labels], values[sample.labels]
     if len(first) < 10 or len(second) < 10:
         return None
     means = first.mean(axis=0), second.mean(axis=0)
@@ -153,12 +150,6 @@ def fit_linear(outputs: Encoded, labels: Labels) -> Linear | None:
     weights = np.linalg.solve(spread + ridge * np.eye(gap.size), gap)
     constant = -float(weights @ (means[0] + means[1])) / 2
     return Linear(weights, constant, low, high) if np.isfinite(weights).all() and weights.any() else None
-
-
-def _padded(values: Floats, width: int) -> Floats:
-    if values.shape[1] >= width:
-        return values[:, :width]
-    return np.pad(values, ((0, 0), (0, width - values.shape[1])), constant_values=np.nan)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -185,11 +176,10 @@ class Boosted:
         return total
 
 
-def fit_boosted(
-    columns: Sequence[Column], outputs: Encoded, labels: Labels, *, rng: np.random.Generator, cells: int = 32
-) -> Boosted:
+def fit_boosted(columns: Sequence[Column], sample: Sample, *, rng: np.random.Generator, cells: int = 32) -> Boosted:
     """Return trees fitted to the labels by gradient boosting of the logistic loss, on random parts of the rows."""
-    numbers = [column(outputs) for column in columns]
+    labels = sample.labels
+    numbers = [column(sample.outputs) for column in columns]
     cuts = [cut(values[:20_000], cells) for values in numbers]
     binned = np.stack([chosen(values).astype(np.uint8) for chosen, values in zip(cuts, numbers, strict=True)])
     bins = max(chosen.cells for chosen in cuts)
@@ -238,9 +228,6 @@ def _best_question(
     return answer
 
 
-Cells = NDArray[np.intp]
-
-
 _JUMPS = (0.003, 0.02, 0.1, 0.5)  # how large jumps of the log ratio may be, as a standard deviation
 _PARTS = (0.1, 0.4, 1.0)  # and jumps that need two columns at once, as a part of that
 _FEATURES = 240  # most jumps that are fitted
@@ -273,16 +260,16 @@ class Logistic:
         return total
 
 
-def fit_logistic(columns: Sequence[Column], outputs: Encoded, labels: Labels, *, crossed: bool) -> Logistic | None:
+def fit_logistic(columns: Sequence[Column], sample: Sample, *, crossed: bool) -> Logistic | None:
     """Return the score that predicts the labels best on a fourth of the rows, fitted to all or to the others.
 
     Args:
         columns: Which columns.
-        outputs: Earlier outputs.
-        labels: Whether each came from the second dataset.
+        sample: Earlier runs.
         crossed: Whether steps of two columns at once are tried too; only where there are few columns.
     """
-    numbers = [column(outputs) for column in columns]
+    labels = sample.labels
+    numbers = [column(sample.outputs) for column in columns]
     if len(columns) > _CROSSED and labels.size > _MOST_ROWS:
         numbers, labels = [values[:_MOST_ROWS] for values in numbers], labels[:_MOST_ROWS]
     judged = np.arange(labels.size) % 4 == 2
@@ -338,9 +325,9 @@ def _rows(design: _Design, cells: Sequence[Cells], labels: Labels, part: Labels)
     if math.prod(shape) > _TABLE:
         return _Rows(chosen, np.ones(known.size), known.astype(np.float64))
     where = np.ravel_multi_index(chosen, shape)
-    counts = np.bincount(where * 2 + known, minlength=2 * math.prod(shape)).reshape(-1, 2)
+    counts = counted(where, known, math.prod(shape))
     full = np.flatnonzero(counts.sum(axis=1))
-    kept = counts[full].astype(np.float64)
+    kept = counts[full]
     return _Rows([np.asarray(c) for c in np.unravel_index(full, shape)], kept.sum(axis=1), kept[:, 1])
 
 
@@ -474,11 +461,12 @@ class Stratified:
         return total
 
 
-def fit_stratified(columns: Sequence[Column], outputs: Encoded, labels: Labels) -> list[Stratified]:
+def fit_stratified(columns: Sequence[Column], sample: Sample) -> list[Stratified]:
     """Return a score for every column that has few values, the others given it; none where there are many columns."""
     if not 2 <= len(columns) <= _MOST_COLUMNS:
         return []
-    numbers = [column(outputs) for column in columns]
+    labels = sample.labels
+    numbers = [column(sample.outputs) for column in columns]
     cuts = [cut(values, _CELLS) for values in numbers]
     cells = [chosen(values) for chosen, values in zip(cuts, numbers, strict=True)]
     found = []

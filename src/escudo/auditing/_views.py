@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, product
 
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo.auditing._bounds import Guess, best_guesses, cautious_worth, seen_worth
+from escudo.auditing._bounds import Guess, Prospect, best_guesses, cautious_worth, seen_worth
 from escudo.auditing._calibration import (
     Belief,
     about_claims,
@@ -46,7 +46,7 @@ from escudo.auditing._cells import (
     joint_cells,
     mean_levels,
 )
-from escudo.auditing._outputs import Encoded, Labels
+from escudo.auditing._outputs import Encoded, Labels, Sample
 from escudo.auditing._scores import fit_additive, fit_boosted, fit_linear, fit_logistic, fit_stratified
 from escudo.auditing._wealth import promised, sets_of
 
@@ -116,28 +116,23 @@ class CornerCells:
         return " and ".join(parts) or "any output"
 
 
-def fit_corners(
-    columns: Sequence[Column], outputs: Encoded, labels: Labels, *, delta: float, ahead: float
-) -> list[CornerCells]:
+def fit_corners(columns: Sequence[Column], sample: Sample, prospect: Prospect) -> list[CornerCells]:
     """Return the corner that promises most, if there are few columns.
 
     Args:
         columns: Which columns; two of them make a corner.
-        outputs: Earlier outputs.
-        labels: Whether each came from the second dataset.
-        delta: The δ of the claim.
-        ahead: How many runs are still to come.
+        sample: Earlier runs.
+        prospect: What the bound will be made of.
     """
     if not 2 <= len(columns) <= _MOST_COLUMNS:
         return []
-    numbers = [column(outputs) for column in columns]
+    numbers = [column(sample.outputs) for column in columns]
     cuts = [cut(values, _CELLS) for values in numbers]
     places = [chosen(values) for chosen, values in zip(cuts, numbers, strict=True)]
     best, answer = -np.inf, None
     for i, j in combinations(range(len(columns)), 2):
         sizes = cuts[i].cells, cuts[j].cells
-        where = (places[i] * sizes[1] + places[j]) * 2 + labels
-        both = np.bincount(where, minlength=2 * sizes[0] * sizes[1]).reshape(-1, 2).astype(np.float64)
+        both = counted(places[i] * sizes[1] + places[j], sample.labels, sizes[0] * sizes[1])
         masses = both.reshape(*sizes, 2).sum(axis=2)
         for high, other_high, aspect in product((True, False), (True, False), _ASPECTS):
             depths = _depths(masses.sum(axis=1), high), aspect * _depths(masses.sum(axis=0), other_high)
@@ -146,7 +141,7 @@ def fit_corners(
             counts = np.zeros((chosen.cells, 2))
             np.add.at(counts, chosen(depth), both)
             belief, order = with_trend(counts), np.arange(chosen.cells)
-            worth = max(best_guesses(belief, way, delta=delta, ahead=ahead)[0] for way in (order, order[::-1]))
+            worth = max(best_guesses(belief, way, prospect)[0] for way in (order, order[::-1]))
             if worth > best:
                 named = (columns[i], columns[j]), (high, other_high), (cuts[i], cuts[j])
                 best, answer = worth, CornerCells(*named, depths, chosen)
@@ -198,23 +193,21 @@ class Chosen:
     counts: Floats
 
 
-def promise(counts: Floats, order: NDArray[np.intp], *, delta: float, ahead: float) -> float:
-    """Return the lower bound on ε that some set of cells is likely to give after ``ahead`` more runs."""
+def promise(counts: Floats, order: NDArray[np.intp], prospect: Prospect) -> float:
+    """Return the lower bound on ε that some set of cells is likely to give in the end."""
     _, first, second = sets_of(counts[order])
     n_first, n_second = (float(n) for n in counts.sum(axis=0))
-    up = promised(second, first, (n_second, n_first), delta, ahead)
-    down = promised(first, second, (n_first, n_second), delta, ahead)
+    up = promised(second, first, (n_second, n_first), prospect.delta, prospect.ahead)
+    down = promised(first, second, (n_first, n_second), prospect.delta, prospect.ahead)
     return float(max(up.max(), down.max()))
 
 
 def choose_views(
-    outputs: Encoded,
-    labels: Labels,
+    sample: Sample,
+    prospect: Prospect,
     *,
     references: Sequence[Floats],
     structures: Sequence[str],
-    delta: float,
-    ahead: float,
     rng: np.random.Generator,
     last_bits: bool = True,
     checked: bool = False,
@@ -224,51 +217,63 @@ def choose_views(
     Of a partition that was fitted to labels, what is believed comes from runs that it was not fitted on.
 
     Args:
-        outputs: Earlier outputs.
-        labels: Whether each came from the second dataset.
+        sample: Earlier runs.
+        prospect: What the bound will be made of.
         references: Noiseless answers of the two datasets, where known.
         structures: What the codes of outputs mean.
-        delta: The δ of the claim.
-        ahead: About how many runs are still to come.
         rng: For fitting.
         last_bits: Whether the last bits of floats are looked at.
         checked: Whether ways are compared by what each half of the runs shows of guesses that the other half chose;
             this takes twice as long, and is for a choice that is made once.
     """
-    held = np.arange(labels.size) % 2 == 1
-    how = {"delta": delta, "ahead": max(ahead, 1.0)}
-    found: list[tuple[float, Chosen]] = []
-    for partition in _candidates(outputs, labels, ~held, references, structures, delta, ahead, rng, last_bits):
-        cells = partition(_part(outputs, held) if partition.learnt else outputs)
-        known = labels[held] if partition.learnt else labels
-        halves = tuple(counted(cells[i::2], known[i::2], partition.cells) for i in (0, 1))
-        belief = _believed(partition, halves[0] + halves[1])
-        apart = [_believed(partition, half) for half in halves] if checked else []
-        judged = []
-        for way, order in enumerate(_orders(partition, belief)):
-            _, guess = best_guesses(belief, order, **how)
-            errors = _OF_MANY if partition.learnt or isinstance(partition, CornerCells) else _OF_FEW
-            worth = cautious_worth(belief, guess, errors=errors, **how)
-            if checked:
-                guesses = [best_guesses(half, _orders(partition, half)[way], **how)[1] for half in apart]
-                worth = min(worth, _checked(halves, guesses, **how))
-            simple = not partition.learnt and (way > 0 or not partition.ordered)
-            # What is simple can be told in words, and less luck goes into choosing it.
-            judged.append((worth + (_SIMPLE * abs(worth) if simple else 0.0), order))
-        worth, order = max(judged, key=lambda entry: entry[0])
-        found.append((worth, Chosen(Use(partition, order), belief, _to_bet_by(partition, belief, halves))))
+    held = np.arange(len(sample)) % 2 == 1
+    columns = columns_of(sample.outputs.part(slice(0, 5000)), references, last_bits=last_bits)
+    points = []  # where something may happen: at the noiseless answers
+    if sample.outputs.values.shape[1] == 1:
+        points = [float(r[0]) for r in references if r.size and np.isfinite(r[0])]
+    single = _best_columns(columns, sample, points, prospect)
+    candidates = [
+        *_told_in_words(single, sample, ~held, structures),
+        *_learnt(columns, sample, ~held, prospect, rng),
+    ]
+    prospect = replace(prospect, ahead=max(prospect.ahead, 1.0))
+    found = [
+        _judged(partition, sample.part(held) if partition.learnt else sample, prospect, checked=checked)
+        for partition in candidates
+    ]
     found.sort(key=lambda entry: -entry[0])
     return [chosen for _, chosen in found[:2]]
 
 
-def _checked(halves: Sequence[Floats], guesses: Sequence[Guess], *, delta: float, ahead: float) -> float:
+def _judged(partition: Partition, sample: Sample, prospect: Prospect, *, checked: bool) -> tuple[float, Chosen]:
+    """Return what a partition promises, in the best order of its cells."""
+    cells = partition(sample.outputs)
+    halves = [counted(cells[i::2], sample.labels[i::2], partition.cells) for i in (0, 1)]
+    belief = _believed(partition, halves[0] + halves[1])
+    apart = [_believed(partition, half) for half in halves] if checked else []
+    judged = []
+    for way, order in enumerate(_orders(partition, belief)):
+        _, guess = best_guesses(belief, order, prospect)
+        errors = _OF_MANY if partition.learnt or isinstance(partition, CornerCells) else _OF_FEW
+        worth = cautious_worth(belief, guess, prospect, errors=errors)
+        if checked:
+            guesses = [best_guesses(half, _orders(partition, half)[way], prospect)[1] for half in apart]
+            worth = min(worth, _checked(halves, guesses, prospect))
+        simple = not partition.learnt and (way > 0 or not partition.ordered)
+        # What is simple can be told in words, and less luck goes into choosing it.
+        judged.append((worth + (_SIMPLE * abs(worth) if simple else 0.0), order))
+    worth, order = max(judged, key=lambda entry: entry[0])
+    return worth, Chosen(Use(partition, order), belief, _to_bet_by(partition, belief, halves))
+
+
+def _checked(halves: Sequence[Floats], guesses: Sequence[Guess], prospect: Prospect) -> float:
     """Return the bound that is promised by what each half of the runs shows of guesses that the other half chose."""
     right = wrong = 0.0
     for fresh, guess in zip(halves, guesses[::-1], strict=True):
         right += float(fresh[guess > 0, 1].sum() + fresh[guess < 0, 0].sum())
         wrong += float(fresh[guess > 0, 0].sum() + fresh[guess < 0, 1].sum())
     runs = float(halves[0].sum() + halves[1].sum())
-    return seen_worth(right, wrong, runs=runs, delta=delta, ahead=ahead, errors=_CHECKED)
+    return seen_worth(right, wrong, prospect, runs=runs, errors=_CHECKED)
 
 
 def _orders(partition: Partition, belief: Belief) -> list[NDArray[np.intp]]:
@@ -295,54 +300,53 @@ def _to_bet_by(partition: Partition, belief: Belief, halves: Sequence[Floats]) -
     return smoothed((halves[0], halves[1])) if partition.ordered else halves[0] + halves[1]
 
 
-def _part(outputs: Encoded, rows: NDArray[np.bool_] | slice) -> Encoded:
-    return Encoded(outputs.values[rows], outputs.codes[rows])
+# ---- what may be chosen from
 
 
-def _candidates(
-    outputs: Encoded,
-    labels: Labels,
-    fitting: NDArray[np.bool_],
-    references: Sequence[Floats],
-    structures: Sequence[str],
-    delta: float,
-    ahead: float,
-    rng: np.random.Generator,
-    last_bits: bool,
+def _most_cells(runs: int) -> int:
+    """Return into how many cells so many runs may be cut."""
+    return int(min(MOST_CELLS, max(5.0, 1.2 * math.sqrt(runs))))
+
+
+def _told_in_words(
+    single: Sequence[NumberCells], sample: Sample, fitting: Labels, structures: Sequence[str]
 ) -> list[Partition]:
-    size = labels.size
-    columns = columns_of(_part(outputs, slice(0, 5000)), references, last_bits=last_bits)
-    most = int(min(MOST_CELLS, max(5.0, 1.2 * math.sqrt(size))))
-    points = [float(r[0]) for r in references if r.size and np.isfinite(r[0])] if outputs.values.shape[1] == 1 else []
-    single = _best_columns(columns, outputs, labels, most, points, delta, ahead)
-    found: list[Partition] = list(single)
-    joint = joint_cells(outputs, labels, fitting, structures)
-    plain = outputs.values.shape[1] == 1 and not outputs.codes.any()
-    if joint is not None and (joint.cells <= _FEW or not plain):
-        # The same cells as those of the number itself have better words.
-        found = [joint, *(cells for cells in single if not (plain and cells.of.name == "output"))]
-    if len(columns) < 2 or size < 400:
-        return found
-    seen, known = _part(outputs, fitting), labels[fitting]
+    """Return cells of single columns, and of whole outputs where they repeat."""
+    joint = joint_cells(sample, fitting, structures)
+    plain = sample.outputs.values.shape[1] == 1 and not sample.outputs.codes.any()
+    if joint is None or (joint.cells > _FEW and plain):
+        return [*single]
+    # The same cells as those of the number itself have better words.
+    return [joint, *(cells for cells in single if not (plain and cells.of.name == "output"))]
+
+
+def _learnt(
+    columns: Sequence[Column], sample: Sample, fitting: Labels, prospect: Prospect, rng: np.random.Generator
+) -> list[Partition]:
+    """Return the best corner, and cells of scores fitted to part of the runs; nothing where there is little to fit."""
+    if len(columns) < 2 or len(sample) < 400:
+        return []
+    seen = sample.part(fitting)
+    trees = seen.part(slice(0, _TREE_ROWS))
+    found: list[Partition] = []
     scores: list[Score] = []
     values = [c for c in columns if c.name.startswith(("entry", "output")) and "minus" not in c.name]
     if len(values) > 1:
         chain = [values[0], *(c for c in columns if "minus" in c.name and _adjacent(c.name))]
         for chosen in (values, chain):
-            scores += [fit_additive(chosen, seen, known, cells=cells) for cells in (2, 16)]
-            smooth = fit_logistic(chosen, seen, known, crossed=chosen is values)
+            scores += [fit_additive(chosen, seen, cells=cells) for cells in (2, 16)]
+            smooth = fit_logistic(chosen, seen, crossed=chosen is values)
             scores += [smooth] if smooth is not None else []
-        scores += fit_stratified(values, seen, known)
-        found += fit_corners(values, outputs, labels, delta=delta, ahead=ahead)
-        linear = fit_linear(_part(seen, slice(0, _TREE_ROWS)), known[:_TREE_ROWS])
+        scores += fit_stratified(values, seen)
+        found += fit_corners(values, sample, prospect)
+        linear = fit_linear(trees)
         scores += [linear] if linear is not None else []
-    if size >= 2000 and len(values) > 1:
-        rows = slice(0, _TREE_ROWS)
-        scores.append(fit_boosted(columns[:_TREE_COLUMNS], _part(seen, rows), known[rows], rng=rng))
+    if len(sample) >= 2000 and len(values) > 1:
+        scores.append(fit_boosted(columns[:_TREE_COLUMNS], trees, rng=rng))
     for score in scores:
-        sample = score(_part(seen, slice(0, 300_000)))
-        cells = cut(sample, most)
-        found.append(NumberCells(score, cells, learnt=True, levels=mean_levels(sample, cells)))
+        levels = score(seen.outputs.part(slice(0, 300_000)))
+        cells = cut(levels, _most_cells(len(sample)))
+        found.append(NumberCells(score, cells, learnt=True, levels=mean_levels(levels, cells)))
     return found
 
 
@@ -352,27 +356,21 @@ def _adjacent(name: str) -> bool:
 
 
 def _best_columns(
-    columns: Sequence[Column],
-    outputs: Encoded,
-    labels: Labels,
-    most: int,
-    points: Sequence[float],
-    delta: float,
-    ahead: float,
+    columns: Sequence[Column], sample: Sample, points: Sequence[float], prospect: Prospect
 ) -> list[NumberCells]:
     """Return cells of the few columns that tell most by themselves, found on some of the rows."""
-    rows = slice(0, _SCREENED)
-    screened, known = _part(outputs, rows), labels[rows]
+    most = _most_cells(len(sample))
+    screened = sample.part(slice(0, _SCREENED))
     judged = []
     for column in columns:
-        cells = _cells_of(column, screened, min(most, 32), points)
-        counts = count(cells, screened, known)
+        cells = _cells_of(column, screened.outputs, min(most, 32), points)
+        counts = count(cells, screened)
         belief = along_cells(counts) if cells.ordered else cell_by_cell(counts)
-        judged.append((best_guesses(belief, np.argsort(belief.level), delta=delta, ahead=ahead)[0], cells))
+        judged.append((best_guesses(belief, np.argsort(belief.level), prospect)[0], cells))
     judged.sort(key=lambda entry: -entry[0])
-    if labels.size <= _SCREENED and most <= 32:
+    if len(sample) <= _SCREENED and most <= 32:
         return [cells for _, cells in judged[:3]]
-    return [_cells_of(cells.of, outputs, most, points) for _, cells in judged[:3]]
+    return [_cells_of(cells.of, sample.outputs, most, points) for _, cells in judged[:3]]
 
 
 def _cells_of(column: Column | Score, outputs: Encoded, most: int, points: Sequence[float]) -> NumberCells:

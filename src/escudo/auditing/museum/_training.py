@@ -4,8 +4,8 @@ Records are (x₁, …, x_d, y); the loss is (w·x - y)²/2. Each step clips gra
 σ to their sum and divides by a public number; the output is every noisy gradient, which the guarantee covers.
 One record that is always in the batch moves the sum by at most 1, so that T steps are Gaussian differentially private
 with :math:`\mu = \sqrt{T} / \sigma` when a record is added or removed, and twice that when one is replaced. A record
-with a huge residual attains it: its clipped gradient is the same unit vector in every step. Where no closed form in μ says
-what is true of a piece, the accountant or a search over two Gaussians does.
+with a huge residual attains it: its clipped gradient is the same unit vector in every step. Where no closed form in μ
+says what is true of a piece, the accountant or a search over two Gaussians does.
 """
 
 from __future__ import annotations
