@@ -1,17 +1,17 @@
-"""The verb: attack a generator, person by person, and bound what its releases give away.
+"""The verbs: attack a generator, person by person, and bound what its releases give away.
 
-Attribute inference: the attacker knows all of a record but one value, and wants that one.
+*Membership* (:func:`attack`): is somebody's record in the rows? One experiment for each person.
 
+*Attribute inference* (:func:`infer_attribute`): the attacker knows all of a record but one value, and wants that one.
 Two figures answer two questions. *How often is the guess right?* says little by itself: a guess from other people's
 rows is right just as often, and no promise forbids it. *Does it depend on whether the record says so?* is the effect of
 the value: do(Dᵢ = record with value a) against do(Dᵢ = record with value b), an experiment like the membership game.
 
-The membership game as it was published, with its faults, so that its figures can be made again and explained.
-
-A few generators are fitted with the target and as many without; many synthetic sets are drawn from each; the sets are
-split at random into those to learn from and those to test on. Sets of one fit share its noise and its starting point,
-so they are on both sides of the split: an attacker who recognises *fits* is right about every set, whatever the record
-did. With ``null=True`` the target is in neither world, and the same figures come out.
+*The membership game as it was published* (:func:`published_game`), with its faults, so that its figures can be made
+again and explained. A few generators are fitted with the target and as many without; many synthetic sets are drawn from
+each; the sets are split at random into those to learn from and those to test on. Sets of one fit share its noise and
+its starting point, so they are on both sides of the split: an attacker who recognises *fits* is right about every set,
+whatever the record did. With ``null=True`` the target is in neither world, and the same figures come out.
 
 Reference:
     T. Stadler, B. Oprisanu, C. Troncoso (2022), "Synthetic data: anonymisation groundhog day"; "Causally Constrained
@@ -25,7 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from os import PathLike
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,7 @@ from escudo._card import CUSTODIAN_ONLY, card
 from escudo._progress import tracking
 from escudo._validate import one_of, positive_integer, probability, whole
 from escudo.attacks._attacker import CLASSIFIERS, FEATURES, Attacker, Choice, canary, choose, distances, trained
-from escudo.attacks._game import FitLog, Game, Trials, collected, fingerprint
+from escudo.attacks._game import FitLog, Game, Played, Trials, collected, fingerprint
 from escudo.attacks._report import Attack, AttackedTarget, Ceiling, ceiling_of, pooled, score_of
 from escudo.attacks._victims import Victim, victim_of
 from escudo.auditing import Audit
@@ -42,8 +42,7 @@ from escudo.causal import CausalGraph
 from escudo.errors import InputError
 from escudo.privacy import Guarantee, Relation, parse_relation
 from escudo.table import Categorical, Schema
-from escudo.utility import Rows
-from escudo.utility._prediction import checked_jobs
+from escudo.utility import Rows, checked_jobs
 
 __all__ = [
     "ATTACKS",
@@ -68,6 +67,8 @@ ATTACKS: tuple[tuple[str, str], ...] = (
     ("ensemble", "forest"),
 )
 """What is tried by default: features and how they are judged."""
+
+_ASKED = 25  # synthetic rows nearest to a record are asked for the value that it lacks
 
 
 def attack(
@@ -170,32 +171,30 @@ def attack(
     )
     ceiling = None if victim.claim is None else ceiling_of(victim.claim, stated)
     people = _people(private, targets, choose, rng)
-    level = 1 - (1 - confidence) / len(people)
     book = None
     if log is not None:
         what = (_identity(generator), epsilon, delta, options, None if graph is None else graph.to_text(lossy=True))
-        how = (stated, held, fit_rows, size, chosen, seed, learnt, frames, [label for label, _, _ in people])
+        how = (stated, held, fit_rows, size, chosen, seed, learnt, frames, [person.label for person in people])
         book = FitLog(log, fingerprint(*what, *how, private.codes, private.numbers))
+    campaign = _Campaign(
+        victim=victim,
+        attacks=chosen,
+        relation=stated,
+        resampled=held == "resampled",
+        rows=fitted,
+        size=fitted if size is None else positive_integer("size", size),
+        shadows=learnt,
+        trials=tested,
+        confidence=1 - (1 - confidence) / len(people),
+        jobs=processes,
+        log=book,
+    )
     found = []
     with tracking("Attacking", total=len(people) * (learnt + tested)) as advance:
-        for label, target, others in people:
-            game = _game(
-                victim,
-                target,
-                others,
-                relation=stated,
-                resampled=held == "resampled",
-                rows=fitted,
-                size=size,
-                kinds=tuple(dict.fromkeys(kind for kind, _ in chosen)),
-                rng=rng,
-                jobs=processes,
-                label=label,
-                log=book,
-            )
-            found.append(_attacked(game, chosen, learnt, tested, level, rng, advance))
+        for person in people:
+            found.append(campaign.against(person, rng, advance))
             if on_progress is not None:
-                on_progress(f"{label}: {found[-1].audit.verdict}")
+                on_progress(f"{person.label}: {found[-1].audit.verdict}")
     overall = [pooled(scores) for scores in zip(*(target.scores for target in found), strict=True)]
     return Attack(
         targets=tuple(found),
@@ -226,15 +225,26 @@ def _checked(attacks: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     return chosen
 
 
+class _Person(NamedTuple):
+    """Who is attacked, and everybody else."""
+
+    label: str
+    record: Rows
+    others: Rows
+
+    @classmethod
+    def of(cls, private: Rows, place: int) -> _Person:
+        every = np.arange(len(private))
+        return cls(f"row {place}", private.take(every == place), private.take(every != place))
+
+
 def _people(
     private: Rows, targets: int, choice: Choice | Sequence[int] | str, rng: np.random.Generator
-) -> list[tuple[str, Rows, Rows]]:
-    """Return each target's label, record, and everybody else."""
+) -> list[_Person]:
     if choice == "canary":
-        return [("canary", canary(private), private)]
+        return [_Person("canary", canary(private), private)]
     places = choose(private, targets, choice, rng)  # type: ignore[arg-type]  # other words are refused there
-    every = np.arange(len(private))
-    return [(f"row {place}", private.take(every == place), private.take(every != place)) for place in places]
+    return [_Person.of(private, place) for place in places]
 
 
 def _fit_size(most: int, fit_rows: int | None, *, resampled: bool) -> int:
@@ -247,70 +257,63 @@ def _fit_size(most: int, fit_rows: int | None, *, resampled: bool) -> int:
     return wanted
 
 
-def _game(
-    victim: Victim,
-    target: Rows,
-    others: Rows,
-    *,
-    relation: Relation,
-    resampled: bool,
-    rows: int,
-    size: int | None,
-    kinds: tuple[str, ...],
-    rng: np.random.Generator,
-    jobs: int | None,
-    label: str,
-    log: FitLog | None,
-) -> Game:
-    """Return the game of one target: who else is there, and who stands in their place otherwise."""
-    order = rng.permutation(len(others))
-    instead, pool = others.take(order[:1]), others.take(np.sort(order[1:]))
-    if not resampled:
-        pool = pool.take(np.sort(rng.permutation(len(pool))[:rows]))
-    return Game(
-        victim=victim,
-        eye=Attacker.of(target, others, kinds=kinds, seed=int(rng.integers(2**31))),
-        rest=pool,
-        target=target,
-        instead=instead if relation == "replace_one" else None,
-        rows=rows,
-        resampled=resampled,
-        size=rows if size is None else positive_integer("size", size),
-        jobs=jobs,
-        label=label,
-        log=log,
-    )
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class _Campaign:
+    """What the attacks on all targets share: :func:`attack`'s arguments, checked."""
 
+    victim: Victim
+    attacks: tuple[tuple[str, str], ...]
+    relation: Relation
+    resampled: bool
+    rows: int
+    size: int
+    shadows: int
+    trials: int
+    confidence: float  # of what is said about one target
+    jobs: int | None
+    log: FitLog | None
 
-def _attacked(
-    game: Game,
-    attacks: Sequence[tuple[str, str]],
-    shadows: int,
-    trials: int,
-    confidence: float,
-    rng: np.random.Generator,
-    advance: Callable[[int], None],
-) -> AttackedTarget:
-    """Learn from shadow fits, then run the experiment on one person."""
-    lessons = game.play(shadows, rng, advance)
-    learnt = [
-        (kind, trained(classifier, lessons.features[kind], lessons.there, int(rng.integers(2**31))))
-        for kind, classifier in attacks
-    ]
+    def against(self, person: _Person, rng: np.random.Generator, advance: Callable[[int], None]) -> AttackedTarget:
+        """Learn from shadow fits, then run the experiment on one person."""
+        game = self._game(person, rng)
+        lessons = game.play(self.shadows, rng, advance)
+        learnt = [
+            (kind, trained(classifier, lessons.features[kind], lessons.there, int(rng.integers(2**31))))
+            for kind, classifier in self.attacks
+        ]
 
-    def judge(features: Mapping[str, Floats]) -> Floats:
-        return np.column_stack([judge.scores(features[kind]) for kind, judge in learnt])
+        def judge(features: Mapping[str, Floats]) -> Floats:
+            return np.column_stack([judge.scores(features[kind]) for kind, judge in learnt])
 
-    tested = Trials(game, judge, trials=trials, rng=rng, advance=advance)
-    found = tested.audited(confidence=confidence, seed=int(rng.integers(2**31)))
-    there, scores = np.array(tested.there), np.array(tested.scores)
-    return AttackedTarget(
-        label=game.label,
-        scores=tuple(
-            score_of(kind, classifier, there, scores[:, place]) for place, (kind, classifier) in enumerate(attacks)
-        ),
-        audit=found,
-    )
+        tested = Trials(game, judge, trials=self.trials, rng=rng, advance=advance)
+        found = tested.audited(confidence=self.confidence, seed=int(rng.integers(2**31)))
+        there, scores = np.array(tested.there), np.array(tested.scores)
+        return AttackedTarget(
+            label=game.label,
+            scores=tuple(score_of(*names, there, scores[:, place]) for place, names in enumerate(self.attacks)),
+            audit=found,
+        )
+
+    def _game(self, person: _Person, rng: np.random.Generator) -> Game:
+        """Return the game of one target: who else is there, and who stands in their place otherwise."""
+        order = rng.permutation(len(person.others))
+        instead, pool = person.others.take(order[:1]), person.others.take(np.sort(order[1:]))
+        if not self.resampled:
+            pool = pool.take(np.sort(rng.permutation(len(pool))[: self.rows]))
+        kinds = tuple(dict.fromkeys(kind for kind, _ in self.attacks))
+        return Game(
+            victim=self.victim,
+            eye=Attacker.of(person.record, person.others, kinds=kinds, seed=int(rng.integers(2**31))),
+            rest=pool,
+            target=person.record,
+            instead=instead if self.relation == "replace_one" else None,
+            rows=self.rows,
+            resampled=self.resampled,
+            size=self.size,
+            jobs=self.jobs,
+            label=person.label,
+            log=self.log,
+        )
 
 
 def _identity(generator: object) -> str:
@@ -332,7 +335,7 @@ def _identity(generator: object) -> str:
         return f"{named.__module__}.{named.__qualname__}"
 
 
-_NEAREST = 25
+# ---- attribute inference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -408,7 +411,7 @@ class _Asker:
         """Return the share of the true value among the nearest synthetic rows, and whether it is their commonest."""
         known = np.delete(np.arange(len(synthetic.schema)), self.place)
         apart = distances(_narrowed(self.target, known), _narrowed(synthetic, known))
-        nearest = np.argsort(apart + rng.random(apart.size) * 1e-6)[:_NEAREST]
+        nearest = np.argsort(apart + rng.random(apart.size) * 1e-6)[:_ASKED]
         true = int(self.target.codes[0, self.place])
         votes = np.bincount(synthetic.codes[nearest, self.place], minlength=true + 1)
         guess = rng.choice(np.flatnonzero(votes == votes.max()))
@@ -455,12 +458,11 @@ def infer_attribute(
     rng = np.random.default_rng(whole("seed", seed))
     private = Rows.read(rows, schema, argument="rows")
     place = private.schema.names.index(attribute)
-    every = np.arange(len(private))
     people = choose(private, targets, choice, rng)
     audits, right, without, made = [], [], [], 0
     with tracking("Attacking", total=len(people) * runs) as advance:
         for row in people:
-            target, rest = private.take(every == row), private.take(every != row)
+            label, target, rest = _Person.of(private, row)
             codes = target.codes.copy()
             codes[0, place] = (codes[0, place] + 1 + rng.integers(column.size - 1)) % column.size
             game = Game(
@@ -472,7 +474,7 @@ def infer_attribute(
                 rows=len(rest),
                 size=len(rest) if size is None else positive_integer("size", size),
                 jobs=processes,
-                label=f"row {row}",
+                label=label,
             )
             tested = Trials(game, lambda seen: seen["neighbours"], trials=runs, rng=rng, advance=advance)
             level = 1 - (1 - confidence) / len(people)
@@ -501,6 +503,9 @@ def _narrowed(rows: Rows, places: NDArray[np.int64]) -> Rows:
         codes=rows.codes[:, places],
         numbers=rows.numbers[:, places],
     )
+
+
+# ---- the game as published
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -569,12 +574,11 @@ def published_game(
     processes = checked_jobs(jobs)
     rng = np.random.default_rng(whole("seed", seed))
     private = Rows.read(rows, schema, argument="rows")
-    every = np.arange(len(private))
     found: dict[tuple[str, str], list[tuple[float, float, int]]] = {}
     people = choose(private, targets, choice, rng)
     with tracking("Playing", total=2 * count * len(people)) as advance:
         for place in people:
-            target, rest = private.take(every == place), private.take(every != place)
+            _, target, rest = _Person.of(private, place)
             game = Game(
                 victim=victim,
                 eye=Attacker.of(target, rest, kinds=kinds, seed=int(rng.integers(2**31)), sorted_bins=True),
@@ -593,7 +597,7 @@ def published_game(
                 made.append(one)
                 advance(1)
             played = collected(labels, made)
-            tested = _split(played.there, played.fit, by_fit=by_fit, rng=rng)
+            tested = _split(played, by_fit=by_fit, rng=rng)
             for kind, name in product(kinds, judges):
                 judge = trained(name, played.features[kind][~tested], played.there[~tested], int(rng.integers(2**31)))
                 answers = judge.scores(played.features[kind][tested]) > 0
@@ -613,14 +617,9 @@ def published_game(
     ]
 
 
-def _split(
-    there: np.ndarray[tuple[int], np.dtype[np.bool_]],
-    fit: np.ndarray[tuple[int], np.dtype[np.int64]],
-    *,
-    by_fit: bool,
-    rng: np.random.Generator,
-) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _split(played: Played, *, by_fit: bool, rng: np.random.Generator) -> NDArray[np.bool_]:
     """Return which sets are tested on: half of each world's sets, or of its fits."""
+    there, fit = played.there, played.fit
     tested = np.zeros(there.size, dtype=bool)
     for world in (False, True):
         places = np.flatnonzero(there == world)

@@ -1,8 +1,7 @@
-"""Whom to attack: people drawn at random, outliers, chosen ones, and records made up to stand out.
+"""The attacker: whom to attack, what to look at in a synthetic set, and how to decide.
 
-What an attacker looks at in a synthetic set.
-
-How an attacker decides: learners on features of synthetic sets, trained on shadow fits.
+Targets are people drawn at random, outliers, chosen ones, or records made up to stand out. An :class:`Attacker` turns a
+synthetic set into features; learners trained on shadow fits judge them.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 from escudo._validate import one_of, positive_integer
 from escudo.errors import InputError
 from escudo.table import Numeric
-from escudo.utility import Rows
+from escudo.utility import Rows, learner_of
 
 __all__ = [
     "CHOICES",
@@ -35,6 +34,7 @@ __all__ = [
 ]
 
 
+Floats = NDArray[np.float64]
 Choice = Literal["outliers", "random"]
 CHOICES: tuple[Choice, ...] = ("outliers", "random")
 
@@ -71,7 +71,7 @@ def choose(rows: Rows, count: int, choice: Choice | Sequence[int], rng: np.rando
     return places
 
 
-def outlyingness(rows: Rows, rng: np.random.Generator) -> NDArray[np.float64]:
+def outlyingness(rows: Rows, rng: np.random.Generator) -> Floats:
     """Return each row's mean distance to its 5 nearest neighbours, in columns that differ."""
     values = _scaled(rows)
     others = np.arange(len(rows))
@@ -91,7 +91,7 @@ def outlyingness(rows: Rows, rng: np.random.Generator) -> NDArray[np.float64]:
     return far
 
 
-def _scaled(rows: Rows) -> NDArray[np.float64]:
+def _scaled(rows: Rows) -> Floats:
     """Return rows such that squared distances count differing columns, and how far numbers are apart."""
     parts = []
     for place, column in enumerate(rows.schema.fields):
@@ -114,9 +114,6 @@ def canary(rows: Rows) -> Rows:
         else:
             codes[0, place] = int(np.bincount(rows.codes[:, place], minlength=column.size).argmin())
     return Rows(schema=rows.schema, codes=codes, numbers=numbers)
-
-
-Floats = NDArray[np.float64]
 
 
 _BINS = 10
@@ -336,18 +333,7 @@ def trained(name: str, features: Floats, there: NDArray[np.bool_], seed: int) ->
         return _Constant()
     if name == "likelihood ratio":
         return _LikelihoodRatio(features, there)
-    try:
-        from sklearn import ensemble, linear_model, neighbors, svm
-    except ImportError:
-        raise InputError(
-            "attacks learn with scikit-learn, which is not installed; install escudo with its extra 'evaluation': "
-            "pip install 'escudo[evaluation]'."
-        ) from None
-    makers = {
-        "linear svm": lambda: svm.LinearSVC(random_state=seed, max_iter=3000),
-        "rbf svm": lambda: svm.SVC(random_state=seed),
-        "forest": lambda: ensemble.RandomForestClassifier(random_state=seed, n_jobs=1),
-        "neighbours": lambda: neighbors.KNeighborsClassifier(n_neighbors=min(5, len(there))),
-        "logistic": lambda: linear_model.LogisticRegression(max_iter=1000),
-    }
-    return _Scaled(makers[name](), features, there)
+    learner = learner_of(name.replace("svm", "svc"), "class", seed)
+    if name == "neighbours":
+        learner.set_params(n_neighbors=min(learner.n_neighbors, len(there)))
+    return _Scaled(learner, features, there)

@@ -1,11 +1,9 @@
 r"""What an attack found: formal bounds and heuristic figures, apart, beside the ceiling that the guarantee allows.
 
-How well an attack did, with intervals that count fits, not synthetic sets.
-
-What a guarantee allows any attacker, whatever they know or compute.
-
-Under :math:`P(S) \le e^ε P'(S) + δ(ε)` for all ε ≥ 0, in both directions, an attacker who is right about a share x of
-the people who are not there is right about at most
+A :class:`Score` says how well an attack did, with intervals that count fits, not synthetic sets. A :class:`Ceiling` is
+what a guarantee allows any attacker, whatever they know or compute. Under :math:`P(S) \le e^ε P'(S) + δ(ε)` for all
+ε ≥ 0, in both directions, an attacker who is right about a share x of the people who are not there is right about at
+most
 
 .. math:: T(α) = \min_{ε \ge 0} \min\bigl\{ e^ε α + δ(ε),\; 1 - e^{-ε} (1 - δ(ε) - α) \bigr\}, \qquad α = 1 - x,
 
@@ -28,7 +26,7 @@ from escudo.auditing import Audit
 from escudo.effects import Effect, show_epsilon
 from escudo.errors import InputError
 from escudo.privacy import Guarantee, Relation
-from escudo.utility._prediction import auc
+from escudo.utility import auc
 
 __all__ = ["Attack", "AttackedTarget", "Ceiling", "Interval", "Score", "ceiling_of", "compared", "pooled", "score_of"]
 

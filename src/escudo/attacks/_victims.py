@@ -1,6 +1,7 @@
 """What is attacked: anything that fits rows and then draws synthetic ones, called in one way.
 
-The same rows with one record more, less or another: counted once, moved many times.
+What it fits are the same rows with one record more, less or another (:class:`RowsWithRecord`): counted once, moved many
+times.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from escudo.report import ReleaseFiles
     from escudo.synthesis import Model, Prepared
     from escudo.table import PrivateTable, Schema
-    from escudo.utility._private import Evaluate, PreparedEvaluated
+    from escudo.utility import Evaluate, PreparedEvaluated
 
 __all__ = ["release", "sample"]
 
@@ -141,7 +141,7 @@ def release(
     from escudo.errors import InputError
     from escudo.privacy import parse_relation
     from escudo.report import check_target, warnings_of, write_release
-    from escudo.utility._private import prepare_evaluated
+    from escudo.utility import prepare_evaluated
 
     start = time.perf_counter()
     if out is None and not plan:
@@ -272,7 +272,7 @@ def _fitting(
 ) -> Iterator[tuple[Model, Evaluate | None]]:
     """Give the model, and what evaluates its rows if that was paid for."""
     from escudo.synthesis import fitting
-    from escudo.utility._private import PreparedEvaluated, fitting_evaluated
+    from escudo.utility import PreparedEvaluated, fitting_evaluated
 
     if isinstance(prepared, PreparedEvaluated):
         with fitting_evaluated(prepared, table, **terms) as both:

@@ -26,6 +26,11 @@ from escudo.utility._fidelity import (
     total_variation,
 )
 from escudo.utility._prediction import LEARNERS, Prediction
+from escudo.utility._prediction import auc as auc
+from escudo.utility._prediction import checked_jobs as checked_jobs
+from escudo.utility._prediction import learner_of as learner_of
+from escudo.utility._private import EVALUATION_PURPOSE as EVALUATION_PURPOSE
+from escudo.utility._private import Evaluate as Evaluate
 from escudo.utility._private import (
     PreparedEvaluated,
     PrivateEvaluation,

@@ -1,8 +1,8 @@
-"""How far two tables are apart: tables of few columns, moments, correlations, and whether a learner can tell.
+"""How close synthetic rows are: in their tables and moments, and in what a model answers to causal questions.
 
-What two-way tables say: how much columns depend on each other, and how far two tables are apart.
-
-How well a model answers causal questions, against a model that is known or taken to be true.
+Two-way tables say how much columns depend on each other, and how far two tables are apart (:func:`total_variation` and
+its neighbours). :func:`fidelity` compares rows; :func:`causal_fidelity` compares interventions and effects with a model
+that is known or taken to be true.
 """
 
 from __future__ import annotations

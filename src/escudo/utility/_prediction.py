@@ -1,8 +1,7 @@
-"""Learning one column from all others on synthetic rows, and testing what was learnt on real ones.
+"""Learners: five of different kinds, for classes and for numbers, and how well they predict.
 
-Five learners of different kinds, for classes and for numbers, and how well they predict.
-
-How many processes: one word for all that is spread over them.
+They learn one column from all others on synthetic rows, and what they learnt is tested on real ones. All that is spread
+over processes is told their number in one way (:func:`checked_jobs`).
 """
 
 from __future__ import annotations
@@ -36,9 +35,7 @@ __all__ = [
     "scores_of",
 ]
 
-
 Kind = Literal["class", "number"]
-
 
 LEARNERS = ("linear svc", "rbf svc", "logistic", "forest", "neighbours")
 """Their names. For numeric targets: linear and RBF support vector regression, ridge, forest, neighbours."""
@@ -72,8 +69,8 @@ def _sklearn() -> tuple[Any, Any, Any, Any]:
         from sklearn import ensemble, linear_model, neighbors, svm
     except ImportError:
         raise InputError(
-            "learners come from scikit-learn, which is not installed; install escudo with its extra 'evaluation': "
-            "pip install 'escudo[evaluation]'."
+            "attacks and evaluations learn with scikit-learn, which is not installed; install escudo with its extra "
+            "'evaluation': pip install 'escudo[evaluation]'."
         ) from None
     return ensemble, linear_model, neighbors, svm
 
@@ -121,6 +118,9 @@ def explained(truth: NDArray[np.float64], answers: NDArray[np.float64]) -> float
     if spread == 0.0:
         return 1.0 if missed == 0.0 else -1.0
     return max(-1.0, 1.0 - missed / spread)
+
+
+# ---- learning on synthetic rows, testing on real ones
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,6 +266,9 @@ def _trained(learner: Any, inputs: Any, known: Any) -> Any:
         if hasattr(learner, "n_neighbors"):
             learner.set_params(n_neighbors=min(learner.n_neighbors, len(known)))
         return learner.fit(inputs, known)
+
+
+# ---- processes
 
 
 def checked_jobs(jobs: int | None) -> int | None:

@@ -8,8 +8,7 @@ r"""A few figures about real rows, with noise, so that they may be published bes
   learners trained on the synthetic rows; and by always answering the commonest synthetic class;
 * :math:`n` itself, where it is not public.
 
-The noise is Laplace's for a pure ε, or Gaussian where the figures are part of a release that has a δ anyway
-(:mod:`escudo.utility._private`).
+The noise is Laplace's for a pure ε, or Gaussian where the figures are part of a release that has a δ anyway.
 
 **Sensitivity.** One row moves each of them by at most 1, added, removed or replaced. *Proof.* Let c be the counts of a
 table, q the synthetic shares, :math:`f(c) = \tfrac12 \sum_j |c_j - n q_j|` with :math:`n = \sum_j c_j`. A row added to
@@ -30,17 +29,13 @@ each by one step: what ``changed_cells`` of a Gaussian event states (for one row
 :math:`|F / N - f / n| = |e_F - (f / n) e_N| / N`, whose standard deviation is
 :math:`\sigma \sqrt{1 + (f / n)^2} / N`.
 
-Exact figures about real rows, each of which one row moves by at most 1: what :mod:`._private` adds noise to.
-
-A release that pays for figures about itself: generator and private evaluation under one plan.
-
-Of the budget, in zCDP, in which costs add up, a share goes to the figures and the rest to the generator. With μ the
+**Within a release.** A release may pay for figures about itself: generator and private evaluation under one plan. Of
+the budget, in zCDP, in which costs add up, a share goes to the figures and the rest to the generator. With μ the
 Gaussian privacy that (ε, δ) buys, the generator is prepared for the ε that :math:`\mu \sqrt{1 - share}` costs at δ, and
 the figures get Gaussian noise of :math:`\mu \sqrt{share}`. A generator that is not Gaussian throughout may cost more
-together with them; then their noise is raised until the accountant's total is at most (ε, δ).
-
-**Guarantee.** The accountant's total of the plan, which holds for everything in the release. The synthetic rows that
-the figures are about were released before, and the account was charged for the whole tree before any noise was drawn.
+together with them; then their noise is raised until the accountant's total is at most (ε, δ). The guarantee is the
+accountant's total of the plan, which holds for everything in the release: the synthetic rows that the figures are about
+were released before, and the account was charged for the whole tree before any noise was drawn.
 """
 
 from __future__ import annotations
@@ -82,7 +77,7 @@ from escudo.utility._prediction import learner_of
 from escudo.utility._rows import Rows
 
 __all__ = [
-    "PURPOSE",
+    "EVALUATION_PURPOSE",
     "TEACHERS",
     "Columns",
     "Evaluate",
@@ -102,113 +97,19 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
+EVALUATION_PURPOSE = "private evaluation"
+"""What the plan and the ledger call it."""
 TEACHERS = ("logistic", "forest")
 """The learners whose right answers are counted."""
-
-
-_MOST_LEARNT = 20_000  # synthetic rows: more of them teach these learners little
-_TABLES_AT_A_TIME = 50
-_STEP, _HEAVIEST = 2.0**-16, 2.0**6  # of a learner's inputs and weights
-
-
-def exact_figures(
-    table: PrivateTable, made: Rows, tables: Mapping[str, Sequence[Columns]], names: Sequence[str]
-) -> tuple[list[float], list[float], int]:
-    """Return the exact figures, in rows; what chance would make of the tables; and the number of rows.
-
-    What chance would make of a table is the total variation between two samples as large as the synthetic one. It is
-    estimated from the synthetic rows alone, so it is no secret.
-
-    Args:
-        table: The private table.
-        made: The synthetic rows.
-        tables: The tables to compare, by figure; chosen without a look at real rows.
-        names: The columns to predict.
-
-    **Guarantee.** None: they are exact. Their sensitivity is proved in :mod:`escudo.utility._private`.
-    """
-    figures, chances = [], []
-    steps = sum(-(-len(several) // _TABLES_AT_A_TIME) for several in tables.values())
-    with tracking("Comparing tables", total=steps) as advance:
-        for several in tables.values():
-            apart: list[float] = []
-            chance: list[float] = []
-            for start in range(0, len(several), _TABLES_AT_A_TIME):
-                some = several[start : start + _TABLES_AT_A_TIME]
-                for columns, real in zip(some, table.counts([list(columns) for columns in some]), strict=True):
-                    ours = counted(made, columns)
-                    apart.append(float(np.abs(real.ravel() - real.sum() * (ours / len(made))).sum() / 2))
-                    chance.append(sampling_error(ours, len(made)))
-                advance(1)
-            figures.append(float(np.mean(apart)))
-            chances.append(float(np.mean(chance)))
-    with tracking("Learning from synthetic rows", total=len(names)) as advance:
-        learners = {}
-        for name in names:
-            learners[name] = _learnt(made, name)
-            advance(1)
-    right = np.zeros(2)
-    rows = 0
-    for batch in table.batches():
-        codes = batch.astype(np.int64)
-        rows += len(codes)
-        for name, (common, trained) in learners.items():
-            truth = codes[:, made.schema.names.index(name)]
-            inputs = _inputs(made.schema, codes, without=name)
-            answers = [learner.predict(inputs) == truth for learner in trained] or [truth == common]
-            right += np.mean([answer.sum() for answer in answers]), (truth == common).sum()
-    return [*figures, *((right / len(learners)).tolist() if learners else ())], chances, rows
-
-
-def _learnt(made: Rows, target: str) -> tuple[int, list[Any]]:
-    """Return the commonest synthetic class of a target, and learners trained on the synthetic rows."""
-    codes = made.at_most(_MOST_LEARNT, np.random.default_rng(0)).codes
-    known = codes[:, made.schema.names.index(target)]
-    common = int(np.bincount(known).argmax())
-    if np.unique(known).size == 1:
-        return common, []
-    inputs = _inputs(made.schema, codes, without=target)
-    return common, [_on_a_grid(learner_of(name, "class", 0).fit(inputs, known)) for name in TEACHERS]
-
-
-def _on_a_grid(learner: Any) -> Any:
-    """Return the learner with weights in whole steps, so that its answer to a row depends on that row alone.
-
-    Matrix products add in an order that depends on where a row stands among others. With inputs on [0, 1] and weights
-    of at most 2⁶, both in whole steps of 2⁻¹⁶, sums of up to 2¹⁵ products are whole numbers of 2⁻³² of at most 2²¹,
-    which floating point adds exactly in any order. Forests compare and count, row by row.
-    """
-    if hasattr(learner, "coef_"):
-        learner.coef_, learner.intercept_ = (
-            np.clip(np.rint(weights / _STEP) * _STEP, -_HEAVIEST, _HEAVIEST)
-            for weights in (learner.coef_, learner.intercept_)
-        )
-    return learner
-
-
-def _inputs(schema: Schema, codes: Integers, *, without: str) -> Floats:
-    """Return cells as numbers for a learner: indicators of levels, the place of a numeric cell on [0, 1], in steps."""
-    parts = []
-    for place, column in enumerate(schema.fields):
-        if column.name == without:
-            continue
-        if isinstance(column, Numeric):
-            parts.append(np.rint(codes[:, [place]] / max(column.size - 1, 1) / _STEP) * _STEP)
-            if column.missing:
-                parts.append((codes[:, [place]] == column.missing_code).astype(np.float64))
-        else:
-            parts.append((codes[:, [place]] == np.arange(1, column.size)).astype(np.float64))
-    return np.hstack(parts)
-
-
-PURPOSE = "private evaluation"
-"""What the plan and the ledger call it."""
-
 
 _WAYS = ("one_way", "two_way", "three_way")
 _LEARNT = ("accuracy", "baseline")
 _SHRINK = 1 - 2.0**-10  # makes room for floating point errors before figures are rounded
 _IN_DEVIATIONS = {"gaussian": 1.96, "laplace": 2.12}  # half of a 95 % interval
+_MOST_LEARNT = 20_000  # synthetic rows: more of them teach these learners little
+_TABLES_AT_A_TIME = 50
+_LOUDER = (1.0, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 4.0, 16.0)  # by how much the figures' noise may be raised
+_STEP, _HEAVIEST = 2.0**-16, 2.0**6  # of a learner's inputs and weights
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,24 +217,28 @@ class PreparedFigures:
         return float(np.sqrt(self.size)) * (self.schema.max_rows_per_person or 1)
 
     @property
-    def _changed_cells(self) -> int | None:
-        return self.size if self.schema.unit == "row" else None
+    def _terms(self) -> dict[str, Any]:
+        """What the noise, and the event that states it, are made of."""
+        rows, unit = self.schema.max_rows_per_person, self.schema.unit
+        terms = {"relation": self.relation, "unit": unit, "max_rows_per_person": rows, **self.noise}
+        if self._pure:
+            return {**terms, "sensitivity": self.l1_sensitivity}
+        return {**terms, "l2_sensitivity": self.l2_sensitivity, "changed_cells": self.size if unit == "row" else None}
+
+    @property
+    def _pure(self) -> bool:
+        return "epsilon" in self.noise
 
     @property
     def event(self) -> LaplaceEvent | GaussianEvent:
         """What will be charged."""
-        rows = self.schema.max_rows_per_person
-        terms: dict[str, Any] = {"relation": self.relation, "unit": self.schema.unit, "max_rows_per_person": rows}
-        terms |= self.noise
-        if "epsilon" in self.noise:
-            return laplace_event(self.size, sensitivity=self.l1_sensitivity, integers=True, **terms)
-        terms["changed_cells"] = self._changed_cells
-        return gaussian_event(self.size, l2_sensitivity=self.l2_sensitivity, integers=True, **terms)
+        make = laplace_event if self._pure else gaussian_event
+        return make(self.size, integers=True, **self._terms)
 
     @property
     def plan(self) -> Plan:
         """The leaf of the budget tree."""
-        return Plan(PURPOSE, self.event, buys="how close the rows are, and what can be learnt from them")
+        return Plan(EVALUATION_PURPOSE, self.event, buys="how close the rows are, and what can be learnt from them")
 
     def run(
         self, table: PrivateTable, synthetic: object, *, account: Account | None = None, seed: Seed = None
@@ -354,20 +259,9 @@ class PreparedFigures:
             chance=MappingProxyType(dict(zip(self.tables, chances, strict=True))),
         )
 
-    def _released(self, values: NDArray[np.int64], *, account: Account, seed: Seed) -> Release[Any]:
-        terms: dict[str, Any] = {
-            "relation": self.relation,
-            "unit": self.schema.unit,
-            "max_rows_per_person": self.schema.max_rows_per_person,
-            "account": account,
-            "seed": seed,
-            "purpose": PURPOSE,
-            **self.noise,
-        }
-        if "epsilon" in self.noise:
-            return laplace(values, sensitivity=self.l1_sensitivity, **terms)
-        terms["changed_cells"] = self._changed_cells
-        return gaussian(values, l2_sensitivity=self.l2_sensitivity, **terms)
+    def _released(self, values: Integers, *, account: Account, seed: Seed) -> Release[Any]:
+        draw = laplace if self._pure else gaussian
+        return draw(values, account=account, seed=seed, purpose=EVALUATION_PURPOSE, **self._terms)
 
     def _told(self, noisy: Floats, total: float, guarantee: Guarantee) -> PrivateEvaluation:
         event = self.event
@@ -496,11 +390,103 @@ def _chosen(schema: Schema, targets: int | Sequence[str]) -> tuple[str, ...]:
     return names
 
 
+# ---- exact figures about real rows, each of which one row moves by at most 1: what noise is added to
+
+
+def exact_figures(
+    table: PrivateTable, made: Rows, tables: Mapping[str, Sequence[Columns]], names: Sequence[str]
+) -> tuple[list[float], list[float], int]:
+    """Return the exact figures, in rows; what chance would make of the tables; and the number of rows.
+
+    What chance would make of a table is the total variation between two samples as large as the synthetic one. It is
+    estimated from the synthetic rows alone, so it is no secret.
+
+    Args:
+        table: The private table.
+        made: The synthetic rows.
+        tables: The tables to compare, by figure; chosen without a look at real rows.
+        names: The columns to predict.
+
+    **Guarantee.** None: they are exact. Their sensitivity is proved in :mod:`escudo.utility._private`.
+    """
+    figures, chances = [], []
+    steps = sum(-(-len(several) // _TABLES_AT_A_TIME) for several in tables.values())
+    with tracking("Comparing tables", total=steps) as advance:
+        for several in tables.values():
+            apart: list[float] = []
+            chance: list[float] = []
+            for start in range(0, len(several), _TABLES_AT_A_TIME):
+                some = several[start : start + _TABLES_AT_A_TIME]
+                for columns, real in zip(some, table.counts([list(columns) for columns in some]), strict=True):
+                    ours = counted(made, columns)
+                    apart.append(float(np.abs(real.ravel() - real.sum() * (ours / len(made))).sum() / 2))
+                    chance.append(sampling_error(ours, len(made)))
+                advance(1)
+            figures.append(float(np.mean(apart)))
+            chances.append(float(np.mean(chance)))
+    with tracking("Learning from synthetic rows", total=len(names)) as advance:
+        learners = {}
+        for name in names:
+            learners[name] = _learnt(made, name)
+            advance(1)
+    right = np.zeros(2)
+    rows = 0
+    for batch in table.batches():
+        codes = batch.astype(np.int64)
+        rows += len(codes)
+        for name, (common, trained) in learners.items():
+            truth = codes[:, made.schema.names.index(name)]
+            inputs = _inputs(made.schema, codes, without=name)
+            answers = [learner.predict(inputs) == truth for learner in trained] or [truth == common]
+            right += np.mean([answer.sum() for answer in answers]), (truth == common).sum()
+    return [*figures, *((right / len(learners)).tolist() if learners else ())], chances, rows
+
+
+def _learnt(made: Rows, target: str) -> tuple[int, list[Any]]:
+    """Return the commonest synthetic class of a target, and learners trained on the synthetic rows."""
+    codes = made.at_most(_MOST_LEARNT, np.random.default_rng(0)).codes
+    known = codes[:, made.schema.names.index(target)]
+    common = int(np.bincount(known).argmax())
+    if np.unique(known).size == 1:
+        return common, []
+    inputs = _inputs(made.schema, codes, without=target)
+    return common, [_on_a_grid(learner_of(name, "class", 0).fit(inputs, known)) for name in TEACHERS]
+
+
+def _on_a_grid(learner: Any) -> Any:
+    """Return the learner with weights in whole steps, so that its answer to a row depends on that row alone.
+
+    Matrix products add in an order that depends on where a row stands among others. With inputs on [0, 1] and weights
+    of at most 2⁶, both in whole steps of 2⁻¹⁶, sums of up to 2¹⁵ products are whole numbers of 2⁻³² of at most 2²¹,
+    which floating point adds exactly in any order. Forests compare and count, row by row.
+    """
+    if hasattr(learner, "coef_"):
+        learner.coef_, learner.intercept_ = (
+            np.clip(np.rint(weights / _STEP) * _STEP, -_HEAVIEST, _HEAVIEST)
+            for weights in (learner.coef_, learner.intercept_)
+        )
+    return learner
+
+
+def _inputs(schema: Schema, codes: Integers, *, without: str) -> Floats:
+    """Return cells as numbers for a learner: indicators of levels, the place of a numeric cell on [0, 1], in steps."""
+    parts = []
+    for place, column in enumerate(schema.fields):
+        if column.name == without:
+            continue
+        if isinstance(column, Numeric):
+            parts.append(np.rint(codes[:, [place]] / max(column.size - 1, 1) / _STEP) * _STEP)
+            if column.missing:
+                parts.append((codes[:, [place]] == column.missing_code).astype(np.float64))
+        else:
+            parts.append((codes[:, [place]] == np.arange(1, column.size)).astype(np.float64))
+    return np.hstack(parts)
+
+
+# ---- a release that pays for figures about itself
+
 Evaluate = Callable[[object], PrivateEvaluation]
 """Takes the synthetic rows that are released, once."""
-
-
-_LOUDER = (1.0, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 4.0, 16.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
