@@ -33,14 +33,22 @@ __all__ = [
     "trained",
 ]
 
-
 Floats = NDArray[np.float64]
 Choice = Literal["outliers", "random"]
 CHOICES: tuple[Choice, ...] = ("outliers", "random")
-
+CLASSIFIERS = ("linear svm", "rbf svm", "forest", "neighbours", "logistic", "likelihood ratio")
+"""Names of the attack classifiers; the last one compares normal laws of each feature with and without the target."""
 
 _NEAREST = 5
 _MOST_COMPARED = 5000
+_BINS = 10
+_QUERIES = {1: 50, 2: 300, 3: 300}
+_WIDTHS = (0.5, 1.0, 2.0)
+_MOST_CORRELATED = 300  # columns; the upper triangle of more would be slow to learn from
+_LEAST_SPREAD = 1e-9
+
+
+# ---- whom to attack
 
 
 def choose(rows: Rows, count: int, choice: Choice | Sequence[int], rng: np.random.Generator) -> list[int]:
@@ -116,10 +124,7 @@ def canary(rows: Rows) -> Rows:
     return Rows(schema=rows.schema, codes=codes, numbers=numbers)
 
 
-_BINS = 10
-_QUERIES = {1: 50, 2: 300, 3: 300}
-_WIDTHS = (0.5, 1.0, 2.0)
-_MOST_CORRELATED = 300  # columns; the upper triangle of more would be slow to learn from
+# ---- what is looked at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -269,11 +274,19 @@ FEATURES: Mapping[str, Callable[[Attacker, Rows], Floats]] = {
 """Kinds of features: the first four as published, the others added since."""
 
 
-CLASSIFIERS = ("linear svm", "rbf svm", "forest", "neighbours", "logistic", "likelihood ratio")
-"""Names of the attack classifiers; the last one compares normal laws of each feature with and without the target."""
+# ---- how it is judged
 
 
-_LEAST_SPREAD = 1e-9
+def trained(name: str, features: Floats, there: NDArray[np.bool_], seed: int) -> Any:
+    """Return a trained classifier with ``scores(features)``: positive where it thinks that the target was there."""
+    if np.unique(there).size < 2:
+        return _Constant()
+    if name == "likelihood ratio":
+        return _LikelihoodRatio(features, there)
+    learner = learner_of(name.replace("svm", "svc"), "class", seed)
+    if name == "neighbours":
+        learner.set_params(n_neighbors=min(learner.n_neighbors, len(there)))
+    return _Scaled(learner, features, there)
 
 
 class _Constant:
@@ -325,15 +338,3 @@ class _LikelihoodRatio:
         two = -0.5 * ((features - other) / wide) ** 2 - np.log(wide)
         total: Floats = (one - two)[:, self._kept].sum(axis=1)
         return np.clip(total, -1e6, 1e6)
-
-
-def trained(name: str, features: Floats, there: NDArray[np.bool_], seed: int) -> Any:
-    """Return a trained classifier with ``scores(features)``: positive where it thinks that the target was there."""
-    if np.unique(there).size < 2:
-        return _Constant()
-    if name == "likelihood ratio":
-        return _LikelihoodRatio(features, there)
-    learner = learner_of(name.replace("svm", "svc"), "class", seed)
-    if name == "neighbours":
-        learner.set_params(n_neighbors=min(learner.n_neighbors, len(there)))
-    return _Scaled(learner, features, there)

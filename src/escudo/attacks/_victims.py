@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 from escudo.causal import CausalGraph
 from escudo.errors import InputError
 from escudo.privacy import Guarantee, MemoryAccount
-from escudo.synthesis import prepare
+from escudo.synthesis import Model, Prepared, prepare
 from escudo.synthesis._automatic import Chosen
-from escudo.synthesis._generators import Model
 from escudo.table import Numeric, PrivateTable, Schema
 from escudo.utility import Rows
 
@@ -28,6 +27,241 @@ if TYPE_CHECKING:
     import polars as pl
 
 __all__ = ["EscudoVictim", "Fitted", "RowsWithRecord", "TrainedTogether", "Victim", "trains_together", "victim_of"]
+
+Spread = Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[Any]]
+"""Calls a function for each item, in several processes if there are several; answers come in order."""
+
+
+# ---- what a victim is
+
+
+class Victim(Protocol):
+    """A generator under attack: fits once, draws several synthetic sets."""
+
+    @property
+    def claim(self) -> Guarantee | None:
+        """What it promises to the people in the rows; None if it promises nothing."""
+        ...
+
+    def synthetic(self, rows: RowsWithRecord, *, sets: int, size: int, seed: int) -> list[Rows]:
+        """Fit the rows and return ``sets`` synthetic sets of ``size`` rows."""
+        ...
+
+
+class Fitted(Protocol):
+    """A fit that can be sent to another process, and drawn from there."""
+
+    def synthetic(self, *, sets: int, size: int) -> list[Rows]:
+        """Return ``sets`` synthetic sets of ``size`` rows."""
+        ...
+
+
+class TrainedTogether(Victim, Protocol):
+    """A victim whose fits can be made all at once."""
+
+    @property
+    def together(self) -> bool:
+        """Whether that is quicker here than one after another, as it is for networks on an accelerator."""
+        ...
+
+    def fitted(self, worlds: Sequence[tuple[RowsWithRecord, int]], spread: Spread) -> Iterator[Fitted]:
+        """Fit all rows, each with its seed, and give the fits in order.
+
+        Args:
+            worlds: Rows and seeds.
+            spread: For what is not done on the accelerator.
+        """
+        ...
+
+
+def trains_together(victim: Victim) -> TypeGuard[TrainedTogether]:
+    """Return whether a victim's fits are to be made all at once."""
+    return bool(getattr(victim, "together", False))
+
+
+def victim_of(
+    generator: object,
+    schema: Schema,
+    graph: CausalGraph | None = None,
+    *,
+    epsilon: float | None = None,
+    delta: float = 1e-6,
+    relation: str = "replace_one",
+    claim: Guarantee | None = None,
+    frames: str = "polars",
+    **options: Any,
+) -> Victim:
+    """Return anything that makes synthetic rows as a victim.
+
+    Args:
+        generator: The name of one of escudo's generators; a :class:`Victim`; a function ``(rows, rng)`` that returns
+            synthetic rows or an object with ``sample(n)``; or an object with ``fit(rows)`` and ``sample(n)``, which is
+            copied for each fit.
+        schema: The public description of the rows.
+        graph: For escudo's generators: the causal graph.
+        epsilon: For escudo's generators: what a fit costs.
+        delta: For escudo's generators.
+        relation: For escudo's generators.
+        claim: What any other generator promises; None if nothing.
+        frames: ``"polars"`` or ``"pandas"``: what other generators are given.
+        options: For escudo's generators.
+    """
+    if isinstance(generator, str):
+        if epsilon is None:
+            raise InputError("epsilon says how private the attacked generator is; give one.")
+        if claim is not None:
+            raise InputError(
+                "claim is for other generators; escudo's own promise what epsilon, delta and relation say."
+            )
+        terms: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "relation": relation, **options}
+        return EscudoVictim(prepare(schema, graph, generator=generator, **terms))
+    if options:
+        raise InputError(f"option {next(iter(options))!r} is for escudo's own generators, which are given by name.")
+    if frames not in ("polars", "pandas"):
+        raise InputError(f"frames must be 'polars' or 'pandas'; got {frames!r}.")
+    if hasattr(generator, "synthetic") and hasattr(generator, "claim"):
+        victim: Victim = generator
+        return victim
+    if hasattr(generator, "fit") and hasattr(generator, "sample"):
+        return _Callable(_Refitted(generator), claim, frames)
+    if callable(generator):
+        return _Callable(generator, claim, frames)
+    raise InputError(
+        "generator must be the name of an escudo generator, a function of rows and a random generator, or an object "
+        f"with fit and sample; got {type(generator).__name__}."
+    )
+
+
+# ---- escudo's own generators
+
+
+class EscudoVictim:
+    """One of escudo's generators, prepared once; only fits and samples are repeated.
+
+    Args:
+        prepared: What it will measure, from public facts alone; its plan says what a fit costs.
+    """
+
+    def __init__(self, prepared: Prepared):
+        self._prepared: Any = prepared.prepared if isinstance(prepared, Chosen) else prepared
+        self.claim = self._prepared.plan.guarantee(max_rows_per_person=prepared.schema.max_rows_per_person)
+
+    @property
+    def _neural(self) -> bool:
+        from escudo.synthesis.neural._generator import PreparedNeural
+
+        return isinstance(self._prepared, PreparedNeural)
+
+    @property
+    def together(self) -> bool:
+        """Whether fits are quicker all at once: networks on an accelerator."""
+        if not self._neural:
+            return False
+        from escudo.synthesis.neural import on_accelerator
+
+        return on_accelerator()
+
+    def synthetic(self, rows: RowsWithRecord, *, sets: int, size: int, seed: int) -> list[Rows]:
+        """Fit the rows and return ``sets`` synthetic sets of ``size`` rows."""
+        if self._neural:
+            return next(self.fitted([(rows, seed)], map)).synthetic(sets=sets, size=size)
+        table = rows.table(self.claim)
+        noise = np.random.default_rng(seed)
+        model = self._prepared.fit(table, account=table.account, seed=noise, guarantee=self.claim)
+        return self._drawn(model, rows, seed).synthetic(sets=sets, size=size)
+
+    def fitted(self, worlds: Sequence[tuple[RowsWithRecord, int]], spread: Spread) -> Iterator[_Drawn]:
+        """Fit networks to all rows; their starts are measured in several processes, and all are trained together."""
+        from escudo.synthesis.neural import finished
+
+        models = finished(self._prepared, spread(self._begun, worlds), count=len(worlds), guarantee=self.claim)
+        for model, (rows, seed) in zip(models, worlds, strict=True):
+            yield self._drawn(model, rows, seed)
+
+    def _begun(self, world: tuple[RowsWithRecord, int]) -> Any:
+        from escudo.synthesis.neural import begun
+
+        rows, seed = world
+        return begun(self._prepared, rows.table(self.claim), seed=seed, guarantee=self.claim)
+
+    def _drawn(self, model: Model, rows: RowsWithRecord, seed: int) -> _Drawn:
+        numeric = bool(np.isfinite(rows.rest.numbers).any())
+        return _Drawn(model=model, schema=rows.rest.schema, numeric=numeric, seed=seed)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class _Drawn:
+    """A fitted model of escudo, with what decides its synthetic sets."""
+
+    model: Model
+    schema: Schema
+    numeric: bool
+    seed: int
+
+    def synthetic(self, *, sets: int, size: int) -> list[Rows]:
+        seeds = [self.seed + 1 + place for place in range(sets)]
+        codes = getattr(self.model, "codes", None)
+        if codes is None or self.numeric:
+            return [Rows.read(self.model.sample(size, seed=seed), self.schema) for seed in seeds]
+        return [_of_codes(self.schema, codes(size, seed=seed)) for seed in seeds]
+
+
+def _of_codes(schema: Schema, codes: Any) -> Rows:
+    cells = np.asarray(codes, dtype=np.int64)
+    return Rows(schema=schema, codes=cells, numbers=np.full(cells.shape, np.nan))
+
+
+# ---- any other
+
+
+class _Callable:
+    """A function that fits rows and returns synthetic ones, or something that samples."""
+
+    def __init__(self, run: Callable[..., Any], claim: Guarantee | None, frames: str):
+        self._run, self.claim, self._frames = run, claim, frames
+
+    def synthetic(self, rows: RowsWithRecord, *, sets: int, size: int, seed: int) -> list[Rows]:
+        """Call the function once; draw from what it returns."""
+        frame = rows.frame()
+        made = self._run(frame.to_pandas() if self._frames == "pandas" else frame, np.random.default_rng(seed))
+        if hasattr(made, "sample") and not _is_frame(made):
+            return [_read(_sample(made, size, seed + 1 + place), rows.rest.schema) for place in range(sets)]
+        if sets > 1:
+            raise InputError(
+                "the generator returned one synthetic set; to draw several from a fit, return an object with sample()."
+            )
+        return [_read(made, rows.rest.schema)]
+
+
+class _Refitted:
+    """An object with ``fit`` and ``sample``, copied before each fit."""
+
+    def __init__(self, made: Any):
+        self._made = made
+
+    def __call__(self, rows: Any, rng: np.random.Generator) -> Any:
+        fresh = copy.deepcopy(self._made)
+        for name in ("random_state", "seed"):  # where an object keeps its seed, it must not draw the same noise again
+            if isinstance(getattr(fresh, name, None), int):
+                setattr(fresh, name, int(rng.integers(2**31)))
+        fresh.fit(rows)
+        return fresh
+
+
+def _sample(made: Any, size: int, seed: int) -> Any:
+    takes = inspect.signature(made.sample).parameters
+    return made.sample(size, seed=seed) if "seed" in takes else made.sample(size)
+
+
+def _is_frame(made: object) -> bool:
+    return type(made).__module__.partition(".")[0] in ("polars", "pandas", "pyarrow", "duckdb")
+
+
+def _read(made: object, schema: Schema) -> Rows:
+    return Rows.read(made, schema, argument="what the generator returned")
+
+
+# ---- the rows that it fits
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -127,247 +361,3 @@ def _decoded(rows: Rows) -> pl.DataFrame:
             levels = [*column.levels, *([None] if column.missing else [])]
             columns[column.name] = pl.Series(column.name, levels).gather(rows.codes[:, place])
     return pl.DataFrame(columns)
-
-
-Spread = Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[Any]]
-"""Calls a function for each item, in several processes if there are several; answers come in order."""
-
-
-class Victim(Protocol):
-    """A generator under attack: fits once, draws several synthetic sets."""
-
-    @property
-    def claim(self) -> Guarantee | None:
-        """What it promises to the people in the rows; None if it promises nothing."""
-        ...
-
-    def synthetic(self, rows: RowsWithRecord, *, sets: int, size: int, seed: int) -> list[Rows]:
-        """Fit the rows and return ``sets`` synthetic sets of ``size`` rows."""
-        ...
-
-
-class Fitted(Protocol):
-    """A fit that can be sent to another process, and drawn from there."""
-
-    def synthetic(self, *, sets: int, size: int) -> list[Rows]:
-        """Return ``sets`` synthetic sets of ``size`` rows."""
-        ...
-
-
-class TrainedTogether(Victim, Protocol):
-    """A victim whose fits can be made all at once."""
-
-    @property
-    def together(self) -> bool:
-        """Whether that is quicker here than one after another, as it is for networks on an accelerator."""
-        ...
-
-    def fitted(self, worlds: Sequence[tuple[RowsWithRecord, int]], spread: Spread) -> Iterator[Fitted]:
-        """Fit all rows, each with its seed, and give the fits in order.
-
-        Args:
-            worlds: Rows and seeds.
-            spread: For what is not done on the accelerator.
-        """
-        ...
-
-
-def trains_together(victim: Victim) -> TypeGuard[TrainedTogether]:
-    """Return whether a victim's fits are to be made all at once."""
-    return bool(getattr(victim, "together", False))
-
-
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class _Drawn:
-    """A fitted model of escudo, with what decides its synthetic sets."""
-
-    model: Model
-    schema: Schema
-    numeric: bool
-    seed: int
-
-    def synthetic(self, *, sets: int, size: int) -> list[Rows]:
-        seeds = [self.seed + 1 + place for place in range(sets)]
-        codes = getattr(self.model, "codes", None)
-        if codes is None or self.numeric:
-            return [Rows.read(self.model.sample(size, seed=seed), self.schema) for seed in seeds]
-        return [_of_codes(self.schema, codes(size, seed=seed)) for seed in seeds]
-
-
-class EscudoVictim:
-    """One of escudo's generators, prepared once; only fits and samples are repeated.
-
-    Args:
-        schema: The public description of the rows.
-        graph: The causal graph.
-        generator: Its name.
-        epsilon: What a fit costs.
-        delta: With this probability its promise may fail.
-        relation: The neighbouring relation of the promise.
-        options: Of the generator.
-    """
-
-    def __init__(
-        self,
-        schema: Schema,
-        graph: CausalGraph | None,
-        *,
-        generator: str,
-        epsilon: float,
-        delta: float,
-        relation: str,
-        **options: Any,
-    ):
-        prepared = prepare(
-            schema, graph, epsilon=epsilon, delta=delta, generator=generator, relation=relation, **options
-        )
-        self._prepared: Any = prepared.prepared if isinstance(prepared, Chosen) else prepared
-        self.claim = self._prepared.plan.guarantee(max_rows_per_person=schema.max_rows_per_person)
-
-    @property
-    def _neural(self) -> bool:
-        from escudo.synthesis.neural._generator import PreparedNeural
-
-        return isinstance(self._prepared, PreparedNeural)
-
-    @property
-    def together(self) -> bool:
-        """Whether fits are quicker all at once: networks on an accelerator."""
-        if not self._neural:
-            return False
-        from escudo.synthesis.neural import on_accelerator
-
-        return on_accelerator()
-
-    def synthetic(self, rows: RowsWithRecord, *, sets: int, size: int, seed: int) -> list[Rows]:
-        """Fit the rows and return ``sets`` synthetic sets of ``size`` rows."""
-        if self._neural:
-            return next(self.fitted([(rows, seed)], map)).synthetic(sets=sets, size=size)
-        table = rows.table(self.claim)
-        noise = np.random.default_rng(seed)
-        model = self._prepared.fit(table, account=table.account, seed=noise, guarantee=self.claim)
-        return self._drawn(model, rows, seed).synthetic(sets=sets, size=size)
-
-    def fitted(self, worlds: Sequence[tuple[RowsWithRecord, int]], spread: Spread) -> Iterator[_Drawn]:
-        """Fit networks to all rows; their starts are measured in several processes, and all are trained together."""
-        from escudo.synthesis.neural import finished
-
-        models = finished(self._prepared, spread(self._begun, worlds), count=len(worlds), guarantee=self.claim)
-        for model, (rows, seed) in zip(models, worlds, strict=True):
-            yield self._drawn(model, rows, seed)
-
-    def _begun(self, world: tuple[RowsWithRecord, int]) -> Any:
-        from escudo.synthesis.neural import begun
-
-        rows, seed = world
-        return begun(self._prepared, rows.table(self.claim), seed=seed, guarantee=self.claim)
-
-    def _drawn(self, model: Model, rows: RowsWithRecord, seed: int) -> _Drawn:
-        numeric = bool(np.isfinite(rows.rest.numbers).any())
-        return _Drawn(model=model, schema=rows.rest.schema, numeric=numeric, seed=seed)
-
-
-class _Callable:
-    """A function that fits rows and returns synthetic ones, or something that samples."""
-
-    def __init__(self, run: Callable[..., Any], claim: Guarantee | None, frames: str):
-        self._run, self.claim, self._frames = run, claim, frames
-
-    def synthetic(self, rows: RowsWithRecord, *, sets: int, size: int, seed: int) -> list[Rows]:
-        """Call the function once; draw from what it returns."""
-        frame = rows.frame()
-        made = self._run(frame.to_pandas() if self._frames == "pandas" else frame, np.random.default_rng(seed))
-        if hasattr(made, "sample") and not _is_frame(made):
-            return [_read(_sample(made, size, seed + 1 + place), rows.rest.schema) for place in range(sets)]
-        if sets > 1:
-            raise InputError(
-                "the generator returned one synthetic set; to draw several from a fit, return an object with sample()."
-            )
-        return [_read(made, rows.rest.schema)]
-
-
-def victim_of(
-    generator: object,
-    schema: Schema,
-    graph: CausalGraph | None = None,
-    *,
-    epsilon: float | None = None,
-    delta: float = 1e-6,
-    relation: str = "replace_one",
-    claim: Guarantee | None = None,
-    frames: str = "polars",
-    **options: Any,
-) -> Victim:
-    """Return anything that makes synthetic rows as a victim.
-
-    Args:
-        generator: The name of one of escudo's generators; a :class:`Victim`; a function ``(rows, rng)`` that returns
-            synthetic rows or an object with ``sample(n)``; or an object with ``fit(rows)`` and ``sample(n)``, which is
-            copied for each fit.
-        schema: The public description of the rows.
-        graph: For escudo's generators: the causal graph.
-        epsilon: For escudo's generators: what a fit costs.
-        delta: For escudo's generators.
-        relation: For escudo's generators.
-        claim: What any other generator promises; None if nothing.
-        frames: ``"polars"`` or ``"pandas"``: what other generators are given.
-        options: For escudo's generators.
-    """
-    if isinstance(generator, str):
-        if epsilon is None:
-            raise InputError("epsilon says how private the attacked generator is; give one.")
-        if claim is not None:
-            raise InputError(
-                "claim is for other generators; escudo's own promise what epsilon, delta and relation say."
-            )
-        return EscudoVictim(
-            schema, graph, generator=generator, epsilon=epsilon, delta=delta, relation=relation, **options
-        )
-    if options:
-        raise InputError(f"option {next(iter(options))!r} is for escudo's own generators, which are given by name.")
-    if frames not in ("polars", "pandas"):
-        raise InputError(f"frames must be 'polars' or 'pandas'; got {frames!r}.")
-    if hasattr(generator, "synthetic") and hasattr(generator, "claim"):
-        victim: Victim = generator
-        return victim
-    if hasattr(generator, "fit") and hasattr(generator, "sample"):
-        return _Callable(_Refitted(generator), claim, frames)
-    if callable(generator):
-        return _Callable(generator, claim, frames)
-    raise InputError(
-        "generator must be the name of an escudo generator, a function of rows and a random generator, or an object "
-        f"with fit and sample; got {type(generator).__name__}."
-    )
-
-
-class _Refitted:
-    """An object with ``fit`` and ``sample``, copied before each fit."""
-
-    def __init__(self, made: Any):
-        self._made = made
-
-    def __call__(self, rows: Any, rng: np.random.Generator) -> Any:
-        fresh = copy.deepcopy(self._made)
-        for name in ("random_state", "seed"):  # where an object keeps its seed, it must not draw the same noise again
-            if isinstance(getattr(fresh, name, None), int):
-                setattr(fresh, name, int(rng.integers(2**31)))
-        fresh.fit(rows)
-        return fresh
-
-
-def _sample(made: Any, size: int, seed: int) -> Any:
-    takes = inspect.signature(made.sample).parameters
-    return made.sample(size, seed=seed) if "seed" in takes else made.sample(size)
-
-
-def _is_frame(made: object) -> bool:
-    return type(made).__module__.partition(".")[0] in ("polars", "pandas", "pyarrow", "duckdb")
-
-
-def _read(made: object, schema: Schema) -> Rows:
-    return Rows.read(made, schema, argument="what the generator returned")
-
-
-def _of_codes(schema: Schema, codes: Any) -> Rows:
-    cells = np.asarray(codes, dtype=np.int64)
-    return Rows(schema=schema, codes=cells, numbers=np.full(cells.shape, np.nan))

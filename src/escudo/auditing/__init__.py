@@ -12,8 +12,9 @@ What is audited: anything that :func:`adapt` takes, a :class:`Mechanism`; servic
 :class:`Uncounted` for answers that must not count. Inputs: :func:`pairs_of` a schema, :func:`query_pairs`. Claims: any
 :class:`~escudo.privacy.Guarantee`, and :func:`renyi_claim`. Broken mechanisms to practise on: ``museum``.
 
-How it works: ``_wealth`` (why the error rate holds), ``_stakes`` (how it bets), ``_views``, ``_columns``, ``_corners``,
-``_scores`` (what it looks at), ``_experiment``, ``_rounds`` (which pair is next), ``_outputs``, ``_log``.
+How it works: ``_audit`` (the run), ``_wealth`` (how it bets, and why the error rate holds), ``_experiment`` (the runs
+of a pair), ``_outputs``, ``_cells``, ``_scores``, ``_views`` (what it looks at), ``_calibration`` (what it believes),
+``_bounds`` (what stands beside the bound).
 """
 
 from __future__ import annotations

@@ -1,16 +1,15 @@
-r"""Guesses: in which cells to say "second dataset", in which "first", and what that is worth.
+r"""Bounds for a number of runs that was fixed beforehand, and what else stands beside the bound that holds at any time.
 
-The familiar second answer: an event chosen on the first part of the runs, a Clopper-Pearson bound on the rest.
-
-A pure claim is tested by *guesses*. In some cells "second dataset" is guessed, in others "first", elsewhere nothing.
-B is a fair coin, so a guess is right with probability at most :math:`e^ε / (1 + e^ε)` if ε holds, whatever happened
-before: of h guesses the right ones are at most binomial. Their Clopper-Pearson lower bound q gives
+**Guesses.** A pure claim is tested by saying "second dataset" in some cells, "first" in others, elsewhere nothing. B is
+a fair coin, so a guess is right with probability at most :math:`e^ε / (1 + e^ε)` if ε holds, whatever happened before:
+of h guesses the right ones are at most binomial. Their Clopper-Pearson lower bound q gives
 :math:`ε ≥ \log(q / (1 - q))`. This uses both directions at once and has one error to share out, where the usual two
 intervals, one per dataset, have two. With δ > 0 those two are used: :math:`ε ≥ \log((p_L - δ) / p'_U)`.
 
-Valid for a number of runs that was fixed beforehand.
+**The familiar second answer.** A :class:`FixedEvent` is chosen on the first part of the runs; the rest bound it. Valid
+for a number of runs that was fixed beforehand.
 
-What stands beside the bound: the witness, its Clopper-Pearson intervals, and what would have been seen.
+**The witness** is the :class:`Event` with the largest difference; :class:`Power` says what would have been seen.
 """
 
 from __future__ import annotations
@@ -42,13 +41,14 @@ __all__ = [
     "seen_worth",
 ]
 
-
 Floats = NDArray[np.float64]
 Guess = NDArray[np.int8]
 
-
 _NOW = 0.7  # standard errors of what is believed now,
 _THEN = 1.4  # and of what will be counted in the end, by which the log ratio of guesses is lowered
+
+
+# ---- what guesses promise
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +155,71 @@ def _worth(
     return np.where(right + wrong > 0, worth, -math.inf)
 
 
+# ---- the bound for a fixed number of runs
+
+
+class FixedEvent:
+    """What is guessed in each cell, and what happened since.
+
+    Args:
+        use: The cells.
+        guess: 1 for "second dataset", -1 for "first", 0 for no guess, per cell.
+    """
+
+    def __init__(self, use: Use, guess: Guess) -> None:
+        self.use, self.guess = use, guess
+        self.counts = np.zeros((guess.size, 2), dtype=np.int64)
+
+    def add(self, cells: NDArray[np.intp], labels: NDArray[np.bool_]) -> None:
+        """Count runs made after the event was chosen."""
+        self.counts += tally(cells, labels, self.guess.size)
+
+    def bound(self, *, delta: float, alpha: float) -> float:
+        """Return the lower bound on ε of error at most ``alpha``."""
+        up, down = self.guess > 0, self.guess < 0
+        if not delta:
+            right = int(self.counts[up, 1].sum() + self.counts[down, 0].sum())
+            wrong = int(self.counts[up, 0].sum() + self.counts[down, 1].sum())
+            share, _ = clopper_pearson(right, right + wrong, alpha) if right else (0.0, 1.0)
+            return max(0.0, math.log(share / (1 - share))) if share > 0 else 0.0
+        likely, other, cells = (1, 0, up) if up.any() else (0, 1, down)
+        hits, totals = self.counts[cells].sum(axis=0), self.counts.sum(axis=0)
+        if not totals.all():
+            return 0.0
+        low, _ = clopper_pearson(int(hits[likely]), int(totals[likely]), alpha / 2)
+        _, high = clopper_pearson(int(hits[other]), int(totals[other]), alpha / 2)
+        return max(0.0, math.log((low - delta) / high)) if low > delta else 0.0
+
+
+def choose_event(uses: Sequence[Use], beliefs: Sequence[Belief], prospect: Prospect) -> FixedEvent | None:
+    """Return the guesses that promise the best bound in the end, in the first of the uses that has any.
+
+    Args:
+        uses: Ways of cutting outputs into cells, the best first.
+        beliefs: What is believed of the cells of each.
+        prospect: What the bound will be made of.
+    """
+    for use, belief in zip(uses, beliefs, strict=True):
+        _, guess = best_guesses(belief, use.order, prospect)
+        if guess.any():
+            return FixedEvent(use, guess)
+    return None
+
+
+def clopper_pearson(hits: int, runs: int, alpha: float) -> tuple[float, float]:
+    """Return one-sided lower and upper bounds on a probability, each of error at most ``alpha``.
+
+    >>> [round(x, 4) for x in clopper_pearson(5, 10, 0.05)]
+    [0.2224, 0.7776]
+    """
+    lower = float(special.betaincinv(hits, runs - hits + 1, alpha)) if hits else 0.0
+    upper = float(special.betaincinv(hits + 1, runs - hits, 1 - alpha)) if hits < runs else 1.0
+    return lower, upper
+
+
+# ---- the witness, and what would have been seen
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Event:
     """A set of cells with its runs.
@@ -184,17 +249,6 @@ class Event:
     def mass(self) -> float:
         """How often it happened on average over both datasets."""
         return sum(self.hits) / max(sum(self.totals), 1)
-
-
-def clopper_pearson(hits: int, runs: int, alpha: float) -> tuple[float, float]:
-    """Return one-sided lower and upper bounds on a probability, each of error at most ``alpha``.
-
-    >>> [round(x, 4) for x in clopper_pearson(5, 10, 0.05)]
-    [0.2224, 0.7776]
-    """
-    lower = float(special.betaincinv(hits, runs - hits + 1, alpha)) if hits else 0.0
-    upper = float(special.betaincinv(hits + 1, runs - hits, 1 - alpha)) if hits < runs else 1.0
-    return lower, upper
 
 
 def best_event(use: Use, counts: Floats, *, delta: float, caution: float = 2.0) -> Event | None:
@@ -264,52 +318,4 @@ def power_of(*, claim: float, delta: float, mass: float, runs: int, alpha: float
             seen = float(special.ndtr((mean - needed) / spread))
             if seen >= 0.9:
                 return Power(epsilon=epsilon, probability=min(seen, 0.999), mass=mass)
-    return None
-
-
-class FixedEvent:
-    """What is guessed in each cell, and what happened since.
-
-    Args:
-        use: The cells.
-        guess: 1 for "second dataset", -1 for "first", 0 for no guess, per cell.
-    """
-
-    def __init__(self, use: Use, guess: Guess) -> None:
-        self.use, self.guess = use, guess
-        self.counts = np.zeros((guess.size, 2), dtype=np.int64)
-
-    def add(self, cells: NDArray[np.intp], labels: NDArray[np.bool_]) -> None:
-        """Count runs made after the event was chosen."""
-        self.counts += tally(cells, labels, self.guess.size)
-
-    def bound(self, *, delta: float, alpha: float) -> float:
-        """Return the lower bound on ε of error at most ``alpha``."""
-        up, down = self.guess > 0, self.guess < 0
-        if not delta:
-            right = int(self.counts[up, 1].sum() + self.counts[down, 0].sum())
-            wrong = int(self.counts[up, 0].sum() + self.counts[down, 1].sum())
-            share, _ = clopper_pearson(right, right + wrong, alpha) if right else (0.0, 1.0)
-            return max(0.0, math.log(share / (1 - share))) if share > 0 else 0.0
-        likely, other, cells = (1, 0, up) if up.any() else (0, 1, down)
-        hits, totals = self.counts[cells].sum(axis=0), self.counts.sum(axis=0)
-        if not totals.all():
-            return 0.0
-        low, _ = clopper_pearson(int(hits[likely]), int(totals[likely]), alpha / 2)
-        _, high = clopper_pearson(int(hits[other]), int(totals[other]), alpha / 2)
-        return max(0.0, math.log((low - delta) / high)) if low > delta else 0.0
-
-
-def choose_event(uses: Sequence[Use], beliefs: Sequence[Belief], prospect: Prospect) -> FixedEvent | None:
-    """Return the guesses that promise the best bound in the end, in the first of the uses that has any.
-
-    Args:
-        uses: Ways of cutting outputs into cells, the best first.
-        beliefs: What is believed of the cells of each.
-        prospect: What the bound will be made of.
-    """
-    for use, belief in zip(uses, beliefs, strict=True):
-        _, guess = best_guesses(belief, use.order, prospect)
-        if guess.any():
-            return FixedEvent(use, guess)
     return None

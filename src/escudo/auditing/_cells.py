@@ -1,13 +1,14 @@
-"""What is looked at in an output: its numbers, what they add up to, how they differ, and their last bits.
+"""Cells: what is looked at in an output, and how the space of outputs is cut up.
 
-A :class:`Column` computes one number per output; :class:`Cut` puts numbers into cells. The *grain* of a number is the
-exponent of its lowest set bit: noise added in floating point to f(D) rounds to the grain of f(D), so that some outputs
-can only come from one of two datasets.
+A :class:`Column` computes one number per output: its numbers, what they add up to, how they differ, and their last
+bits. The *grain* of a number is the exponent of its lowest set bit: noise added in floating point to f(D) rounds to the
+grain of f(D), so that some outputs can only come from one of two datasets. A :class:`Cut` puts numbers into cells.
+
+A :class:`Partition` is cells of whole outputs: those of one column or score, or one for each distinct output, or for
+groups of them; corners are in :mod:`escudo.auditing._views`. Everything learnt afterwards sees counts per cell.
 
 Reference:
     I. Mironov (2012), "On significance of the least significant bits for differential privacy".
-
-Whole outputs as cells: one for each distinct output, or for groups of them.
 """
 
 from __future__ import annotations
@@ -45,15 +46,18 @@ __all__ = [
     "tally",
 ]
 
-
 Floats = NDArray[np.float64]
 Cells = NDArray[np.intp]
 """The cell of each output."""
-
+MOST_CELLS = 144
 
 _ALL_PAIRS = 8  # up to so many numbers every pairwise difference is looked at
 _GRAINS = 4  # so many numbers have their last bits looked at
 _SAMPLE = 300_000
+_ODD = np.random.default_rng(3).integers(1, 2**62, size=300, dtype=np.uint64) * 2 + 1
+
+
+# ---- columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,21 +109,6 @@ def columns_of(sample: Encoded, references: Sequence[Floats] = (), *, last_bits:
     return found
 
 
-def grain(numbers: Floats) -> Floats:
-    """Return the exponent of the lowest set bit of each number; NaN for 0, infinities and NaN.
-
-    >>> grain(np.array([1.0, 0.75, 12.0]))
-    array([ 0., -2.,  2.])
-    """
-    bits = np.ascontiguousarray(numbers).view(np.int64)
-    mantissa = (bits & ((1 << 52) - 1)) | (1 << 52)
-    exponent = (bits >> 52) & 0x7FF
-    lowest = mantissa & -mantissa
-    found = np.log2(lowest.astype(np.float64)) + exponent - 1075
-    usable = np.isfinite(numbers) & (exponent > 0)
-    return np.where(usable, found, np.nan)
-
-
 def _value(i: int, width: int) -> Column:
     return Column("output" if width == 1 else f"entry {i + 1}", lambda o: o.values[:, i])
 
@@ -136,6 +125,24 @@ def _difference(i: int, j: int) -> Column:
 def _grain(i: int, reference: float, words: str, width: int) -> Column:
     what = "the output" if width == 1 else f"entry {i + 1}"
     return Column(f"{words} {what}", lambda o: grain(o.values[:, i] - reference))
+
+
+def grain(numbers: Floats) -> Floats:
+    """Return the exponent of the lowest set bit of each number; NaN for 0, infinities and NaN.
+
+    >>> grain(np.array([1.0, 0.75, 12.0]))
+    array([ 0., -2.,  2.])
+    """
+    bits = np.ascontiguousarray(numbers).view(np.int64)
+    mantissa = (bits & ((1 << 52) - 1)) | (1 << 52)
+    exponent = (bits >> 52) & 0x7FF
+    lowest = mantissa & -mantissa
+    found = np.log2(lowest.astype(np.float64)) + exponent - 1075
+    usable = np.isfinite(numbers) & (exponent > 0)
+    return np.where(usable, found, np.nan)
+
+
+# ---- cells of one number
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -188,8 +195,16 @@ def cut(numbers: Floats, most: int, points: Sequence[float] = ()) -> Cut:
     return Cut(np.unique(np.concatenate([found, atoms, inside, np.nextafter(inside, np.inf)])), missing)
 
 
-MOST_CELLS = 144
-_ODD = np.random.default_rng(3).integers(1, 2**62, size=300, dtype=np.uint64) * 2 + 1
+def mean_levels(scores: Floats, cells: Cut) -> Floats:
+    """Return the mean score in each cell; in an empty one, of those nearest to it."""
+    where = cells(scores)
+    runs = np.bincount(where, minlength=cells.cells)
+    mean = np.bincount(where, weights=scores, minlength=cells.cells) / np.maximum(runs, 1)
+    full = np.flatnonzero(runs)
+    return np.asarray(np.interp(np.arange(cells.cells), full, mean[full]))
+
+
+# ---- cells of outputs
 
 
 class Score(Protocol):
@@ -287,21 +302,6 @@ class NumberCells:
         return self.chosen.edges[np.flatnonzero(cells[1:-1])]
 
 
-def count(partition: Partition, sample: Sample) -> Floats:
-    """Return runs per cell and dataset, shape (cells, 2)."""
-    return counted(partition(sample.outputs), sample.labels, partition.cells)
-
-
-def counted(cells: Cells, labels: Labels, size: int) -> Floats:
-    """Return runs per cell and dataset, shape (size, 2), of runs whose cells are known."""
-    return tally(cells, labels, size).astype(np.float64)
-
-
-def tally(cells: Cells, labels: Labels, size: int) -> NDArray[np.int64]:
-    """Return the same as :func:`counted`, in whole numbers."""
-    return np.bincount(cells * 2 + labels, minlength=2 * size).reshape(-1, 2)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class JointCells:
     """One cell per distinct output, or groups of distinct outputs of like ratio; new outputs have the last cell."""
@@ -327,26 +327,6 @@ class JointCells:
         )
 
 
-def keys_of(outputs: Encoded) -> NDArray[np.uint64]:
-    """Return a 64-bit key per output; equal outputs have equal keys, others differ but for bad luck."""
-    values = outputs.values + 0.0  # so that -0.0 is 0.0
-    bits = np.where(np.isnan(values), 7.0, values).view(np.uint64) + np.isnan(values).astype(np.uint64)
-    filled = ~np.isnan(values)
-    mixed = (bits ^ (bits >> np.uint64(29))) * _ODD[: values.shape[1]]
-    mixed ^= mixed >> np.uint64(31)
-    total = (mixed * filled).sum(axis=1, dtype=np.uint64)  # a missing number counts nothing, whatever the width
-    return np.asarray(total + (outputs.codes.astype(np.uint64) + np.uint64(1)) * _ODD[-1])
-
-
-def mean_levels(scores: Floats, cells: Cut) -> Floats:
-    """Return the mean score in each cell; in an empty one, of those nearest to it."""
-    where = cells(scores)
-    runs = np.bincount(where, minlength=cells.cells)
-    mean = np.bincount(where, weights=scores, minlength=cells.cells) / np.maximum(runs, 1)
-    full = np.flatnonzero(runs)
-    return np.asarray(np.interp(np.arange(cells.cells), full, mean[full]))
-
-
 def joint_cells(sample: Sample, fitting: NDArray[np.bool_], structures: Sequence[str]) -> JointCells | None:
     """Return one cell per distinct output where outputs repeat, in order if they are single numbers; else None."""
     outputs, labels = sample.outputs, sample.labels
@@ -367,6 +347,17 @@ def joint_cells(sample: Sample, fitting: NDArray[np.bool_], structures: Sequence
     return JointCells(distinct, cell, groups.cells + 1, True, shown, levels=claims)
 
 
+def keys_of(outputs: Encoded) -> NDArray[np.uint64]:
+    """Return a 64-bit key per output; equal outputs have equal keys, others differ but for bad luck."""
+    values = outputs.values + 0.0  # so that -0.0 is 0.0
+    bits = np.where(np.isnan(values), 7.0, values).view(np.uint64) + np.isnan(values).astype(np.uint64)
+    filled = ~np.isnan(values)
+    mixed = (bits ^ (bits >> np.uint64(29))) * _ODD[: values.shape[1]]
+    mixed ^= mixed >> np.uint64(31)
+    total = (mixed * filled).sum(axis=1, dtype=np.uint64)  # a missing number counts nothing, whatever the width
+    return np.asarray(total + (outputs.codes.astype(np.uint64) + np.uint64(1)) * _ODD[-1])
+
+
 def shown_output(outputs: Encoded, row: int, structures: Sequence[str]) -> str:
     numbers = [f"{v:.6g}" for v in outputs.values[row] if not np.isnan(v)]
     structure = structures[int(outputs.codes[row])]
@@ -376,3 +367,21 @@ def shown_output(outputs: Encoded, row: int, structures: Sequence[str]) -> str:
         left = iter(numbers)
         text = "".join(next(left, "#") if mark == "#" else mark for mark in structure)
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+# ---- runs per cell
+
+
+def count(partition: Partition, sample: Sample) -> Floats:
+    """Return runs per cell and dataset, shape (cells, 2)."""
+    return counted(partition(sample.outputs), sample.labels, partition.cells)
+
+
+def counted(cells: Cells, labels: Labels, size: int) -> Floats:
+    """Return runs per cell and dataset, shape (size, 2), of runs whose cells are known."""
+    return tally(cells, labels, size).astype(np.float64)
+
+
+def tally(cells: Cells, labels: Labels, size: int) -> NDArray[np.int64]:
+    """Return the same as :func:`counted`, in whole numbers."""
+    return np.bincount(cells * 2 + labels, minlength=2 * size).reshape(-1, 2)

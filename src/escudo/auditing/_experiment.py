@@ -1,6 +1,7 @@
-"""The runs of one input pair: what was seen, how it is cut into cells, and the stage that is being bet on.
+"""The runs of each input pair, and which pair gets the next ones.
 
-Which input pair gets the next runs: successive halving, without stopping the betting.
+An :class:`Experiment` holds what was seen of one pair, how it is cut into cells, and the stage that is being bet on;
+:class:`Rounds` gives runs to pairs by successive halving, without stopping the betting.
 """
 
 from __future__ import annotations
@@ -21,9 +22,8 @@ from escudo.auditing._wealth import Book, Stage, View
 
 __all__ = ["Experiment", "Rounds"]
 
-
 Floats = NDArray[np.float64]
-
+_RECOUNT_EARLY, _EARLY = 1.5, 1000  # or so much while there are fewer runs than this,
 
 _FIRST = 12  # runs before the first bet
 _KEPT_NUMBERS = 25_000_000  # of outputs, for learning: 200 MB
@@ -33,8 +33,10 @@ _CHOSEN_LEARNT = 0.35  # after this part, or once no more are kept, if it takes 
 _CHOSEN_FROM = 2000  # or after so many where that is more, but never after more than half
 _NEW = 1.05  # so much growth of the runs is worth another look before that choice
 _RECOUNT = 1.3  # stakes follow the counts again after so much growth,
-_RECOUNT_EARLY, _EARLY = 1.5, 1000  # or so much while there are fewer runs than this,
 _RECOUNTED_FROM = 24  # from so many runs on
+_EXPLORED = 0.3  # part of all runs that goes into finding the best pair
+_LEAST = 60  # runs a pair gets in its first round
+_MOST = 30_000  # runs a pair gets in one round
 
 
 class Experiment:
@@ -217,11 +219,6 @@ class Experiment:
         )
         self.stage = Stage(self.index, views, fresh, self.runs + self.ahead)
         self._book.open(self.stage)
-
-
-_EXPLORED = 0.3  # part of all runs that goes into finding the best pair
-_LEAST = 60  # runs a pair gets in its first round
-_MOST = 30_000  # runs a pair gets in one round
 
 
 class Rounds:

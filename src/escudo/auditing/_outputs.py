@@ -1,15 +1,13 @@
-"""Outputs as numbers: whatever a mechanism returns, encoded once, so that learning and logs see arrays only.
+"""Outputs as numbers, and their log: whatever a mechanism returns, encoded once, so that learning sees arrays only.
 
 An output becomes a *structure* (its shape, its texts, None, the type of an error) and the numbers in it. The structure
 is coded as a whole number, the numbers fill a row of a matrix, padded with NaN. Nothing is lost that an event could
 depend on, save that tables and very long outputs are summarised.
 
-The record of an experiment: which dataset was assigned to each run, and what came out. An audit resumes from it.
-
-One JSON object a line. The first names the experiment; then, for each block of runs, a line with the assignments,
-written *before* the mechanism is called, and one with the encoded outputs. A line that a crash cut short is dropped.
-
-A log may come from somebody else, so nothing in it is believed: every count is held against the bytes that should be
+A :class:`TrialLog` records which dataset was assigned to each run, and what came out; an audit resumes from it. It has
+one JSON object a line. The first names the experiment; then, for each block of runs, a line with the assignments,
+written *before* the mechanism is called, and one with the encoded outputs. A line that a crash cut short is dropped. A
+log may come from somebody else, so nothing in it is believed: every count is held against the bytes that should be
 behind it, and nothing is unpacked beyond what was announced. Reading a line takes memory in proportion to the line, and
 to :data:`MAX_WIDTH` numbers for each run that it has a bit for.
 """
@@ -35,13 +33,13 @@ from escudo.errors import InputError
 
 __all__ = ["MAX_WIDTH", "Encoded", "Encoder", "Labels", "LoggedBlock", "Sample", "TrialLog"]
 
-
 Labels = NDArray[np.bool_]
 """Whether each run had the second dataset."""
-
 MAX_WIDTH = 256
+
 _MAX_STRUCTURES = 100_000
 _PLAIN = "#"
+_FORMAT = "escudo trial log 1"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,6 +77,9 @@ class Sample:
     def part(self, rows: Labels | slice) -> Sample:
         """Return some of the runs."""
         return Sample(self.outputs.part(rows), self.labels[rows])
+
+
+# ---- encoding
 
 
 class Encoder:
@@ -221,7 +222,7 @@ def _folded(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.column_stack([values[:, :keep], sums, values.sum(axis=1), (values**2).sum(axis=1)])
 
 
-_FORMAT = "escudo trial log 1"
+# ---- the log
 
 
 @dataclass(frozen=True, slots=True, eq=False)

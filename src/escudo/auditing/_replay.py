@@ -16,7 +16,8 @@ It finds wrong sensitivities and leaks, not wrong noise: that is what experiment
 Reference:
     "Re:cord-play", arXiv:2602.17454, for the idea; here it is a query of the structural equation model.
 
-The exact rung: mechanisms and models so small that their ε can be computed, with the same kind of answer.
+Where a mechanism or model is so small that its ε can be computed, :func:`exact` does: the third rung, with the same
+kind of answer.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """What an audit found: a lower confidence bound on ε, the verdict on the claim, and the evidence for both.
 
-What an audit shows: the witness in words, and the outputs of both datasets side by side.
-
-The numbers of an output by name: what a witness calls entry 3 of a dict, a table or a dataclass.
+The evidence is shown so that people can read it: the witness in words, in which the numbers of a dict, a table or a
+dataclass have their names, and the outputs of both datasets side by side.
 """
 
 from __future__ import annotations
@@ -30,61 +29,15 @@ from escudo.privacy import Guarantee
 
 __all__ = ["Audit", "History", "Outputs", "Stopped", "named", "shown_dataset", "shown_outputs", "shown_witness"]
 
-
 Stopped = Literal["violated", "runs", "time"]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class History:
-    """How the audit went: after so many runs, the wealth against the claim and the bound.
-
-    Attributes:
-        runs: Number of runs, increasing, at most some hundred points.
-        log_wealth: Natural log of the wealth bet against the claim; it crosses log(1/α) where the claim is rejected.
-        epsilon_lower: The lower bound on ε at that time; never falls.
-    """
-
-    runs: NDArray[np.int64]
-    log_wealth: NDArray[np.float64]
-    epsilon_lower: NDArray[np.float64]
-
-    def to_json(self) -> dict[str, list[float]]:
-        """Return plain lists, for ``json.dumps``."""
-        return {
-            "runs": self.runs.tolist(),
-            "log_wealth": [round(float(w), 6) if math.isfinite(w) else -1e308 for w in self.log_wealth],
-            "epsilon_lower": [round(float(e), 6) for e in self.epsilon_lower],
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Outputs:
-    """How often the witness pair's two datasets led to each kind of output.
-
-    Attributes:
-        kind: ``"number"`` (``edges`` bound the cells), ``"category"`` (an output, or a kind of them), or ``"score"``:
-            the number made of a larger output that tells most, with edges.
-        labels: One text per cell.
-        edges: Cell boundaries, one more than cells, for numbers and scores.
-        first: Runs per cell under the witness's first dataset, which makes its event likelier.
-        second: Runs per cell under its second dataset.
-    """
-
-    kind: Literal["number", "category", "score"]
-    labels: tuple[str, ...]
-    edges: NDArray[np.float64] | None
-    first: NDArray[np.int64]
-    second: NDArray[np.int64]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain lists, for ``json.dumps``."""
-        return {
-            "kind": self.kind,
-            "labels": list(self.labels),
-            "edges": None if self.edges is None else self.edges.tolist(),
-            "first": self.first.tolist(),
-            "second": self.second.tolist(),
-        }
+_QUOTED = re.compile(r"b?(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")")
+_END = re.compile(r", |[\]})]")
+_KEY = re.compile(r"(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[^:{}\[\]]+): ")
+_ARRAY = re.compile(r"array\(([0-9, ]*)\)")
+_CALL = re.compile(r"[A-Za-z_]\w*\(")
+_CELLS = 60
+_CATEGORIES = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -213,89 +166,60 @@ class Audit:
         return card(f"Audit of {self.claimed}", self.verdict, alarm=self.violated)
 
 
-_QUOTED = re.compile(r"b?(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")")
-_END = re.compile(r", |[\]})]")
-_KEY = re.compile(r"(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[^:{}\[\]]+): ")
-_ARRAY = re.compile(r"array\(([0-9, ]*)\)")
-_CALL = re.compile(r"[A-Za-z_]\w*\(")
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class History:
+    """How the audit went: after so many runs, the wealth against the claim and the bound.
 
-
-def named(words: str, structures: Sequence[str]) -> str:
-    """Return words in which "entry k" is replaced by the key that leads to it, where all that have one agree on it.
-
-    Args:
-        words: An event in words.
-        structures: What outputs looked like, without their numbers.
-
-    >>> named("entry 2 < 5", ["#", "{'age': {'largest': #, 'sum': #}, 'rows': #}"])
-    'age: sum < 5'
-    >>> named("entry 1 < 422", ["#", "{'status': #, 'value': #}", "{'status': #, 'value': 'refused'}"])
-    'status < 422'
-    >>> named("entry 1 minus entry 2 < 5", ["#", "[#, #]"])
-    'entry 1 minus entry 2 < 5'
+    Attributes:
+        runs: Number of runs, increasing, at most some hundred points.
+        log_wealth: Natural log of the wealth bet against the claim; it crosses log(1/α) where the claim is rejected.
+        epsilon_lower: The lower bound on ε at that time; never falls.
     """
-    lists = [names for names in map(_names, structures[1:]) if names]
 
-    def name(found: re.Match[str]) -> str:
-        place = int(found[1]) - 1
-        called = {names[place] for names in lists if place < len(names)}
-        return called.pop() or found[0] if len(called) == 1 else found[0]
+    runs: NDArray[np.int64]
+    log_wealth: NDArray[np.float64]
+    epsilon_lower: NDArray[np.float64]
 
-    return re.sub(r"\bentry (\d+)\b", name, words)
-
-
-def _names(structure: str) -> list[str]:
-    """Return the path of keys to each number of a structure; empty where there are no keys on the way."""
-    found: list[str] = []
-    _read(structure, 0, "", found)
-    return found
+    def to_json(self) -> dict[str, list[float]]:
+        """Return plain lists, for ``json.dumps``."""
+        return {
+            "runs": self.runs.tolist(),
+            "log_wealth": [round(float(w), 6) if math.isfinite(w) else -1e308 for w in self.log_wealth],
+            "epsilon_lower": [round(float(e), 6) for e in self.epsilon_lower],
+        }
 
 
-def _read(text: str, at: int, path: str, found: list[str]) -> int:
-    """Read one part of a structure and return where the next begins."""
-    array, call = _ARRAY.match(text, at), _CALL.match(text, at)
-    if text.startswith("#", at):
-        found.append(path)
-        return at + 1
-    if array:
-        size = 1
-        for part in array[1].split(","):
-            size *= int(part) if part.strip() else 1
-        found += [f"number {k + 1} of {path}" if path else "" for k in range(size)]
-        return array.end()
-    if text.startswith("{", at):
-        at += 1
-        while at < len(text) and text[at] != "}":
-            key = _KEY.match(text, at)
-            if key is None:
-                return len(text)
-            at = _read(text, key.end(), f"{path}: {_plain(key[0][:-2])}" if path else _plain(key[0][:-2]), found)
-            at += 2 if text.startswith(", ", at) else 0
-        return at + 1
-    if text.startswith("[", at) or call:
-        at = call.end() if call else at + 1
-        number = 0
-        while at < len(text) and text[at] not in "])":
-            number += 1
-            at = _read(text, at, f"number {number} of {path}" if path else "", found)
-            at += 2 if text.startswith(", ", at) else 0
-        return at + 1
-    quoted = _QUOTED.match(text, at)
-    if quoted:
-        return quoted.end()
-    end = _END.search(text, at + 1)
-    return end.start() if end else len(text)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Outputs:
+    """How often the witness pair's two datasets led to each kind of output.
+
+    Attributes:
+        kind: ``"number"`` (``edges`` bound the cells), ``"category"`` (an output, or a kind of them), or ``"score"``:
+            the number made of a larger output that tells most, with edges.
+        labels: One text per cell.
+        edges: Cell boundaries, one more than cells, for numbers and scores.
+        first: Runs per cell under the witness's first dataset, which makes its event likelier.
+        second: Runs per cell under its second dataset.
+    """
+
+    kind: Literal["number", "category", "score"]
+    labels: tuple[str, ...]
+    edges: NDArray[np.float64] | None
+    first: NDArray[np.int64]
+    second: NDArray[np.int64]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain lists, for ``json.dumps``."""
+        return {
+            "kind": self.kind,
+            "labels": list(self.labels),
+            "edges": None if self.edges is None else self.edges.tolist(),
+            "first": self.first.tolist(),
+            "second": self.second.tolist(),
+        }
 
 
-def _plain(key: str) -> str:
-    try:
-        return str(ast.literal_eval(key))
-    except (SyntaxError, ValueError):
-        return key
-
-
-_CELLS = 60
-_CATEGORIES = 12
+# ---- what an audit shows
 
 
 def shown_dataset(dataset: Any) -> str:
@@ -378,3 +302,80 @@ def _categories(sample: Sample, structures: Sequence[str]) -> Outputs:
         names.append(f"{distinct.size - common.size:,} others")
         table = np.concatenate([table, rest[None, :]])
     return Outputs(kind="category", labels=tuple(names), edges=None, first=table[:, 0], second=table[:, 1])
+
+
+# ---- the numbers of an output by name
+
+
+def named(words: str, structures: Sequence[str]) -> str:
+    """Return words in which "entry k" is replaced by the key that leads to it, where all that have one agree on it.
+
+    Args:
+        words: An event in words.
+        structures: What outputs looked like, without their numbers.
+
+    >>> named("entry 2 < 5", ["#", "{'age': {'largest': #, 'sum': #}, 'rows': #}"])
+    'age: sum < 5'
+    >>> named("entry 1 < 422", ["#", "{'status': #, 'value': #}", "{'status': #, 'value': 'refused'}"])
+    'status < 422'
+    >>> named("entry 1 minus entry 2 < 5", ["#", "[#, #]"])
+    'entry 1 minus entry 2 < 5'
+    """
+    lists = [names for names in map(_names, structures[1:]) if names]
+
+    def name(found: re.Match[str]) -> str:
+        place = int(found[1]) - 1
+        called = {names[place] for names in lists if place < len(names)}
+        return called.pop() or found[0] if len(called) == 1 else found[0]
+
+    return re.sub(r"\bentry (\d+)\b", name, words)
+
+
+def _names(structure: str) -> list[str]:
+    """Return the path of keys to each number of a structure; empty where there are no keys on the way."""
+    found: list[str] = []
+    _read(structure, 0, "", found)
+    return found
+
+
+def _read(text: str, at: int, path: str, found: list[str]) -> int:
+    """Read one part of a structure and return where the next begins."""
+    array, call = _ARRAY.match(text, at), _CALL.match(text, at)
+    if text.startswith("#", at):
+        found.append(path)
+        return at + 1
+    if array:
+        size = 1
+        for part in array[1].split(","):
+            size *= int(part) if part.strip() else 1
+        found += [f"number {k + 1} of {path}" if path else "" for k in range(size)]
+        return array.end()
+    if text.startswith("{", at):
+        at += 1
+        while at < len(text) and text[at] != "}":
+            key = _KEY.match(text, at)
+            if key is None:
+                return len(text)
+            at = _read(text, key.end(), f"{path}: {_plain(key[0][:-2])}" if path else _plain(key[0][:-2]), found)
+            at += 2 if text.startswith(", ", at) else 0
+        return at + 1
+    if text.startswith("[", at) or call:
+        at = call.end() if call else at + 1
+        number = 0
+        while at < len(text) and text[at] not in "])":
+            number += 1
+            at = _read(text, at, f"number {number} of {path}" if path else "", found)
+            at += 2 if text.startswith(", ", at) else 0
+        return at + 1
+    quoted = _QUOTED.match(text, at)
+    if quoted:
+        return quoted.end()
+    end = _END.search(text, at + 1)
+    return end.start() if end else len(text)
+
+
+def _plain(key: str) -> str:
+    try:
+        return str(ast.literal_eval(key))
+    except (SyntaxError, ValueError):
+        return key

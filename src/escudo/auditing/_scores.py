@@ -5,23 +5,17 @@ decided on runs they were not fitted on (:mod:`escudo.auditing._views`).
 
 * :class:`Additive`: the sum of one table per column (exact where columns are independent); columns that behave alike
   lend each other strength, by shrinking each table towards their mean as far as noise explains the difference.
-* :class:`Logistic`: steps of columns, fitted together, for dependent columns.
-* :class:`Stratified`: tables of the other columns for every value of a discrete one.
 * :class:`Linear`: Fisher's discriminant, for correlated noise.
 * :class:`Boosted`: small trees on all columns, for outputs whose parts depend on each other.
-
-A smooth likelihood ratio: ridge logistic regression on steps of every column, and of two columns at once.
-
-The score is :math:`\sum_j f_j(x_j) + \sum_{j<k} f_{jk}(x_j, x_k)`, where each f is a step function: a sum of jumps at
-quantiles of its column, and a jump of its own where there is no number. A normal prior on the jumps makes neighbouring
-steps alike, so that a slope or a threshold costs few runs to learn; unlike a sum of single tables it stays right where
-columns depend on each other. How large jumps may be is decided on runs that were not fitted on.
-
-Scores for outputs of mixed kind: one table per column for every value of a discrete one.
-
-Many mechanisms say *which* and *how much*: the place of an answer and its value. Given the discrete part d, the columns
-are taken as independent, so that the log ratio is :math:`g(d) + \sum_c f_c(x_c \mid d)`; each table is a posterior
-under some steps (:func:`~escudo.auditing._calibration.along_cells`), so that values of d with few runs claim little.
+* :class:`Logistic`: steps of columns, fitted together by ridge logistic regression, for dependent columns:
+  :math:`\sum_j f_j(x_j) + \sum_{j<k} f_{jk}(x_j, x_k)`, where each f is a step function: a sum of jumps at quantiles of
+  its column, and a jump of its own where there is no number. A normal prior on the jumps makes neighbouring steps
+  alike, so that a slope or a threshold costs few runs to learn; unlike a sum of single tables it stays right where
+  columns depend on each other. How large jumps may be is decided on runs that were not fitted on.
+* :class:`Stratified`: tables of the other columns for every value of a discrete one. Many mechanisms say *which* and
+  *how much*: the place of an answer and its value. Given the discrete part d, the columns are taken as independent, so
+  that the log ratio is :math:`g(d) + \sum_c f_c(x_c \mid d)`; each table is a posterior under some steps
+  (:func:`~escudo.auditing._calibration.along_cells`), so that values of d with few runs claim little.
 """
 
 from __future__ import annotations
@@ -51,14 +45,27 @@ __all__ = [
     "fit_stratified",
 ]
 
-
 Floats = NDArray[np.float64]
 
+_DEPTH = 3  # of a tree,
+_ROUNDS = 60  # how many trees,
+_RATE = 0.15  # what part of its answer each adds,
+_NUMBERS_A_ROUND = 1_500_000  # and how many numbers it is fitted to
+_JUMPS = (0.003, 0.02, 0.1, 0.5)  # how large jumps of the log ratio may be, as a standard deviation
+_PARTS = (0.1, 0.4, 1.0)  # and jumps that need two columns at once, as a part of that
+_FEATURES = 240  # most jumps that are fitted
+_CROSSED = 4  # up to so many columns every two are looked at together
+_COUNTED = 100_000  # up to so many cells of all columns together, rows are counted instead of kept
+_MOST_ROWS = 600_000  # that are fitted to, where they are not counted
+_CURVATURE_ROWS = 150_000
+_CHUNK = 40_000  # rows at a time
+_NEWTON = 5  # steps
+_MOST_STRATA = 32  # values of a discrete column,
+_STRATA_COLUMNS = 6  # columns,
+_STRATA_CELLS = 40  # and cells of each
 
-_DEPTH = 3
-_ROUNDS = 60
-_RATE = 0.15
-_NUMBERS_A_ROUND = 1_500_000
+
+# ---- a table per column
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,6 +124,9 @@ def _shrunk(tables: Floats, noise: Floats) -> Floats:
     return np.asarray(mean + (tables - mean) * apart / (apart + noise))
 
 
+# ---- a weighted sum
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Linear:
     """A weighted sum of the output's numbers, each kept within the range where most are, and a constant."""
@@ -150,6 +160,9 @@ def fit_linear(sample: Sample) -> Linear | None:
     weights = np.linalg.solve(spread + ridge * np.eye(gap.size), gap)
     constant = -float(weights @ (means[0] + means[1])) / 2
     return Linear(weights, constant, low, high) if np.isfinite(weights).all() and weights.any() else None
+
+
+# ---- trees
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -228,15 +241,7 @@ def _best_question(
     return answer
 
 
-_JUMPS = (0.003, 0.02, 0.1, 0.5)  # how large jumps of the log ratio may be, as a standard deviation
-_PARTS = (0.1, 0.4, 1.0)  # and jumps that need two columns at once, as a part of that
-_FEATURES = 240  # most jumps that are fitted
-_CROSSED = 4  # up to so many columns every two are looked at together
-_TABLE = 100_000  # up to so many cells of all columns together, rows are counted instead of kept
-_MOST_ROWS = 600_000  # that are fitted to, where they are not counted
-_CURVATURE_ROWS = 150_000
-_CHUNK = 40_000
-_STEPS = 5
+# ---- steps of columns, fitted together
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -282,7 +287,7 @@ def fit_logistic(columns: Sequence[Column], sample: Sample, *, crossed: bool) ->
             continue
         cells = [chosen(values) for chosen, values in zip(cuts, numbers, strict=True)]
         fitting, checking = _rows(design, cells, labels, ~judged), _rows(design, cells, labels, judged)
-        small = fitting.runs.size < _TABLE
+        small = fitting.runs.size < _COUNTED
         weights = np.zeros(design.width)
         for jump, part in [(j, p) for j in _JUMPS for p in (_PARTS if couples else (1.0,))]:
             weights = _fit(design, fitting, weights, jump, part)
@@ -322,7 +327,7 @@ def _rows(design: _Design, cells: Sequence[Cells], labels: Labels, part: Labels)
     """Return part of the rows, like ones counted together where there are few kinds."""
     chosen, known = [c[part] for c in cells], labels[part]
     shape = tuple(n + 2 for n in design.steps)
-    if math.prod(shape) > _TABLE:
+    if math.prod(shape) > _COUNTED:
         return _Rows(chosen, np.ones(known.size), known.astype(np.float64))
     where = np.ravel_multi_index(chosen, shape)
     counts = counted(where, known, math.prod(shape))
@@ -411,7 +416,7 @@ def _fit(design: _Design, rows: _Rows, start: Floats, jump: float, part: float) 
     prior[design.single :] = 1 / (jump * part) ** 2
     prior[0] = 1e-3
     weights, curvature, move = start, None, start
-    for _ in range(_STEPS):
+    for _ in range(_NEWTON):
         chance = 1 / (1 + np.exp(-design.score(rows.cells, weights)))
         left = (rows.second - rows.runs * chance).astype(np.float32)
         pull = -prior * weights
@@ -435,9 +440,7 @@ def _curvature(design: _Design, rows: _Rows, weight: Floats) -> Floats:
     return total * (float(weight.sum()) / max(float(weight[:size].sum()), 1e-300))
 
 
-_MOST_STRATA = 32
-_MOST_COLUMNS = 6
-_CELLS = 40
+# ---- tables by a discrete column
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -463,11 +466,11 @@ class Stratified:
 
 def fit_stratified(columns: Sequence[Column], sample: Sample) -> list[Stratified]:
     """Return a score for every column that has few values, the others given it; none where there are many columns."""
-    if not 2 <= len(columns) <= _MOST_COLUMNS:
+    if not 2 <= len(columns) <= _STRATA_COLUMNS:
         return []
     labels = sample.labels
     numbers = [column(sample.outputs) for column in columns]
-    cuts = [cut(values, _CELLS) for values in numbers]
+    cuts = [cut(values, _STRATA_CELLS) for values in numbers]
     cells = [chosen(values) for chosen, values in zip(cuts, numbers, strict=True)]
     found = []
     for place, (chosen, values) in enumerate(zip(cuts, numbers, strict=True)):

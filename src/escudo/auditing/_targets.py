@@ -1,9 +1,9 @@
-"""What can be audited: any callable, an OpenDP measurement, an escudo mechanism, a service. One way to run them all.
+"""What is audited, and on what: mechanisms of any kind, run in one way, and pairs of neighbouring datasets.
 
-A *mechanism* is called as ``mechanism(dataset, rng)`` and may offer ``mechanism.batch(dataset, count, rng)``, which
-returns ``count`` independent outputs at once, as a sequence or as an array whose first axis has that length.
-
-Input pairs: neighbouring datasets that are likely to show a fault.
+A *mechanism* is any callable, an OpenDP measurement, an escudo mechanism or a service. It is called as
+``mechanism(dataset, rng)`` and may offer ``mechanism.batch(dataset, count, rng)``, which returns ``count`` independent
+outputs at once, as a sequence or as an array whose first axis has that length. Pairs are those that are likely to show
+a fault.
 """
 
 from __future__ import annotations
@@ -35,6 +35,11 @@ __all__ = [
     "run_batch",
     "run_one",
 ]
+
+Pair = tuple[Any, Any, str]
+
+
+# ---- mechanisms
 
 
 class Mechanism(Protocol):
@@ -175,7 +180,7 @@ def _checked(outputs: Any, count: int) -> Any:
     return outputs
 
 
-Pair = tuple[Any, Any, str]
+# ---- input pairs
 
 
 def read_pairs(pairs: Sequence[tuple[Any, ...]]) -> list[Pair]:

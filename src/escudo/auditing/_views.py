@@ -1,11 +1,10 @@
 """Ways of cutting outputs into cells, learnt from earlier runs, and which of them tells the two datasets apart best.
 
-Corners: outputs of which two numbers are far out at once, each at one of its ends.
-
-Noise hides what one number says; where several noisy numbers have to be low (or high) together, as in the sparse vector
-technique, the likelihood ratio grows with how far out they are, and such outputs are rare. A corner is two numbers,
-an end of each, and how much further out one of them is than the other; what is left is one number, how far out an
-output is, so that little has to be learnt and much can be told in words.
+Columns, whole outputs and scores make cells, and so do *corners*: outputs of which two numbers are far out at once,
+each at one of its ends. Noise hides what one number says; where several noisy numbers have to be low (or high)
+together, as in the sparse vector technique, the likelihood ratio grows with how far out they are, and such outputs are
+rare. A corner is two numbers, an end of each, and how much further out one of them is than the other; what is left is
+one number, how far out an output is, so that little has to be learnt and much can be told in words.
 
 Reference:
     J. Friedman, N. Fisher (1999), "Bump hunting in high-dimensional data".
@@ -52,130 +51,25 @@ from escudo.auditing._wealth import promised, sets_of
 
 __all__ = ["Chosen", "CornerCells", "choose_views", "fit_corners", "promise"]
 
-
 Floats = NDArray[np.float64]
-
-
-_MOST_COLUMNS = 6
-_CELLS = 60
-_ASPECTS = (0.2, 0.33, 0.5, 0.7, 1.0, 1.4, 2.0, 3.0, 5.0)  # how much further out the first number is than the second
-_OUTSIDE = -1.0  # how far out an output is that lacks a number
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class CornerCells:
-    """Cells by how far out an output is: the smaller of two depths, where a depth is minus the log of a tail's mass."""
-
-    columns: tuple[Column, Column]
-    high: tuple[bool, bool]  # which end of each
-    cuts: tuple[Cut, Cut]
-    depths: tuple[Floats, Floats]  # of each cell of each column
-    chosen: Cut
-    learnt: bool = False
-    ordered: bool = True
-    levels: Floats | None = None
-
-    @property
-    def cells(self) -> int:
-        """How many cells."""
-        return self.chosen.cells
-
-    def __call__(self, outputs: Encoded) -> NDArray[np.intp]:
-        return self.chosen(self.depth(outputs))
-
-    def depth(self, outputs: Encoded) -> Floats:
-        """Return how far out each output is."""
-        first, second = (
-            depth[cells(column(outputs))]
-            for column, cells, depth in zip(self.columns, self.cuts, self.depths, strict=True)
-        )
-        return np.minimum(first, second)
-
-    def words(self, cells: NDArray[np.bool_], structures: Sequence[str]) -> str:
-        """Return a set of cells in words: the corner that it is, or its bounds if it is none."""
-        inside = np.flatnonzero(cells[:-1])
-        if not inside.size:
-            return "nothing"
-        edges = np.concatenate([[-np.inf], self.chosen.edges])
-        outer = self._corner(float(edges[inside[0]]))
-        if inside[-1] == self.chosen.edges.size:
-            return outer
-        return f"{outer}, but not {self._corner(float(self.chosen.edges[inside[-1]]))}"
-
-    def _corner(self, depth: float) -> str:
-        """Return in words where both depths are at least ``depth``."""
-        parts = []
-        for column, high, chosen, depths in zip(self.columns, self.high, self.cuts, self.depths, strict=True):
-            far = np.flatnonzero(depths[:-1] >= depth)
-            if not far.size:
-                return "nothing"
-            if high and far[0] > 0:
-                parts.append(f"{column.name} ≥ {chosen.edges[far[0] - 1]:.6g}")
-            elif not high and far[-1] < chosen.edges.size:
-                parts.append(f"{column.name} < {chosen.edges[far[-1]]:.6g}")
-        return " and ".join(parts) or "any output"
-
-
-def fit_corners(columns: Sequence[Column], sample: Sample, prospect: Prospect) -> list[CornerCells]:
-    """Return the corner that promises most, if there are few columns.
-
-    Args:
-        columns: Which columns; two of them make a corner.
-        sample: Earlier runs.
-        prospect: What the bound will be made of.
-    """
-    if not 2 <= len(columns) <= _MOST_COLUMNS:
-        return []
-    numbers = [column(sample.outputs) for column in columns]
-    cuts = [cut(values, _CELLS) for values in numbers]
-    places = [chosen(values) for chosen, values in zip(cuts, numbers, strict=True)]
-    best, answer = -np.inf, None
-    for i, j in combinations(range(len(columns)), 2):
-        sizes = cuts[i].cells, cuts[j].cells
-        both = counted(places[i] * sizes[1] + places[j], sample.labels, sizes[0] * sizes[1])
-        masses = both.reshape(*sizes, 2).sum(axis=2)
-        for high, other_high, aspect in product((True, False), (True, False), _ASPECTS):
-            depths = _depths(masses.sum(axis=1), high), aspect * _depths(masses.sum(axis=0), other_high)
-            depth = np.minimum(depths[0][:, None], depths[1][None, :]).ravel()
-            chosen = _cut_depths(depth, both.sum(axis=1))
-            counts = np.zeros((chosen.cells, 2))
-            np.add.at(counts, chosen(depth), both)
-            belief, order = with_trend(counts), np.arange(chosen.cells)
-            worth = max(best_guesses(belief, way, prospect)[0] for way in (order, order[::-1]))
-            if worth > best:
-                named = (columns[i], columns[j]), (high, other_high), (cuts[i], cuts[j])
-                best, answer = worth, CornerCells(*named, depths, chosen)
-    return [] if answer is None else [answer]
-
-
-def _depths(masses: Floats, high: bool) -> Floats:
-    """Return minus the log of the mass from each cell of a column to its end; the last cell is that of no number."""
-    body = masses[:-1]
-    tail = np.cumsum(body[::-1])[::-1] if high else np.cumsum(body)
-    depths = -np.log(np.maximum(tail, 0.5) / max(float(body.sum()), 1.0))
-    return np.append(depths, _OUTSIDE)
-
-
-def _cut_depths(depth: Floats, masses: Floats) -> Cut:
-    """Return cells of depths: about equally many log units of mass each."""
-    order = np.argsort(depth)
-    beyond = np.cumsum(masses[order][::-1])[::-1]
-    level = np.floor(_CELLS / 2 * np.log(np.maximum(beyond, 0.5) / beyond[0]) / np.log(0.5 / beyond[0]))
-    starts = np.flatnonzero(np.diff(level, prepend=-1.0) > 0)
-    return Cut(np.unique(depth[order][starts])[1:])
-
 
 _SCREENED = 60_000  # rows on which columns are compared
 _TREE_ROWS = 400_000
 _TREE_COLUMNS = 40
-_FEW = 32
+_FEW = 32  # whole outputs, each of which may be named
 _SIMPLE = 0.1  # by which part of its worth something simple is preferred
-
-
 # The best may be the luckiest. Standard errors by which what is believed of it is lowered:
 _OF_FEW = 1.4  # of a column, or of whole outputs,
 _OF_MANY = 2.0  # of the best of many corners, or what was fitted to labels,
 _CHECKED = 1.0  # and of what is seen in runs that did not choose it
+
+_CORNER_COLUMNS = 6  # among so many columns at most a corner is looked for,
+_CORNER_CELLS = 60  # in so many cells of each
+_ASPECTS = (0.2, 0.33, 0.5, 0.7, 1.0, 1.4, 2.0, 3.0, 5.0)  # how much further out the first number is than the second
+_OUTSIDE = -1.0  # how far out an output is that lacks a number
+
+
+# ---- choosing
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -191,15 +85,6 @@ class Chosen:
     use: Use
     belief: Belief
     counts: Floats
-
-
-def promise(counts: Floats, order: NDArray[np.intp], prospect: Prospect) -> float:
-    """Return the lower bound on ε that some set of cells is likely to give in the end."""
-    _, first, second = sets_of(counts[order])
-    n_first, n_second = (float(n) for n in counts.sum(axis=0))
-    up = promised(second, first, (n_second, n_first), prospect.delta, prospect.ahead)
-    down = promised(first, second, (n_first, n_second), prospect.delta, prospect.ahead)
-    return float(max(up.max(), down.max()))
 
 
 def choose_views(
@@ -243,6 +128,15 @@ def choose_views(
     ]
     found.sort(key=lambda entry: -entry[0])
     return [chosen for _, chosen in found[:2]]
+
+
+def promise(counts: Floats, order: NDArray[np.intp], prospect: Prospect) -> float:
+    """Return the lower bound on ε that some set of cells is likely to give in the end."""
+    _, first, second = sets_of(counts[order])
+    n_first, n_second = (float(n) for n in counts.sum(axis=0))
+    up = promised(second, first, (n_second, n_first), prospect.delta, prospect.ahead)
+    down = promised(first, second, (n_first, n_second), prospect.delta, prospect.ahead)
+    return float(max(up.max(), down.max()))
 
 
 def _judged(partition: Partition, sample: Sample, prospect: Prospect, *, checked: bool) -> tuple[float, Chosen]:
@@ -380,3 +274,109 @@ def _cells_of(column: Column | Score, outputs: Encoded, most: int, points: Seque
     if column.name != "structure":
         return NumberCells(column, chosen, learnt=False)
     return NumberCells(column, Cut(np.append(numbers.min(), chosen.edges)), learnt=False, ordered=False)
+
+
+# ---- corners
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CornerCells:
+    """Cells by how far out an output is: the smaller of two depths, where a depth is minus the log of a tail's mass."""
+
+    columns: tuple[Column, Column]
+    high: tuple[bool, bool]  # which end of each
+    cuts: tuple[Cut, Cut]
+    depths: tuple[Floats, Floats]  # of each cell of each column
+    chosen: Cut
+    learnt: bool = False
+    ordered: bool = True
+    levels: Floats | None = None
+
+    @property
+    def cells(self) -> int:
+        """How many cells."""
+        return self.chosen.cells
+
+    def __call__(self, outputs: Encoded) -> NDArray[np.intp]:
+        return self.chosen(self.depth(outputs))
+
+    def depth(self, outputs: Encoded) -> Floats:
+        """Return how far out each output is."""
+        first, second = (
+            depth[cells(column(outputs))]
+            for column, cells, depth in zip(self.columns, self.cuts, self.depths, strict=True)
+        )
+        return np.minimum(first, second)
+
+    def words(self, cells: NDArray[np.bool_], structures: Sequence[str]) -> str:
+        """Return a set of cells in words: the corner that it is, or its bounds if it is none."""
+        inside = np.flatnonzero(cells[:-1])
+        if not inside.size:
+            return "nothing"
+        edges = np.concatenate([[-np.inf], self.chosen.edges])
+        outer = self._corner(float(edges[inside[0]]))
+        if inside[-1] == self.chosen.edges.size:
+            return outer
+        return f"{outer}, but not {self._corner(float(self.chosen.edges[inside[-1]]))}"
+
+    def _corner(self, depth: float) -> str:
+        """Return in words where both depths are at least ``depth``."""
+        parts = []
+        for column, high, chosen, depths in zip(self.columns, self.high, self.cuts, self.depths, strict=True):
+            far = np.flatnonzero(depths[:-1] >= depth)
+            if not far.size:
+                return "nothing"
+            if high and far[0] > 0:
+                parts.append(f"{column.name} ≥ {chosen.edges[far[0] - 1]:.6g}")
+            elif not high and far[-1] < chosen.edges.size:
+                parts.append(f"{column.name} < {chosen.edges[far[-1]]:.6g}")
+        return " and ".join(parts) or "any output"
+
+
+def fit_corners(columns: Sequence[Column], sample: Sample, prospect: Prospect) -> list[CornerCells]:
+    """Return the corner that promises most, if there are few columns.
+
+    Args:
+        columns: Which columns; two of them make a corner.
+        sample: Earlier runs.
+        prospect: What the bound will be made of.
+    """
+    if not 2 <= len(columns) <= _CORNER_COLUMNS:
+        return []
+    numbers = [column(sample.outputs) for column in columns]
+    cuts = [cut(values, _CORNER_CELLS) for values in numbers]
+    places = [chosen(values) for chosen, values in zip(cuts, numbers, strict=True)]
+    best, answer = -np.inf, None
+    for i, j in combinations(range(len(columns)), 2):
+        sizes = cuts[i].cells, cuts[j].cells
+        both = counted(places[i] * sizes[1] + places[j], sample.labels, sizes[0] * sizes[1])
+        masses = both.reshape(*sizes, 2).sum(axis=2)
+        for high, other_high, aspect in product((True, False), (True, False), _ASPECTS):
+            depths = _depths(masses.sum(axis=1), high), aspect * _depths(masses.sum(axis=0), other_high)
+            depth = np.minimum(depths[0][:, None], depths[1][None, :]).ravel()
+            chosen = _cut_depths(depth, both.sum(axis=1))
+            counts = np.zeros((chosen.cells, 2))
+            np.add.at(counts, chosen(depth), both)
+            belief, order = with_trend(counts), np.arange(chosen.cells)
+            worth = max(best_guesses(belief, way, prospect)[0] for way in (order, order[::-1]))
+            if worth > best:
+                named = (columns[i], columns[j]), (high, other_high), (cuts[i], cuts[j])
+                best, answer = worth, CornerCells(*named, depths, chosen)
+    return [] if answer is None else [answer]
+
+
+def _depths(masses: Floats, high: bool) -> Floats:
+    """Return minus the log of the mass from each cell of a column to its end; the last cell is that of no number."""
+    body = masses[:-1]
+    tail = np.cumsum(body[::-1])[::-1] if high else np.cumsum(body)
+    depths = -np.log(np.maximum(tail, 0.5) / max(float(body.sum()), 1.0))
+    return np.append(depths, _OUTSIDE)
+
+
+def _cut_depths(depth: Floats, masses: Floats) -> Cut:
+    """Return cells of depths: about equally many log units of mass each."""
+    order = np.argsort(depth)
+    beyond = np.cumsum(masses[order][::-1])[::-1]
+    level = np.floor(_CORNER_CELLS / 2 * np.log(np.maximum(beyond, 0.5) / beyond[0]) / np.log(0.5 / beyond[0]))
+    starts = np.flatnonzero(np.diff(level, prepend=-1.0) > 0)
+    return Cut(np.unique(depth[order][starts])[1:])

@@ -27,32 +27,23 @@ A front of several points (ε, δ) has a capital for each, and their average is 
 **Cells.** φ is constant on the cells of a partition that was fixed before, so the wealth of an account over a stage
 depends only on how many runs of each dataset fell into each cell: this is why it is cheap, and why it can be
 recomputed at any other ε afterwards from the same counts. "Chosen by the past" is kept by construction: a stage is
-opened with counts of earlier runs (:func:`escudo.auditing._wealth.stakes` sees nothing else) and cannot be changed.
+opened with counts of earlier runs (:func:`stakes` sees nothing else) and cannot be changed.
 
 **A lower bound.** Let the true ε₀ be the smallest ε that holds, and g* the first of a fixed grid of values with
 g* ≥ ε₀. The claim g* holds, so its capital ever reaches 1/α with probability at most α. The bound reported is the
 last g such that *every* grid value up to g was rejected at some time; it exceeds ε₀ only if g* was rejected. Hence the
 bound is right at all times at once with probability 1 - α, without any monotonicity of wealth in ε.
 
-References:
-    G. Shafer (2021), "Testing by betting"; I. Waudby-Smith, A. Ramdas (2024), "Estimating means of bounded random
-    variables by betting"; J. Ville (1939). M. Herbster, M. Warmuth (1998), "Tracking the best expert", for sharing.
-
-Claims as what an experiment can refute: points (ε, δ) that all have to hold.
-
-Every notion promises a *front*: for each of its points and every event S,
+**Claims.** Every notion promises a *front*: points (ε, δ) that all have to hold, for every event S,
 :math:`P(S) \le e^ε P'(S) + δ`. A pure or (ε, δ) claim is one point. A claim in ρ (zCDP), μ (GDP) or as a curve (Rényi
 claims come as one) is a whole front; it is refuted as soon as the *average* wealth bet against its points is large, so
-testing all of it costs the log of the number of points, once.
+testing all of it costs the log of the number of points, once. A :class:`Family` is a nested list of claims, from strong
+to weak, such as all ε at one δ, or all μ: the smallest member that is never refuted is a lower confidence bound.
 
-A :class:`Family` is a nested list of claims, from strong to weak, such as all ε at one δ, or all μ: the smallest member
-that is never refuted is a lower confidence bound, see :mod:`escudo.auditing._wealth`.
-
-How to bet: from earlier counts per cell to stakes on each cell, for each point (ε, δ) that is doubted.
-
-A stake is a number φ in [-1, 1] per cell: positive to guess "second dataset", negative for "first", zero to sit out.
-Guessing right has to be more likely than :math:`p_0 = e^ε / (1 + e^ε)` for a pure claim to be wrong. Five ways of
-choosing cells compete, each with several sizes of bet:
+**How to bet.** A stake is a number φ in [-1, 1] per cell: positive to guess "second dataset", negative for "first",
+zero to sit out. Guessing right has to be more likely than :math:`p_0 = e^ε / (1 + e^ε)` for a pure claim to be wrong.
+Five ways of choosing cells compete, each with several sizes of bet, looking only at counts from *before* the runs that
+are bet on:
 
 * *aim*: for each guess the one set of cells that promises the best bound in the end, with bets so small that they tell
   most when all runs are made;
@@ -60,8 +51,9 @@ choosing cells compete, each with several sizes of bet:
 * *levels*: every cell by itself, the more the clearer it is;
 * *plus*, *minus*: as *both*, for one guess only.
 
-Everything here looks only at counts from *before* the runs that are bet on; what these bets are worth, and why they
-keep the promised error rate, is in :mod:`escudo.auditing._wealth`.
+References:
+    G. Shafer (2021), "Testing by betting"; I. Waudby-Smith, A. Ramdas (2024), "Estimating means of bounded random
+    variables by betting"; J. Ville (1939). M. Herbster, M. Warmuth (1998), "Tracking the best expert", for sharing.
 """
 
 from __future__ import annotations
@@ -101,13 +93,28 @@ __all__ = [
     "stakes",
 ]
 
-
 Floats = NDArray[np.float64]
-
+BETS = 4  # sizes of bet in each way of choosing cells
+ACCOUNTS = 8 * BETS  # of each pair: a way of choosing cells and a size of bet each
 
 _TOP = 30.0  # no experiment refutes more: it would take e^30 runs
 _NOTHING = 0.999  # a δ from which on nothing is promised
 _SLACKS = (0.5, 0.3, 0.15, 0.06, 0.02, 0.005, 0.001)  # δ at which a curve is tested, where it reaches them
+_STEADY = np.array([0.12, 0.3])  # bets of fixed size, for differences that show after some hundred runs
+_LATE = np.array([2.2, 3.2, 6.0, 10.0])  # bets for the end, as standard errors that may be seen then
+_SIZES = np.array([0.7, 1.4])  # bets as multiples of the size that the estimate suggests
+_NEAR = 0.02  # a difference in ε that is little
+_MOST = 0.98  # of what can be lost at once: never all
+_FRACTIONS = np.array([0.002, 0.006, 0.02, 0.05, 0.1, 0.2, 0.35, 0.55, 0.8])
+_ROLES = (5, 3)  # ways of choosing cells for the best view of the output, and for the second best
+_ROLE_WEIGHTS = np.array([0.28, 0.34, 0.14, 0.05, 0.05, 0.05, 0.05, 0.04])
+_AIMED = np.array([0.8, 0, 0, 0, 0, 0.2, 0, 0])  # where capital goes if there are very many runs
+_SIZE_WEIGHTS = np.array([[0.2, 0.3, 0.3, 0.2] if role in (0, 5) else [0.1, 0.4, 0.2, 0.3] for role in range(8)])
+_LATE_WEIGHTS = np.array([0.5, 0.4, 0.08, 0.02])  # of the sizes of aimed bets, if there are very many runs
+_SHARED = {True: 0.03, False: 0.003}  # part of the capital that is spread anew when cells change, or only counts
+
+
+# ---- claims, as points that an experiment can refute
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -237,13 +244,7 @@ def _gaussian_front(mu: float, delta_at: Callable[[float], float]) -> Front:
     return Front(epsilons=epsilons, deltas=deltas)
 
 
-BETS = 4
-_STEADY = np.array([0.12, 0.3])  # bets of fixed size, for differences that show after some hundred runs
-_LATE = np.array([2.2, 3.2, 6.0, 10.0])  # bets for the end, as standard errors that may be seen then
-_SIZES = np.array([0.7, 1.4])  # bets as multiples of the size that the estimate suggests
-_NEAR = 0.02  # a difference in ε that is little
-_MOST = 0.98  # of what can be lost at once: never all
-_FRACTIONS = np.array([0.002, 0.006, 0.02, 0.05, 0.1, 0.2, 0.35, 0.55, 0.8])
+# ---- stakes: from earlier counts to bets on each cell
 
 
 def stakes(counts: Floats, epsilons: Floats, deltas: Floats, roles: int, horizon: float) -> tuple[Floats, Floats]:
@@ -422,13 +423,7 @@ def _levels(counts: Floats, epsilons: Floats, caution: float) -> Floats:
     return np.asarray(sign * np.clip((better[None, :] / fair - 1) * np.exp(epsilons)[:, None], 0, _MOST))
 
 
-_ROLES = (5, 3)  # ways of choosing cells for the best view of the output, and for the second best
-_ROLE_WEIGHTS = np.array([0.28, 0.34, 0.14, 0.05, 0.05, 0.05, 0.05, 0.04])
-_AIMED = np.array([0.8, 0, 0, 0, 0, 0.2, 0, 0])  # where capital goes if there are very many runs
-_SIZE_WEIGHTS = np.array([[0.2, 0.3, 0.3, 0.2] if role in (0, 5) else [0.1, 0.4, 0.2, 0.3] for role in range(8)])
-_LATE_WEIGHTS = np.array([0.5, 0.4, 0.08, 0.02])  # of the sizes of aimed bets, if there are very many runs
-ACCOUNTS = _ROLE_WEIGHTS.size * BETS
-_SHARED = {True: 0.03, False: 0.003}  # part of the capital that is spread anew when cells change, or only counts
+# ---- wealth: what the bets have won
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -45,12 +45,19 @@ __all__ = [
     "total_variation",
 ]
 
-
 Floats = NDArray[np.float64]
 Counts = NDArray[Any]
-
+Columns = tuple[str, ...]
+Question = tuple[str, str, str]
 
 _MOST_ROWS = 50_000
+_MOST_CELLS = 2**16
+_MOST_SUBSETS = {1: 2000, 2: 2000, 3: 500}
+_DETECTED_ROWS = 4000
+_WORST = 10
+
+
+# ---- two-way tables
 
 
 def synthetic_table(frame: pl.DataFrame, schema: Schema) -> PrivateTable:
@@ -125,13 +132,7 @@ def sampling_error(table: Counts, rows: int) -> float:
     return float(np.minimum(spread, 2 * share).sum() / 2)
 
 
-Columns = tuple[str, ...]
-
-
-_MOST_CELLS = 2**16
-_MOST_SUBSETS = {1: 2000, 2: 2000, 3: 500}
-_DETECTED_ROWS = 4000
-_WORST = 10
+# ---- how close rows are
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,7 +305,7 @@ def _detection(real: Rows, other: Rows, rng: np.random.Generator) -> float | Non
     return max(found)
 
 
-Question = tuple[str, str, str]
+# ---- how close answers to causal questions are
 
 
 @runtime_checkable

@@ -63,11 +63,7 @@ class HistogramSharedNoise(Histogram):
 
     bug = "One draw of noise is added to all cells, so that differences between cells are exact."
     source = "the shape of jax#3646, where one random key served several parts of a gradient"
-
-    @property
-    def true_epsilon(self) -> float:
-        """Infinite: the difference of two cells has no noise."""
-        return math.inf
+    unbounded = "the difference of two cells has no noise"
 
     def batch(self, dataset: Any, count: int, rng: np.random.Generator) -> Floats:
         return snapped(answers_of(dataset) + rng.laplace(scale=self.scale, size=(count, 1)))
@@ -148,11 +144,7 @@ class GeometricCutOff(GeometricCount):
     bug = "The noise ends at a bound, so that an answer near the end can come from one of two neighbours only."
     source = "what Holohan et al., arXiv 1808.10410, recalibrate for; also every sampler whose tail ends, as in float32"
     most = 3
-
-    @property
-    def true_epsilon(self) -> float:
-        """Infinite: the last answer that one count can give is beyond the reach of the count below."""
-        return math.inf
+    unbounded = "the last answer that one count can give is beyond the reach of the count below"
 
     def noise(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
         noise = super().noise(count, rng)
@@ -214,7 +206,8 @@ class BoundedSum(PurePiece):
     @property
     def true_epsilon(self) -> float:
         """ε: one record moves the sum by upper - lower; 0 where it refuses, whatever the records say."""
-        return self.epsilon if self.lower is not None and self.upper is not None else 0.0
+        refuses = (self.lower is None or self.upper is None) and not self.unbounded
+        return 0.0 if refuses else super().true_epsilon
 
     def batch(self, dataset: Any, count: int, rng: np.random.Generator) -> Floats:
         if self.lower is None or self.upper is None:
@@ -228,11 +221,7 @@ class SumWithoutBounds(BoundedSum):
 
     bug = "A column without bounds gets sensitivity None, and then no noise at all."
     source = "smartnoise-sdk#317"
-
-    @property
-    def true_epsilon(self) -> float:
-        """Infinite: the exact sum comes out."""
-        return math.inf
+    unbounded = "the exact sum comes out"
 
     def batch(self, dataset: Any, count: int, rng: np.random.Generator) -> Floats:
         if self.lower is None or self.upper is None:
@@ -253,11 +242,7 @@ class SumNanLeak(BoundedSum):
 
     bug = "Clamping a NaN gives a NaN, so that one missing value makes the whole answer NaN."
     source = "the shape of smartnoise-sdk#572 and #574, where NaN and infinities passed the bounds"
-
-    @property
-    def true_epsilon(self) -> float:
-        """Infinite: the answer is NaN exactly when a record is."""
-        return math.inf
+    unbounded = "the answer is NaN exactly when a record is"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -287,11 +272,7 @@ class CategoriesFromData(CategoriesFromSchema):
 
     bug = "The list of categories is read from the data, so that a rare one shows that its only record is there."
     source = "dpmm#24; Stadler, Oprisanu, Troncoso, USENIX Security 2022"
-
-    @property
-    def true_epsilon(self) -> float:
-        """Infinite: a category is listed exactly when a record has it."""
-        return math.inf
+    unbounded = "a category is listed exactly when a record has it"
 
     def shown(self, dataset: Any) -> tuple[str, ...]:
         return tuple(sorted(set(dataset)))
@@ -344,11 +325,7 @@ class NaiveLaplace(SnappingLaplace):
 
     bug = "Noise drawn and added in floating point reaches different sets of numbers from different true answers."
     source = f"{_MIRONOV}; Casacuberta et al., CCS 2022"
-
-    @property
-    def true_epsilon(self) -> float:
-        """Infinite: of the numbers near 0, those finer than 2^-53 can come from 0 and not from 1."""
-        return math.inf
+    unbounded = "of the numbers near 0, those finer than 2^-53 can come from 0 and not from 1"
 
     def batch(self, dataset: Any, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
         return float(answers_of(dataset)[0]) + rng.laplace(scale=1 / self.epsilon, size=count)

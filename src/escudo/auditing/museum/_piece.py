@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -67,6 +68,8 @@ class PurePiece(Piece):
 
     relation: ClassVar[Relation] = "replace_one"
     """What one data point of its inputs does between neighbours."""
+    unbounded: ClassVar[str] = ""
+    """Why no ε holds, if none does."""
     epsilon: float = 1.0
 
     @property
@@ -75,7 +78,7 @@ class PurePiece(Piece):
 
     @property
     def true_epsilon(self) -> float:
-        return self.epsilon
+        return math.inf if self.unbounded else self.epsilon
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

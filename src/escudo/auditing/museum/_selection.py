@@ -16,7 +16,6 @@ Reference: Ding, Wang, Wang, Zhang and Kifer, *Detecting Violations of Different
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,15 +81,11 @@ class SparseVector3(_SparseVector):
 
     bug = "The noisy answer that passed the threshold is released, which bounds the threshold's noise from above."
     source = f"{_LYU}, algorithm 3 (Roth's lecture notes 2011)"
+    unbounded = "no ε holds for every number of queries"
 
     def true_epsilon_of(self, queries: int) -> float:
         """Return kε/2c for k queries: far below the threshold, all k tails move by ε/2c each; unbounded in k."""
         return queries * self.epsilon / (2 * self.cutoff)
-
-    @property
-    def true_epsilon(self) -> float:
-        """No ε holds for every number of queries."""
-        return math.inf
 
     def batch(self, dataset: Any, count: int, rng: np.random.Generator) -> Floats:
         half = self.epsilon / 2
@@ -124,11 +119,7 @@ class SparseVector5(_SparseVector):
 
     bug = "Only the threshold is noisy, so that two queries with different answers show which one is larger."
     source = f"{_LYU}, algorithm 5 (Stoddard, Chen, Machanavajjhala 2014)"
-
-    @property
-    def true_epsilon(self) -> float:
-        """Infinite: answers (0, 1) can give "below, above", and answers (1, 0) cannot."""
-        return math.inf
+    unbounded = "answers (0, 1) can give 'below, above', and answers (1, 0) cannot"
 
     def batch(self, dataset: Any, count: int, rng: np.random.Generator) -> NDArray[np.int8]:
         answers = answers_of(dataset)
@@ -141,15 +132,11 @@ class SparseVector6(_SparseVector):
 
     bug = "It never stops, so that every answer above the threshold costs as much as the first."
     source = f"{_LYU}, algorithm 6 (Chen, Xiao, Zhang, Xu 2015)"
+    unbounded = "no ε holds for every number of queries"
 
     def true_epsilon_of(self, queries: int) -> float:
         """Return kε/2 for k queries: each is a Laplace tail that moves by ε/2; unbounded in k."""
         return queries * self.epsilon / 2
-
-    @property
-    def true_epsilon(self) -> float:
-        """No ε holds for every number of queries."""
-        return math.inf
 
     def batch(self, dataset: Any, count: int, rng: np.random.Generator) -> NDArray[np.int8]:
         half = self.epsilon / 2
@@ -241,15 +228,11 @@ class NoisyMaxValueLaplace(_NoisyMax):
 
     bug = "The largest noisy answer is released instead of its index, and all answers have moved it."
     source = f"{_DING}, noisy max that returns the value"
+    unbounded = "no ε holds for every number of queries"
 
     def true_epsilon_of(self, queries: int) -> float:
         """Return kε/2 for k queries: the maximum is below v when all are, and each of k tails moves by ε/2."""
         return queries * self.epsilon / 2
-
-    @property
-    def true_epsilon(self) -> float:
-        """No ε holds for every number of queries."""
-        return math.inf
 
     def batch(self, dataset: Any, count: int, rng: np.random.Generator) -> Floats:
         return snapped(np.max(self.with_laplace(dataset, count, rng), axis=1))
@@ -260,11 +243,7 @@ class NoisyMaxValueExponential(_NoisyMax):
 
     bug = "The largest noisy answer is released, and exponential noise never lies below the largest true answer."
     source = f"{_DING}, noisy max with exponential noise that returns the value"
-
-    @property
-    def true_epsilon(self) -> float:
-        """Infinite: values between the largest answers of two neighbours are possible under one of them only."""
-        return math.inf
+    unbounded = "values between the largest answers of two neighbours are possible under one of them only"
 
     def batch(self, dataset: Any, count: int, rng: np.random.Generator) -> Floats:
         return snapped(np.max(self.with_exponential(dataset, count, rng), axis=1))
