@@ -33,16 +33,25 @@ from numpy.typing import NDArray
 from escudo._card import CUSTODIAN_ONLY, card
 from escudo._progress import tracking
 from escudo._validate import one_of, positive_integer, probability, whole
-from escudo.attacks._attacker import CLASSIFIERS, FEATURES, Attacker, Choice, canary, choose, distances, trained
-from escudo.attacks._game import FitLog, Game, Played, Trials, collected, fingerprint
-from escudo.attacks._report import Attack, AttackedTarget, Ceiling, ceiling_of, pooled, score_of
+from escudo.attacks._attacker import (
+    CLASSIFIERS,
+    FEATURES,
+    Attacker,
+    Choice,
+    canary,
+    choose,
+    distances,
+    train_classifier,
+)
+from escudo.attacks._game import FitLog, Game, Played, Trials, collect, fingerprint
+from escudo.attacks._report import Attack, AttackedTarget, Ceiling, ceiling_of, pool, score_of
 from escudo.attacks._victims import Victim, victim_of
 from escudo.auditing import Audit
 from escudo.causal import CausalGraph
 from escudo.errors import InputError
 from escudo.privacy import Guarantee, Relation, parse_relation
 from escudo.table import Categorical, Schema
-from escudo.utility import Rows, checked_jobs
+from escudo.utility import Rows, check_jobs
 
 __all__ = [
     "ATTACKS",
@@ -148,8 +157,8 @@ def attack(
     held = one_of("rest", rest, ("fixed", "resampled"))
     probability("confidence", confidence, allow_zero=False)
     learnt, tested = positive_integer("shadows", shadows), positive_integer("trials", trials)
-    chosen = _checked(attacks)
-    processes = checked_jobs(jobs)
+    chosen = _check_attacks(attacks)
+    processes = check_jobs(jobs)
     rng = np.random.default_rng(whole("seed", seed))
     private = Rows.read(rows, schema, argument="rows")
     if len(private) < 10:
@@ -195,7 +204,7 @@ def attack(
             found.append(campaign.against(person, rng, advance))
             if on_progress is not None:
                 on_progress(f"{person.label}: {found[-1].audit.verdict}")
-    overall = [pooled(scores) for scores in zip(*(target.scores for target in found), strict=True)]
+    overall = [pool(scores) for scores in zip(*(target.scores for target in found), strict=True)]
     return Attack(
         targets=tuple(found),
         overall=tuple(overall),
@@ -215,7 +224,7 @@ def every_attack() -> tuple[tuple[str, str], ...]:
     return tuple(product(FEATURES, CLASSIFIERS))
 
 
-def _checked(attacks: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+def _check_attacks(attacks: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     chosen = tuple(
         (one_of("features", kind, FEATURES), one_of("classifier", classifier, CLASSIFIERS))
         for kind, classifier in attacks
@@ -278,7 +287,7 @@ class _Campaign:
         game = self._game(person, rng)
         lessons = game.play(self.shadows, rng, advance)
         learnt = [
-            (kind, trained(classifier, lessons.features[kind], lessons.there, int(rng.integers(2**31))))
+            (kind, train_classifier(classifier, lessons.features[kind], lessons.there, int(rng.integers(2**31))))
             for kind, classifier in self.attacks
         ]
 
@@ -286,7 +295,7 @@ class _Campaign:
             return np.column_stack([judge.scores(features[kind]) for kind, judge in learnt])
 
         tested = Trials(game, judge, trials=self.trials, rng=rng, advance=advance)
-        found = tested.audited(confidence=self.confidence, seed=int(rng.integers(2**31)))
+        found = tested.audit(confidence=self.confidence, seed=int(rng.integers(2**31)))
         there, scores = np.array(tested.there), np.array(tested.scores)
         return AttackedTarget(
             label=game.label,
@@ -410,7 +419,7 @@ class _Asker:
     def __call__(self, synthetic: Rows, rng: np.random.Generator) -> dict[str, NDArray[np.float64]]:
         """Return the share of the true value among the nearest synthetic rows, and whether it is their commonest."""
         known = np.delete(np.arange(len(synthetic.schema)), self.place)
-        apart = distances(_narrowed(self.target, known), _narrowed(synthetic, known))
+        apart = distances(_narrow(self.target, known), _narrow(synthetic, known))
         nearest = np.argsort(apart + rng.random(apart.size) * 1e-6)[:_ASKED]
         true = int(self.target.codes[0, self.place])
         votes = np.bincount(synthetic.codes[nearest, self.place], minlength=true + 1)
@@ -454,7 +463,7 @@ def infer_attribute(
         raise InputError("there is nothing to infer: the column has one level, or there is no other column.")
     runs = positive_integer("fits", fits)
     probability("confidence", confidence, allow_zero=False)
-    processes = checked_jobs(jobs)
+    processes = check_jobs(jobs)
     rng = np.random.default_rng(whole("seed", seed))
     private = Rows.read(rows, schema, argument="rows")
     place = private.schema.names.index(attribute)
@@ -478,7 +487,7 @@ def infer_attribute(
             )
             tested = Trials(game, lambda seen: seen["neighbours"], trials=runs, rng=rng, advance=advance)
             level = 1 - (1 - confidence) / len(people)
-            audits.append(tested.audited(confidence=level, seed=int(rng.integers(2**31))))
+            audits.append(tested.audit(confidence=level, seed=int(rng.integers(2**31))))
             there, guessed = np.array(tested.there), np.array(tested.scores)[:, 1]
             made += there.size
             if there.any() and not there.all():  # one side alone says nothing about a difference
@@ -497,7 +506,7 @@ def infer_attribute(
     )
 
 
-def _narrowed(rows: Rows, places: NDArray[np.int64]) -> Rows:
+def _narrow(rows: Rows, places: NDArray[np.int64]) -> Rows:
     return Rows(
         schema=rows.schema.select([rows.schema.names[place] for place in places]),
         codes=rows.codes[:, places],
@@ -571,7 +580,7 @@ def published_game(
         raise InputError("one synthetic set in each world leaves none to test on; draw more sets or fits.")
     kinds = tuple(one_of("features", kind, FEATURES) for kind in features)
     judges = [one_of("classifiers", name, CLASSIFIERS) for name in classifiers]
-    processes = checked_jobs(jobs)
+    processes = check_jobs(jobs)
     rng = np.random.default_rng(whole("seed", seed))
     private = Rows.read(rows, schema, argument="rows")
     found: dict[tuple[str, str], list[tuple[float, float, int]]] = {}
@@ -596,10 +605,12 @@ def published_game(
             for one in game.worlds(worlds.tolist(), rng.integers(2**62, size=2 * count).tolist()):
                 made.append(one)
                 advance(1)
-            played = collected(labels, made)
+            played = collect(labels, made)
             tested = _split(played, by_fit=by_fit, rng=rng)
             for kind, name in product(kinds, judges):
-                judge = trained(name, played.features[kind][~tested], played.there[~tested], int(rng.integers(2**31)))
+                judge = train_classifier(
+                    name, played.features[kind][~tested], played.there[~tested], int(rng.integers(2**31))
+                )
                 answers = judge.scores(played.features[kind][tested]) > 0
                 truth = played.there[tested]
                 right = float((~answers[~truth]).mean()), float(answers[truth].mean()), int(tested.sum())

@@ -30,7 +30,7 @@ __all__ = [
     "choose",
     "distances",
     "outlyingness",
-    "trained",
+    "train_classifier",
 ]
 
 Floats = NDArray[np.float64]
@@ -81,7 +81,7 @@ def choose(rows: Rows, count: int, choice: Choice | Sequence[int], rng: np.rando
 
 def outlyingness(rows: Rows, rng: np.random.Generator) -> Floats:
     """Return each row's mean distance to its 5 nearest neighbours, in columns that differ."""
-    values = _scaled(rows)
+    values = _scale(rows)
     others = np.arange(len(rows))
     if len(rows) > _MOST_COMPARED:
         others = np.sort(rng.permutation(len(rows))[:_MOST_COMPARED])
@@ -99,7 +99,7 @@ def outlyingness(rows: Rows, rng: np.random.Generator) -> Floats:
     return far
 
 
-def _scaled(rows: Rows) -> Floats:
+def _scale(rows: Rows) -> Floats:
     """Return rows such that squared distances count differing columns, and how far numbers are apart."""
     parts = []
     for place, column in enumerate(rows.schema.fields):
@@ -277,7 +277,7 @@ FEATURES: Mapping[str, Callable[[Attacker, Rows], Floats]] = {
 # ---- how it is judged
 
 
-def trained(name: str, features: Floats, there: NDArray[np.bool_], seed: int) -> Any:
+def train_classifier(name: str, features: Floats, there: NDArray[np.bool_], seed: int) -> Any:
     """Return a trained classifier with ``scores(features)``: positive where it thinks that the target was there."""
     if np.unique(there).size < 2:
         return _Constant()

@@ -32,14 +32,14 @@ from typing import IO, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo.attacks._report import compared
+from escudo.attacks._report import comparable
 from escudo.attacks._victims import Fitted, RowsWithRecord, Victim, trains_together
 from escudo.auditing import Audit, audit
 from escudo.errors import InputError
 from escudo.privacy import Guarantee, Relation
 from escudo.utility import Rows
 
-__all__ = ["Eye", "FitLog", "Game", "Played", "Trials", "collected", "fingerprint", "spread", "workers"]
+__all__ = ["Eye", "FitLog", "Game", "Played", "Trials", "collect", "fingerprint", "spread", "workers"]
 
 
 Floats = NDArray[np.float64]
@@ -125,7 +125,7 @@ class Game:
             alone._counted = self._counted
             yield from spread(alone._world, fits, self.jobs)
             return
-        look = partial(_looked, self.eye, self.sets, self.size)
+        look = partial(_look, self.eye, self.sets, self.size)
         block = _BLOCK if self.resampled else max(len(fits), 1)  # resampled rows differ in each world, and take room
         for start in range(0, len(fits), block):
             some = fits[start : start + block]
@@ -137,7 +137,7 @@ class Game:
     def _world(self, fit: tuple[bool, int]) -> Sets:
         """Run one fit in the world where the target is there, or not, and return what is seen."""
         rows, seed = self._setting(*fit)
-        return _seen(self.eye, self.victim.synthetic(rows, sets=self.sets, size=self.size, seed=seed), fit[1])
+        return _see(self.eye, self.victim.synthetic(rows, sets=self.sets, size=self.size, seed=seed), fit[1])
 
     def _setting(self, there: bool, seed: int) -> tuple[RowsWithRecord, int]:
         """Return the rows of a world, and the seed of its fit."""
@@ -156,10 +156,10 @@ class Game:
         for sets in self.worlds(there.tolist(), seeds.tolist()):
             found.append(sets)
             advance(1)
-        return collected(there, found)
+        return collect(there, found)
 
 
-def collected(there: NDArray[np.bool_], found: Sequence[Sets]) -> Played:
+def collect(there: NDArray[np.bool_], found: Sequence[Sets]) -> Played:
     """Return what was seen of many fits as matrices."""
     sizes = [len(sets) for sets in found]
     return Played(
@@ -169,12 +169,12 @@ def collected(there: NDArray[np.bool_], found: Sequence[Sets]) -> Played:
     )
 
 
-def _looked(eye: Eye, sets: int, size: int, made: tuple[Fitted, tuple[bool, int]]) -> Sets:
+def _look(eye: Eye, sets: int, size: int, made: tuple[Fitted, tuple[bool, int]]) -> Sets:
     fitted, (_, seed) = made
-    return _seen(eye, fitted.synthetic(sets=sets, size=size), seed)
+    return _see(eye, fitted.synthetic(sets=sets, size=size), seed)
 
 
-def _seen(eye: Eye, made: Sequence[Rows], seed: int) -> Sets:
+def _see(eye: Eye, made: Sequence[Rows], seed: int) -> Sets:
     rng = np.random.default_rng([seed, 1])
     return [eye(one, rng) for one in made]
 
@@ -210,7 +210,7 @@ class Trials:
         self.there: list[bool] = []
         self.scores: list[Floats] = []
 
-    def audited(self, *, confidence: float, seed: int) -> Audit:
+    def audit(self, *, confidence: float, seed: int) -> Audit:
         """Run the experiment until the victim's promise is refuted, or out of trials.
 
         Raises:
@@ -220,7 +220,7 @@ class Trials:
         claim, label = self._game.victim.claim, self._game.label
         found = audit(
             self,
-            claim=_UNPROMISED if claim is None else compared(claim, relation),
+            claim=_UNPROMISED if claim is None else comparable(claim, relation),
             pairs=[(True, False, label)],
             confidence=confidence,
             max_runs=self._trials,
@@ -257,7 +257,7 @@ class Trials:
         for sets in self._game.worlds(worlds, seeds):
             found.append(sets)
             self._advance(1)
-        for world, scores in zip(worlds, self._judge(collected(np.array(worlds), found).features), strict=True):
+        for world, scores in zip(worlds, self._judge(collect(np.array(worlds), found).features), strict=True):
             self._ready[world].append(scores)
 
 
@@ -303,7 +303,7 @@ class FitLog:
     def put(self, key: Key, sets: Sets) -> None:
         """Keep what came out of a fit."""
         self._known[key] = sets
-        line = {"key": list(key), "sets": [{kind: _packed(values) for kind, values in one.items()} for one in sets]}
+        line = {"key": list(key), "sets": [{kind: _pack(values) for kind, values in one.items()} for one in sets]}
         with self._open("a") as file:
             file.write(json.dumps(line) + "\n")
 
@@ -319,7 +319,7 @@ class FitLog:
             lines = self._path.read_bytes().split(b"\n")
         except OSError as error:
             raise InputError(f"Cannot use the log {self._path.name!r}: {error.strerror or error}.") from error
-        head = _parsed(lines[0])
+        head = _parse(lines[0])
         if not isinstance(head, dict) or head.get("format") != _FORMAT:
             raise InputError(f"{self._path.name!r} exists and is not a log of fits; choose another name.")
         if head.get("attack") != attack:
@@ -331,7 +331,7 @@ class FitLog:
         whole = len(lines[0]) + 1
         for line in lines[1:-1]:  # what follows the last line end was cut short
             try:
-                key, sets = _fit_in(_parsed(line))
+                key, sets = _fit_in(_parse(line))
             except (TypeError, KeyError, ValueError, AttributeError):
                 raise InputError(
                     f"{self._path.name!r} is damaged: line {1 + lines.index(line)} is no fit. Choose another name."
@@ -341,7 +341,7 @@ class FitLog:
         os.truncate(self._path, whole)
 
 
-def _parsed(line: bytes) -> Any:
+def _parse(line: bytes) -> Any:
     try:
         return json.loads(line)
     except (ValueError, RecursionError):
@@ -355,15 +355,15 @@ def _fit_in(found: Any) -> tuple[Key, Sets]:
         raise ValueError
     if not isinstance(found["sets"], list):
         raise TypeError
-    sets = [{kind: _unpacked(text) for kind, text in one.items()} for one in found["sets"]]
+    sets = [{kind: _unpack(text) for kind, text in one.items()} for one in found["sets"]]
     return (world, there, seed), sets
 
 
-def _packed(values: Floats) -> str:
+def _pack(values: Floats) -> str:
     return base64.b64encode(np.ascontiguousarray(values, dtype="<f8").tobytes()).decode("ascii")
 
 
-def _unpacked(text: str) -> Floats:
+def _unpack(text: str) -> Floats:
     return np.frombuffer(base64.b64decode(text, validate=True), dtype="<f8").astype(np.float64)
 
 

@@ -28,7 +28,7 @@ from escudo.errors import InputError
 from escudo.privacy import Guarantee, Relation
 from escudo.utility import auc
 
-__all__ = ["Attack", "AttackedTarget", "Ceiling", "Interval", "Score", "ceiling_of", "compared", "pooled", "score_of"]
+__all__ = ["Attack", "AttackedTarget", "Ceiling", "Interval", "Score", "ceiling_of", "comparable", "pool", "score_of"]
 
 Floats = NDArray[np.float64]
 Interval = tuple[float, float]
@@ -238,7 +238,7 @@ def score_of(features: str, classifier: str, there: NDArray[np.bool_], scores: F
     )
 
 
-def pooled(scores: Sequence[Score]) -> Score:
+def pool(scores: Sequence[Score]) -> Score:
     """Return the mean of one attack over targets, with intervals over targets where there are several."""
     if len(scores) == 1:
         return scores[0]
@@ -342,7 +342,7 @@ def ceiling_of(claim: Guarantee, relation: Relation) -> Ceiling:
     >>> round(ceiling_of(Guarantee(epsilon=2.36), "replace_one").accuracy, 4)
     0.9137
     """
-    epsilons, deltas = _front(compared(claim, relation))
+    epsilons, deltas = _front(comparable(claim, relation))
     advantage = _total_variation(epsilons, deltas)
     rates = np.concatenate([[0.0], np.geomspace(1e-6, 1.0, 4000)])
     reach = _tpr(rates, epsilons, deltas)
@@ -355,7 +355,7 @@ def ceiling_of(claim: Guarantee, relation: Relation) -> Ceiling:
     )
 
 
-def compared(claim: Guarantee, relation: Relation) -> Guarantee:
+def comparable(claim: Guarantee, relation: Relation) -> Guarantee:
     """Return what a guarantee promises about two worlds that are neighbours under ``relation``.
 
     A world where one record stands instead of another is two steps of a guarantee for adding or removing one. A

@@ -286,7 +286,7 @@ class RowsWithRecord:
         import polars as pl
 
         rows = [self.rest] if self.record is None else [self.rest, self.record]
-        return pl.concat([_decoded(part) for part in rows])
+        return pl.concat([_decode(part) for part in rows])
 
     def table(self, claim: Guarantee) -> PrivateTable:
         """Return all rows as a table whose counts are those of the rest, with the record's cells moved.
@@ -306,7 +306,7 @@ class _MovedTable(PrivateTable):
     __slots__ = ("_rows",)
 
     def __init__(self, rows: RowsWithRecord, claim: Guarantee):
-        super().__init__(_decoded(rows.rest), rows.rest.schema)
+        super().__init__(_decode(rows.rest), rows.rest.schema)
         self._account = MemoryAccount(
             relation=claim.relation, unit=claim.unit, max_rows_per_person=claim.max_rows_per_person
         )
@@ -346,7 +346,7 @@ class _MovedTable(PrivateTable):
         return whole.batches(size, columns, encode=encode)
 
 
-def _decoded(rows: Rows) -> pl.DataFrame:
+def _decode(rows: Rows) -> pl.DataFrame:
     """Return rows as a frame: levels, and the values of numeric columns."""
     import polars as pl
 

@@ -24,7 +24,7 @@ from escudo.auditing._bounds import best_event, power_of
 from escudo.auditing._cells import Cells
 from escudo.auditing._experiment import Experiment, Rounds
 from escudo.auditing._outputs import Encoded, Encoder, Labels, LoggedBlock, Sample, TrialLog
-from escudo.auditing._result import Audit, History, Stopped, shown_outputs, shown_witness
+from escudo.auditing._result import Audit, History, Stopped, show_outputs, show_witness
 from escudo.auditing._targets import (
     Mechanism,
     Pair,
@@ -526,11 +526,11 @@ class _Run:
             claim=asked.claim,
             confidence=asked.confidence,
             delta=asked.delta,
-            witness=None if event is None else shown_witness(event, best, structures),
+            witness=None if event is None else show_witness(event, best, structures),
             lower=evidence.lower,
             clopper_pearson=0.0 if best.fixed is None else best.fixed.bound(delta=asked.delta, alpha=alpha),
             history=evidence.history,
-            outputs=shown_outputs(best, structures, likelier_second=event is not None and event.second),
+            outputs=show_outputs(best, structures, likelier_second=event is not None and event.second),
             power=power,
             pairs=tuple(e.label for e in self._experiments),
             stopped=stopped,

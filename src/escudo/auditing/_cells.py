@@ -36,13 +36,13 @@ __all__ = [
     "Use",
     "columns_of",
     "count",
-    "counted",
     "cut",
     "grain",
     "joint_cells",
     "keys_of",
     "mean_levels",
-    "shown_output",
+    "runs_per_cell",
+    "show_output",
     "tally",
 ]
 
@@ -334,12 +334,12 @@ def joint_cells(sample: Sample, fitting: NDArray[np.bool_], structures: Sequence
     distinct, first, place, times = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
     if distinct.size > max(4, min(4096, labels.size // 8)) or distinct.size < 2:
         return None
-    shown = tuple(shown_output(outputs, int(i), structures) for i in first)
+    shown = tuple(show_output(outputs, int(i), structures) for i in first)
     if distinct.size < MOST_CELLS:
         numbers = outputs.values.shape[1] == 1 and not outputs.codes.any()
         order = np.argsort(outputs.values[first, 0], kind="stable") if numbers else np.arange(distinct.size)
         return JointCells(distinct, np.argsort(order), distinct.size + 1, False, shown, ordered=numbers)
-    levels = cell_by_cell(counted(place[fitting], labels[fitting], distinct.size)).level
+    levels = cell_by_cell(runs_per_cell(place[fitting], labels[fitting], distinct.size)).level
     often = np.repeat(levels, np.minimum(times, 50))
     groups = cut(often, MOST_CELLS - 2)
     cell = groups(levels)
@@ -358,7 +358,7 @@ def keys_of(outputs: Encoded) -> NDArray[np.uint64]:
     return np.asarray(total + (outputs.codes.astype(np.uint64) + np.uint64(1)) * _ODD[-1])
 
 
-def shown_output(outputs: Encoded, row: int, structures: Sequence[str]) -> str:
+def show_output(outputs: Encoded, row: int, structures: Sequence[str]) -> str:
     numbers = [f"{v:.6g}" for v in outputs.values[row] if not np.isnan(v)]
     structure = structures[int(outputs.codes[row])]
     if structure == "#":
@@ -374,14 +374,14 @@ def shown_output(outputs: Encoded, row: int, structures: Sequence[str]) -> str:
 
 def count(partition: Partition, sample: Sample) -> Floats:
     """Return runs per cell and dataset, shape (cells, 2)."""
-    return counted(partition(sample.outputs), sample.labels, partition.cells)
+    return runs_per_cell(partition(sample.outputs), sample.labels, partition.cells)
 
 
-def counted(cells: Cells, labels: Labels, size: int) -> Floats:
+def runs_per_cell(cells: Cells, labels: Labels, size: int) -> Floats:
     """Return runs per cell and dataset, shape (size, 2), of runs whose cells are known."""
     return tally(cells, labels, size).astype(np.float64)
 
 
 def tally(cells: Cells, labels: Labels, size: int) -> NDArray[np.int64]:
-    """Return the same as :func:`counted`, in whole numbers."""
+    """Return the same as :func:`runs_per_cell`, in whole numbers."""
     return np.bincount(cells * 2 + labels, minlength=2 * size).reshape(-1, 2)

@@ -125,7 +125,7 @@ class Encoder:
         values = array.reshape(len(array), -1).astype(np.float64, copy=False)
         if values.shape[1] > MAX_WIDTH:
             self.summarised = True
-            values = _folded(values)
+            values = _fold(values)
         return Encoded(values, np.zeros(len(array), dtype=np.int32))
 
     def _flat(self, output: Any) -> tuple[int, list[float]]:
@@ -214,7 +214,7 @@ def _table(output: Any) -> dict[str, Any] | None:
     return found
 
 
-def _folded(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _fold(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return long rows as their first numbers and the sums of all, of squares and of stretches."""
     keep = MAX_WIDTH // 2
     stretches = np.array_split(np.arange(values.shape[1]), MAX_WIDTH - keep - 2)

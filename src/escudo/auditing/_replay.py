@@ -33,7 +33,7 @@ import numpy as np
 from escudo._card import card
 from escudo._validate import positive_integer, whole
 from escudo.auditing._outputs import Encoder
-from escudo.auditing._result import shown_dataset
+from escudo.auditing._result import show_dataset
 from escudo.auditing._targets import Failure, Mechanism, adapt, read_pairs, run_one
 from escudo.effects import CountMechanism, Effect, Witness, definitions, effect, show_epsilon
 from escudo.effects import Mechanism as FiniteMechanism
@@ -209,7 +209,7 @@ def _replay_one(run: Mechanism, pair: tuple[Any, Any], label: str, seed: list[in
     same = bool(encoded.codes[0] == encoded.codes[1]) and np.array_equal(
         encoded.values[0], encoded.values[1], equal_nan=True
     )
-    inputs = shown_dataset(pair[0]), shown_dataset(pair[1])
+    inputs = show_dataset(pair[0]), show_dataset(pair[1])
     incomparable = transcript.excused
     return Replay(
         steps=tuple(transcript.steps()),

@@ -20,14 +20,14 @@ from numpy.typing import NDArray
 from escudo._card import card
 from escudo._validate import positive, probability, whole
 from escudo.auditing._bounds import Event, Power
-from escudo.auditing._cells import NumberCells, count, keys_of, shown_output, tally
+from escudo.auditing._cells import NumberCells, count, keys_of, show_output, tally
 from escudo.auditing._experiment import Experiment
 from escudo.auditing._outputs import Sample
 from escudo.auditing._views import CornerCells
 from escudo.effects import Effect, Witness, show_epsilon
 from escudo.privacy import Guarantee
 
-__all__ = ["Audit", "History", "Outputs", "Stopped", "named", "shown_dataset", "shown_outputs", "shown_witness"]
+__all__ = ["Audit", "History", "Outputs", "Stopped", "show_dataset", "show_outputs", "show_witness", "with_names"]
 
 Stopped = Literal["violated", "runs", "time"]
 
@@ -222,7 +222,7 @@ class Outputs:
 # ---- what an audit shows
 
 
-def shown_dataset(dataset: Any) -> str:
+def show_dataset(dataset: Any) -> str:
     """Return a dataset in few words."""
     shape = getattr(dataset, "shape", None)
     if isinstance(dataset, np.ndarray) and dataset.size <= 12:
@@ -234,17 +234,17 @@ def shown_dataset(dataset: Any) -> str:
     return text if len(text) <= 120 else text[:117] + "..."
 
 
-def shown_witness(event: Event, experiment: Experiment, structures: Sequence[str]) -> Witness:
+def show_witness(event: Event, experiment: Experiment, structures: Sequence[str]) -> Witness:
     """Return the event, under which input it is likelier, and how often it happened."""
-    first, second = (shown_dataset(d) for d in experiment.pair)
+    first, second = (show_dataset(d) for d in experiment.pair)
     if first == second:  # two datasets that look alike in few words
         first, second = f"{experiment.label}, first", f"{experiment.label}, second"
     likely, other = (second, first) if event.second else (first, second)
-    words = named(event.use.partition.words(event.cells, structures), structures)
+    words = with_names(event.use.partition.words(event.cells, structures), structures)
     return Witness(y={"event": words}, x1={"data": likely}, x2={"data": other}, probabilities=event.probabilities)
 
 
-def shown_outputs(experiment: Experiment, structures: Sequence[str], *, likelier_second: bool) -> Outputs | None:
+def show_outputs(experiment: Experiment, structures: Sequence[str], *, likelier_second: bool) -> Outputs | None:
     """Return how often each kind of output came from each dataset of a pair, from the outputs kept.
 
     Args:
@@ -284,7 +284,7 @@ def _histogram(kind: Any, numbers: Any, labels: Any) -> Outputs:
 def _cells(cells: NumberCells | CornerCells, sample: Sample, structures: Sequence[str]) -> Outputs:
     counts = count(cells, sample)
     seen = np.flatnonzero(counts.sum(axis=1))
-    names = tuple(named(cells.words(np.arange(cells.cells) == cell, structures), structures) for cell in seen)
+    names = tuple(with_names(cells.words(np.arange(cells.cells) == cell, structures), structures) for cell in seen)
     first, second = counts[seen].astype(np.int64).T
     return Outputs(kind="category", labels=names, edges=None, first=first, second=second)
 
@@ -294,7 +294,7 @@ def _categories(sample: Sample, structures: Sequence[str]) -> Outputs:
         keys_of(sample.outputs), return_index=True, return_inverse=True, return_counts=True
     )
     common = np.argsort(-times, kind="stable")[:_CATEGORIES]
-    names = [shown_output(sample.outputs, int(first_row[i]), structures) for i in common]
+    names = [show_output(sample.outputs, int(first_row[i]), structures) for i in common]
     counts = tally(place, sample.labels, distinct.size)
     rest = counts.sum(axis=0) - counts[common].sum(axis=0)
     table = counts[common]
@@ -307,18 +307,18 @@ def _categories(sample: Sample, structures: Sequence[str]) -> Outputs:
 # ---- the numbers of an output by name
 
 
-def named(words: str, structures: Sequence[str]) -> str:
+def with_names(words: str, structures: Sequence[str]) -> str:
     """Return words in which "entry k" is replaced by the key that leads to it, where all that have one agree on it.
 
     Args:
         words: An event in words.
         structures: What outputs looked like, without their numbers.
 
-    >>> named("entry 2 < 5", ["#", "{'age': {'largest': #, 'sum': #}, 'rows': #}"])
+    >>> with_names("entry 2 < 5", ["#", "{'age': {'largest': #, 'sum': #}, 'rows': #}"])
     'age: sum < 5'
-    >>> named("entry 1 < 422", ["#", "{'status': #, 'value': #}", "{'status': #, 'value': 'refused'}"])
+    >>> with_names("entry 1 < 422", ["#", "{'status': #, 'value': #}", "{'status': #, 'value': 'refused'}"])
     'status < 422'
-    >>> named("entry 1 minus entry 2 < 5", ["#", "[#, #]"])
+    >>> with_names("entry 1 minus entry 2 < 5", ["#", "[#, #]"])
     'entry 1 minus entry 2 < 5'
     """
     lists = [names for names in map(_names, structures[1:]) if names]

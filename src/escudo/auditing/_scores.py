@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from escudo.auditing._calibration import along_cells, cell_by_cell
-from escudo.auditing._cells import Cells, Column, Cut, counted, cut
+from escudo.auditing._cells import Cells, Column, Cut, cut, runs_per_cell
 from escudo.auditing._outputs import Encoded, Labels, Sample
 
 __all__ = [
@@ -99,7 +99,7 @@ def fit_additive(columns: Sequence[Column], sample: Sample, *, cells: int) -> Ad
     tables, noises = [], []
     ones = int(np.count_nonzero(labels))
     for values, chosen in zip(numbers, cuts, strict=True):
-        counts = counted(chosen(values), labels, chosen.cells) + 0.5
+        counts = runs_per_cell(chosen(values), labels, chosen.cells) + 0.5
         tables.append(np.log(counts[:, 1] / counts[:, 0]) - np.log(max(ones, 1) / max(labels.size - ones, 1)))
         noises.append(1 / counts[:, 0] + 1 / counts[:, 1])
     for size in {table.size for table in tables}:
@@ -330,7 +330,7 @@ def _rows(design: _Design, cells: Sequence[Cells], labels: Labels, part: Labels)
     if math.prod(shape) > _COUNTED:
         return _Rows(chosen, np.ones(known.size), known.astype(np.float64))
     where = np.ravel_multi_index(chosen, shape)
-    counts = counted(where, known, math.prod(shape))
+    counts = runs_per_cell(where, known, math.prod(shape))
     full = np.flatnonzero(counts.sum(axis=1))
     kept = counts[full]
     return _Rows([np.asarray(c) for c in np.unravel_index(full, shape)], kept.sum(axis=1), kept[:, 1])
@@ -476,12 +476,12 @@ def fit_stratified(columns: Sequence[Column], sample: Sample) -> list[Stratified
     for place, (chosen, values) in enumerate(zip(cuts, numbers, strict=True)):
         if chosen.cells > _MOST_STRATA or np.unique(values[:1000]).size > _MOST_STRATA:
             continue
-        base = cell_by_cell(counted(cells[place], labels, chosen.cells)).level
+        base = cell_by_cell(runs_per_cell(cells[place], labels, chosen.cells)).level
         others = [i for i in range(len(columns)) if i != place]
         tables = []
         for i in others:
             size = cuts[i].cells
-            both = counted(cells[place] * size + cells[i], labels, chosen.cells * size).reshape(-1, size, 2)
+            both = runs_per_cell(cells[place] * size + cells[i], labels, chosen.cells * size).reshape(-1, size, 2)
             tables.append(np.array([along_cells(part).level for part in both]) - base[:, None])
         named = tuple(columns[i] for i in others), tuple(cuts[i] for i in others)
         found.append(Stratified(columns[place], chosen, base, *named, tuple(tables)))

@@ -152,7 +152,7 @@ def run_batch(
     for arm in (True, False) if rng.random() < 0.5 else (False, True):
         count = int(np.count_nonzero(labels == arm))
         if count:
-            outputs[arm] = _checked(_batch_or_failures(batch, datasets[int(arm)], count, rng), count)
+            outputs[arm] = _check_outputs(_batch_or_failures(batch, datasets[int(arm)], count, rng), count)
     if len(outputs) == 1:
         return next(iter(outputs.values()))
     first, second = outputs[False], outputs[True]
@@ -174,7 +174,7 @@ def _batch_or_failures(batch: Any, dataset: Any, count: int, rng: np.random.Gene
         return [Failure(error)] * count
 
 
-def _checked(outputs: Any, count: int) -> Any:
+def _check_outputs(outputs: Any, count: int) -> Any:
     if not isinstance(outputs, np.ndarray | Sequence) or len(outputs) != count:
         raise InputError("mechanism.batch(dataset, count, rng) must return count outputs, as an array or a sequence.")
     return outputs

@@ -26,7 +26,7 @@ from escudo.auditing._calibration import (
     about_claims,
     along_cells,
     cell_by_cell,
-    smoothed,
+    smooth,
     towards_corner,
     with_trend,
 )
@@ -40,14 +40,14 @@ from escudo.auditing._cells import (
     Use,
     columns_of,
     count,
-    counted,
     cut,
     joint_cells,
     mean_levels,
+    runs_per_cell,
 )
 from escudo.auditing._outputs import Encoded, Labels, Sample
 from escudo.auditing._scores import fit_additive, fit_boosted, fit_linear, fit_logistic, fit_stratified
-from escudo.auditing._wealth import promised, sets_of
+from escudo.auditing._wealth import promised_bounds, sets_of
 
 __all__ = ["Chosen", "CornerCells", "choose_views", "fit_corners", "promise"]
 
@@ -119,11 +119,11 @@ def choose_views(
     single = _best_columns(columns, sample, points, prospect)
     candidates = [
         *_told_in_words(single, sample, ~held, structures),
-        *_learnt(columns, sample, ~held, prospect, rng),
+        *_learn(columns, sample, ~held, prospect, rng),
     ]
     prospect = replace(prospect, ahead=max(prospect.ahead, 1.0))
     found = [
-        _judged(partition, sample.part(held) if partition.learnt else sample, prospect, checked=checked)
+        _judge(partition, sample.part(held) if partition.learnt else sample, prospect, checked=checked)
         for partition in candidates
     ]
     found.sort(key=lambda entry: -entry[0])
@@ -134,17 +134,17 @@ def promise(counts: Floats, order: NDArray[np.intp], prospect: Prospect) -> floa
     """Return the lower bound on ε that some set of cells is likely to give in the end."""
     _, first, second = sets_of(counts[order])
     n_first, n_second = (float(n) for n in counts.sum(axis=0))
-    up = promised(second, first, (n_second, n_first), prospect.delta, prospect.ahead)
-    down = promised(first, second, (n_first, n_second), prospect.delta, prospect.ahead)
+    up = promised_bounds(second, first, (n_second, n_first), prospect.delta, prospect.ahead)
+    down = promised_bounds(first, second, (n_first, n_second), prospect.delta, prospect.ahead)
     return float(max(up.max(), down.max()))
 
 
-def _judged(partition: Partition, sample: Sample, prospect: Prospect, *, checked: bool) -> tuple[float, Chosen]:
+def _judge(partition: Partition, sample: Sample, prospect: Prospect, *, checked: bool) -> tuple[float, Chosen]:
     """Return what a partition promises, in the best order of its cells."""
     cells = partition(sample.outputs)
-    halves = [counted(cells[i::2], sample.labels[i::2], partition.cells) for i in (0, 1)]
-    belief = _believed(partition, halves[0] + halves[1])
-    apart = [_believed(partition, half) for half in halves] if checked else []
+    halves = [runs_per_cell(cells[i::2], sample.labels[i::2], partition.cells) for i in (0, 1)]
+    belief = _belief_of(partition, halves[0] + halves[1])
+    apart = [_belief_of(partition, half) for half in halves] if checked else []
     judged = []
     for way, order in enumerate(_orders(partition, belief)):
         _, guess = best_guesses(belief, order, prospect)
@@ -152,7 +152,7 @@ def _judged(partition: Partition, sample: Sample, prospect: Prospect, *, checked
         worth = cautious_worth(belief, guess, prospect, errors=errors)
         if checked:
             guesses = [best_guesses(half, _orders(partition, half)[way], prospect)[1] for half in apart]
-            worth = min(worth, _checked(halves, guesses, prospect))
+            worth = min(worth, _check(halves, guesses, prospect))
         simple = not partition.learnt and (way > 0 or not partition.ordered)
         # What is simple can be told in words, and less luck goes into choosing it.
         judged.append((worth + (_SIMPLE * abs(worth) if simple else 0.0), order))
@@ -160,7 +160,7 @@ def _judged(partition: Partition, sample: Sample, prospect: Prospect, *, checked
     return worth, Chosen(Use(partition, order), belief, _to_bet_by(partition, belief, halves))
 
 
-def _checked(halves: Sequence[Floats], guesses: Sequence[Guess], prospect: Prospect) -> float:
+def _check(halves: Sequence[Floats], guesses: Sequence[Guess], prospect: Prospect) -> float:
     """Return the bound that is promised by what each half of the runs shows of guesses that the other half chose."""
     right = wrong = 0.0
     for fresh, guess in zip(halves, guesses[::-1], strict=True):
@@ -178,7 +178,7 @@ def _orders(partition: Partition, belief: Belief) -> list[NDArray[np.intp]]:
     return [np.argsort(belief.level, kind="stable"), *([own, own[::-1]] if partition.ordered else [])]
 
 
-def _believed(partition: Partition, counts: Floats) -> Belief:
+def _belief_of(partition: Partition, counts: Floats) -> Belief:
     """Return what is believed of the cells of a partition in view of runs."""
     if partition.levels is not None:
         return about_claims(partition.levels, counts)
@@ -191,7 +191,7 @@ def _to_bet_by(partition: Partition, belief: Belief, halves: Sequence[Floats]) -
     """Return the counts to bet by: as believed of scores, smoothed along an order, or as they are."""
     if partition.levels is not None:
         return belief.counts
-    return smoothed((halves[0], halves[1])) if partition.ordered else halves[0] + halves[1]
+    return smooth((halves[0], halves[1])) if partition.ordered else halves[0] + halves[1]
 
 
 # ---- what may be chosen from
@@ -214,7 +214,7 @@ def _told_in_words(
     return [joint, *(cells for cells in single if not (plain and cells.of.name == "output"))]
 
 
-def _learnt(
+def _learn(
     columns: Sequence[Column], sample: Sample, fitting: Labels, prospect: Prospect, rng: np.random.Generator
 ) -> list[Partition]:
     """Return the best corner, and cells of scores fitted to part of the runs; nothing where there is little to fit."""
@@ -349,7 +349,7 @@ def fit_corners(columns: Sequence[Column], sample: Sample, prospect: Prospect) -
     best, answer = -np.inf, None
     for i, j in combinations(range(len(columns)), 2):
         sizes = cuts[i].cells, cuts[j].cells
-        both = counted(places[i] * sizes[1] + places[j], sample.labels, sizes[0] * sizes[1])
+        both = runs_per_cell(places[i] * sizes[1] + places[j], sample.labels, sizes[0] * sizes[1])
         masses = both.reshape(*sizes, 2).sum(axis=2)
         for high, other_high, aspect in product((True, False), (True, False), _ASPECTS):
             depths = _depths(masses.sum(axis=1), high), aspect * _depths(masses.sum(axis=0), other_high)

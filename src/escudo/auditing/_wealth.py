@@ -87,7 +87,7 @@ __all__ = [
     "log_factors",
     "log_sum",
     "own_family",
-    "promised",
+    "promised_bounds",
     "renyi_claim",
     "sets_of",
     "stakes",
@@ -264,9 +264,9 @@ def stakes(counts: Floats, epsilons: Floats, deltas: Floats, roles: int, horizon
         return phi, size
     caution = _caution(total)
     members, first, second = sets_of(counts)
-    phi[:, 0], size[:, 0] = _aimed(members, first, second, counts, epsilons, deltas, horizon)
-    up = _averaged(members, second, first, total, epsilons, deltas, caution)
-    down = _averaged(members, first, second, total, epsilons, deltas, caution)
+    phi[:, 0], size[:, 0] = _aim(members, first, second, counts, epsilons, deltas, horizon)
+    up = _average(members, second, first, total, epsilons, deltas, caution)
+    down = _average(members, first, second, total, epsilons, deltas, caution)
     every = (np.where(up >= down, up, -down), _levels(counts, epsilons, caution), up, -down)
     for role, stake in zip(range(1, roles), every, strict=False):
         peak = np.abs(stake).max(axis=1, keepdims=True)
@@ -310,14 +310,14 @@ def _caution(runs: float) -> float:
     return float(np.clip(0.2 * np.log10(max(runs, 1.0)) - 0.3, 0.0, 1.0))
 
 
-def cautious(right: Floats, wrong: Floats, caution: float) -> Floats:
+def cautious_share(right: Floats, wrong: Floats, caution: float) -> Floats:
     """Return the share of right guesses, lowered by its standard error."""
     share = (right + 0.5) / (right + wrong + 1)
     lowered: Floats = share - caution * np.sqrt(share * (1 - share) / (right + wrong + 1))
     return lowered
 
 
-def promised(right: Floats, wrong: Floats, totals: tuple[float, float], delta: float, horizon: float) -> Floats:
+def promised_bounds(right: Floats, wrong: Floats, totals: tuple[float, float], delta: float, horizon: float) -> Floats:
     """Return for each set the bound on ε that it is likely to give in the end, shape (sets,).
 
     The log ratio less one standard error of what is known now and three of what will be known then.
@@ -335,7 +335,7 @@ def promised(right: Floats, wrong: Floats, totals: tuple[float, float], delta: f
     return np.asarray(np.log(rate) - np.log((wrong + 0.5) / (totals[1] + 1)) - noise * (1 + later))
 
 
-def _aimed(
+def _aim(
     members: NDArray[np.bool_],
     first: Floats,
     second: Floats,
@@ -357,7 +357,7 @@ def _aimed(
     for delta in np.unique(deltas):
         same = deltas == delta
         for sign, right, wrong, totals in sides:
-            best = int(promised(right, wrong, totals, float(delta), horizon).argmax())
+            best = int(promised_bounds(right, wrong, totals, float(delta), horizon).argmax())
             rate = (right[best] + 0.5) / (totals[0] + 1) - delta
             if rate <= 0:
                 continue
@@ -371,7 +371,7 @@ def _aimed(
     return phi, np.where(hits[:, None] > 0, np.minimum(sizes, _MOST), 0.0)
 
 
-def _averaged(
+def _average(
     members: NDArray[np.bool_],
     right: Floats,
     wrong: Floats,
@@ -385,7 +385,7 @@ def _averaged(
     A weight is the exponential of a set's winnings under its best bet, so that one set counts alone where it is clearly
     the best, and near ties are averaged instead of trusting the luckiest.
     """
-    share = cautious(right, wrong, caution)[None, :]
+    share = cautious_share(right, wrong, caution)[None, :]
     hits = ((right + wrong) / total)[None, :]
     if not deltas.any():
         fair = (1 / (1 + np.exp(-epsilons)))[:, None]
@@ -418,7 +418,9 @@ def _levels(counts: Floats, epsilons: Floats, caution: float) -> Floats:
     smooth[1:-1] = 0.25 * counts[:-2] + 0.5 * counts[1:-1] + 0.25 * counts[2:]
     first, second = smooth[:, 0], smooth[:, 1]
     fair = (1 / (1 + np.exp(-epsilons)))[:, None]
-    better = np.maximum(cautious(second + 0.5, first + 0.5, caution), cautious(first + 0.5, second + 0.5, caution))
+    better = np.maximum(
+        cautious_share(second + 0.5, first + 0.5, caution), cautious_share(first + 0.5, second + 0.5, caution)
+    )
     sign = np.where(second >= first, 1.0, -1.0)
     return np.asarray(sign * np.clip((better[None, :] / fair - 1) * np.exp(epsilons)[:, None], 0, _MOST))
 

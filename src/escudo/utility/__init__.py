@@ -27,7 +27,7 @@ from escudo.utility._fidelity import (
 )
 from escudo.utility._prediction import LEARNERS, Prediction
 from escudo.utility._prediction import auc as auc
-from escudo.utility._prediction import checked_jobs as checked_jobs
+from escudo.utility._prediction import check_jobs as check_jobs
 from escudo.utility._prediction import learner_of as learner_of
 from escudo.utility._private import EVALUATION_PURPOSE as EVALUATION_PURPOSE
 from escudo.utility._private import Evaluate as Evaluate

@@ -33,7 +33,7 @@ __all__ = [
     "Fidelity",
     "causal_fidelity",
     "cells",
-    "counted",
+    "count_cells",
     "cramers_v",
     "dependence",
     "fidelity",
@@ -230,14 +230,14 @@ def subsets(rows: Rows, size: int, rng: np.random.Generator) -> list[Columns]:
 
 def marginal_errors(real: Rows, other: Rows, chosen: Sequence[Columns]) -> dict[Columns, float]:
     """Return the total variation between the tables of each set of columns."""
-    return {columns: total_variation(counted(real, columns), counted(other, columns)) for columns in chosen}
+    return {columns: total_variation(count_cells(real, columns), count_cells(other, columns)) for columns in chosen}
 
 
 def _cells(rows: Rows, columns: Columns) -> int:
     return math.prod(rows.schema[name].size for name in columns)
 
 
-def counted(rows: Rows, columns: Columns) -> NDArray[np.int64]:
+def count_cells(rows: Rows, columns: Columns) -> NDArray[np.int64]:
     """Return how many rows are in each cell of the columns' table, flattened."""
     places = [rows.schema.names.index(name) for name in columns]
     sizes = [rows.schema[name].size for name in columns]

@@ -1,7 +1,7 @@
 """Learners: five of different kinds, for classes and for numbers, and how well they predict.
 
 They learn one column from all others on synthetic rows, and what they learnt is tested on real ones. All that is spread
-over processes is told their number in one way (:func:`checked_jobs`).
+over processes is told their number in one way (:func:`check_jobs`).
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ __all__ = [
     "Prediction",
     "auc",
     "balanced_accuracy",
-    "checked_jobs",
-    "explained",
+    "check_jobs",
     "kind_of",
     "learner_of",
     "predictions",
     "scores_of",
+    "variance_explained",
 ]
 
 Kind = Literal["class", "number"]
@@ -107,10 +107,10 @@ def auc(positive: NDArray[np.bool_], scores: NDArray[np.float64]) -> float:
     return float((rankdata(scores)[positive].sum() - yes * (yes + 1) / 2) / (yes * no))
 
 
-def explained(truth: NDArray[np.float64], answers: NDArray[np.float64]) -> float:
+def variance_explained(truth: NDArray[np.float64], answers: NDArray[np.float64]) -> float:
     """Return the share of variance explained, 1 if perfect, 0 for the mean, at least -1 for what is worse.
 
-    >>> explained(np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0, 3.0]))
+    >>> variance_explained(np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0, 3.0]))
     1.0
     """
     spread = float(((truth - truth.mean()) ** 2).sum())
@@ -190,7 +190,7 @@ def predictions(
     found: list[Prediction] = []
     with tracking("Learning", total=len(tasks)) as advance:
         work: Any = Parallel(n_jobs=jobs, return_as="generator")(
-            delayed(_predicted)(task, tables[task.trained_on, task.run], real, tested) for task in tasks
+            delayed(_predict)(task, tables[task.trained_on, task.run], real, tested) for task in tasks
         )
         for prediction in work:
             found.append(prediction)
@@ -198,7 +198,7 @@ def predictions(
     return found
 
 
-def _predicted(task: _Task, trained: Rows, real: Rows, tested: Rows) -> Prediction:
+def _predict(task: _Task, trained: Rows, real: Rows, tested: Rows) -> Prediction:
     kind = kind_of(tested, task.target)
     place = tested.schema.names.index(task.target)
     answer = _numbers if kind == "number" else _classes
@@ -226,7 +226,7 @@ def _classes(
     if levels.size == 1:  # nothing to learn: the one answer there is, and no order among rows
         answers = np.full(truth.shape, levels[0])
         return float((answers == truth).mean()), balanced_accuracy(truth, answers), 0.5, baseline
-    learner = _trained(learner_of(task.learner, "class", task.seed), trained.inputs(without=task.target), known)
+    learner = _train(learner_of(task.learner, "class", task.seed), trained.inputs(without=task.target), known)
     inputs = tested.inputs(without=task.target)
     answers, scores = learner.predict(inputs), scores_of(learner, inputs)
     column = {int(level): index for index, level in enumerate(learner.classes_)}
@@ -253,12 +253,12 @@ def _numbers(
         return 0.0, None, None, 0.0
     inputs = trained.inputs(without=task.target)
     if np.ptp(known) == 0.0 or inputs.shape[1] == 0:
-        return explained(truth, np.full(truth.shape, known.mean())), None, None, 0.0
-    learner = _trained(learner_of(task.learner, "number", task.seed), inputs, known)
-    return explained(truth, learner.predict(tested.inputs(without=task.target))), None, None, 0.0
+        return variance_explained(truth, np.full(truth.shape, known.mean())), None, None, 0.0
+    learner = _train(learner_of(task.learner, "number", task.seed), inputs, known)
+    return variance_explained(truth, learner.predict(tested.inputs(without=task.target))), None, None, 0.0
 
 
-def _trained(learner: Any, inputs: Any, known: Any) -> Any:
+def _train(learner: Any, inputs: Any, known: Any) -> Any:
     from sklearn.exceptions import ConvergenceWarning
 
     with warnings.catch_warnings():
@@ -271,10 +271,10 @@ def _trained(learner: Any, inputs: Any, known: Any) -> Any:
 # ---- processes
 
 
-def checked_jobs(jobs: int | None) -> int | None:
+def check_jobs(jobs: int | None) -> int | None:
     """Return ``jobs`` as joblib takes it, or raise: a number from 1 on, -1 for all cores, -2 for all but one, or None.
 
-    >>> checked_jobs(-1), checked_jobs(None)
+    >>> check_jobs(-1), check_jobs(None)
     (-1, None)
     """
     if jobs is None:

@@ -72,7 +72,7 @@ from escudo.privacy import (
 from escudo.synthesis import Model, Prepared
 from escudo.synthesis._generators import paying
 from escudo.table import Categorical, Numeric, PrivateTable, Schema
-from escudo.utility._fidelity import counted, sampling_error, subsets
+from escudo.utility._fidelity import count_cells, sampling_error, subsets
 from escudo.utility._prediction import learner_of
 from escudo.utility._rows import Rows
 
@@ -304,7 +304,7 @@ def prepare_figures(
     """
     schema.require_confirmed()
     stated = parse_relation(relation)
-    chosen = _chosen(schema, targets)
+    chosen = _choose(schema, targets)
     if chosen:
         learner_of(TEACHERS[0], "class", 0)  # says what to install, before anything is spent
     blank = Rows(schema=schema, codes=np.empty((0, len(schema)), dtype=np.int64), numbers=np.empty((0, len(schema))))
@@ -377,7 +377,7 @@ def evaluate_privately(
     return prepared.run(table, synthetic, seed=None if seed is None else whole("seed", seed))
 
 
-def _chosen(schema: Schema, targets: int | Sequence[str]) -> tuple[str, ...]:
+def _choose(schema: Schema, targets: int | Sequence[str]) -> tuple[str, ...]:
     usable = [column.name for column in schema.fields if isinstance(column, Categorical)] if len(schema) > 1 else []
     if isinstance(targets, int):
         return tuple(usable[: positive_integer("targets", targets)])
@@ -418,7 +418,7 @@ def exact_figures(
             for start in range(0, len(several), _TABLES_AT_A_TIME):
                 some = several[start : start + _TABLES_AT_A_TIME]
                 for columns, real in zip(some, table.counts([list(columns) for columns in some]), strict=True):
-                    ours = counted(made, columns)
+                    ours = count_cells(made, columns)
                     apart.append(float(np.abs(real.ravel() - real.sum() * (ours / len(made))).sum() / 2))
                     chance.append(sampling_error(ours, len(made)))
                 advance(1)
@@ -427,7 +427,7 @@ def exact_figures(
     with tracking("Learning from synthetic rows", total=len(names)) as advance:
         learners = {}
         for name in names:
-            learners[name] = _learnt(made, name)
+            learners[name] = _learn(made, name)
             advance(1)
     right = np.zeros(2)
     rows = 0
@@ -442,7 +442,7 @@ def exact_figures(
     return [*figures, *((right / len(learners)).tolist() if learners else ())], chances, rows
 
 
-def _learnt(made: Rows, target: str) -> tuple[int, list[Any]]:
+def _learn(made: Rows, target: str) -> tuple[int, list[Any]]:
     """Return the commonest synthetic class of a target, and learners trained on the synthetic rows."""
     codes = made.at_most(_MOST_LEARNT, np.random.default_rng(0)).codes
     known = codes[:, made.schema.names.index(target)]
@@ -551,7 +551,7 @@ def prepare_evaluated(
     mu = 1 / calibrate(lambda noise: GDPEvent(mu=1 / noise), epsilon=budget, delta=at)
     left = guarantee_of(GDPEvent(mu=mu * sqrt(1 - part)), delta=at).epsilon
     assert left is not None
-    generator = prepare(_rounded_down(left))
+    generator = prepare(_round_down(left))
     quiet = prepare_figures(generator.schema, relation=relation, public_rows=public_rows, targets=targets, scale=1.0)
     scale = quiet.l2_sensitivity / (mu * sqrt(part))
     for louder in _LOUDER:
@@ -597,10 +597,10 @@ def fitting_evaluated(
         yield whole_model, partial(prepared.figures.run, table, account=purse, seed=noise)
 
 
-def _rounded_down(number: float) -> float:
+def _round_down(number: float) -> float:
     """Return a number with four digits, for people to read in the plan.
 
-    >>> _rounded_down(0.94487), _rounded_down(12.3456), _rounded_down(0.5)
+    >>> _round_down(0.94487), _round_down(12.3456), _round_down(0.5)
     (0.9448, 12.34, 0.5)
     """
     unit = 10.0 ** (3 - floor(log10(number)))

@@ -13,7 +13,7 @@ import escudo
 from escudo.attacks import ATTACKS, attack, canary, ceiling_of, every_attack, infer_attribute, published_game, victim_of
 from escudo.attacks._attacker import choose, outlyingness
 from escudo.attacks._game import FitLog
-from escudo.attacks._report import pooled, score_of
+from escudo.attacks._report import pool, score_of
 from escudo.attacks._victims import RowsWithRecord
 from escudo.errors import InputError
 from escudo.privacy import Guarantee
@@ -337,7 +337,7 @@ class TestScores:
     def test_pooling_targets_gives_their_mean(self):
         there = np.array([True, False] * 10)
         scores = [score_of("queries", "forest", there, np.where(there, 1.0, side)) for side in (-1.0, 1.0)]
-        both = pooled(scores)
+        both = pool(scores)
         assert both.accuracy == 0.75
         assert both.fits == 40
         assert both.accuracy_interval[0] <= 0.5
@@ -345,7 +345,7 @@ class TestScores:
     def test_rates_of_targets_alike_are_as_uncertain_as_the_fits_they_are_about(self):
         there = np.repeat([True, False], 20)
         answers = np.r_[np.repeat([1.0, -1.0], [18, 2]), np.repeat([1.0, -1.0], [4, 16])]
-        both = pooled([score_of("queries", "forest", there, answers)] * 2)  # 40 fits with the target, 40 without
+        both = pool([score_of("queries", "forest", there, answers)] * 2)  # 40 fits with the target, 40 without
         for rate, (low, high) in ((both.tpr, both.tpr_interval), (both.fpr, both.fpr_interval)):
             assert high - low == pytest.approx(2 * 1.96 * math.sqrt(rate * (1 - rate) / 40))
 

@@ -25,7 +25,7 @@ from escudo.auditing._bounds import (
 from escudo.auditing._calibration import about_claims, along_cells, cell_by_cell
 from escudo.auditing._cells import Use, columns_of, count, cut, grain, joint_cells
 from escudo.auditing._outputs import Encoded, Encoder, Sample, TrialLog
-from escudo.auditing._result import named
+from escudo.auditing._result import with_names
 from escudo.auditing._scores import fit_additive, fit_boosted, fit_linear, fit_logistic, fit_stratified
 from escudo.auditing._targets import Failure, run_batch, run_one
 from escudo.auditing._views import choose_views
@@ -126,17 +126,17 @@ class TestNames:
     def test_numbers_are_called_by_the_keys_that_lead_to_them(self, output, entry, name):
         encoder = Encoder()
         encoder.encode([output])
-        assert named(f"entry {entry} < 5", encoder.structures) == f"{name} < 5"
+        assert with_names(f"entry {entry} < 5", encoder.structures) == f"{name} < 5"
 
     def test_numbers_without_keys_are_called_entries(self):
         encoder = Encoder()
         encoder.encode([[1, [2, 3]]])
-        assert named("entry 3 minus entry 1 < 5", encoder.structures) == "entry 3 minus entry 1 < 5"
+        assert with_names("entry 3 minus entry 1 < 5", encoder.structures) == "entry 3 minus entry 1 < 5"
 
     def test_keys_that_differ_between_outputs_name_nothing(self):
         encoder = Encoder()
         encoder.encode([{"a": 1}, {"b": 1}])
-        assert named("entry 1 < 5", encoder.structures) == "entry 1 < 5"
+        assert with_names("entry 1 < 5", encoder.structures) == "entry 1 < 5"
 
 
 class TestColumns:

@@ -31,7 +31,7 @@ def quick_learner():
     """Learn by the quicker of the two learners, once from the same rows; the sensitivity holds for any."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_private, "TEACHERS", ("logistic",))
-        patch.setattr(_private, "_learnt", lru_cache(maxsize=4)(_private._learnt))
+        patch.setattr(_private, "_learn", lru_cache(maxsize=4)(_private._learn))
         yield
 
 
@@ -79,7 +79,7 @@ def test_an_answer_depends_on_its_row_alone_also_in_floating_point():
     rng = np.random.default_rng(0)
     codes = np.column_stack([rng.integers(7, size=300), rng.integers(3, size=300), rng.integers(3, size=300)])
     made = Rows(schema=mixed, codes=codes, numbers=np.full(codes.shape, np.nan))
-    _, (learner,) = _private._learnt(made, "ill")
+    _, (learner,) = _private._learn(made, "ill")
     inputs = _private._inputs(mixed, codes, without="ill")
     exact = [
         [

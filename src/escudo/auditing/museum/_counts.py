@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo.auditing.museum._piece import PurePiece, answers_of, snapped
+from escudo.auditing.museum._piece import PurePiece, answers_of, snap
 from escudo.errors import InputError
 from escudo.privacy import Guarantee
 
@@ -39,7 +39,7 @@ class Histogram(PurePiece):
 
     def batch(self, dataset: Any, count: int, rng: np.random.Generator) -> Floats:
         cells = answers_of(dataset)
-        return snapped(cells + rng.laplace(scale=self.scale, size=(count, cells.size)))
+        return snap(cells + rng.laplace(scale=self.scale, size=(count, cells.size)))
 
 
 class HistogramInverted(Histogram):
@@ -66,7 +66,7 @@ class HistogramSharedNoise(Histogram):
     unbounded = "the difference of two cells has no noise"
 
     def batch(self, dataset: Any, count: int, rng: np.random.Generator) -> Floats:
-        return snapped(answers_of(dataset) + rng.laplace(scale=self.scale, size=(count, 1)))
+        return snap(answers_of(dataset) + rng.laplace(scale=self.scale, size=(count, 1)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,7 +172,7 @@ class PeopleByCanonicalId(PurePiece):
 
     def batch(self, dataset: Any, count: int, rng: np.random.Generator) -> Floats:
         people = len({self.key(person) for person in dataset})
-        return snapped(people + rng.laplace(scale=1 / self.epsilon, size=count))
+        return snap(people + rng.laplace(scale=1 / self.epsilon, size=count))
 
 
 class PeopleByStoredId(PeopleByCanonicalId):
@@ -213,7 +213,7 @@ class BoundedSum(PurePiece):
         if self.lower is None or self.upper is None:
             raise InputError("a sum needs the bounds of its column; state them in the schema.")
         values = np.clip(answers_of(dataset), self.lower, self.upper)
-        return snapped(values.sum() + rng.laplace(scale=(self.upper - self.lower) / self.epsilon, size=count))
+        return snap(values.sum() + rng.laplace(scale=(self.upper - self.lower) / self.epsilon, size=count))
 
 
 class SumWithoutBounds(BoundedSum):
@@ -263,7 +263,7 @@ class CategoriesFromSchema(PurePiece):
 
     def batch(self, dataset: Any, count: int, rng: np.random.Generator) -> list[dict[str, float]]:
         seen, shown = Counter(dataset), self.shown(dataset)
-        noise = snapped(rng.laplace(scale=1 / self.epsilon, size=(count, len(shown))))
+        noise = snap(rng.laplace(scale=1 / self.epsilon, size=(count, len(shown))))
         return [{name: seen[name] + float(extra) for name, extra in zip(shown, row, strict=True)} for row in noise]
 
 

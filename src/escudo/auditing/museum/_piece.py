@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from escudo.privacy import Guarantee, Relation
 
-__all__ = ["SHOWN_DELTA", "Exhibit", "Pair", "Piece", "PurePiece", "answers_of", "snapped"]
+__all__ = ["SHOWN_DELTA", "Exhibit", "Pair", "Piece", "PurePiece", "answers_of", "snap"]
 
 Pair = tuple[Any, Any]
 """Two neighbouring inputs of a piece: its answers, or its records."""
@@ -120,7 +120,7 @@ class Exhibit:
         return self.mechanism.source
 
 
-def snapped(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def snap(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return numbers rounded to a grid of 2^-10, which hides how floating point reached them.
 
     Every piece does this but the one whose fault it is not to: else an audit would find that fault in all of them.

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo.auditing.museum._piece import PurePiece, answers_of, snapped
+from escudo.auditing.museum._piece import PurePiece, answers_of, snap
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -186,7 +186,7 @@ def _places(above: Flags, cutoff: int) -> Floats:
 def _places_and_values(above: Flags, values: Floats, cutoff: int) -> Floats:
     places = _places(above, cutoff)
     where = np.nan_to_num(places).astype(np.intp)
-    found = np.take_along_axis(snapped(values), where, axis=1)
+    found = np.take_along_axis(snap(values), where, axis=1)
     return np.concatenate([places, np.where(np.isnan(places), np.nan, found)], axis=1)
 
 
@@ -235,7 +235,7 @@ class NoisyMaxValueLaplace(_NoisyMax):
         return queries * self.epsilon / 2
 
     def batch(self, dataset: Any, count: int, rng: np.random.Generator) -> Floats:
-        return snapped(np.max(self.with_laplace(dataset, count, rng), axis=1))
+        return snap(np.max(self.with_laplace(dataset, count, rng), axis=1))
 
 
 class NoisyMaxValueExponential(_NoisyMax):
@@ -246,4 +246,4 @@ class NoisyMaxValueExponential(_NoisyMax):
     unbounded = "values between the largest answers of two neighbours are possible under one of them only"
 
     def batch(self, dataset: Any, count: int, rng: np.random.Generator) -> Floats:
-        return snapped(np.max(self.with_exponential(dataset, count, rng), axis=1))
+        return snap(np.max(self.with_exponential(dataset, count, rng), axis=1))

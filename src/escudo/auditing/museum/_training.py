@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo.auditing.museum._piece import SHOWN_DELTA, Piece, snapped
+from escudo.auditing.museum._piece import SHOWN_DELTA, Piece, snap
 from escudo.privacy import Guarantee, gdp_to_epsilon
 
 Floats = NDArray[np.float64]
@@ -83,7 +83,7 @@ class DPSGD(Piece):
             taken = self.taken(step, residuals.shape, rng)
             total = self.total(residuals[:, :, None] * inputs, taken)
             noisy = total + rng.normal(scale=self.noise_scale(), size=total.shape)
-            released[:, step] = snapped(noisy / self.divisor(len(table)))
+            released[:, step] = snap(noisy / self.divisor(len(table)))
             weights -= self.learning_rate * released[:, step]
         return released.reshape(count, -1)
 
