@@ -11,17 +11,17 @@
 Every figure is about single people in the private rows: for the custodian only.
 """
 
-from escudo.attacks._attack import (
-    ATTACKS,
-    AttributeAttack,
-    PublishedScore,
-    attack,
-    every_attack,
-    infer_attribute,
-    published_game,
-)
+from escudo.attacks._attack import ATTACKS, attack, every_attack, infer_attribute, published_game
 from escudo.attacks._attacker import CLASSIFIERS, FEATURES, canary, outlyingness
-from escudo.attacks._report import Attack, AttackedTarget, Ceiling, Score, ceiling_of
+from escudo.attacks._report import (
+    Attack,
+    AttackedTarget,
+    AttributeAttack,
+    Ceiling,
+    PublishedScore,
+    Score,
+    ceiling_of,
+)
 from escudo.attacks._victims import Fitted, TrainedTogether, Victim, victim_of
 
 __all__ = [

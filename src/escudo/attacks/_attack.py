@@ -30,7 +30,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo._card import CUSTODIAN_ONLY, card
 from escudo._progress import tracking
 from escudo._validate import one_of, positive_integer, probability, whole
 from escudo.attacks._attacker import (
@@ -44,9 +43,8 @@ from escudo.attacks._attacker import (
     train_classifier,
 )
 from escudo.attacks._game import FitLog, Game, Played, Trials, collect, fingerprint
-from escudo.attacks._report import Attack, AttackedTarget, Ceiling, ceiling_of, pool, score_of
+from escudo.attacks._report import Attack, AttackedTarget, AttributeAttack, PublishedScore, ceiling_of, pool, score_of
 from escudo.attacks._victims import Victim, victim_of
-from escudo.auditing import Audit
 from escudo.causal import CausalGraph
 from escudo.errors import InputError
 from escudo.privacy import Guarantee, Relation, parse_relation
@@ -55,8 +53,6 @@ from escudo.utility import Rows, check_jobs
 
 __all__ = [
     "ATTACKS",
-    "AttributeAttack",
-    "PublishedScore",
     "attack",
     "every_attack",
     "infer_attribute",
@@ -347,68 +343,6 @@ def _identity(generator: object) -> str:
 # ---- attribute inference
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class AttributeAttack:
-    """Whether synthetic rows give away one value of one person's record. For the custodian only.
-
-    Attributes:
-        attribute: The column.
-        right: How often the guess, the commonest value of the nearest synthetic rows, is the record's value. It and
-            the next two are NaN where so few fits were made that all were of one world.
-        without: How often it would have been, had the record said otherwise: what other people's rows give away.
-        advantage: The difference: what the record's own value gives away.
-        audits: One experiment for each target.
-        claim: What the generator promises; None if nothing.
-        ceiling: The most that the promise allows ``advantage`` to be; None without one.
-        fits: How many fits were tested in all; fewer than asked for where the answer was clear before.
-    """
-
-    attribute: str
-    right: float
-    without: float
-    advantage: float
-    audits: tuple[Audit, ...]
-    claim: Guarantee | None
-    ceiling: Ceiling | None
-    fits: int
-
-    @property
-    def violated(self) -> bool:
-        """Whether the claim is rejected for some target."""
-        return self.claim is not None and any(found.violated for found in self.audits)
-
-    @property
-    def epsilon_lower(self) -> float:
-        """The generator's ε is at least this, at the stated confidence, over all targets together."""
-        return max(found.epsilon_lower for found in self.audits)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the figures as plain JSON values."""
-        return {
-            "custodian_only": True,
-            "attribute": self.attribute,
-            **{
-                name: None if math.isnan(figure := getattr(self, name)) else figure
-                for name in ("right", "without", "advantage")
-            },
-            "violated": self.violated,
-            "epsilon_lower": self.epsilon_lower,
-            "ceiling": None if self.ceiling is None else self.ceiling.to_json(),
-            "fits": self.fits,
-        }
-
-    def __str__(self) -> str:
-        allowed = "" if self.ceiling is None else f"; the promise allows {100 * self.ceiling.advantage:.1f} points"
-        return (
-            f"{self.attribute}: guessed right in {100 * self.right:.1f} % of fits, and in {100 * self.without:.1f} % "
-            f"when the record said otherwise: its own value gives away {100 * self.advantage:+.1f} points{allowed}"
-        )
-
-    def _repr_html_(self) -> str:
-        people = f"{len(self.audits)} {'person' if len(self.audits) == 1 else 'people'}"
-        return card(f"Attribute attack on {people}", str(self), note=CUSTODIAN_ONLY, alarm=self.violated)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class _Asker:
     """An attacker who knows all of a record but one value, and asks the synthetic rows nearest in all others."""
@@ -515,27 +449,6 @@ def _narrow(rows: Rows, places: NDArray[np.int64]) -> Rows:
 
 
 # ---- the game as published
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PublishedScore:
-    """One cell of the published tables, in per cent.
-
-    Attributes:
-        features: The extractor.
-        classifier: The attack model.
-        accuracy: Sets answered right.
-        na: Sets of fits without the target answered right.
-        pa: Sets of fits with the target answered right.
-        sets: How many sets were tested.
-    """
-
-    features: str
-    classifier: str
-    accuracy: float
-    na: float
-    pa: float
-    sets: int
 
 
 def published_game(

@@ -19,18 +19,14 @@ of a pair), ``_outputs``, ``_cells``, ``_scores``, ``_views`` (what it looks at)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from escudo.auditing._audit import audit
 from escudo.auditing._bounds import Power
+from escudo.auditing._http import HttpTarget
 from escudo.auditing._one_run import OneRun, one_run
 from escudo.auditing._replay import Replay, Step, exact, replay
 from escudo.auditing._result import Audit, History, Outputs
 from escudo.auditing._targets import Mechanism, Uncounted, adapt, pairs_of, query_pairs
 from escudo.auditing._wealth import renyi_claim
-
-if TYPE_CHECKING:
-    from escudo.auditing._http import HttpTarget as HttpTarget
 
 __all__ = [
     "Audit",
@@ -52,11 +48,3 @@ __all__ = [
     "renyi_claim",
     "replay",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name == "HttpTarget":
-        from escudo.auditing._http import HttpTarget
-
-        return HttpTarget
-    raise AttributeError(f"module 'escudo.auditing' has no attribute {name!r}")

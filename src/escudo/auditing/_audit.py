@@ -23,6 +23,7 @@ from escudo._validate import positive, positive_integer, probability, whole
 from escudo.auditing._bounds import best_event, power_of
 from escudo.auditing._cells import Cells
 from escudo.auditing._experiment import Experiment, Rounds
+from escudo.auditing._http import HttpTarget
 from escudo.auditing._outputs import Encoded, Encoder, Labels, LoggedBlock, Sample, TrialLog
 from escudo.auditing._result import Audit, History, Stopped, show_outputs, show_witness
 from escudo.auditing._targets import (
@@ -114,8 +115,6 @@ def audit(
     if target is not None:
         if mechanism is not None:
             raise InputError("give a mechanism or the URL of a target, not both.")
-        from escudo.auditing._http import HttpTarget
-
         mechanism = HttpTarget(target)
     if (pairs is None) == (schema is None):
         raise InputError("give pairs of neighbouring datasets, or a schema to make them from; exactly one of the two.")

@@ -359,6 +359,7 @@ def keys_of(outputs: Encoded) -> NDArray[np.uint64]:
 
 
 def show_output(outputs: Encoded, row: int, structures: Sequence[str]) -> str:
+    """Return one output in words, short enough for a list."""
     numbers = [f"{v:.6g}" for v in outputs.values[row] if not np.isnan(v)]
     structure = structures[int(outputs.codes[row])]
     if structure == "#":

@@ -10,7 +10,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -201,31 +201,28 @@ def predictions(
 def _predict(task: _Task, trained: Rows, real: Rows, tested: Rows) -> Prediction:
     kind = kind_of(tested, task.target)
     place = tested.schema.names.index(task.target)
-    answer = _numbers if kind == "number" else _classes
-    accuracy, balanced, ranked, baseline = answer(task, place, trained, real, tested)
-    return Prediction(
-        target=task.target,
-        kind=kind,
-        learner=task.learner,
-        trained_on=task.trained_on,
-        run=task.run,
-        accuracy=accuracy,
-        balanced=balanced,
-        auc=ranked,
-        baseline=baseline,
-    )
+    figures = (_numbers if kind == "number" else _classes)(task, place, trained, real, tested)
+    asked = {"target": task.target, "learner": task.learner, "trained_on": task.trained_on, "run": task.run}
+    return Prediction(kind=kind, **asked, **figures._asdict())  # type: ignore[arg-type]
 
 
-def _classes(
-    task: _Task, place: int, trained: Rows, real: Rows, tested: Rows
-) -> tuple[float, float | None, float | None, float]:
+class _Figures(NamedTuple):
+    """How well it went; only the first for numbers."""
+
+    accuracy: float
+    balanced: float | None = None
+    auc: float | None = None
+    baseline: float = 0.0
+
+
+def _classes(task: _Task, place: int, trained: Rows, real: Rows, tested: Rows) -> _Figures:
     known, truth = trained.codes[:, place], tested.codes[:, place]
     common = np.bincount(real.codes[:, place]).argmax()
     baseline = float((truth == common).mean())
     levels = np.unique(known)
     if levels.size == 1:  # nothing to learn: the one answer there is, and no order among rows
         answers = np.full(truth.shape, levels[0])
-        return float((answers == truth).mean()), balanced_accuracy(truth, answers), 0.5, baseline
+        return _Figures(float((answers == truth).mean()), balanced_accuracy(truth, answers), 0.5, baseline)
     learner = _train(learner_of(task.learner, "class", task.seed), trained.inputs(without=task.target), known)
     inputs = tested.inputs(without=task.target)
     answers, scores = learner.predict(inputs), scores_of(learner, inputs)
@@ -235,27 +232,21 @@ def _classes(
         for level in np.unique(truth)
     ]
     usable = [value for value in ranked if not math.isnan(value)]
-    return (
-        float((answers == truth).mean()),
-        balanced_accuracy(truth, answers),
-        float(np.mean(usable)) if usable else None,
-        baseline,
-    )
+    mean = float(np.mean(usable)) if usable else None
+    return _Figures(float((answers == truth).mean()), balanced_accuracy(truth, answers), mean, baseline)
 
 
-def _numbers(
-    task: _Task, place: int, trained: Rows, real: Rows, tested: Rows
-) -> tuple[float, float | None, float | None, float]:
+def _numbers(task: _Task, place: int, trained: Rows, real: Rows, tested: Rows) -> _Figures:
     trained = trained.take(~np.isnan(trained.numbers[:, place]))
     tested = tested.take(~np.isnan(tested.numbers[:, place]))
     known, truth = trained.numbers[:, place], tested.numbers[:, place]
     if truth.size == 0 or known.size == 0:
-        return 0.0, None, None, 0.0
+        return _Figures(0.0)
     inputs = trained.inputs(without=task.target)
     if np.ptp(known) == 0.0 or inputs.shape[1] == 0:
-        return variance_explained(truth, np.full(truth.shape, known.mean())), None, None, 0.0
+        return _Figures(variance_explained(truth, np.full(truth.shape, known.mean())))
     learner = _train(learner_of(task.learner, "number", task.seed), inputs, known)
-    return variance_explained(truth, learner.predict(tested.inputs(without=task.target))), None, None, 0.0
+    return _Figures(variance_explained(truth, learner.predict(tested.inputs(without=task.target))))
 
 
 def _train(learner: Any, inputs: Any, known: Any) -> Any:

@@ -407,7 +407,7 @@ def exact_figures(
         tables: The tables to compare, by figure; chosen without a look at real rows.
         names: The columns to predict.
 
-    **Guarantee.** None: they are exact. Their sensitivity is proved in :mod:`escudo.utility._private`.
+    **Guarantee.** None: they are exact. Their sensitivity is proved in the module's docstring.
     """
     figures, chances = [], []
     steps = sum(-(-len(several) // _TABLES_AT_A_TIME) for several in tables.values())
