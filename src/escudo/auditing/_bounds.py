@@ -192,13 +192,7 @@ class FixedEvent:
 
 
 def choose_event(uses: Sequence[Use], beliefs: Sequence[Belief], prospect: Prospect) -> FixedEvent | None:
-    """Return the guesses that promise the best bound in the end, in the first of the uses that has any.
-
-    Args:
-        uses: Ways of cutting outputs into cells, the best first.
-        beliefs: What is believed of the cells of each.
-        prospect: What the bound will be made of.
-    """
+    """Return the guesses that promise the best bound in the end, in the first of the uses that has any."""
     for use, belief in zip(uses, beliefs, strict=True):
         _, guess = best_guesses(belief, use.order, prospect)
         if guess.any():

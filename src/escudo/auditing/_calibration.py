@@ -13,7 +13,8 @@ would be chosen. So each kind of cell has a prior, and what is believed is the p
   believed; or some steps along the claims. The runs must be such that the score was not fitted on.
 * *Other outputs*: each cell by itself; how large log ratios usually are, is learnt from all cells.
 
-Between them decides the evidence: how likely each makes the runs.
+Between them decides the evidence: how likely each makes the runs. Counts are runs per cell and dataset, of shape
+(cells, 2).
 
 Bets are on what may be so, not on what is sure: along a number they follow counts that are only smoothed.
 
@@ -76,22 +77,14 @@ class Belief:
 
 
 def along_cells(counts: Floats) -> Belief:
-    """Return what to believe of cells in order: log ratios opposite at both ends, with some steps, or all their own.
-
-    Args:
-        counts: Runs per cell and dataset, shape (cells, 2).
-    """
+    """Return what to believe of cells in order: log ratios opposite at both ends, with some steps, or all their own."""
     single = cell_by_cell(counts)
     best = max([_opposite(counts), *(_stepwise(counts, expected) for expected in _STEPS)], key=_evidence)
     return best if best.evidence > single.evidence + _DOUBT else single
 
 
 def towards_corner(counts: Floats) -> Belief:
-    """Return what to believe of cells that lead out into a corner: a trend, or as in :func:`along_cells`.
-
-    Args:
-        counts: Runs per cell and dataset, shape (cells, 2).
-    """
+    """Return what to believe of cells that lead out into a corner: a trend, or as in :func:`along_cells`."""
     return max(with_trend(counts), along_cells(counts), key=_evidence)
 
 
@@ -144,11 +137,7 @@ def about_claims(levels: Floats, counts: Floats) -> Belief:
 
 
 def cell_by_cell(counts: Floats) -> Belief:
-    """Return what to believe of each cell by itself, in view of how much cells differ on the whole.
-
-    Args:
-        counts: Runs per cell and dataset, shape (cells, 2).
-    """
+    """Return what to believe of each cell by itself, in view of how much cells differ on the whole."""
     kinds = _kinds(counts)
     likely = _likely(counts, kinds)
     shares = np.full(kinds.size, 1 / kinds.size)

@@ -86,13 +86,7 @@ class Additive:
 
 
 def fit_additive(columns: Sequence[Column], sample: Sample, *, cells: int) -> Additive:
-    """Return the sum of per-column log ratios, shrunk towards what columns have in common and towards nothing.
-
-    Args:
-        columns: Which columns.
-        sample: Earlier runs.
-        cells: How many cells a column is cut into.
-    """
+    """Return the sum of per-column log ratios, shrunk towards what columns have in common and towards nothing."""
     labels = sample.labels
     numbers = [column(sample.outputs) for column in columns]
     cuts = [cut(values, cells) for values in numbers]
@@ -268,10 +262,7 @@ class Logistic:
 def fit_logistic(columns: Sequence[Column], sample: Sample, *, crossed: bool) -> Logistic | None:
     """Return the score that predicts the labels best on a fourth of the rows, fitted to all or to the others.
 
-    Args:
-        columns: Which columns.
-        sample: Earlier runs.
-        crossed: Whether steps of two columns at once are tried too; only where there are few columns.
+    If ``crossed``, steps of two columns at once are tried too, where there are few columns.
     """
     labels = sample.labels
     numbers = [column(sample.outputs) for column in columns]

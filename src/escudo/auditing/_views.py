@@ -334,13 +334,7 @@ class CornerCells:
 
 
 def fit_corners(columns: Sequence[Column], sample: Sample, prospect: Prospect) -> list[CornerCells]:
-    """Return the corner that promises most, if there are few columns.
-
-    Args:
-        columns: Which columns; two of them make a corner.
-        sample: Earlier runs.
-        prospect: What the bound will be made of.
-    """
+    """Return the corner of two columns that promises most, if there are few."""
     if not 2 <= len(columns) <= _CORNER_COLUMNS:
         return []
     numbers = [column(sample.outputs) for column in columns]
