@@ -697,12 +697,10 @@ class TestPairs:
 
     def test_uses_keep_the_order_they_were_given(self):
         partition = choose_views(
-            encoded(np.arange(400) % 7),
-            np.arange(400) % 2 == 0,
+            Sample(encoded(np.arange(400) % 7), np.arange(400) % 2 == 0),
+            Prospect(0.0, 400),
             references=(),
             structures=["#"],
-            delta=0.0,
-            ahead=400,
             rng=np.random.default_rng(0),
         )[0].use.partition
         assert Use(partition, np.arange(partition.cells)).order.size == partition.cells
