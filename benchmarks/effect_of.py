@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from escudo.causal import CausalGraph, Network, asia
 from escudo.discovery._effect_of import PreparedEffect, prepare_effect
-from escudo.discovery._treatment_interval import Strata, contrast_interval, contrast_value, holds
+from escudo.discovery._treatment import Strata, contrast_interval, contrast_value, holds
 from escudo.table import Schema
 
 SEED = 20_261_115

@@ -35,10 +35,8 @@ from numpy.typing import NDArray
 
 from escudo.causal import CausalGraph
 from escudo.discovery import discover
-from escudo.discovery._constraints import Constraints
-from escudo.discovery._gaussian_moments import Moments
-from escudo.discovery._gaussian_search import LinearScore, searched
-from escudo.discovery._pattern import pattern
+from escudo.discovery._gaussian import LinearScore, Moments, searched
+from escudo.discovery._pattern import Constraints, pattern
 from escudo.mechanisms import gaussian
 from escudo.privacy import GaussianEvent, calibrate
 from escudo.table import PrivateTable, Schema

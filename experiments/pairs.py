@@ -29,11 +29,10 @@ from numpy.typing import NDArray
 from simulated_pairs import SIMULATIONS, held_out_pair
 
 from escudo.orientation import PROCEDURES
-from escudo.orientation._casting import cast
-from escudo.orientation._gap_families import FAMILIES, draw_pair
-from escudo.orientation._layout import layout_of
-from escudo.orientation._reading import Batch
-from escudo.orientation._rule import Rule, rule_of
+from escudo.orientation._blocks import cast
+from escudo.orientation._curves import FAMILIES, draw_pair
+from escudo.orientation._direction import Batch
+from escudo.orientation._votes import Rule, layout_of, rule_of
 
 SEED = 20_261_115
 SHUFFLES = 5

@@ -2,7 +2,7 @@
 
 Run ``python experiments/simulated_directions.py`` from the repository's root; it takes a few minutes and writes
 ``experiments/results/simulated_directions.json`` and ``simulated_directions.md``. Seven additive noise models
-(``escudo.orientation._gap_families``), drawn here from the seed below; the right answer is known. ε is the total.
+(``escudo.orientation._curves``), drawn here from the seed below; the right answer is known. ε is the total.
 
 * **Test-set privacy**: regressions from m other records, which are public; m private records are scored.
 * **Whole-table privacy**: N = 2m private records, nothing is public.
@@ -28,12 +28,10 @@ import numpy as np
 import polars as pl
 
 from escudo.orientation import direction
-from escudo.orientation._gap import LEAST_SKETCH, gap_of, gap_sensitivity, noisy_regressions
-from escudo.orientation._gap_families import FAMILIES, draw_pair
-from escudo.orientation._gap_probability import probability_of_direction
-from escudo.orientation._paper_constants import score_sensitivity
-from escudo.orientation._regression import fit_kernel_ridge, fit_polynomial
-from escudo.orientation._regression_data import Pair
+from escudo.orientation._curves import FAMILIES, draw_pair
+from escudo.orientation._gap import LEAST_SKETCH, gap_of, gap_sensitivity, noisy_regressions, probability_of_direction
+from escudo.orientation._paper import score_sensitivity
+from escudo.orientation._regression import Pair, fit_kernel_ridge, fit_polynomial
 from escudo.table import PrivateTable, Schema
 
 SEED = 20261115

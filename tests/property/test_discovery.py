@@ -12,11 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from escudo.discovery._evidence import Weights
-from escudo.discovery._exact import best_graph
-from escudo.discovery._levels import Levels
-from escudo.discovery._measurement import Terms
-from escudo.discovery._residuals import Residuals, basis, coefficients, squared_sensitivity
-from escudo.discovery._tables import batches, on_simplex
+from escudo.discovery._measurement import (
+    Levels,
+    Residuals,
+    Terms,
+    basis,
+    batches,
+    coefficients,
+    on_simplex,
+    squared_sensitivity,
+)
+from escudo.discovery._search import best_graph
 from escudo.table import Categorical, PrivateTable, Schema
 
 sizes_of_columns = st.lists(st.integers(2, 4), min_size=2, max_size=4)
@@ -67,7 +73,7 @@ def test_too_many_patterns_fall_back_on_a_bound_that_holds(monkeypatch):
     sizes = [2, 3, 4, 5]
     scopes = dict.fromkeys(all_scopes(4, (1, 2, 3)), 1.0)
     exact = squared_sensitivity(sizes, scopes, relation="replace_one")
-    monkeypatch.setattr("escudo.discovery._residuals._MOST_PATTERNS", 1)
+    monkeypatch.setattr("escudo.discovery._measurement._MOST_PATTERNS", 1)
     assert squared_sensitivity(sizes, scopes, relation="replace_one") >= exact
 
 

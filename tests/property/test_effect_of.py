@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from escudo.discovery._effect_of import prepare_effect
-from escudo.discovery._treatment_table import STEPS
+from escudo.discovery._treatment import STEPS
 from escudo.privacy import GaussianEvent
 from escudo.table import PrivateTable, Schema
 

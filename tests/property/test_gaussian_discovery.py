@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from escudo.discovery import _gaussian
-from escudo.discovery._gaussian_moments import (
+from escudo.discovery._gaussian import (
     CELLS,
     STEPS,
     _complete,

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from escudo.orientation import PROCEDURES, PairData
-from escudo.orientation._blocks import Blocks
-from escudo.orientation._casting import Preference, cast, one_by_one
-from escudo.orientation._layout import layout_of
-from escudo.orientation._reading import batches_of, public_rows
+from escudo.orientation._blocks import Blocks, Preference, cast, one_by_one
+from escudo.orientation._direction import batches_of, public_rows
+from escudo.orientation._votes import layout_of
 from escudo.table import PrivateTable, Schema
 
 Floats = NDArray[np.float64]

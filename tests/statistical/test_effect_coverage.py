@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from escudo.causal import CausalGraph, Network, asia
 from escudo.discovery._effect_of import PreparedEffect, effect_of, prepare_effect
-from escudo.discovery._treatment_interval import contrast_interval, holds
+from escudo.discovery._treatment import contrast_interval, holds
 from escudo.table import PrivateTable, Schema
 
 RUNS = 400

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from escudo.orientation import Direction, Orientation
-    from escudo.orientation._gap_planning import PlanningCurves
+    from escudo.orientation._curves import PlanningCurves
     from escudo.table import PrivateTable, Schema
 
 __all__ = ["direction"]
@@ -144,7 +144,7 @@ def _extras(option: list[str], *, all_pairs: bool) -> dict[str, Any]:
     """Return the method's own options; what has an argument of its own must be given by that."""
     from escudo.errors import InputError
     from escudo.orientation import direction as ask
-    from escudo.orientation._asked import check_options
+    from escudo.orientation._direction import check_options
     from escudo.orientation._votes import OPTIONS
 
     found = options_of(option)
@@ -167,14 +167,14 @@ def _public(train: Path | None, test: Path | None, schema: Schema, x: str | None
 
 
 def _public_rows(table: PrivateTable, relation: str, stated: int | None) -> int | None:
-    from escudo.orientation._reading import public_rows
+    from escudo.orientation._direction import public_rows
     from escudo.privacy import parse_relation
 
     return public_rows(table, parse_relation(relation)) if stated is None else stated
 
 
 def _curves(rows: int | None) -> PlanningCurves | None:
-    from escudo.orientation._gap_planning import planning_curves
+    from escudo.orientation._curves import planning_curves
 
     return None if rows is None or rows < 100 else planning_curves(rows)
 

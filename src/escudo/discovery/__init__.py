@@ -14,8 +14,7 @@ knowing the noise), ``_exact``, ``_local`` and ``_search``, ``_joint`` (graph an
 for), ``_treatment``, ``_effect_of``.
 """
 
-from escudo.discovery._discover import METHODS, discover, prepare, run_prepared
-from escudo.discovery._discovery import Discovery, Measured, Prepared
+from escudo.discovery._discover import METHODS, Discovery, Measured, Prepared, discover, prepare, run_prepared
 from escudo.discovery._effect_of import effect_of, prepare_effect
 from escudo.discovery._treatment import Arm, Contrast, TreatmentEffect
 

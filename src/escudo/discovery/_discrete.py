@@ -7,39 +7,273 @@
 Columns of more than eight cells are merged first, by noisy one-way tables that get a twentieth of the budget.
 
 **Guarantee.** A composition of Gaussian events, shown in the plan; their sensitivity is proved in ``_residuals``.
+
+Two stages: which three-way tables are worth measuring, once all pairs are known.
+
+From residuals to what is reported: the graph, how sure it is, and where it must say that it cannot tell.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from escudo.causal import CausalGraph
-from escudo.discovery._constraints import Constraints, constraints_of
-from escudo.discovery._discovery import Discovery, Measured
-from escudo.discovery._evidence import Weights
-from escudo.discovery._levels import MOST_LEVELS, Levels, varying, wide
-from escudo.discovery._measurement import MOST_NUMBERS, Terms, measure, release_event
-from escudo.discovery._pattern import dag
-from escudo.discovery._report import STRICTNESS, search
-from escudo.discovery._residuals import Floats, Residuals, Scope
-from escudo.discovery._selection import TRIPLES_PER_COLUMN, countable, worth_measuring
-from escudo.discovery._tables import batches
+from escudo.discovery._discover import Discovery, Measured
+from escudo.discovery._evidence import Evidence, Weights, best_explanation
+from escudo.discovery._measurement import (
+    MOST_LEVELS,
+    MOST_NUMBERS,
+    Floats,
+    Levels,
+    Residuals,
+    Scope,
+    Terms,
+    batches,
+    measure,
+    release_event,
+    varying,
+    wide,
+)
+from escudo.discovery._pattern import (
+    Constraints,
+    Edge,
+    Parents,
+    constraints_of,
+    dag,
+    edge_confidences,
+    pattern,
+    recurrence,
+)
+from escudo.discovery._search import found_graph
 from escudo.errors import InputError
 from escudo.mechanisms import Seed
 from escudo.privacy import Account, GaussianEvent, Plan, Relation, calibrate
 from escudo.table import PrivateTable, Schema
 
-__all__ = ["Layout", "PreparedDiscrete", "layout_of", "prepare"]
+__all__ = [
+    "DENSE",
+    "LEAST_ROWS",
+    "MOST_RAW_CELLS",
+    "STRICTNESS",
+    "TRIPLES_PER_COLUMN",
+    "Found",
+    "Layout",
+    "PreparedDiscrete",
+    "countable",
+    "layout_of",
+    "prepare",
+    "search",
+    "worth_measuring",
+]
+
+
+TRIPLES_PER_COLUMN = 20
+
+
+MOST_RAW_CELLS = 2**22
+
+
+"""A scope whose table, before merging, has more cells than this is not measured."""
+
+
+_NEIGHBOURS = 8
+
+
+def countable(levels: Levels, scopes: list[Scope]) -> list[Scope]:
+    """Return the scopes whose tables are small enough to count."""
+    return [scope for scope in scopes if levels.raw_cells(scope) <= MOST_RAW_CELLS]
+
+
+def worth_measuring(evidence: Evidence, levels: Levels) -> list[Scope]:
+    """Return the triples {x, a, b} in which a and b are among the columns that x depends on most.
+
+    A column's parents, and the column that separates it from another, are among its strongest neighbours unless they
+    cancel out. The triples are ranked by the weaker of the two pairs, and at most ``TRIPLES_PER_COLUMN`` for each
+    column are kept, and no more than can be released at once.
+    """
+    pair = evidence.pair
+    d = len(pair)
+    strength: dict[Scope, float] = {}
+    for x in range(d):
+        near = [int(a) for a in np.argsort(-pair[x], kind="stable") if a != x and pair[x, a] > 0]
+        for a, b in itertools.combinations(near[:_NEIGHBOURS], 2):
+            first, second, third = sorted((x, a, b))
+            scope = (first, second, third)
+            strength[scope] = max(strength.get(scope, 0.0), float(min(pair[x, a], pair[x, b])))
+    ranked = sorted(countable(levels, list(strength)), key=lambda scope: (-strength[scope], scope))
+    numbers = itertools.accumulate(math.prod(levels.sizes[i] - 1 for i in scope) for scope in ranked)
+    within = [scope for scope, total in zip(ranked, numbers, strict=True) if total <= MOST_NUMBERS]
+    return within[: TRIPLES_PER_COLUMN * d]
+
+
+STRICTNESS, DENSE = 1.2, 0.3
+
+
+"""γ of the graph that is reported, and of the one that generates: chosen on simulated networks."""
+
+
+LEAST_ROWS = 200
+
+
+"""Three-way tables worth fewer rows than this tell no directions: the graph is a forest."""
+
+
+_ROUNDS, _ROUNDS_AGAIN = 600, 4  # perturbations of the local search, at first and under fresh noise
+
+
+_LEAST_SURE = 0.5  # an edge less sure than this is not reported
+
+
+_TRIES = 4  # searches without the edges that were not sure enough
+
+
+_OTHERS = (0.8, 1.0, 1.5, 2.0, 3.0)  # strictnesses that offer candidates to the joint choice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """The outcome of a search on released numbers."""
+
+    graph: CausalGraph
+    dense: Parents
+    edge_confidence: Mapping[Edge, float]
+    direction_confidence: Mapping[Edge, float]
+    cannot_tell: str
+
+
+def search(names: Sequence[str], residuals: Residuals, known: Constraints, *, joint: bool) -> Found:
+    """Find the graph to report and the one to generate from.
+
+    Args:
+        names: The columns.
+        residuals: What was measured.
+        known: What is known beforehand.
+        joint: Whether to choose among several graphs the one whose model explains all that was measured.
+    """
+    weights, values = Weights(residuals), residuals.values
+    forest = weights.rows_worth < LEAST_ROWS
+    parents = found_graph(weights, values, known, strictness=STRICTNESS, rounds=_ROUNDS, forest=forest)
+    heard: list[Parents] = []
+
+    def again(rng: np.random.Generator) -> CausalGraph:
+        found = found_graph(
+            weights,
+            values + residuals.noise(rng),
+            known,
+            strictness=STRICTNESS,
+            rounds=_ROUNDS_AGAIN,
+            forest=forest,
+            start=parents,
+        )
+        heard.append(found)
+        return pattern(names, found, known)
+
+    seen = recurrence(again)
+    if joint and not forest:
+        others = [
+            found_graph(weights, values, known, strictness=other, rounds=_ROUNDS_AGAIN, start=parents)
+            for other in _OTHERS
+        ]
+        parents = best_explanation(residuals, weights, [parents, *others, *heard])
+    allowed = known
+    for _ in range(_TRIES):
+        graph = pattern(names, parents, known)
+        sure, ways = edge_confidences(graph, seen)
+        doubtful = [edge for edge, value in sure.items() if value < _LEAST_SURE and not _stated(names, known, edge)]
+        if not doubtful:
+            break
+        allowed = _without(names, allowed, doubtful)
+        start = tuple(tuple(a for a in several if allowed.allowed[a, x]) for x, several in enumerate(parents))
+        parents = found_graph(
+            weights, values, allowed, strictness=STRICTNESS, rounds=_ROUNDS_AGAIN, forest=forest, start=start
+        )
+    else:
+        graph, sure, ways = _sure_part(graph, sure, ways, doubtful)
+    return Found(
+        graph=graph,
+        dense=_denser(weights, values, _with(names, known, graph), parents),
+        edge_confidence=sure,
+        direction_confidence=ways,
+        cannot_tell=_cannot_tell(graph, weights.rows_worth, forest=forest),
+    )
+
+
+def _denser(weights: Weights, values: Floats, known: Constraints, start: Parents) -> Parents:
+    """Return a graph to generate from: all that is reported, in its directions, and what else helps."""
+    held = tuple(tuple(a for a in several if known.allowed[a, x]) for x, several in enumerate(start))
+    return found_graph(weights, values, known, strictness=DENSE, rounds=_ROUNDS, explained=False, start=held)
+
+
+def _cannot_tell(graph: CausalGraph, worth: float, *, forest: bool) -> str:
+    if not graph.adjacencies:
+        return "no dependence between two columns stands out from the noise; take more rows or a larger epsilon"
+    if forest:
+        return (
+            f"after noise, tables of three columns are worth about {worth:.0f} rows, so that only the strongest pairs "
+            "are shown and no directions; take more rows or a larger epsilon"
+        )
+    return ""
+
+
+def _stated(names: Sequence[str], known: Constraints, edge: Edge) -> bool:
+    a, b = names.index(edge[0]), names.index(edge[1])
+    return (a, b) in known.required or (b, a) in known.required or frozenset((a, b)) in known.joined
+
+
+def _without(names: Sequence[str], known: Constraints, edges: Sequence[Edge]) -> Constraints:
+    allowed = known.allowed.copy()
+    for first, second in edges:
+        a, b = names.index(first), names.index(second)
+        allowed[a, b] = allowed[b, a] = False
+    return replace(known, allowed=allowed)
+
+
+def _with(names: Sequence[str], known: Constraints, graph: CausalGraph) -> Constraints:
+    """Return what is known once a pattern is: its arrows must be there, and its edges in some direction."""
+    place = {name: number for number, name in enumerate(names)}
+    allowed = known.allowed.copy()
+    arrows = {(place[a], place[b]) for a, b in graph.edges}
+    for a, b in arrows:
+        allowed[b, a] = False
+    lines = {frozenset((place[a], place[b])) for a, b in graph.undirected_edges}
+    return replace(known, allowed=allowed, required=known.required | arrows, joined=known.joined | lines)
+
+
+def _sure_part(
+    graph: CausalGraph, sure: Mapping[Edge, float], ways: Mapping[Edge, float], doubtful: Sequence[Edge]
+) -> tuple[CausalGraph, dict[Edge, float], dict[Edge, float]]:
+    """Return the graph without doubtful edges; directions that they may have given become open."""
+    gone = set(doubtful)
+    left = tuple(edge for edge in graph.adjacencies if edge not in gone)
+    kept = tuple(edge for edge in graph.required if (min(edge), max(edge)) in left)
+    lines = tuple(edge for edge in left if edge not in kept and edge[::-1] not in kept)
+    plain = replace(graph, edges=kept, undirected_edges=lines)
+    return plain, {edge: sure[edge] for edge in left}, {edge: ways[edge] for edge in kept if edge in ways}
+
 
 _AT_ONCE = 12  # columns up to which one release of all three-way tables does as well as two stages
+
+
 _AT_ONCE_IF_RICH = 20  # or better, where rows times ε are at least
+
+
 _RICH = 50_000
+
+
 _USUAL_ROWS = 100_000  # where their number was not given
+
+
 _MERGING_SHARE = 0.05  # of ρ, where columns are merged
+
+
 _PAIRS_SHARE = 0.5  # of the rest, in two stages
+
+
 _WORTH_LEVELS = 2_000  # rows that a three-way table of merged columns should be worth after noise
 
 

@@ -7,18 +7,16 @@
 * ``PROCEDURES``: what a block may compute before it votes;
 * :func:`sign_probability`, :func:`rows_needed` and :func:`epsilon_needed`, for planning votes from public numbers.
 
-Read ``_votes.py`` first, then ``_layout.py`` (which record goes where), ``_procedures.py`` (what a block computes) and
-``_rule.py`` (when there is a verdict).
+Read ``_votes.py`` first, then ``_votes.py`` (which record goes where), ``_procedures.py`` (what a block computes) and
+``_votes.py`` (when there is a verdict).
 """
 
 from __future__ import annotations
 
-from escudo.orientation._answer import CANNOT_TELL, Direction
-from escudo.orientation._direction import METHODS, direction
+from escudo.orientation._direction import CANNOT_TELL, METHODS, Direction, PairData, direction
 from escudo.orientation._orient import Orientation, orient
-from escudo.orientation._pair import PairData
-from escudo.orientation._planning import epsilon_needed, rows_needed, sign_probability
 from escudo.orientation._procedures import PROCEDURES, Procedure
+from escudo.orientation._votes import epsilon_needed, rows_needed, sign_probability
 
 __all__ = [
     "CANNOT_TELL",

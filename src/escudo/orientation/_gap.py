@@ -6,8 +6,8 @@ noisy scores at the same total ε err more often (``escudo.mechanisms.gap_sign``
 
 | score | sensitivity of one score | where proved |
 |---|---|---|
-| ``sqrt_hsic`` (default) | √6/m | ``_scores_kernel.py`` |
-| ``hsic`` | 2.0556/m + 4/m² | ``_scores_kernel.py`` |
+| ``sqrt_hsic`` (default) | √6/m | ``_scores.py`` |
+| ``hsic`` | 2.0556/m + 4/m² | ``_scores.py`` |
 | ``spearman``, ``kendall`` | 6/(m+1), 4/m | ``_scores.py`` |
 | ``iqr`` | none; quartiles by the exponential mechanism | ``escudo.mechanisms.quantiles`` |
 
@@ -24,51 +24,279 @@ degrees.
   (``ParallelEvent``)
 
 ``probability_correct`` is the posterior probability that the private gap has the released sign, if all possible
-gaps were equally likely beforehand (``_gap_probability.py``). For ``iqr`` it supposes bell-shaped columns.
+gaps were equally likely beforehand (``_gap.py``). For ``iqr`` it supposes bell-shaped columns.
 
 Reference:
     Design note "sensitivities", Propositions 4, 7, 8 and 12.
+
+From a released margin to an answer: what ``gap`` and ``paper`` share.
+
+How likely noisy scores name the right direction: the paper's Theorems 2 and 4 in closed form.
+
+γ is the private margin, score(wrong) - score(right); every released number carries Laplace noise of scale σ of its
+own.
+
+* Two numbers (Theorem 2): the difference of two Laplace variables has the tail (γ + 2σ)/(4σ) e^{-γ/σ}.
+* Four numbers (Theorem 4): with z = γ/σ the sum of four has the tail e^{-z}(48 + 33z + 9z² + z³)/96. The paper's
+  γ = Q_y + Q_{r_X} - Q_x + Q_{r_Y} lacks brackets: it is (Q_y + Q_{r_X}) - (Q_x + Q_{r_Y}).
+* One number (the gap): ½ e^{-γ/σ}.
+
+For γ < 0 the noise has to help: the probability is the tail itself at \|γ\|.
+
+**After the release** γ is not known, but the noisy margin v is, and so is the largest size G that γ can have. If all
+margins in [-G, G] were equally likely beforehand, the probability that γ has the sign of v is, with the distribution
+function F of the noise,
+
+.. math:: \frac{F(|v|) - F(|v| - G)}{F(|v| + G) - F(|v| - G)},
+
+which stays near 1/2 where the noise is larger than any margin, however large v is.
+
+Reference: M. Kusner et al. (2016), "Private Causal Inference", Theorems 2 and 4; design note "sensitivities",
+Proposition 14.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo._validate import one_of, positive, whole
+from escudo._validate import finite, one_of, positive, whole
+from escudo.errors import InputError, RefusedError
 from escudo.mechanisms import Seed, gap_sign, laplace, laplace_event, publishable, quantiles
 from escudo.mechanisms._quantiles import quantile_event
-from escudo.orientation._answer import Direction
-from escudo.orientation._asked import Asked, check_options, check_width
-from escudo.orientation._gap_answer import ABSTAIN, Question, check_question
-from escudo.orientation._gap_probability import LARGEST_GAP, certainty
-from escudo.orientation._pair import PairData
-from escudo.orientation._regression import fit_histogram, fit_polynomial
-from escudo.orientation._regression_data import Pair, check_rows, halves, in_two, public_pair, scaled
-from escudo.orientation._scores import Floats, kendall, kendall_sensitivity, spearman, spearman_sensitivity
-from escudo.orientation._scores_kernel import GridFeatures, hsic_sensitivity, sqrt_hsic, sqrt_hsic_sensitivity
-from escudo.privacy import Account, Event, LaplaceEvent, ParallelEvent, Plan, RepeatedEvent
+from escudo.orientation._direction import CANNOT_TELL, Asked, Direction, PairData, arrow, check_options, check_width
+from escudo.orientation._regression import (
+    Pair,
+    check_rows,
+    fit_histogram,
+    fit_polynomial,
+    halves,
+    in_two,
+    public_pair,
+    scaled,
+)
+from escudo.orientation._scores import (
+    Floats,
+    GridFeatures,
+    hsic_sensitivity,
+    kendall,
+    kendall_sensitivity,
+    spearman,
+    spearman_sensitivity,
+    sqrt_hsic,
+    sqrt_hsic_sensitivity,
+)
+from escudo.privacy import Account, Event, Guarantee, LaplaceEvent, ParallelEvent, Plan, RepeatedEvent
 
-__all__ = ["SCORES", "WIDTH", "GapPrepared", "cell_counts", "gap_of", "gap_sensitivity", "noisy_regressions", "prepare"]
+__all__ = [
+    "ABSTAIN",
+    "LARGEST_GAP",
+    "SCORES",
+    "WIDTH",
+    "GapPrepared",
+    "Question",
+    "cell_counts",
+    "certainty",
+    "check_question",
+    "gap_of",
+    "gap_sensitivity",
+    "noisy_regressions",
+    "prepare",
+    "probability_of_direction",
+]
+
+
+ABSTAIN = 1.6
+
+
+"""By default there is a verdict only where the margin exceeds so many noise scales: its sign is then 90 % sure."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What was asked, and how: everything about an answer that is known before a row is read.
+
+    Attributes:
+        x: One column.
+        y: The other one.
+        method: ``"gap"`` or ``"paper"``.
+        score: The dependence score.
+        plan: The budget tree.
+        abstain: The verdict is "cannot tell" unless the margin is larger than so many noise scales.
+        notes: What people should know about the way it was asked.
+    """
+
+    x: str
+    y: str
+    method: str
+    score: str
+    plan: Plan
+    abstain: float
+    notes: tuple[str, ...] = ()
+
+    def answer(
+        self,
+        margin: float,
+        *,
+        noise_scale: float,
+        certainty: float,
+        scores: Mapping[str, float],
+        scores_mean: str,
+        seed: Seed,
+        notes: tuple[str, ...] = (),
+    ) -> Direction:
+        """Return the answer for a released margin: above 0 for x->y."""
+        threshold = self.abstain * noise_scale
+        verdict = arrow(self.x, self.y) if margin > 0 else arrow(self.y, self.x)
+        if abs(margin) <= threshold:
+            verdict = CANNOT_TELL
+            inside = f"The margin is inside the noise (±{threshold:.2g}): a larger ε or more rows could tell."
+            notes = (*notes, inside)
+        return Direction(
+            x=self.x,
+            y=self.y,
+            verdict=verdict,
+            margin=margin,
+            probability_correct=certainty,
+            guarantee=self._guarantee(seed),
+            method=self.method,
+            score=self.score,
+            plan=self.plan,
+            scores=scores,
+            scores_mean=scores_mean,
+            noise_scale=noise_scale,
+            threshold=threshold,
+            notes=(*self.notes, *notes),
+        )
+
+    def no_answer(self, why: str, *, seed: Seed) -> Direction:
+        """Return "cannot tell", with the reason."""
+        return Direction(
+            x=self.x,
+            y=self.y,
+            verdict=CANNOT_TELL,
+            margin=0.0,
+            probability_correct=0.5,
+            guarantee=self._guarantee(seed),
+            method=self.method,
+            score=self.score,
+            plan=self.plan,
+            notes=(*self.notes, why),
+        )
+
+    def _guarantee(self, seed: Seed) -> Guarantee:
+        return replace(self.plan.guarantee(), for_release=publishable(seed))
+
+
+def check_question(method: str, asked: Asked) -> int:
+    """Return the public number of rows, or raise where the method's sensitivities do not hold.
+
+    Raises:
+        RefusedError: If neighbours may differ in the number of rows, or in several rows of one person.
+        InputError: If the number of rows is not known.
+    """
+    if asked.relation != "replace_one":
+        raise RefusedError(
+            f"method {method!r} divides by the number of rows, which must be public: it holds for "
+            "relation='replace_one' only. Use method='votes' for 'add_remove'. Nothing was spent."
+        )
+    if asked.unit != "row":
+        raise RefusedError(
+            f"method {method!r} protects one row; for a person with several rows use method='votes'. Nothing was spent."
+        )
+    if asked.rows is None:
+        raise InputError(f"method {method!r} needs the public number of rows; give rows=....")
+    return asked.rows
+
+
+LARGEST_GAP = {"sqrt_hsic": 0.5, "hsic": 0.25, "spearman": 1.0, "kendall": 1.0}
+
+
+"""The largest size of a gap of two scores: no score is below 0, and none above this (up to one part in m)."""
+
+
+_TAILS = {1: (48.0,), 2: (48.0, 24.0), 4: (48.0, 33.0, 9.0, 1.0)}  # over 96, in powers of z
+
+
+def probability_of_direction(margin: float, scale: float, *, noises: int = 2) -> float:
+    """Return the probability that the noisy scores are in the order of the margin's sign: above 0 is right.
+
+    Args:
+        margin: γ, the private margin; above 0 if the scores without noise are in the right order.
+        scale: σ, of each Laplace variable.
+        noises: How many there are: 1 for a gap, 2 for two scores (Theorem 2), 4 for four log IQRs (Theorem 4).
+
+    Raises:
+        InputError: If the scale is not above 0, or ``noises`` is none of these.
+
+    >>> [round(probability_of_direction(2.0, 1.0, noises=k), 4) for k in (1, 2, 4)]
+    [0.9323, 0.8647, 0.7773]
+    """
+    if noises not in _TAILS:
+        raise InputError(f"noises must be 1, 2 or 4; got {noises!r}.")
+    z = abs(finite("margin", margin)) / positive("scale", scale)
+    tail = math.exp(-z) * sum(part * z**power for power, part in enumerate(_TAILS[noises])) / 96 if z < 700 else 0.0
+    return 1 - tail if margin > 0 else tail
+
+
+def certainty(released: float, scale: float, *, noises: int = 1, largest: float = math.inf) -> float:
+    """Return how sure the sign of a released margin is: see "After the release" above.
+
+    Args:
+        released: The noisy margin.
+        scale: Of each Laplace variable in it.
+        noises: How many there are: 1, 2 or 4.
+        largest: The largest size the margin can have without noise.
+
+    >>> round(certainty(3.0, 1.0), 4), round(certainty(300.0, 100.0, largest=0.25), 4)
+    (0.9751, 0.5006)
+    """
+    size = abs(released)
+    if math.isinf(largest):
+        return probability_of_direction(size, scale, noises=noises)
+    size = min(size, largest + 500 * scale)  # beyond, tails only shrink together
+
+    def above(value: float) -> float:
+        return probability_of_direction(-value, scale, noises=noises)
+
+    low, middle, high = above(size - largest), above(size), above(size + largest)
+    return min(1.0, max(0.5, (low - middle) / (low - high)))
+
 
 SCORES = ("sqrt_hsic", "hsic", "spearman", "kendall", "iqr")
+
+
 """Every dependence score, the default first."""
 
+
 WIDTH = 0.15
+
+
 """Width of the kernels on [-1, 1]: the sensitivity does not depend on it, and small widths see more."""
 
+
 LEAST_SKETCH = 800
+
+
 """Least ε times training rows for which the histogram's regressions can be trusted: below, a poor fit does not make a
 coin but a systematic error, private and confidently wrong (``experiments/simulated_directions.py``)."""
 
+
 _CELLS = 8
+
+
 _FINENESS = 2.0**-11  # grid step, as a part of the sensitivity: rounding costs 0.1 %, and float errors stay far below
+
+
 _TYPICAL = 0.08  # a clear gap of √HSIC, from simulated pairs
+
+
 _LEAST = 1e-3  # interquartile ranges below this count as this
+
 
 Regression = Callable[[Floats], Floats]
 

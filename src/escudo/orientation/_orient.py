@@ -21,13 +21,20 @@ from escudo._validate import positive, probability, whole
 from escudo.causal import CausalGraph
 from escudo.errors import GraphError, InputError, SchemaError
 from escudo.mechanisms import Seed, as_planned, gaussian_event, laplace_event, publishable
-from escudo.orientation._answer import CANNOT_TELL, Direction
-from escudo.orientation._casting import FEWEST_DISTINCT, cast
-from escudo.orientation._layout import Layout, layout_of
-from escudo.orientation._planning import Law
+from escudo.orientation._blocks import FEWEST_DISTINCT, cast
+from escudo.orientation._direction import CANNOT_TELL, Direction, batches_of, public_rows, scored_column
 from escudo.orientation._procedures import Procedure, procedure_of
-from escudo.orientation._reading import batches_of, public_rows, scored_column
-from escudo.orientation._rule import Rule, free_of_charge, needed_text, rule_of, unanswered, verdict_of
+from escudo.orientation._votes import (
+    Law,
+    Layout,
+    Rule,
+    free_of_charge,
+    layout_of,
+    needed_text,
+    rule_of,
+    unanswered,
+    verdict_of,
+)
 from escudo.privacy import (
     Account,
     GaussianEvent,

@@ -3,7 +3,7 @@ r"""The method of *Private Causal Inference*, as published: kernel ridge regress
 Algorithm 1: fit f̂ (x to y) and ĝ (y to x) on training records; on test records compute residuals r_Y = y - f̂(x)
 and r_X = x - ĝ(y); score s(x, r_Y) and s(y, r_X); the lower score names the direction. Scores: ``hsic`` (default),
 ``spearman``, ``kendall``, ``iqr``. Noise by the paper's theorems with corrected constants, or, with
-``constants="paper"``, with those printed; ``_paper_constants.py`` compares the two. ε and δ are totals for the
+``constants="paper"``, with those printed; ``_paper.py`` compares the two. ε and δ are totals for the
 whole answer (the paper's ε is that of one score).
 
 **Whose privacy.** The paper protects either the test set or the training set. Here the private table always is
@@ -16,7 +16,7 @@ protected as a whole, so one says what it is:
   IQRs by propose-test-release, with distances by how far one record moves a residual.
 * neither: the table is cut in two by row number and both halves are private. A record is in one half, so the larger
   of the two sensitivities holds for the whole (``_paper_constants.score_sensitivity``); distances of IQRs count
-  changes in either half (``_scores_iqr.py``). Rank scores are refused: one test record can bring two residuals as
+  changes in either half (``_scores.py``). Rank scores are refused: one test record can bring two residuals as
   close together as it likes, so no table is ever far from instability, and the answer would always be "no answer".
 
 **Guarantee.** Laplace: ε-differentially private. Algorithm 13: (ε, δ): the distance d̂ has sensitivity 1; where d̂
@@ -26,28 +26,346 @@ at most δ. Log IQRs: 4 (test, both) or 2 (train) runs of propose-test-release a
 
 Reference: M. Kusner, Y. Sun, K. Sridharan, K. Weinberger (2016), "Private Causal Inference", AISTATS. C. Dwork, A.
 Roth (2014), "The algorithmic foundations of differential privacy", Algorithm 13. Design note "sensitivities".
+
+The paper's sensitivities as printed, and the corrected ones, side by side.
+
+| score, one record replaced | the paper | corrected | is the paper's bound true? |
+|---|---|---|---|
+| Spearman, test record | 30/m (Theorem 1) | 6/(m+1) | yes, 5 times too large |
+| Kendall, test record | 4/m (Theorem 1) | 4/m | yes; its proof is not |
+| HSIC, test record | (12m-11)/(m-1)² (Theorem 3) | 2.0556/m + 4/m² | yes, 5.8 times too large |
+| residual, training record | 8/(nλ^{3/2}), λ ≤ 1 (Theorem 5) | Proposition 10 | yes, 1.7 to 5.7 times too large |
+| HSIC, training record | 32 L √m/n · 8/λ^{3/2} (Theorem 7) | Proposition 11 | yes; it even exceeds the range of HSIC |
+| distance to instability | ⌊nγλ^{3/2}/16⌋ | ⌈γ/2R⌉ - 1 | yes, as a lower bound |
+| four log IQRs, test record | "three looks": (9e₀, 3δ₀) | (12e₀, 4δ₀) | **no**: one record moves all four |
+| two log IQRs, training record | (6e₀, 2δ₀) | (6e₀, 2δ₀) | yes |
+
+So with ``constants="paper"`` only the interquartile ranges cost more than the paper says: 4/3 of ε and δ. What is
+charged is always what is proved.
+
+**The paper's first bound for HSIC**, (16m-8)/(m-1)², is larger still and not used.
+
+What the paper's method does with the data: Algorithm 1, then noisy scores, stable ranks, or stable ranges.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
 
 from escudo._validate import one_of, positive, whole
 from escudo.errors import InputError, RefusedError
-from escudo.mechanisms import laplace_event
-from escudo.orientation._asked import Asked, check_options, check_width
-from escudo.orientation._gap import WIDTH
-from escudo.orientation._gap_answer import ABSTAIN, Question, check_question
-from escudo.orientation._gap_probability import LARGEST_GAP
-from escudo.orientation._paper_constants import CONSTANTS, Constants, Role, iqr_looks, score_sensitivity
-from escudo.orientation._paper_release import PaperPrepared
-from escudo.orientation._regression_data import halves, public_pair
-from escudo.privacy import ApproximateEvent, Plan, RepeatedEvent
+from escudo.mechanisms import Seed, laplace, laplace_event, propose_test_release, publishable
+from escudo.orientation._direction import Asked, Direction, PairData, check_options, check_width
+from escudo.orientation._gap import ABSTAIN, LARGEST_GAP, WIDTH, Question, certainty, check_question
+from escudo.orientation._regression import (
+    Floats,
+    Pair,
+    check_rows,
+    fit_kernel_ridge,
+    halves,
+    in_two,
+    paper_residual_change,
+    public_pair,
+    residual_change,
+    scaled,
+)
+from escudo.orientation._scores import (
+    GridFeatures,
+    hsic_sensitivity,
+    hsic_training_sensitivity,
+    interquartile_range,
+    kendall,
+    kendall_sensitivity,
+    log_iqr_with_drift,
+    spearman,
+    spearman_sensitivity,
+    sqrt_hsic,
+)
+from escudo.privacy import Account, ApproximateEvent, LaplaceEvent, Plan, RepeatedEvent
 
-__all__ = ["SCORES", "prepare"]
+__all__ = [
+    "CONSTANTS",
+    "SCORES",
+    "Constants",
+    "PaperPrepared",
+    "Residuals",
+    "Role",
+    "distance_to_instability",
+    "drift",
+    "iqr_looks",
+    "prepare",
+    "residuals",
+    "score_sensitivity",
+    "two_scores",
+]
+
+
+Constants = Literal["corrected", "paper"]
+
+
+CONSTANTS: tuple[Constants, ...] = ("corrected", "paper")
+
+
+Role = Literal["test", "train", "both"]
+
+
+"""Which part of the data the private table is; with ``both`` it is cut in two."""
+
+
+_FLOAT = 1 + 1e-6  # residuals as computed may move by rounding errors more
+
+
+def drift(n: int, regularisation: float, constants: Constants) -> float:
+    """Return how far one of ``n`` training records can move a residual."""
+    change = residual_change if constants == "corrected" else paper_residual_change
+    return change(n, regularisation) * _FLOAT
+
+
+def score_sensitivity(
+    score: str, role: Role, *, n: int, m: int, regularisation: float, width: float, constants: Constants
+) -> float:
+    """Return how far one score can move when one private record is replaced.
+
+    Args:
+        score: ``"hsic"``; or, for role ``"test"`` only, ``"spearman"`` or ``"kendall"``.
+        role: What the private records are used for. With ``"both"``, a record is in one part, so the larger of the
+            two sensitivities holds (split by position; design note, Proposition 12).
+        n: Training records.
+        m: Test records.
+        regularisation: λ.
+        width: Of the kernel of the residuals.
+        constants: The paper's, or the corrected ones.
+    """
+    printed = constants == "paper"
+    if score == "spearman":
+        return 30 / m if printed else spearman_sensitivity(m)
+    if score == "kendall":
+        return 4 / m if printed else kendall_sensitivity(m)
+    change = drift(n, regularisation, constants)
+    lipschitz = math.exp(-0.5) / width
+    testing = (12 * m - 11) / (m - 1) ** 2 if printed else hsic_sensitivity(m)
+    training = 32 * lipschitz * math.sqrt(m) * change if printed else hsic_training_sensitivity(m, change, width)
+    return {"test": testing, "train": training, "both": max(testing, training)}[role]
+
+
+def distance_to_instability(smallest_gap: float, change: float, constants: Constants) -> int:
+    r"""Return a lower bound, of sensitivity 1, on the training records to change before one more can move a rank.
+
+    Ranks stay while every two residuals are more than 2R apart; k changes bring them closer by 2kR at most.
+
+    >>> distance_to_instability(1.0, 0.1, "corrected"), distance_to_instability(0.1, 0.1, "corrected")
+    (4, 0)
+    """
+    steps = smallest_gap / (2 * change)
+    return max(0, math.ceil(steps) - 1) if constants == "corrected" else math.floor(steps)
+
+
+def iqr_looks(role: Role, constants: Constants) -> tuple[int, int]:
+    """Return how many log IQRs are released, and by how many the budget is divided for each."""
+    if role == "train":
+        return 2, 2
+    return 4, 3 if constants == "paper" else 4
+
+
+RIDGE_WIDTH = 0.3
+
+
+"""Width of the regressions' kernel on [-1, 1]; the paper names none."""
+
+
+_BIN = 1.0  # width of the bins of log IQR: a factor e, as in the paper
+
+
+_EXACT = 1e-9  # where ranks are stable they move by 0, so any number above it bounds them; it only costs noise
+
+
+_EXACT_SHARE = 1e-3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Residuals:
+    """The test records with their residuals: private."""
+
+    x: Floats
+    y: Floats
+    of_y: Floats
+    of_x: Floats
+
+
+def residuals(train: Pair, test: Pair, *, regularisation: float, width: float = RIDGE_WIDTH) -> Residuals:
+    """Return Algorithm 1 up to its residuals: both regressions on ``train``, both residuals on ``test``."""
+    f = fit_kernel_ridge(train.x, train.y, regularisation=regularisation, width=width)
+    g = fit_kernel_ridge(train.y, train.x, regularisation=regularisation, width=width)
+    return Residuals(x=test.x, y=test.y, of_y=test.y - f(test.x), of_x=test.x - g(test.y))
+
+
+def two_scores(score: str, found: Residuals, *, width: float = WIDTH) -> tuple[float, float]:
+    """Return s(x, r_Y) and s(y, r_X) for a score other than ``"iqr"``: private; lower means more likely the cause."""
+    if score in ("spearman", "kendall"):
+        measure = spearman if score == "spearman" else kendall
+        return measure(found.x, found.of_y), measure(found.y, found.of_x)
+    inputs, outputs = GridFeatures(-1.0, 1.0, width), GridFeatures(-2.0, 2.0, width)
+    return sqrt_hsic(found.x, found.of_y, inputs, outputs) ** 2, sqrt_hsic(found.y, found.of_x, inputs, outputs) ** 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PaperPrepared:
+    """The paper's method with everything chosen from public facts; ``_paper.py`` says what it promises.
+
+    Attributes:
+        question: What was asked, with the plan.
+        epsilon: The paper's claim, for the whole answer.
+        delta: The paper's claim, for the whole answer.
+        rows: The public number of rows.
+        role: What the private records are used for.
+        public: The public records, or None with role ``"both"``.
+        shuffle: Public seed of the split.
+        regularisation: λ.
+        width: Width of the kernels of HSIC.
+        constants: The paper's, or the corrected ones.
+    """
+
+    question: Question
+    epsilon: float
+    delta: float
+    rows: int
+    role: Role
+    public: Pair | None
+    shuffle: int
+    regularisation: float
+    width: float
+    constants: Constants
+
+    @property
+    def plan(self) -> Plan:
+        """All that ``run`` will spend."""
+        return self.question.plan
+
+    def run(self, pairs: PairData, *, account: Account, seed: Seed) -> Direction:
+        """Read the pairs and answer; the account is charged for the whole plan before noise is drawn.
+
+        Raises:
+            InputError: If the table, or the public records, are not as many as was stated.
+        """
+        if self.plan.event is None:
+            return self.question.no_answer("Nothing was spent.", seed=seed)
+        check_rows(self.rows, pairs.rows)
+        private = scaled(pairs)
+        if self.public is None:
+            train, test = in_two(private, shuffle=self.shuffle)
+        else:
+            train, test = (self.public, private) if self.role == "test" else (private, self.public)
+        found = residuals(train, test, regularisation=self.regularisation)
+        account.spend(self.plan.event, purpose="direction (paper)", for_release=publishable(seed))
+        if self.question.score == "iqr":
+            return self._ranges(found, len(train.x), seed)
+        if self.role == "train" and self.question.score != "hsic":
+            return self._stable_ranks(found, len(train.x), seed)
+        return self._noisy_scores(found, len(train.x), seed)
+
+    def _noisy_scores(self, found: Residuals, n: int, seed: Seed) -> Direction:
+        event = self.plan.event
+        assert isinstance(event, LaplaceEvent)
+        released = laplace(
+            np.array(two_scores(self.question.score, found, width=self.width)),
+            sensitivity=2 * self._sensitivity(n, len(found.x)),
+            epsilon=self.epsilon,
+            seed=seed,
+        )
+        assert released.event == event
+        forward, backward = np.asarray(released.value, dtype=np.float64).tolist()
+        return self._answer(forward, backward, event.scale, 2, seed)
+
+    def _stable_ranks(self, found: Residuals, n: int, seed: Seed) -> Direction:
+        change = drift(n, self.regularisation, self.constants)
+        scores = two_scores(self.question.score, found, width=self.width)
+        released = [
+            propose_test_release(
+                value,
+                1 + distance_to_instability(_smallest_gap(values), change, self.constants),
+                sensitivity=_EXACT,
+                epsilon=self.epsilon / 2,
+                delta=self.delta / 2,
+                release_share=_EXACT_SHARE,
+                seed=seed,
+            ).value
+            for value, values in zip(scores, (found.of_y, found.of_x), strict=True)
+        ]
+        forward, backward = released
+        if forward is None or backward is None:
+            return self.question.no_answer(
+                "One record of the training set could change the ranks of the residuals: no score is released.",
+                seed=seed,
+            )
+        return self._answer(forward, backward, 2 * _EXACT / (_EXACT_SHARE * self.epsilon), 2, seed)
+
+    def _ranges(self, found: Residuals, n: int, seed: Seed) -> Direction:
+        looks, parts = iqr_looks(self.role, self.constants)
+        change = 0.0 if self.role == "test" else drift(n, self.regularisation, self.constants)
+        logs: list[float] = []
+        for values, bound, moved in (
+            (found.x, 1.0, 0.0),
+            (found.of_y, 2.0, change),
+            (found.y, 1.0, 0.0),
+            (found.of_x, 2.0, change),
+        ):
+            if looks == 2 and bound == 1.0:  # of public records
+                logs.append(math.log(max(interquartile_range(values), 1e-3)))
+                continue
+            read = log_iqr_with_drift(
+                values, lower=-bound, upper=bound, width=_BIN, drift=moved, values_private=self.role != "train"
+            )
+            log = propose_test_release(
+                read.value,
+                read.distances,
+                sensitivity=_BIN,
+                epsilon=self.epsilon / parts,
+                delta=self.delta / parts,
+                seed=seed,
+            ).value
+            if log is None:
+                why = "An interquartile range is not stable enough at this ε and δ: it is not released."
+                return self.question.no_answer(why, seed=seed)
+            logs.append(log)
+        x, of_y, y, of_x = logs
+        return self._answer(x + of_y, y + of_x, 3 * parts * _BIN / self.epsilon, looks, seed)
+
+    def _answer(self, forward: float, backward: float, scale: float, noises: int, seed: Seed) -> Direction:
+        asked = self.question
+        margin = backward - forward
+        return asked.answer(
+            margin,
+            noise_scale=scale * math.sqrt(noises),  # of one Laplace variable with as large a variance
+            certainty=certainty(margin, scale, noises=noises, largest=LARGEST_GAP.get(asked.score, math.inf)),
+            scores={f"{asked.x}->{asked.y}": forward, f"{asked.y}->{asked.x}": backward},
+            scores_mean=f"{asked.score} of each direction, with noise: lower is more likely the right one",
+            seed=seed,
+        )
+
+    def _sensitivity(self, n: int, m: int) -> float:
+        return score_sensitivity(
+            self.question.score,
+            self.role,
+            n=n,
+            m=m,
+            regularisation=self.regularisation,
+            width=self.width,
+            constants=self.constants,
+        )
+
+
+def _smallest_gap(values: Floats) -> float:
+    return float(np.min(np.diff(np.sort(values))))
+
 
 SCORES = ("hsic", "spearman", "kendall", "iqr")
+
+
 """Every dependence score of the paper, the default first."""
 
 

@@ -17,7 +17,7 @@ from escudo.report._promise import promise_sentence, rounded_up, stated, who_get
 
 if TYPE_CHECKING:
     from escudo.orientation import Direction, Orientation
-    from escudo.orientation._gap_planning import PlanningCurves
+    from escudo.orientation._curves import PlanningCurves
 
 __all__ = ["direction_page"]
 

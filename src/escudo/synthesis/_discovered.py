@@ -10,7 +10,7 @@ Families hold at most three parents. Where a table over all cells of a family (w
 but not here) would be larger than the data can fill, the parents that say least are left out.
 
 **Guarantee.** A composition of Gaussian events, shown in the plan; their sensitivity is proved in
-``escudo.discovery._residuals``. Which families are measured depends on the table only through what was released before.
+``discovery/_measurement.py``. Which families are measured depends on the table only through what was released before.
 """
 
 from __future__ import annotations
@@ -26,10 +26,16 @@ from escudo._validate import positive, whole
 from escudo.causal import CausalGraph
 from escudo.discovery import Discovery
 from escudo.discovery._discrete import Layout, PreparedDiscrete, layout_of
-from escudo.discovery._levels import Levels
-from escudo.discovery._measurement import MOST_NUMBERS, measure, release_event
-from escudo.discovery._residuals import Floats, Residuals, Scope
-from escudo.discovery._tables import batches
+from escudo.discovery._measurement import (
+    MOST_NUMBERS,
+    Floats,
+    Levels,
+    Residuals,
+    Scope,
+    batches,
+    measure,
+    release_event,
+)
 from escudo.errors import InputError
 from escudo.mechanisms import Seed
 from escudo.privacy import Account, GaussianEvent, Guarantee, Plan, calibrate, parse_relation

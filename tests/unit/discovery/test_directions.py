@@ -8,7 +8,7 @@ import pytest
 
 from escudo.causal import CausalGraph
 from escudo.discovery import prepare, run_prepared
-from escudo.discovery._directions import _with_arrow, split, with_directions
+from escudo.discovery._discover import _with_arrow, split, with_directions
 from escudo.errors import InputError
 from escudo.privacy import MemoryAccount, PureEvent
 from escudo.table import PrivateTable, Schema

@@ -8,11 +8,18 @@ import pytest
 
 from escudo.causal import CausalGraph
 from escudo.discovery import _gaussian, discover
-from escudo.discovery._constraints import constraints_of
-from escudo.discovery._exact import best_graph
-from escudo.discovery._gaussian_moments import STEPS, _middle_and_spread, _slope, _unshrunk, clipped_rows, squared_limit
-from escudo.discovery._gaussian_search import LinearScore, searched
-from escudo.discovery._pattern import pattern
+from escudo.discovery._gaussian import (
+    STEPS,
+    LinearScore,
+    _middle_and_spread,
+    _slope,
+    _unshrunk,
+    clipped_rows,
+    searched,
+    squared_limit,
+)
+from escudo.discovery._pattern import constraints_of, pattern
+from escudo.discovery._search import best_graph
 from escudo.errors import InputError, SchemaError
 from escudo.privacy import MemoryAccount
 from escudo.table import PrivateTable, Schema

@@ -8,10 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from escudo.discovery._levels import Levels
-from escudo.discovery._measurement import Terms, measure, release_event
-from escudo.discovery._residuals import Residuals, coefficients
-from escudo.discovery._tables import batches
+from escudo.discovery._measurement import Levels, Residuals, Terms, batches, coefficients, measure, release_event
 from escudo.errors import InputError, NotInPlanError
 from escudo.privacy import MemoryAccount, Plan, charging
 from escudo.table import PrivateTable, Schema

@@ -9,14 +9,10 @@ import numpy as np
 import pytest
 
 from escudo.causal import CausalGraph, Network
-from escudo.discovery._constraints import Constraints, constraints_of
-from escudo.discovery._evidence import UNKNOWN, Evidence, Weights
-from escudo.discovery._exact import best_graph
-from escudo.discovery._joint import best_explanation
-from escudo.discovery._local import _Climb, good_graph
-from escudo.discovery._pattern import dag, oriented, pattern
-from escudo.discovery._residuals import Residuals, coefficients
-from escudo.discovery._search import _scores, found_graph
+from escudo.discovery._evidence import UNKNOWN, Evidence, Weights, best_explanation
+from escudo.discovery._measurement import Residuals, coefficients
+from escudo.discovery._pattern import Constraints, constraints_of, dag, oriented, pattern
+from escudo.discovery._search import _Climb, _scores, best_graph, found_graph, good_graph
 from escudo.errors import GraphError
 from escudo.table import Schema
 
@@ -247,7 +243,7 @@ def test_restricted_constraints_keep_what_is_about_the_columns_left():
 
 @pytest.mark.parametrize("most_cells", [2**18, 1], ids=["exact", "simulated"])
 def test_the_true_graph_explains_all_that_was_measured_best(most_cells, collider, monkeypatch):
-    monkeypatch.setattr("escudo.discovery._joint._MOST_CELLS", most_cells)
+    monkeypatch.setattr("escudo.discovery._evidence._MOST_CELLS", most_cells)
     residuals = residuals_of(codes_of(collider, 20_000), [2, 2, 2, 2], noise=20.0)
     truth = ((), (), (0, 1), (2,))
     others = [((), (), (), ()), ((), (), (0,), (2,)), ((), (), (0, 1), (0, 1, 2)), ((), (0,), (1,), (2,))]

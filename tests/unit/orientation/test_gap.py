@@ -10,11 +10,17 @@ import pytest
 
 from escudo.errors import BudgetExceededError, InputError, RefusedError
 from escudo.orientation import direction
-from escudo.orientation._gap import SCORES, cell_counts, gap_of, gap_sensitivity, noisy_regressions
-from escudo.orientation._gap_families import FAMILIES, draw_pair
-from escudo.orientation._gap_probability import certainty, probability_of_direction
-from escudo.orientation._regression import fit_polynomial
-from escudo.orientation._regression_data import Pair
+from escudo.orientation._curves import FAMILIES, draw_pair
+from escudo.orientation._gap import (
+    SCORES,
+    cell_counts,
+    certainty,
+    gap_of,
+    gap_sensitivity,
+    noisy_regressions,
+    probability_of_direction,
+)
+from escudo.orientation._regression import Pair, fit_polynomial
 from escudo.privacy import LaplaceEvent, MemoryAccount, ParallelEvent, plan
 from escudo.table import PrivateTable, Schema
 

@@ -8,13 +8,16 @@ import pytest
 
 from escudo.errors import InputError
 from escudo.orientation._regression import (
+    Pair,
     fit_histogram,
     fit_kernel_ridge,
     fit_polynomial,
+    halves,
+    in_two,
     paper_residual_change,
+    public_pair,
     residual_change,
 )
-from escudo.orientation._regression_data import Pair, halves, in_two, public_pair
 from escudo.table import Schema
 
 RNG = np.random.default_rng(3)

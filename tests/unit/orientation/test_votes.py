@@ -11,12 +11,21 @@ from numpy.typing import NDArray
 
 from escudo.errors import InputError
 from escudo.orientation import epsilon_needed, rows_needed, sign_probability
-from escudo.orientation._blocks import Blocks
-from escudo.orientation._casting import FEWEST_DISTINCT, cast, one_by_one
-from escudo.orientation._layout import FEWEST, LARGEST, MOST_ROWS, Layout, layout_of
-from escudo.orientation._planning import CONFIDENCE, SMALLEST, blocks_needed, least_margin
-from escudo.orientation._reading import Batch
-from escudo.orientation._rule import DISAGREEMENT, rule_of
+from escudo.orientation._blocks import FEWEST_DISTINCT, Blocks, cast, one_by_one
+from escudo.orientation._direction import Batch
+from escudo.orientation._votes import (
+    CONFIDENCE,
+    DISAGREEMENT,
+    FEWEST,
+    LARGEST,
+    MOST_ROWS,
+    SMALLEST,
+    Layout,
+    blocks_needed,
+    layout_of,
+    least_margin,
+    rule_of,
+)
 
 Floats = NDArray[np.float64]
 

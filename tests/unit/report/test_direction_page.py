@@ -9,8 +9,7 @@ import polars as pl
 import pytest
 
 from escudo.orientation import Direction, direction, orient
-from escudo.orientation._gap_families import draw_pair
-from escudo.orientation._gap_planning import PlanningCurves, planning_curves
+from escudo.orientation._curves import PlanningCurves, draw_pair, planning_curves
 from escudo.report._direction_charts import lines, margins, matrix
 from escudo.report._direction_page import direction_page
 from escudo.table import PrivateTable, Schema

@@ -2,32 +2,75 @@
 
 Nothing here looks at a private table: only its public number of rows comes in. Real pairs are harder, because there the
 noise models themselves are wrong; these curves show what *privacy* costs.
+
+Simulated pairs with a known cause: seven additive noise models, for planning, tests and experiments.
+
+Each draws x and then y = f(x) + noise, both on the public scale [-1, 1] (what falls outside is clamped). The seven
+stand for easy and hard cases; ``weak`` has as much noise as signal. They were written
+down once and not tuned afterwards.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from escudo._progress import tracking
-from escudo._validate import positive, whole
+from escudo._validate import one_of, positive, positive_integer, whole
 from escudo.orientation._direction import direction
-from escudo.orientation._gap import LEAST_SKETCH, gap_of, gap_sensitivity, noisy_regressions
-from escudo.orientation._gap_families import FAMILIES, draw_pair
-from escudo.orientation._gap_probability import probability_of_direction
-from escudo.orientation._paper_constants import score_sensitivity
-from escudo.orientation._regression import fit_kernel_ridge
-from escudo.orientation._regression_data import Pair
+from escudo.orientation._gap import LEAST_SKETCH, gap_of, gap_sensitivity, noisy_regressions, probability_of_direction
+from escudo.orientation._paper import score_sensitivity
+from escudo.orientation._regression import Pair, fit_kernel_ridge
+from escudo.orientation._scores import Floats
 from escudo.table import PrivateTable, Schema
 
-__all__ = ["PlanningCurves", "planning_curves"]
+__all__ = ["FAMILIES", "PlanningCurves", "draw_pair", "planning_curves"]
+
+
+_Function = Callable[[Floats], Floats]
+
+
+FAMILIES: dict[str, tuple[_Function, float]] = {
+    "cubic": (lambda x: 0.8 * x**3 + 0.1 * x, 0.12),
+    "tanh": (lambda x: 0.6 * np.tanh(3 * x), 0.12),
+    "exp": (lambda x: 0.22 * np.exp(1.5 * x) - 0.4, 0.12),
+    "quadratic": (lambda x: x**2 - 0.4, 0.12),
+    "sine": (lambda x: 0.5 * np.sin(4 * x), 0.15),
+    "linear": (lambda x: 0.5 * x, 0.35),
+    "weak": (lambda x: 0.35 * np.tanh(3 * x), 0.2),
+}
+
+
+"""The function of each family and the size of its noise: normal, but uniform for ``linear``, which could not be told
+apart with normal noise. The cause is uniform on [-0.9, 0.9], but normal with standard deviation 0.4 for ``tanh``."""
+
+
+def draw_pair(family: str, rows: int, rng: np.random.Generator) -> Pair:
+    """Return ``rows`` records of a family, in which x causes y.
+
+    >>> pair = draw_pair("cubic", 5, np.random.default_rng(0))
+    >>> len(pair.x), bool((abs(pair.y) <= 1).all())
+    (5, True)
+    """
+    function, size = FAMILIES[one_of("family", family, FAMILIES)]
+    count = positive_integer("rows", rows)
+    x = rng.normal(0, 0.4, count) if family == "tanh" else rng.uniform(-0.9, 0.9, count)
+    noise = rng.uniform(-size, size, count) if family == "linear" else rng.normal(0, size, count)
+    return Pair(np.clip(x, -1.0, 1.0), np.clip(function(x) + noise, -1.0, 1.0))
+
 
 EPSILONS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+
+
 _MOST_ROWS = 8_000  # the gap hardly depends on more; noise is computed for the rows there are
+
+
 _BOUNDS = {"type": "numeric", "lower": -1, "upper": 1}
+
+
 _SCHEMA = Schema.from_dict({"x": _BOUNDS, "y": _BOUNDS})
 
 
