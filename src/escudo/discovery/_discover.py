@@ -1,11 +1,10 @@
-"""The verb: learn a causal graph from a private table under a budget.
+"""Causal graphs from a private table: the verb, the answer, and votes on the directions that a graph leaves open.
 
-Discovery: a private causal graph, how sure it is of each edge, and what it cost.
+The graph is found from counts (``_discrete.py``) or, where every column is a number, from second moments
+(``_gaussian.py``); a :class:`Discovery` says how sure it is of each edge, and what it cost.
 
-Directions of what a graph leaves open: private votes on the undirected edges, out of a stated share of the budget.
-
-Correlations and counts say the same about all equivalent graphs. Where effects are not linear, or noise is not normal,
-the way in which two columns depend on each other can tell more: blocks of rows vote on each open edge
+**Directions.** Correlations and counts say the same about all equivalent graphs. Where effects are not linear, or noise
+is not normal, the way in which two columns depend on each other can tell more: blocks of rows vote on each open edge
 (:func:`escudo.orientation.orient`). Whoever asks for this spends a part of ε on it, whatever comes of it; linear
 effects with normal noise leave nothing to vote on, and then the answer is that it cannot tell.
 
@@ -54,258 +53,6 @@ __all__ = [
     "split",
     "with_directions",
 ]
-
-
-_SHOWN, _DRAWN = 12, 60  # edges listed, and columns drawn, in a notebook
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Measured:
-    """The noisy residuals that a discovery rests on, and the levels they are about."""
-
-    levels: Levels
-    residuals: Residuals
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Discovery:
-    """A causal graph learnt from a private table.
-
-    Attributes:
-        graph: What the data support and no more: arrows where every equivalent graph has them (or where knowledge
-            settles them), undirected edges where the direction cannot be told.
-        generating_graph: A denser DAG from the same measurements, for synthesis: the reported edges, in their
-            directions, and others that help to imitate the data but are not sure enough to be reported.
-        edge_confidence: For each edge of ``graph``, as a sorted pair of names: the estimated probability that the two
-            columns are adjacent in the true graph.
-        direction_confidence: For each arrow of ``graph``: the estimated probability that it points the right way,
-            given that the edge is there.
-        method: What found it: ``"exact"``, ``"two-stage"``, ``"joint"`` or ``"gaussian"``.
-        plan: The budget tree that was spent.
-        guarantee: What was promised to the people in the table.
-        rows: How many rows the table has: exactly where that is public, else noisy.
-        cannot_tell: Why the data are too few for the budget, or an empty text. The graph is then a forest or empty.
-        notes: Public remarks, such as columns that were merged or left out.
-        tables: What was measured, for reuse by a generator: ``Measured`` residuals; None for other statistics.
-    """
-
-    graph: CausalGraph
-    generating_graph: CausalGraph
-    edge_confidence: Mapping[Edge, float]
-    direction_confidence: Mapping[Edge, float] = field(default_factory=dict)
-    method: str
-    plan: Plan
-    guarantee: Guarantee
-    rows: int
-    cannot_tell: str = ""
-    notes: Sequence[str] = ()
-    tables: Measured | None = None
-
-    def __post_init__(self) -> None:
-        if not self.generating_graph.is_dag:
-            raise InputError("generating_graph must have a direction on every edge.")
-        sure = {(min(pair), max(pair)): float(value) for pair, value in self.edge_confidence.items()}
-        if set(sure) != set(self.graph.adjacencies):
-            raise InputError("edge_confidence must name the edges of graph, each once.")
-        ways = {(a, b): float(value) for (a, b), value in self.direction_confidence.items()}
-        if not set(ways) <= set(self.graph.edges):
-            raise InputError("direction_confidence must name arrows of graph.")
-        if any(not 0 <= value <= 1 for value in (*sure.values(), *ways.values())):
-            raise InputError("confidences must lie between 0 and 1.")
-        object.__setattr__(self, "edge_confidence", MappingProxyType(sure))
-        object.__setattr__(self, "direction_confidence", MappingProxyType(ways))
-        object.__setattr__(self, "notes", tuple(self.notes))
-
-    def confidence(self, first: str, second: str) -> float:
-        """Return how likely two columns are adjacent, in whatever order; 0 where the graph has no such edge."""
-        return self.edge_confidence.get((min(first, second), max(first, second)), 0.0)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the result as JSON values: edges with their confidence, the guarantee and the plan."""
-        edges = [
-            {
-                "from": a,
-                "to": b,
-                "directed": directed,
-                "confidence": round(self.confidence(a, b), 4),
-                "direction_confidence": round(self.direction_confidence[a, b], 4)
-                if (a, b) in self.direction_confidence
-                else None,
-            }
-            for pairs, directed in ((self.graph.edges, True), (self.graph.undirected_edges, False))
-            for a, b in pairs
-        ]
-        return {
-            "columns": list(self.graph.nodes),
-            "edges": edges,
-            "generating_edges": [list(edge) for edge in self.generating_graph.edges],
-            "method": self.method,
-            "rows": self.rows,
-            "cannot_tell": self.cannot_tell,
-            "notes": list(self.notes),
-            "guarantee": self.guarantee.to_json(),
-            "plan": self.plan.to_json(),
-        }
-
-    def __repr__(self) -> str:
-        said = f"; cannot tell: {self.cannot_tell}" if self.cannot_tell else ""
-        return f"<Discovery ({self.method}): {self.graph.summary}{said}>"
-
-    def _repr_html_(self) -> str:
-        pairs = [(pair, "→") for pair in self.graph.edges] + [(pair, "—") for pair in self.graph.undirected_edges]
-        pairs.sort(key=lambda one: -self.confidence(*one[0]))
-        rows = "".join(
-            f"<tr><td>{escape(f'{a} {mark} {b}')}</td><td>{self.confidence(a, b):.0%}</td></tr>"
-            for (a, b), mark in pairs[:_SHOWN]
-        )
-        more = f"<p>and {len(pairs) - _SHOWN} more</p>" if len(pairs) > _SHOWN else ""
-        table = f"<table><thead><tr><th>edge</th><th>sure</th></tr></thead><tbody>{rows}</tbody></table>{more}"
-        said = f"<p>Cannot tell more: {escape(self.cannot_tell)}.</p>" if self.cannot_tell else ""
-        picture = self.graph.to_svg() if len(self.graph) <= _DRAWN else ""
-        return (
-            f"<div><strong>Discovery</strong> ({escape(self.method)}): {escape(self.graph.summary)}{said}{picture}"
-            f"{table if pairs else ''}<p>{escape(str(self.guarantee))}</p></div>"
-        )
-
-
-class Prepared(Protocol):
-    """A method that knows what it will measure and how loudly, before any row is read.
-
-    ``_gaussian.py`` offers ``prepare(schema, knowledge, *, epsilon, delta, relation, public_rows) -> Prepared``, and so
-    does ``_discrete.py``. :func:`~escudo.discovery.discover` charges the plan, runs it, and puts the guarantee of the
-    charge in place of the one that ``run`` filled in.
-    """
-
-    @property
-    def plan(self) -> Plan:
-        """The budget tree, stated at the δ asked for: all that ``run`` will spend."""
-        ...
-
-    def run(self, table: PrivateTable, account: Account, seed: Seed) -> Discovery:
-        """Measure what the plan shows, charging ``account`` before noise is drawn, and search."""
-        ...
-
-
-def split(epsilon: float, share: float) -> tuple[float, float]:
-    """Return what the search and the votes may cost.
-
-    >>> split(1.0, 0.25)
-    (0.75, 0.25)
-    """
-    part = epsilon * probability("directions", share)
-    return epsilon - part, part
-
-
-def with_directions(prepared: Prepared, schema: Schema, *, epsilon: float) -> PreparedDirections:
-    """Return a method that votes on what another one leaves open.
-
-    Args:
-        prepared: The method that finds the graph, on its own share of the budget.
-        schema: The table's schema.
-        epsilon: What all votes together may cost.
-    """
-    total = prepared.plan.event
-    assert total is not None
-    return PreparedDirections(
-        prepared=prepared,
-        schema=schema,
-        votes=PureEvent(
-            epsilon=epsilon,
-            relation=total.relation,
-            unit=schema.unit,
-            max_rows_per_person=schema.max_rows_per_person,
-        ),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreparedDirections:
-    """A method of discovery with votes at its end.
-
-    Attributes:
-        prepared: The method that finds the graph.
-        schema: The table's schema.
-        votes: What the votes cost.
-    """
-
-    prepared: Prepared
-    schema: Schema
-    votes: PureEvent
-
-    @property
-    def plan(self) -> Plan:
-        """The budget tree: that of the method, and the votes."""
-        inner = self.prepared.plan
-        votes = Plan("directions of open edges", self.votes, buys="votes of blocks, on undirected edges only")
-        return Plan(f"{inner.name} with directions", children=[*inner.children, votes], delta=inner.delta)
-
-    def run(self, table: PrivateTable, account: Account, seed: Seed) -> Discovery:
-        """Find the graph, then let blocks vote on the edges it leaves open; charges ``account`` before each."""
-        from escudo.orientation import orient
-        from escudo.orientation._orient import can_be_oriented
-
-        found = self.prepared.run(table, account, seed)
-        fine = {name for name in found.graph.nodes if can_be_oriented(self.schema, name)}
-        lines = [pair for pair in found.graph.undirected_edges if fine.issuperset(pair)]
-        account.spend(self.votes, purpose="directions", for_release=publishable(seed))
-        if not lines:
-            note = "No edge between columns with an order and values enough was left open, so nothing was voted on."
-            return replace(found, plan=self.plan, notes=(*found.notes, note))
-        # What the votes cost has just been paid, so they are not charged to the table's account a second time.
-        unread = MemoryAccount(
-            relation=self.votes.relation, unit=self.votes.unit, max_rows_per_person=table.max_rows_per_person
-        )
-        try:
-            judged = orient(
-                CausalGraph.from_edges([], nodes=found.graph.nodes, undirected=lines),
-                table.with_account(unread),
-                epsilon=self.votes.epsilon,
-                relation=self.votes.relation,
-                rows=found.rows,
-                seed=int(np.random.default_rng(seed).integers(2**31)) if seed is not None else None,
-            )
-        except InputError as error:  # too few rows for blocks: the graph is paid for, and stays
-            return replace(found, plan=self.plan, notes=(*found.notes, f"Nothing was voted on: {error}"))
-        graph = found.graph
-        told = []
-        for answer in sorted(judged.directions, key=lambda one: -abs(one.margin)):
-            if answer.cause is None or answer.effect is None:
-                continue
-            arrow = (answer.cause, answer.effect)
-            better = _with_arrow(graph, arrow)
-            if better is not None:
-                graph = better
-                told.append(f"{arrow[0]} → {arrow[1]}")
-        note = (
-            f"By votes of blocks: {', '.join(told) or 'no direction stood out'} (of {len(lines)} open). A vote says "
-            "which direction fits a noise model better; it does not rule out a common cause."
-        )
-        return replace(found, graph=graph, plan=self.plan, notes=(*found.notes, note))
-
-
-def _with_arrow(graph: CausalGraph, arrow: Edge) -> CausalGraph | None:
-    """Return the graph with one open edge directed and all that follows, or None if that does not fit it."""
-    lines = tuple(line for line in graph.undirected_edges if set(line) != set(arrow))
-    if len(lines) == len(graph.undirected_edges):
-        return None
-    try:
-        better = closed(replace(graph, edges=(*graph.edges, arrow), undirected_edges=lines))
-        better.extension()
-    except GraphError:
-        return None
-    return better if _colliders(better) == _colliders(graph) else None
-
-
-def _colliders(graph: CausalGraph) -> set[tuple[frozenset[str], str]]:
-    """Return the v-structures: pairs of causes of one column that are not adjacent."""
-    joined = set(map(frozenset, graph.adjacencies))
-    return {
-        (frozenset((a, b)), name)
-        for name in graph.nodes
-        for a in graph.parents(name)
-        for b in graph.parents(name)
-        if a < b and frozenset((a, b)) not in joined
-    }
 
 
 METHODS = ("auto", "exact", "two-stage", "joint", "gaussian")
@@ -466,3 +213,260 @@ def discover(
         directions=directions,
     )
     return run_prepared(prepared, table, seed=seed, public_rows=public_rows, accept_large_delta=accept_large_delta)
+
+
+class Prepared(Protocol):
+    """A method that knows what it will measure and how loudly, before any row is read.
+
+    ``_gaussian.py`` offers ``prepare(schema, knowledge, *, epsilon, delta, relation, public_rows) -> Prepared``, and so
+    does ``_discrete.py``. :func:`~escudo.discovery.discover` charges the plan, runs it, and puts the guarantee of the
+    charge in place of the one that ``run`` filled in.
+    """
+
+    @property
+    def plan(self) -> Plan:
+        """The budget tree, stated at the δ asked for: all that ``run`` will spend."""
+        ...
+
+    def run(self, table: PrivateTable, account: Account, seed: Seed) -> Discovery:
+        """Measure what the plan shows, charging ``account`` before noise is drawn, and search."""
+        ...
+
+
+# ---- the answer
+
+_SHOWN, _DRAWN = 12, 60  # edges listed, and columns drawn, in a notebook
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Measured:
+    """The noisy residuals that a discovery rests on, and the levels they are about."""
+
+    levels: Levels
+    residuals: Residuals
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discovery:
+    """A causal graph learnt from a private table.
+
+    Attributes:
+        graph: What the data support and no more: arrows where every equivalent graph has them (or where knowledge
+            settles them), undirected edges where the direction cannot be told.
+        generating_graph: A denser DAG from the same measurements, for synthesis: the reported edges, in their
+            directions, and others that help to imitate the data but are not sure enough to be reported.
+        edge_confidence: For each edge of ``graph``, as a sorted pair of names: the estimated probability that the two
+            columns are adjacent in the true graph.
+        direction_confidence: For each arrow of ``graph``: the estimated probability that it points the right way,
+            given that the edge is there.
+        method: What found it: ``"exact"``, ``"two-stage"``, ``"joint"`` or ``"gaussian"``.
+        plan: The budget tree that was spent.
+        guarantee: What was promised to the people in the table.
+        rows: How many rows the table has: exactly where that is public, else noisy.
+        cannot_tell: Why the data are too few for the budget, or an empty text. The graph is then a forest or empty.
+        notes: Public remarks, such as columns that were merged or left out.
+        tables: What was measured, for reuse by a generator: ``Measured`` residuals; None for other statistics.
+    """
+
+    graph: CausalGraph
+    generating_graph: CausalGraph
+    edge_confidence: Mapping[Edge, float]
+    direction_confidence: Mapping[Edge, float] = field(default_factory=dict)
+    method: str
+    plan: Plan
+    guarantee: Guarantee
+    rows: int
+    cannot_tell: str = ""
+    notes: Sequence[str] = ()
+    tables: Measured | None = None
+
+    def __post_init__(self) -> None:
+        if not self.generating_graph.is_dag:
+            raise InputError("generating_graph must have a direction on every edge.")
+        sure = {(min(pair), max(pair)): float(value) for pair, value in self.edge_confidence.items()}
+        if set(sure) != set(self.graph.adjacencies):
+            raise InputError("edge_confidence must name the edges of graph, each once.")
+        ways = {(a, b): float(value) for (a, b), value in self.direction_confidence.items()}
+        if not set(ways) <= set(self.graph.edges):
+            raise InputError("direction_confidence must name arrows of graph.")
+        if any(not 0 <= value <= 1 for value in (*sure.values(), *ways.values())):
+            raise InputError("confidences must lie between 0 and 1.")
+        object.__setattr__(self, "edge_confidence", MappingProxyType(sure))
+        object.__setattr__(self, "direction_confidence", MappingProxyType(ways))
+        object.__setattr__(self, "notes", tuple(self.notes))
+
+    def confidence(self, first: str, second: str) -> float:
+        """Return how likely two columns are adjacent, in whatever order; 0 where the graph has no such edge."""
+        return self.edge_confidence.get((min(first, second), max(first, second)), 0.0)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as JSON values: edges with their confidence, the guarantee and the plan."""
+        edges = [
+            {
+                "from": a,
+                "to": b,
+                "directed": directed,
+                "confidence": round(self.confidence(a, b), 4),
+                "direction_confidence": round(self.direction_confidence[a, b], 4)
+                if (a, b) in self.direction_confidence
+                else None,
+            }
+            for pairs, directed in ((self.graph.edges, True), (self.graph.undirected_edges, False))
+            for a, b in pairs
+        ]
+        return {
+            "columns": list(self.graph.nodes),
+            "edges": edges,
+            "generating_edges": [list(edge) for edge in self.generating_graph.edges],
+            "method": self.method,
+            "rows": self.rows,
+            "cannot_tell": self.cannot_tell,
+            "notes": list(self.notes),
+            "guarantee": self.guarantee.to_json(),
+            "plan": self.plan.to_json(),
+        }
+
+    def __repr__(self) -> str:
+        said = f"; cannot tell: {self.cannot_tell}" if self.cannot_tell else ""
+        return f"<Discovery ({self.method}): {self.graph.summary}{said}>"
+
+    def _repr_html_(self) -> str:
+        pairs = [(pair, "→") for pair in self.graph.edges] + [(pair, "—") for pair in self.graph.undirected_edges]
+        pairs.sort(key=lambda one: -self.confidence(*one[0]))
+        rows = "".join(
+            f"<tr><td>{escape(f'{a} {mark} {b}')}</td><td>{self.confidence(a, b):.0%}</td></tr>"
+            for (a, b), mark in pairs[:_SHOWN]
+        )
+        more = f"<p>and {len(pairs) - _SHOWN} more</p>" if len(pairs) > _SHOWN else ""
+        table = f"<table><thead><tr><th>edge</th><th>sure</th></tr></thead><tbody>{rows}</tbody></table>{more}"
+        said = f"<p>Cannot tell more: {escape(self.cannot_tell)}.</p>" if self.cannot_tell else ""
+        picture = self.graph.to_svg() if len(self.graph) <= _DRAWN else ""
+        return (
+            f"<div><strong>Discovery</strong> ({escape(self.method)}): {escape(self.graph.summary)}{said}{picture}"
+            f"{table if pairs else ''}<p>{escape(str(self.guarantee))}</p></div>"
+        )
+
+
+# ---- votes on what a graph leaves open
+
+
+def split(epsilon: float, share: float) -> tuple[float, float]:
+    """Return what the search and the votes may cost.
+
+    >>> split(1.0, 0.25)
+    (0.75, 0.25)
+    """
+    part = epsilon * probability("directions", share)
+    return epsilon - part, part
+
+
+def with_directions(prepared: Prepared, schema: Schema, *, epsilon: float) -> PreparedDirections:
+    """Return a method that votes on what another one leaves open.
+
+    Args:
+        prepared: The method that finds the graph, on its own share of the budget.
+        schema: The table's schema.
+        epsilon: What all votes together may cost.
+    """
+    total = prepared.plan.event
+    assert total is not None
+    return PreparedDirections(
+        prepared=prepared,
+        schema=schema,
+        votes=PureEvent(
+            epsilon=epsilon,
+            relation=total.relation,
+            unit=schema.unit,
+            max_rows_per_person=schema.max_rows_per_person,
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedDirections:
+    """A method of discovery with votes at its end.
+
+    Attributes:
+        prepared: The method that finds the graph.
+        schema: The table's schema.
+        votes: What the votes cost.
+    """
+
+    prepared: Prepared
+    schema: Schema
+    votes: PureEvent
+
+    @property
+    def plan(self) -> Plan:
+        """The budget tree: that of the method, and the votes."""
+        inner = self.prepared.plan
+        votes = Plan("directions of open edges", self.votes, buys="votes of blocks, on undirected edges only")
+        return Plan(f"{inner.name} with directions", children=[*inner.children, votes], delta=inner.delta)
+
+    def run(self, table: PrivateTable, account: Account, seed: Seed) -> Discovery:
+        """Find the graph, then let blocks vote on the edges it leaves open; charges ``account`` before each."""
+        from escudo.orientation import orient
+        from escudo.orientation._orient import can_be_oriented
+
+        found = self.prepared.run(table, account, seed)
+        fine = {name for name in found.graph.nodes if can_be_oriented(self.schema, name)}
+        lines = [pair for pair in found.graph.undirected_edges if fine.issuperset(pair)]
+        account.spend(self.votes, purpose="directions", for_release=publishable(seed))
+        if not lines:
+            note = "No edge between columns with an order and values enough was left open, so nothing was voted on."
+            return replace(found, plan=self.plan, notes=(*found.notes, note))
+        # What the votes cost has just been paid, so they are not charged to the table's account a second time.
+        unread = MemoryAccount(
+            relation=self.votes.relation, unit=self.votes.unit, max_rows_per_person=table.max_rows_per_person
+        )
+        try:
+            judged = orient(
+                CausalGraph.from_edges([], nodes=found.graph.nodes, undirected=lines),
+                table.with_account(unread),
+                epsilon=self.votes.epsilon,
+                relation=self.votes.relation,
+                rows=found.rows,
+                seed=int(np.random.default_rng(seed).integers(2**31)) if seed is not None else None,
+            )
+        except InputError as error:  # too few rows for blocks: the graph is paid for, and stays
+            return replace(found, plan=self.plan, notes=(*found.notes, f"Nothing was voted on: {error}"))
+        graph = found.graph
+        told = []
+        for answer in sorted(judged.directions, key=lambda one: -abs(one.margin)):
+            if answer.cause is None or answer.effect is None:
+                continue
+            arrow = (answer.cause, answer.effect)
+            better = _with_arrow(graph, arrow)
+            if better is not None:
+                graph = better
+                told.append(f"{arrow[0]} → {arrow[1]}")
+        note = (
+            f"By votes of blocks: {', '.join(told) or 'no direction stood out'} (of {len(lines)} open). A vote says "
+            "which direction fits a noise model better; it does not rule out a common cause."
+        )
+        return replace(found, graph=graph, plan=self.plan, notes=(*found.notes, note))
+
+
+def _with_arrow(graph: CausalGraph, arrow: Edge) -> CausalGraph | None:
+    """Return the graph with one open edge directed and all that follows, or None if that does not fit it."""
+    lines = tuple(line for line in graph.undirected_edges if set(line) != set(arrow))
+    if len(lines) == len(graph.undirected_edges):
+        return None
+    try:
+        better = closed(replace(graph, edges=(*graph.edges, arrow), undirected_edges=lines))
+        better.extension()
+    except GraphError:
+        return None
+    return better if _colliders(better) == _colliders(graph) else None
+
+
+def _colliders(graph: CausalGraph) -> set[tuple[frozenset[str], str]]:
+    """Return the v-structures: pairs of causes of one column that are not adjacent."""
+    joined = set(map(frozenset, graph.adjacencies))
+    return {
+        (frozenset((a, b)), name)
+        for name in graph.nodes
+        for a in graph.parents(name)
+        for b in graph.parents(name)
+        if a < b and frozenset((a, b)) not in joined
+    }

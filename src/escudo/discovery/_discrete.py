@@ -2,15 +2,14 @@
 
 * ``exact``: all tables of up to three columns in one release; the best graph of all up to 16 columns, a good one above.
 * ``two-stage``: all pairs with half of the budget; with the other half the three-way tables that they make interesting.
-* ``joint``: like the two above; then graph and model are refined together (``_joint``).
+* ``joint``: like the two above; then graph and model are refined together (``_evidence.py``).
 
 Columns of more than eight cells are merged first, by noisy one-way tables that get a twentieth of the budget.
 
-**Guarantee.** A composition of Gaussian events, shown in the plan; their sensitivity is proved in ``_residuals``.
+**Guarantee.** A composition of Gaussian events, shown in the plan; their sensitivity is proved in ``_measurement.py``.
 
-Two stages: which three-way tables are worth measuring, once all pairs are known.
-
-From residuals to what is reported: the graph, how sure it is, and where it must say that it cannot tell.
+From residuals to what is reported :func:`search` leads: to the graph, how sure it is, and where it must say that it
+cannot tell. In two stages :func:`worth_measuring` chooses the three-way tables, once all pairs are known.
 """
 
 from __future__ import annotations
@@ -72,14 +71,277 @@ __all__ = [
 ]
 
 
+_AT_ONCE = 12  # columns up to which one release of all three-way tables does as well as two stages
+_AT_ONCE_IF_RICH = 20  # or better, where rows times ε are at least
+_RICH = 50_000
+_USUAL_ROWS = 100_000  # where their number was not given
+_MERGING_SHARE = 0.05  # of ρ, where columns are merged
+_PAIRS_SHARE = 0.5  # of the rest, in two stages
+_WORTH_LEVELS = 2_000  # rows that a three-way table of merged columns should be worth after noise
+
+
+# ---- what will be measured, and how loudly
+
+
+def prepare(
+    schema: Schema,
+    knowledge: CausalGraph | None,
+    *,
+    method: str,
+    epsilon: float,
+    delta: float,
+    relation: Relation,
+    public_rows: int | None,
+) -> PreparedDiscrete:
+    """Choose what to measure and how loudly, from public facts alone; see :func:`layout_of`."""
+    layout = layout_of(schema, knowledge, method=method, epsilon=epsilon, relation=relation, public_rows=public_rows)
+    return layout.at(calibrate(layout.events, epsilon=epsilon, delta=delta), delta=delta)
+
+
+def layout_of(
+    schema: Schema,
+    knowledge: CausalGraph | None,
+    *,
+    method: str,
+    epsilon: float,
+    relation: Relation,
+    public_rows: int | None,
+) -> Layout:
+    """Choose what to measure from public facts alone.
+
+    Raises:
+        InputError: If there are too few or too many columns for the method.
+        GraphError: If the knowledge names a column that the schema does not have.
+    """
+    constraints = constraints_of(schema, knowledge)
+    columns = varying(schema)
+    if len(columns) < 2:
+        raise InputError("Discovery needs at least two columns with more than one level.")
+    rich = epsilon * (public_rows or _USUAL_ROWS) >= _RICH
+    most = _AT_ONCE_IF_RICH if rich else _AT_ONCE
+    at_once = len(columns) <= most if method in ("auto", "joint") else method == "exact"
+    sizes = [min(schema[name].size, MOST_LEVELS) for name in columns]
+    numbers = [_numbers(sizes, (1, 2, 3) if at_once else (1, 2))]
+    shares = [1.0]
+    if not at_once:
+        numbers.append(min(TRIPLES_PER_COLUMN * len(columns) * (max(sizes) - 1) ** 3, MOST_NUMBERS))
+        shares = [_PAIRS_SHARE, 1 - _PAIRS_SHARE]
+    merged = wide(schema)
+    if merged:
+        numbers = [sum(schema[name].size for name in merged), *numbers]
+        shares = [_MERGING_SHARE, *((1 - _MERGING_SHARE) * share for share in shares)]
+    if max(numbers) > MOST_NUMBERS:
+        instead = "method='two-stage', or " if at_once else ""
+        raise InputError(
+            f"{len(columns)} columns make more than {MOST_NUMBERS:,} numbers to measure at once; use {instead}fewer "
+            "columns in the schema."
+        )
+    return Layout(
+        schema=schema,
+        constraints=constraints,
+        method=("exact" if at_once else "two-stage") if method == "auto" else method,
+        terms=Terms(
+            relation=relation,
+            schema=schema,
+            rows_public=public_rows is not None or (relation == "replace_one" and schema.unit == "row"),
+        ),
+        shares=tuple(shares),
+        numbers=tuple(numbers),
+        merges=bool(merged),
+        public_rows=public_rows,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """What will be measured, before it is known how loudly.
+
+    Attributes:
+        schema: The columns.
+        constraints: What is known of them.
+        method: ``"exact"``, ``"two-stage"`` or ``"joint"``.
+        terms: Who is protected.
+        shares: The part of ρ for each release: wide columns (if any), first, second (if any).
+        numbers: The most numbers in each.
+        merges: Whether the first release is for wide columns.
+        public_rows: The number of rows, where it was given as public.
+    """
+
+    schema: Schema
+    constraints: Constraints
+    method: str
+    terms: Terms
+    shares: tuple[float, ...]
+    numbers: tuple[int, ...]
+    merges: bool
+    public_rows: int | None
+
+    def events(self, level: float) -> list[GaussianEvent]:
+        """Return the releases at a noise level: scales are inverse to the root of their shares."""
+        return [
+            release_event(level / math.sqrt(share), self.terms, numbers=count + 1)
+            for share, count in zip(self.shares, self.numbers, strict=True)
+        ]
+
+    def at(self, level: float, *, delta: float) -> PreparedDiscrete:
+        """Return the method at a noise level, with its plan stated at δ."""
+        events = self.events(level)
+        merging = events.pop(0) if self.merges else None
+        return PreparedDiscrete(
+            schema=self.schema,
+            constraints=self.constraints,
+            method=self.method,
+            terms=self.terms,
+            merging=merging,
+            first=events[0],
+            second=events[1] if len(events) > 1 else None,
+            delta=delta,
+            public_rows=self.public_rows,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedDiscrete:
+    """What will be measured and how loudly: public, and fixed before a row is read.
+
+    Attributes:
+        schema: The columns.
+        constraints: What is known of them.
+        method: ``"exact"``, ``"two-stage"`` or ``"joint"``.
+        terms: Who is protected.
+        merging: The release of one-way tables of wide columns; None where there are none.
+        first: The release of all tables up to three columns, or up to two.
+        second: The release of chosen three-way tables; None in one stage.
+        delta: The δ at which the plan is stated.
+        public_rows: The number of rows, where it was given as public.
+    """
+
+    schema: Schema
+    constraints: Constraints
+    method: str
+    terms: Terms
+    merging: GaussianEvent | None
+    first: GaussianEvent
+    second: GaussianEvent | None
+    delta: float
+    public_rows: int | None
+
+    @property
+    def plan(self) -> Plan:
+        """The budget tree."""
+        children = []
+        columns = len(varying(self.schema))
+        if self.merging is not None:
+            many = len(wide(self.schema))
+            children.append(Plan("one-way tables of wide columns", self.merging, buys=f"levels of {many} columns"))
+        if self.second is None:
+            children.append(Plan("all tables of up to three columns", self.first, buys=f"{columns} columns"))
+        else:
+            children.append(Plan("all tables of up to two columns", self.first, buys=f"{columns} columns"))
+            most = TRIPLES_PER_COLUMN * columns
+            children.append(Plan("three-way tables that matter", self.second, buys=f"at most {most:,} tables"))
+        children += [Plan("search"), Plan("edge confidence")]
+        return Plan(f"discovery ({self.method})", children=children, delta=self.delta)
+
+    def run(self, table: PrivateTable, account: Account, seed: Seed) -> Discovery:
+        """Measure and search; charges ``account`` for what the plan shows, before noise is drawn."""
+        levels, residuals = self.measured(table, account, seed)
+        return self.searched(levels, residuals, table.max_rows_per_person)
+
+    def measured(self, table: PrivateTable, account: Account, seed: Seed) -> tuple[Levels, Residuals]:
+        """Release everything the plan shows."""
+        rows = None if self.public_rows is None else float(self.public_rows)
+        levels = Levels.of(self.schema, {})
+        if self.merging is not None:
+            alone = [(levels.names.index(name),) for name in wide(self.schema)]
+            noisy = measure(table, levels, alone, self.merging, self.terms, rows=rows, account=account, seed=seed)
+            counts = {
+                levels.names[scope[0]]: found
+                for batch in batches(noisy, alone)
+                for scope, found in zip(batch.scopes, batch.tables(noisy.values, noisy.rows), strict=True)
+            }
+            levels = self._merged(counts, noisy.rows)
+        orders = (1, 2) if self.second is not None else (1, 2, 3)
+        scopes = countable(levels, _all_scopes(len(levels.names), orders))
+        first = measure(table, levels, scopes, self.first, self.terms, rows=rows, account=account, seed=seed)
+        if self.second is None:
+            return levels, first
+        evidence = Weights(first).of(first.values, strictness=STRICTNESS)
+        chosen = worth_measuring(evidence, levels)
+        if not chosen:
+            return levels, first
+        second = measure(table, levels, chosen, self.second, self.terms, rows=first.rows, account=account, seed=seed)
+        return levels, first.joined(second)
+
+    def _merged(self, counts: Mapping[str, Floats], rows: float) -> Levels:
+        """Return the finest levels at which a three-way table of merged columns is still worth enough rows."""
+        scale = self.first.scale if self.second is None else self.second.scale
+        for most in range(MOST_LEVELS, 3, -1):
+            levels = Levels.of(self.schema, counts, most=most)
+            scopes = _all_scopes(len(levels.names), (1, 2, 3) if self.second is None else (1, 2))
+            noise = scale * self.terms.sensitivity(levels.sizes, scopes, count_rows=False)[0]
+            even = rows / most**3
+            if rows * even / (even + noise**2 * (1 - 1 / most) ** 2) >= _WORTH_LEVELS:
+                return levels
+        return Levels.of(self.schema, counts, most=3)
+
+    def searched(self, levels: Levels, residuals: Residuals, max_rows_per_person: int | None) -> Discovery:
+        """Search on what was measured: post-processing, free of charge."""
+        known = self.constraints.restricted(levels.names)
+        found = search(levels.names, residuals, known, joint=self.method == "joint")
+        return Discovery(
+            graph=_over(self.schema, found.graph),
+            generating_graph=_over(self.schema, dag(levels.names, found.dense)),
+            edge_confidence=found.edge_confidence,
+            direction_confidence=found.direction_confidence,
+            method=self.method,
+            plan=self.plan,
+            guarantee=self.plan.guarantee(max_rows_per_person=max_rows_per_person),
+            rows=max(round(residuals.rows), 1),
+            cannot_tell=found.cannot_tell,
+            notes=_notes(self.schema, levels, residuals),
+            tables=Measured(levels=levels, residuals=residuals),
+        )
+
+
+def _all_scopes(columns: int, orders: tuple[int, ...]) -> list[Scope]:
+    return [scope for order in orders for scope in itertools.combinations(range(columns), order)]
+
+
+def _numbers(sizes: list[int], orders: tuple[int, ...]) -> int:
+    """Return how many residuals there are: elementary symmetric sums of the numbers of contrasts."""
+    sums = [1] + [0] * max(orders)
+    for size in sizes:
+        for order in range(max(orders), 0, -1):
+            sums[order] += sums[order - 1] * (size - 1)
+    return sum(sums[order] for order in orders)
+
+
+def _over(schema: Schema, graph: CausalGraph) -> CausalGraph:
+    """Return a graph over all columns of a schema: those of a single level have no edges."""
+    return CausalGraph(
+        nodes=schema.names, edges=graph.edges, undirected_edges=graph.undirected_edges, knowledge=graph.knowledge
+    )
+
+
+def _notes(schema: Schema, levels: Levels, residuals: Residuals) -> list[str]:
+    found = []
+    pairs = math.comb(len(levels.names), 2)
+    if left_out := pairs - sum(len(scope) == 2 for scope in residuals.starts):
+        found.append(f"{left_out} of {pairs} pairs of columns have too many cells to be counted, so no edge.")
+    if constant := [name for name in schema.names if name not in levels.names]:
+        found.append(f"{', '.join(constant)}: a single level, so no edge.")
+    for place, groups in levels.groups.items():
+        found.append(f"{levels.names[place]}: {groups.size} cells merged into {int(groups.max()) + 1}.")
+    return found
+
+
+# ---- which tables are worth measuring
+
 TRIPLES_PER_COLUMN = 20
 
-
 MOST_RAW_CELLS = 2**22
-
-
 """A scope whose table, before merging, has more cells than this is not measured."""
-
 
 _NEIGHBOURS = 8
 
@@ -111,27 +373,17 @@ def worth_measuring(evidence: Evidence, levels: Levels) -> list[Scope]:
     return within[: TRIPLES_PER_COLUMN * d]
 
 
+# ---- the search on what comes back
+
 STRICTNESS, DENSE = 1.2, 0.3
-
-
 """γ of the graph that is reported, and of the one that generates: chosen on simulated networks."""
 
-
 LEAST_ROWS = 200
-
-
 """Three-way tables worth fewer rows than this tell no directions: the graph is a forest."""
 
-
 _ROUNDS, _ROUNDS_AGAIN = 600, 4  # perturbations of the local search, at first and under fresh noise
-
-
 _LEAST_SURE = 0.5  # an edge less sure than this is not reported
-
-
 _TRIES = 4  # searches without the edges that were not sure enough
-
-
 _OTHERS = (0.8, 1.0, 1.5, 2.0, 3.0)  # strictnesses that offer candidates to the joint choice
 
 
@@ -254,277 +506,3 @@ def _sure_part(
     lines = tuple(edge for edge in left if edge not in kept and edge[::-1] not in kept)
     plain = replace(graph, edges=kept, undirected_edges=lines)
     return plain, {edge: sure[edge] for edge in left}, {edge: ways[edge] for edge in kept if edge in ways}
-
-
-_AT_ONCE = 12  # columns up to which one release of all three-way tables does as well as two stages
-
-
-_AT_ONCE_IF_RICH = 20  # or better, where rows times ε are at least
-
-
-_RICH = 50_000
-
-
-_USUAL_ROWS = 100_000  # where their number was not given
-
-
-_MERGING_SHARE = 0.05  # of ρ, where columns are merged
-
-
-_PAIRS_SHARE = 0.5  # of the rest, in two stages
-
-
-_WORTH_LEVELS = 2_000  # rows that a three-way table of merged columns should be worth after noise
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreparedDiscrete:
-    """What will be measured and how loudly: public, and fixed before a row is read.
-
-    Attributes:
-        schema: The columns.
-        constraints: What is known of them.
-        method: ``"exact"``, ``"two-stage"`` or ``"joint"``.
-        terms: Who is protected.
-        merging: The release of one-way tables of wide columns; None where there are none.
-        first: The release of all tables up to three columns, or up to two.
-        second: The release of chosen three-way tables; None in one stage.
-        delta: The δ at which the plan is stated.
-        public_rows: The number of rows, where it was given as public.
-    """
-
-    schema: Schema
-    constraints: Constraints
-    method: str
-    terms: Terms
-    merging: GaussianEvent | None
-    first: GaussianEvent
-    second: GaussianEvent | None
-    delta: float
-    public_rows: int | None
-
-    @property
-    def plan(self) -> Plan:
-        """The budget tree."""
-        children = []
-        columns = len(varying(self.schema))
-        if self.merging is not None:
-            many = len(wide(self.schema))
-            children.append(Plan("one-way tables of wide columns", self.merging, buys=f"levels of {many} columns"))
-        if self.second is None:
-            children.append(Plan("all tables of up to three columns", self.first, buys=f"{columns} columns"))
-        else:
-            children.append(Plan("all tables of up to two columns", self.first, buys=f"{columns} columns"))
-            most = TRIPLES_PER_COLUMN * columns
-            children.append(Plan("three-way tables that matter", self.second, buys=f"at most {most:,} tables"))
-        children += [Plan("search"), Plan("edge confidence")]
-        return Plan(f"discovery ({self.method})", children=children, delta=self.delta)
-
-    def run(self, table: PrivateTable, account: Account, seed: Seed) -> Discovery:
-        """Measure and search; charges ``account`` for what the plan shows, before noise is drawn."""
-        levels, residuals = self.measured(table, account, seed)
-        return self.searched(levels, residuals, table.max_rows_per_person)
-
-    def measured(self, table: PrivateTable, account: Account, seed: Seed) -> tuple[Levels, Residuals]:
-        """Release everything the plan shows."""
-        rows = None if self.public_rows is None else float(self.public_rows)
-        levels = Levels.of(self.schema, {})
-        if self.merging is not None:
-            alone = [(levels.names.index(name),) for name in wide(self.schema)]
-            noisy = measure(table, levels, alone, self.merging, self.terms, rows=rows, account=account, seed=seed)
-            counts = {
-                levels.names[scope[0]]: found
-                for batch in batches(noisy, alone)
-                for scope, found in zip(batch.scopes, batch.tables(noisy.values, noisy.rows), strict=True)
-            }
-            levels = self._merged(counts, noisy.rows)
-        orders = (1, 2) if self.second is not None else (1, 2, 3)
-        scopes = countable(levels, _all_scopes(len(levels.names), orders))
-        first = measure(table, levels, scopes, self.first, self.terms, rows=rows, account=account, seed=seed)
-        if self.second is None:
-            return levels, first
-        evidence = Weights(first).of(first.values, strictness=STRICTNESS)
-        chosen = worth_measuring(evidence, levels)
-        if not chosen:
-            return levels, first
-        second = measure(table, levels, chosen, self.second, self.terms, rows=first.rows, account=account, seed=seed)
-        return levels, first.joined(second)
-
-    def _merged(self, counts: Mapping[str, Floats], rows: float) -> Levels:
-        """Return the finest levels at which a three-way table of merged columns is still worth enough rows."""
-        scale = self.first.scale if self.second is None else self.second.scale
-        for most in range(MOST_LEVELS, 3, -1):
-            levels = Levels.of(self.schema, counts, most=most)
-            scopes = _all_scopes(len(levels.names), (1, 2, 3) if self.second is None else (1, 2))
-            noise = scale * self.terms.sensitivity(levels.sizes, scopes, count_rows=False)[0]
-            even = rows / most**3
-            if rows * even / (even + noise**2 * (1 - 1 / most) ** 2) >= _WORTH_LEVELS:
-                return levels
-        return Levels.of(self.schema, counts, most=3)
-
-    def searched(self, levels: Levels, residuals: Residuals, max_rows_per_person: int | None) -> Discovery:
-        """Search on what was measured: post-processing, free of charge."""
-        known = self.constraints.restricted(levels.names)
-        found = search(levels.names, residuals, known, joint=self.method == "joint")
-        return Discovery(
-            graph=_over(self.schema, found.graph),
-            generating_graph=_over(self.schema, dag(levels.names, found.dense)),
-            edge_confidence=found.edge_confidence,
-            direction_confidence=found.direction_confidence,
-            method=self.method,
-            plan=self.plan,
-            guarantee=self.plan.guarantee(max_rows_per_person=max_rows_per_person),
-            rows=max(round(residuals.rows), 1),
-            cannot_tell=found.cannot_tell,
-            notes=_notes(self.schema, levels, residuals),
-            tables=Measured(levels=levels, residuals=residuals),
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
-    """What will be measured, before it is known how loudly.
-
-    Attributes:
-        schema: The columns.
-        constraints: What is known of them.
-        method: ``"exact"``, ``"two-stage"`` or ``"joint"``.
-        terms: Who is protected.
-        shares: The part of ρ for each release: wide columns (if any), first, second (if any).
-        numbers: The most numbers in each.
-        merges: Whether the first release is for wide columns.
-        public_rows: The number of rows, where it was given as public.
-    """
-
-    schema: Schema
-    constraints: Constraints
-    method: str
-    terms: Terms
-    shares: tuple[float, ...]
-    numbers: tuple[int, ...]
-    merges: bool
-    public_rows: int | None
-
-    def events(self, level: float) -> list[GaussianEvent]:
-        """Return the releases at a noise level: scales are inverse to the root of their shares."""
-        return [
-            release_event(level / math.sqrt(share), self.terms, numbers=count + 1)
-            for share, count in zip(self.shares, self.numbers, strict=True)
-        ]
-
-    def at(self, level: float, *, delta: float) -> PreparedDiscrete:
-        """Return the method at a noise level, with its plan stated at δ."""
-        events = self.events(level)
-        merging = events.pop(0) if self.merges else None
-        return PreparedDiscrete(
-            schema=self.schema,
-            constraints=self.constraints,
-            method=self.method,
-            terms=self.terms,
-            merging=merging,
-            first=events[0],
-            second=events[1] if len(events) > 1 else None,
-            delta=delta,
-            public_rows=self.public_rows,
-        )
-
-
-def layout_of(
-    schema: Schema,
-    knowledge: CausalGraph | None,
-    *,
-    method: str,
-    epsilon: float,
-    relation: Relation,
-    public_rows: int | None,
-) -> Layout:
-    """Choose what to measure from public facts alone.
-
-    Raises:
-        InputError: If there are too few or too many columns for the method.
-        GraphError: If the knowledge names a column that the schema does not have.
-    """
-    constraints = constraints_of(schema, knowledge)
-    columns = varying(schema)
-    if len(columns) < 2:
-        raise InputError("Discovery needs at least two columns with more than one level.")
-    rich = epsilon * (public_rows or _USUAL_ROWS) >= _RICH
-    most = _AT_ONCE_IF_RICH if rich else _AT_ONCE
-    at_once = len(columns) <= most if method in ("auto", "joint") else method == "exact"
-    sizes = [min(schema[name].size, MOST_LEVELS) for name in columns]
-    numbers = [_numbers(sizes, (1, 2, 3) if at_once else (1, 2))]
-    shares = [1.0]
-    if not at_once:
-        numbers.append(min(TRIPLES_PER_COLUMN * len(columns) * (max(sizes) - 1) ** 3, MOST_NUMBERS))
-        shares = [_PAIRS_SHARE, 1 - _PAIRS_SHARE]
-    merged = wide(schema)
-    if merged:
-        numbers = [sum(schema[name].size for name in merged), *numbers]
-        shares = [_MERGING_SHARE, *((1 - _MERGING_SHARE) * share for share in shares)]
-    if max(numbers) > MOST_NUMBERS:
-        instead = "method='two-stage', or " if at_once else ""
-        raise InputError(
-            f"{len(columns)} columns make more than {MOST_NUMBERS:,} numbers to measure at once; use {instead}fewer "
-            "columns in the schema."
-        )
-    return Layout(
-        schema=schema,
-        constraints=constraints,
-        method=("exact" if at_once else "two-stage") if method == "auto" else method,
-        terms=Terms(
-            relation=relation,
-            schema=schema,
-            rows_public=public_rows is not None or (relation == "replace_one" and schema.unit == "row"),
-        ),
-        shares=tuple(shares),
-        numbers=tuple(numbers),
-        merges=bool(merged),
-        public_rows=public_rows,
-    )
-
-
-def prepare(
-    schema: Schema,
-    knowledge: CausalGraph | None,
-    *,
-    method: str,
-    epsilon: float,
-    delta: float,
-    relation: Relation,
-    public_rows: int | None,
-) -> PreparedDiscrete:
-    """Choose what to measure and how loudly, from public facts alone; see :func:`layout_of`."""
-    layout = layout_of(schema, knowledge, method=method, epsilon=epsilon, relation=relation, public_rows=public_rows)
-    return layout.at(calibrate(layout.events, epsilon=epsilon, delta=delta), delta=delta)
-
-
-def _all_scopes(columns: int, orders: tuple[int, ...]) -> list[Scope]:
-    return [scope for order in orders for scope in itertools.combinations(range(columns), order)]
-
-
-def _numbers(sizes: list[int], orders: tuple[int, ...]) -> int:
-    """Return how many residuals there are: elementary symmetric sums of the numbers of contrasts."""
-    sums = [1] + [0] * max(orders)
-    for size in sizes:
-        for order in range(max(orders), 0, -1):
-            sums[order] += sums[order - 1] * (size - 1)
-    return sum(sums[order] for order in orders)
-
-
-def _over(schema: Schema, graph: CausalGraph) -> CausalGraph:
-    """Return a graph over all columns of a schema: those of a single level have no edges."""
-    return CausalGraph(
-        nodes=schema.names, edges=graph.edges, undirected_edges=graph.undirected_edges, knowledge=graph.knowledge
-    )
-
-
-def _notes(schema: Schema, levels: Levels, residuals: Residuals) -> list[str]:
-    found = []
-    pairs = math.comb(len(levels.names), 2)
-    if left_out := pairs - sum(len(scope) == 2 for scope in residuals.starts):
-        found.append(f"{left_out} of {pairs} pairs of columns have too many cells to be counted, so no edge.")
-    if constant := [name for name in schema.names if name not in levels.names]:
-        found.append(f"{', '.join(constant)}: a single level, so no edge.")
-    for place, groups in levels.groups.items():
-        found.append(f"{levels.names[place]}: {groups.size} cells merged into {int(groups.max()) + 1}.")
-    return found

@@ -20,18 +20,14 @@ cell, both sums fade: such a cell says nothing, and costs nothing.
 **Sets of columns.** By the chain rule a set's total dependence is a sum of comparisons. Of three columns it is the
 evidence of two pairs and of the third pair given the column between them; the third is the weakest, so that strong
 dependence is read off two-way tables, where there is less noise. (A three-way table that was not measured is the one of
-greatest entropy with the measured pairs.) Of four columns (whose table is the one of greatest
-entropy with the measured three-way tables) it is that of two triples less the pair they share, and of the remaining
-pair given the shared one; of the six ways to do so the least is taken, since a third parent needs to be beyond doubt.
-The score of x with parents P is total(P + x) - total(P): the same for equivalent graphs.
+greatest entropy with the measured pairs.) Of four columns (whose table is the one of greatest entropy with the measured
+three-way tables) it is that of two triples less the pair they share, and of the remaining pair given the shared one; of
+the six ways to do so the least is taken, since a third parent needs to be beyond doubt. The score of x with parents P
+is total(P + x) - total(P): the same for equivalent graphs.
 
-**Reference.** G. Schwarz (1978), "Estimating the dimension of a model"; D. Snyder, A. Hammoud, R. White (1993), "Image
-recovery from data acquired with a charge-coupled-device camera", for counts with Gaussian noise as shifted Poisson.
-
-Graph and model together: of several graphs, the one whose fitted model explains everything that was measured.
-
-A score adds up families, and each family sees its own tables only. Noise makes that narrow: a chain x → y → z is also
-supported by the table of x and z, which no family of the chain looks at. So candidates (graphs found at several
+**Graph and model together.** Of several graphs, the one is chosen whose fitted model explains everything that was
+measured. A score adds up families, and each family sees its own tables only. Noise makes that narrow: a chain x → y → z
+is also supported by the table of x and z, which no family of the chain looks at. So candidates (graphs found at several
 strictnesses, and under fresh noise) are fitted, and each model's residuals are held against *all* measured ones,
 
 .. math:: \frac12 \sum_S \sum_{\text{cells}} \frac{\big(H_S (R_S - R_S(\text{model}))\big)^2}{E + v_S}
@@ -40,6 +36,9 @@ strictnesses, and under fresh noise) are fitted, and each model's residuals are 
 with :math:`H_S` the contrasts (from residuals back to cells), E the model's count in a cell, :math:`v_S` the noise that
 the residual of S gives it, and k the model's parameters. The model is the same as a generator's, so the graph that is
 chosen is one that generates well. All of it is post-processing of released numbers.
+
+**Reference.** G. Schwarz (1978), "Estimating the dimension of a model"; D. Snyder, A. Hammoud, R. White (1993), "Image
+recovery from data acquired with a charge-coupled-device camera", for counts with Gaussian noise as shifted Poisson.
 """
 
 from __future__ import annotations
@@ -71,17 +70,10 @@ __all__ = ["UNKNOWN", "Evidence", "Weights", "best_explanation", "compared"]
 
 
 UNKNOWN = -1e8
-
-
 """The evidence of what was not looked at: never chosen, unless knowledge asks for it."""
 
-
 _TINY = 1e-9
-
-
 _SWEEPS = 10  # of proportional fitting
-
-
 _AROUND = 7  # neighbours of a column that may be its parents three at a time
 
 
@@ -297,18 +289,12 @@ def _noise(batch: Batch, ends: Axes, hub: Axes) -> Floats:
     return found.reshape(-1, *(1 for _ in batch.shape))
 
 
+# ---- graph and model together
+
 Law = tuple[Scope, Floats]
-
-
 Tables = Callable[[Scope], Floats]
-
-
 _MOST_CELLS = 2**18  # of the joint table, up to which the model's tables are exact
-
-
 _SIMULATED = 2**16
-
-
 _MOST_CANDIDATES = 12
 
 

@@ -1,6 +1,5 @@
 r"""Method ``gaussian``: graphs of numbers with linear effects, from one whitened second-moment matrix.
 
-What is measured, and why it is private, is in ``_gaussian_moments``; the score and its search in ``_gaussian_search``.
 The effects must be about linear; the law of what remains may be anything, as only correlations are read. Directions are
 those that all equivalent graphs share.
 
@@ -8,11 +7,10 @@ With a budget so small that the matrix says less than a few dozen rows would, on
 
 **Guarantee.** Three Gaussian events, shown in the plan: scales, whitening, second moments.
 
-Second moments of a table of numbers, measured where noise does the least harm: after whitening.
-
-Noise on a covariance matrix is the same in every direction, while the data are not: where columns nearly determine each
-other, what is left of one given the others is small, and noise drowns it first. So the matrix is measured twice, the
-first time to learn which way the data lie, the second time in coordinates in which they lie alike:
+**What is measured**: second moments where noise does the least harm, after whitening. Noise on a covariance matrix is
+the same in every direction, while the data are not: where columns nearly determine each other, what is left of one
+given the others is small, and noise drowns it first. So the matrix is measured twice, the first time to learn which way
+the data lie, the second time in coordinates in which they lie alike:
 
 1. *Scales.* Each column's histogram in 64 cells of its range gives its middle and spread.
 2. *Whitening.* Rows x, in units of the spread, are brought to length 1; released is :math:`\sum x x^T / \|x\|^2`. This
@@ -31,24 +29,21 @@ known for normal rows, and taken off. What remains is small against the noise, f
 table of counts times C² (1 in the first), as :mod:`escudo.mechanisms._second_moments` proves. Rows enter as whole
 numbers of steps of 2⁻¹². A row with a missing value enters none of the three.
 
+**The search** is for the graph of linear effects with the best penalised likelihood. With v(x | P) the variance that a
+regression of x on its parents P leaves, and n the number of rows that would say as much without noise
+(``Moments.effective_rows``), a column's score is
+
+.. math:: -\tfrac{n}{2} \ln v(x \mid P) - γ\, \tfrac{\ln n}{2}\, |P| .
+
+It is the same for all equivalent graphs. Up to twelve columns the best graph of all is found (``_search.py``); beyond,
+a good one by hill climbing with perturbations. The gains of all arrows into a column are one vector: given P, an arrow
+from y adds :math:`-\tfrac n2 \ln(1 - r^2)`, r the partial correlation of x and y.
+
 **Reference.** D. Tyler (1987), "A distribution-free M-estimator of multivariate scatter", and A. Dürre, D. Tyler, D.
 Vogel (2016), "On the eigenvalues of the spatial sign covariance matrix in more than two dimensions", for unit rows. The
 clipped matrix is that of C. Dwork, K. Talwar, A. Thakurta, L. Zhang (2014), "Analyze Gauss"; the second look after
 whitening is the idea of G. Kamath, J. Li, V. Singhal, J. Ullman (2019), "Privately learning high-dimensional
-distributions", COLT.
-
-Graphs of linear effects from a correlation matrix: the penalised likelihood, and the search for its best graph.
-
-With v(x | P) the variance that a regression of x on its parents P leaves, and n the number of rows that would say as
-much without noise (``Moments.effective_rows``), a column's score is
-
-.. math:: -\tfrac{n}{2} \ln v(x \mid P) - γ\, \tfrac{\ln n}{2}\, |P| .
-
-It is the same for all equivalent graphs. Up to twelve columns the best graph of all is found (``_exact``); beyond, a
-good one by hill climbing with perturbations. The gains of all arrows into a column are one vector: given P, an arrow
-from y adds :math:`-\tfrac n2 \ln(1 - r^2)`, r the partial correlation of x and y.
-
-**Reference.** G. Schwarz (1978), "Estimating the dimension of a model"; D. Chickering (2002), "Optimal structure
+distributions", COLT; G. Schwarz (1978), "Estimating the dimension of a model"; D. Chickering (2002), "Optimal structure
 identification with greedy search", JMLR 3, for why the best score is right with enough rows.
 """
 
@@ -87,32 +82,195 @@ __all__ = [
 
 
 Floats = NDArray[np.float64]
-
-
 Integers = NDArray[np.int64]
+_SHARES: Final = (0.10, 0.25, 0.65)  # of ρ: scales, whitening, second moments
+_STRICTNESS, _DENSE = 1.5, 0.5  # γ of the graph that is reported, and of the one that generates
+_FEW_ROWS = 60.0  # effective rows below which only a forest is reported
+_HARDLY_ANY = 10.0  # and below which no edge is
+_MOST_PARENTS = 8
+_MOST_COLUMNS = 200
+_ROUNDS, _ROUNDS_AGAIN = 200, 6
 
+
+def prepare(
+    schema: Schema,
+    knowledge: CausalGraph | None,
+    *,
+    epsilon: float,
+    delta: float,
+    relation: Relation,
+    public_rows: int | None,
+) -> PreparedGaussian:
+    """Choose the noise from public facts alone.
+
+    Raises:
+        SchemaError: If a column is not numeric, or there are fewer than two.
+        InputError: If there are too many, or δ is 0.
+    """
+    for column in schema.fields:
+        if not isinstance(column, Numeric):
+            raise SchemaError(
+                f"column {column.name!r} is categorical, and method 'gaussian' needs numbers; use method='auto', which "
+                "takes numbers in the schema's bins."
+            )
+    columns = len(schema.fields)
+    if columns < 2:
+        raise SchemaError("a graph needs at least two columns.")
+    if columns > _MOST_COLUMNS:
+        raise InputError(f"method 'gaussian' takes at most {_MOST_COLUMNS} columns; the schema has {columns:,}.")
+    if delta == 0:
+        raise InputError("method 'gaussian' adds Gaussian noise and needs a delta above 0, such as 1e-6.")
+    rows = schema.max_rows_per_person
+
+    def moved(tables: int) -> float:
+        return count_sensitivity(tables, relation=relation, unit=schema.unit, max_rows_per_person=rows).l2
+
+    # A row's matrix has norm at most the limit, where its cell in a table has norm 1. The last factor outweighs the
+    # rounding of the product.
+    limits = (STEPS**2, squared_limit(columns))
+    changes = (moved(columns), *(limit * moved(1) * (1 + 2.0**-50) for limit in limits))
+    sizes = (columns * CELLS, columns**2, (columns + 1) ** 2)
+    cells = count_sensitivity(columns, relation=relation, unit=schema.unit, max_rows_per_person=rows).changed_cells
+
+    def events(level: float) -> list[GaussianEvent]:
+        return [
+            gaussian_event(
+                size,
+                l2_sensitivity=change,
+                scale=level * change / math.sqrt(share),
+                changed_cells=cells if size == sizes[0] else None,
+                integers=True,
+                relation=relation,
+                unit=schema.unit,
+                max_rows_per_person=rows,
+            )
+            for size, change, share in zip(sizes, changes, _SHARES, strict=True)
+        ]
+
+    first, second, third = events(calibrate(events, epsilon=epsilon, delta=delta))
+    return PreparedGaussian(
+        schema=schema,
+        constraints=constraints_of(schema, knowledge),
+        events=(first, second, third),
+        delta=delta,
+        public_rows=public_rows,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedGaussian:
+    """What will be measured and how loudly: public, and fixed before a row is read.
+
+    Attributes:
+        schema: The columns, all numeric.
+        constraints: What is known of them.
+        events: The releases: scales, whitening, second moments.
+        delta: The δ at which the plan is stated.
+        public_rows: The number of rows, where it was given as public.
+    """
+
+    schema: Schema
+    constraints: Constraints
+    events: tuple[GaussianEvent, GaussianEvent, GaussianEvent]
+    delta: float
+    public_rows: int | None
+
+    @property
+    def plan(self) -> Plan:
+        """The budget tree."""
+        columns = len(self.schema.names)
+        side = columns + 1
+        clip = math.sqrt(columns + math.sqrt(2 * columns) + 0.25)
+        return Plan(
+            "discovery (gaussian)",
+            children=[
+                Plan("scales", self.events[0], buys=f"middle and spread of {columns} columns"),
+                Plan("whitening", self.events[1], buys=f"{columns} × {columns} matrix of unit rows"),
+                Plan("second moments", self.events[2], buys=f"{side} × {side} matrix, rows clipped to {clip:.3g}"),
+                Plan("search"),
+                Plan("edge confidence"),
+            ],
+            delta=self.delta,
+        )
+
+    def run(self, table: PrivateTable, account: Account, seed: Seed) -> Discovery:
+        """Measure and search; charges ``account`` for what the plan shows, before noise is drawn."""
+        names = self.schema.names
+        moments = measured(table, names, self.events, public_rows=self.public_rows, account=account, seed=seed)
+        return self.searched(moments, table.max_rows_per_person)
+
+    def searched(self, moments: Moments, max_rows_per_person: int | None = None) -> Discovery:
+        """Search on what was measured: post-processing, free of charge."""
+        names, known = self.schema.names, self.constraints
+        together = float(max_rows_per_person or 1)  # a person's rows may all be alike
+        rows = moments.effective_rows() / together
+        few = rows < _FEW_ROWS
+        if few:
+            rows = moments.effective_rows(alone=True) / together
+        most = 0 if rows < _HARDLY_ANY else 1 if few else _MOST_PARENTS
+
+        def found(of: Moments, *, strictness: float, rounds: int, start: Parents | None = None) -> Parents:
+            score = LinearScore(of.correlation, rows, strictness=strictness, constraints=known, most_parents=most)
+            return searched(score, rounds=rounds, start=start)
+
+        parents = found(moments, strictness=_STRICTNESS, rounds=_ROUNDS)
+        graph = pattern(names, parents, known)
+        dense = found(moments, strictness=_DENSE, rounds=_ROUNDS, start=parents)
+        seen = recurrence(
+            lambda rng: pattern(
+                names, found(moments.renoised(rng), strictness=_STRICTNESS, rounds=_ROUNDS_AGAIN, start=parents), known
+            )
+        )
+        sure, ways = edge_confidences(graph, seen)
+        plan = self.plan
+        return Discovery(
+            graph=graph,
+            generating_graph=dag(names, dense),
+            edge_confidence=sure,
+            direction_confidence=ways,
+            method="gaussian",
+            plan=plan,
+            guarantee=plan.guarantee(max_rows_per_person=max_rows_per_person),
+            rows=max(round(moments.rows), 1),
+            cannot_tell=_cannot_tell(graph, rows, few),
+            notes=self._notes(rows),
+        )
+
+    def _notes(self, rows: float) -> list[str]:
+        notes = [
+            "Linear effects are assumed; only correlations are read.",
+            f"The noise leaves what about {rows:,.0f} rows would say without it.",
+        ]
+        gone = [column.name for column in self.schema.fields if column.missing]
+        if gone:
+            notes.append(f"Rows with a missing value ({', '.join(gone)}) take no part.")
+        return notes
+
+
+def _cannot_tell(graph: CausalGraph, rows: float, few: bool) -> str:
+    if rows < _HARDLY_ANY:
+        return f"the noise leaves what about {rows:.0f} rows would say; more rows or a larger epsilon are needed"
+    if few:
+        return (
+            "what one column says given the others drowns in the noise, or some columns determine each other, so only "
+            "the strongest pairs are shown and no directions; more rows or a larger epsilon are needed"
+        )
+    if not graph.adjacencies:
+        return "no dependence between two columns stands out from the noise; more rows or a larger epsilon are needed"
+    return ""
+
+
+# ---- second moments after whitening
 
 CELLS = 64
-
-
 """Cells of a column's range, to find its middle and spread."""
 
-
 STEPS = 2**12
-
-
 """Steps from 0 to 1: products of two entries add up exactly, in float64 over a batch and in int64 over 2³³ rows."""
 
-
 _CONSTANT = 0.5
-
-
 _CLEAR = 4.0  # standard deviations of the noise
-
-
 _BATCH = 2**15
-
-
 _SHRINK = 1 - 2.0**-40  # outweighs the rounding errors of the factor that shrinks a row
 
 
@@ -339,12 +497,10 @@ def _symmetric(matrix: Floats) -> Floats:
     return mean
 
 
+# ---- the search for a graph of linear effects
+
 _EXACT = 12  # columns
-
-
 _MUST = 1e9  # what an arrow that is known to be there adds to the score: more than any evidence against it
-
-
 _GAIN = 1e-9
 
 
@@ -492,192 +648,3 @@ def _shaken(score: LinearScore, graph: list[set[int]], rng: np.random.Generator)
             tail, head = arrows[int(place)]
             left[head].discard(tail)
     return left
-
-
-_SHARES: Final = (0.10, 0.25, 0.65)  # of ρ: scales, whitening, second moments
-
-
-_STRICTNESS, _DENSE = 1.5, 0.5  # γ of the graph that is reported, and of the one that generates
-
-
-_FEW_ROWS = 60.0  # effective rows below which only a forest is reported
-
-
-_HARDLY_ANY = 10.0  # and below which no edge is
-
-
-_MOST_PARENTS = 8
-
-
-_MOST_COLUMNS = 200
-
-
-_ROUNDS, _ROUNDS_AGAIN = 200, 6
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreparedGaussian:
-    """What will be measured and how loudly: public, and fixed before a row is read.
-
-    Attributes:
-        schema: The columns, all numeric.
-        constraints: What is known of them.
-        events: The releases: scales, whitening, second moments.
-        delta: The δ at which the plan is stated.
-        public_rows: The number of rows, where it was given as public.
-    """
-
-    schema: Schema
-    constraints: Constraints
-    events: tuple[GaussianEvent, GaussianEvent, GaussianEvent]
-    delta: float
-    public_rows: int | None
-
-    @property
-    def plan(self) -> Plan:
-        """The budget tree."""
-        columns = len(self.schema.names)
-        side = columns + 1
-        clip = math.sqrt(columns + math.sqrt(2 * columns) + 0.25)
-        return Plan(
-            "discovery (gaussian)",
-            children=[
-                Plan("scales", self.events[0], buys=f"middle and spread of {columns} columns"),
-                Plan("whitening", self.events[1], buys=f"{columns} × {columns} matrix of unit rows"),
-                Plan("second moments", self.events[2], buys=f"{side} × {side} matrix, rows clipped to {clip:.3g}"),
-                Plan("search"),
-                Plan("edge confidence"),
-            ],
-            delta=self.delta,
-        )
-
-    def run(self, table: PrivateTable, account: Account, seed: Seed) -> Discovery:
-        """Measure and search; charges ``account`` for what the plan shows, before noise is drawn."""
-        names = self.schema.names
-        moments = measured(table, names, self.events, public_rows=self.public_rows, account=account, seed=seed)
-        return self.searched(moments, table.max_rows_per_person)
-
-    def searched(self, moments: Moments, max_rows_per_person: int | None = None) -> Discovery:
-        """Search on what was measured: post-processing, free of charge."""
-        names, known = self.schema.names, self.constraints
-        together = float(max_rows_per_person or 1)  # a person's rows may all be alike
-        rows = moments.effective_rows() / together
-        few = rows < _FEW_ROWS
-        if few:
-            rows = moments.effective_rows(alone=True) / together
-        most = 0 if rows < _HARDLY_ANY else 1 if few else _MOST_PARENTS
-
-        def found(of: Moments, *, strictness: float, rounds: int, start: Parents | None = None) -> Parents:
-            score = LinearScore(of.correlation, rows, strictness=strictness, constraints=known, most_parents=most)
-            return searched(score, rounds=rounds, start=start)
-
-        parents = found(moments, strictness=_STRICTNESS, rounds=_ROUNDS)
-        graph = pattern(names, parents, known)
-        dense = found(moments, strictness=_DENSE, rounds=_ROUNDS, start=parents)
-        seen = recurrence(
-            lambda rng: pattern(
-                names, found(moments.renoised(rng), strictness=_STRICTNESS, rounds=_ROUNDS_AGAIN, start=parents), known
-            )
-        )
-        sure, ways = edge_confidences(graph, seen)
-        plan = self.plan
-        return Discovery(
-            graph=graph,
-            generating_graph=dag(names, dense),
-            edge_confidence=sure,
-            direction_confidence=ways,
-            method="gaussian",
-            plan=plan,
-            guarantee=plan.guarantee(max_rows_per_person=max_rows_per_person),
-            rows=max(round(moments.rows), 1),
-            cannot_tell=_cannot_tell(graph, rows, few),
-            notes=self._notes(rows),
-        )
-
-    def _notes(self, rows: float) -> list[str]:
-        notes = [
-            "Linear effects are assumed; only correlations are read.",
-            f"The noise leaves what about {rows:,.0f} rows would say without it.",
-        ]
-        gone = [column.name for column in self.schema.fields if column.missing]
-        if gone:
-            notes.append(f"Rows with a missing value ({', '.join(gone)}) take no part.")
-        return notes
-
-
-def _cannot_tell(graph: CausalGraph, rows: float, few: bool) -> str:
-    if rows < _HARDLY_ANY:
-        return f"the noise leaves what about {rows:.0f} rows would say; more rows or a larger epsilon are needed"
-    if few:
-        return (
-            "what one column says given the others drowns in the noise, or some columns determine each other, so only "
-            "the strongest pairs are shown and no directions; more rows or a larger epsilon are needed"
-        )
-    if not graph.adjacencies:
-        return "no dependence between two columns stands out from the noise; more rows or a larger epsilon are needed"
-    return ""
-
-
-def prepare(
-    schema: Schema,
-    knowledge: CausalGraph | None,
-    *,
-    epsilon: float,
-    delta: float,
-    relation: Relation,
-    public_rows: int | None,
-) -> PreparedGaussian:
-    """Choose the noise from public facts alone.
-
-    Raises:
-        SchemaError: If a column is not numeric, or there are fewer than two.
-        InputError: If there are too many, or δ is 0.
-    """
-    for column in schema.fields:
-        if not isinstance(column, Numeric):
-            raise SchemaError(
-                f"column {column.name!r} is categorical, and method 'gaussian' needs numbers; use method='auto', which "
-                "takes numbers in the schema's bins."
-            )
-    columns = len(schema.fields)
-    if columns < 2:
-        raise SchemaError("a graph needs at least two columns.")
-    if columns > _MOST_COLUMNS:
-        raise InputError(f"method 'gaussian' takes at most {_MOST_COLUMNS} columns; the schema has {columns:,}.")
-    if delta == 0:
-        raise InputError("method 'gaussian' adds Gaussian noise and needs a delta above 0, such as 1e-6.")
-    rows = schema.max_rows_per_person
-
-    def moved(tables: int) -> float:
-        return count_sensitivity(tables, relation=relation, unit=schema.unit, max_rows_per_person=rows).l2
-
-    # A row's matrix has norm at most the limit, where its cell in a table has norm 1. The last factor outweighs the
-    # rounding of the product.
-    limits = (STEPS**2, squared_limit(columns))
-    changes = (moved(columns), *(limit * moved(1) * (1 + 2.0**-50) for limit in limits))
-    sizes = (columns * CELLS, columns**2, (columns + 1) ** 2)
-    cells = count_sensitivity(columns, relation=relation, unit=schema.unit, max_rows_per_person=rows).changed_cells
-
-    def events(level: float) -> list[GaussianEvent]:
-        return [
-            gaussian_event(
-                size,
-                l2_sensitivity=change,
-                scale=level * change / math.sqrt(share),
-                changed_cells=cells if size == sizes[0] else None,
-                integers=True,
-                relation=relation,
-                unit=schema.unit,
-                max_rows_per_person=rows,
-            )
-            for size, change, share in zip(sizes, changes, _SHARES, strict=True)
-        ]
-
-    first, second, third = events(calibrate(events, epsilon=epsilon, delta=delta))
-    return PreparedGaussian(
-        schema=schema,
-        constraints=constraints_of(schema, knowledge),
-        events=(first, second, third),
-        delta=delta,
-        public_rows=public_rows,
-    )

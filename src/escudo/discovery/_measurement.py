@@ -1,10 +1,15 @@
-r"""Measuring: exact counts to residuals, noise, and the event that pays for it.
+r"""What the discrete methods measure: counts of merged columns as residuals, with noise, and tables made from them.
 
-Residual tables: what the discrete methods measure, and how far one record moves it.
+**Levels.** A table of three columns with twenty bins each has 8,000 cells, most of them below the noise. Columns of
+more than ``MOST_LEVELS`` cells are therefore merged: neighbouring bins of numbers and ordered levels into groups of
+about equal size, other levels into the most frequent ones and a rest. What is frequent is read off noisy one-way
+tables, which are charged like all else; the merged column is a function of the column, so that a guarantee for its
+counts is one for the table. Missing values keep a cell of their own. There are as many groups as three-way tables can
+pay for after noise, from eight down to three.
 
-Write a contingency table over columns U in the orthonormal basis :math:`\bigotimes_{i \in U} Q_i`, where the first
-vector of :math:`Q_i` is constant and the others, :math:`H_i` (Helmert), add up to 0. The coefficients that are constant
-in :math:`U \setminus S` are those of the table over S, so the *residuals*
+**Residuals.** Write a contingency table over columns U in the orthonormal basis :math:`\bigotimes_{i \in U} Q_i`, where
+the first vector of :math:`Q_i` is constant and the others, :math:`H_i` (Helmert), add up to 0. The coefficients that
+are constant in :math:`U \setminus S` are those of the table over S, so the *residuals*
 
 .. math:: R_S = \Big(\bigotimes_{i \in S} H_i\Big)^{\!\top} \mathrm{table}_S, \qquad \textstyle\prod_{i \in S}(n_i - 1)
           \text{ numbers},
@@ -25,23 +30,14 @@ they share. Each gets the weight :math:`\sqrt{p_S}`, all numbers together get Ga
   :math:`Δ_+^2 + p_0 \le 2Δ_+^2 \le Δ_\pm^2`, because a y drawn uniformly gives :math:`2Δ_+^2` on average and
   :math:`p_0 \le Δ_+^2`.
 
-Where the number of rows is not public it is measured too, as the residual of the empty set, with weight
-:math:`p_0 = Δ_+^2/50`: it adds :math:`p_0` to :math:`Δ_+^2`, and nothing to replacing a row.
+Where the number of rows is not public it is measured too, as the residual of the empty set, with weight :math:`p_0 =
+Δ_+^2/50`: it adds :math:`p_0` to :math:`Δ_+^2`, and nothing to replacing a row.
+
+**Tables** are made from noisy residuals, many of one shape at a time, all agreeing on what they share.
 
 **Reference.** Y. Xiao, G. He, D. Zhang, D. Kifer (2023), "An optimal and scalable matrix mechanism for noisy marginals
 under convex loss functions", for residuals; the replace-one maximum is checked against all pairs of records in
 ``tests/property/test_discovery.py``.
-
-Which columns take part, and the coarser levels at which wide ones are looked at.
-
-A table of three columns with twenty bins each has 8,000 cells, most of them below the noise. Columns of more than
-``MOST_LEVELS`` cells are therefore merged: neighbouring bins of numbers and ordered levels into groups of about equal
-size, other levels into the most frequent ones and a rest. What is frequent is read off noisy one-way tables, which are
-charged like all else; the merged column is a function of the column, so that a guarantee for its counts is one for the
-table. Missing values keep a cell of their own. There are as many groups as three-way tables can pay for after noise,
-from eight down to three.
-
-Contingency tables from noisy residuals: many of one shape at a time, all agreeing on what they share.
 """
 
 from __future__ import annotations
@@ -85,16 +81,87 @@ __all__ = [
 
 
 Floats = NDArray[np.float64]
-
-
 Scope = tuple[int, ...]
+Axes = tuple[int, ...]
 
+
+# ---- which columns, at which levels
+
+MOST_LEVELS = 8
+"""Columns with more cells than this are merged."""
+
+
+def varying(schema: Schema) -> tuple[str, ...]:
+    """Return the columns with more than one cell: only they can have causes or effects."""
+    return tuple(name for name in schema.names if schema[name].size > 1)
+
+
+def wide(schema: Schema) -> tuple[str, ...]:
+    """Return the columns whose levels are merged."""
+    return tuple(name for name in varying(schema) if schema[name].size > MOST_LEVELS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Levels:
+    """The columns as discovery sees them.
+
+    Attributes:
+        names: The columns.
+        cells: How many cells the schema gives each.
+        groups: For merged columns, the group of each cell.
+    """
+
+    names: tuple[str, ...]
+    cells: tuple[int, ...]
+    groups: Mapping[int, NDArray[np.int64]]
+
+    @classmethod
+    def of(cls, schema: Schema, counts: Mapping[str, Floats], *, most: int = MOST_LEVELS) -> Levels:
+        """Return the levels of a schema's columns, the wide ones merged into at most so many by their noisy counts."""
+        names = varying(schema)
+        groups = {names.index(name): _groups(schema[name], noisy, most) for name, noisy in counts.items()}
+        return cls(names=names, cells=schema.shape(names), groups=groups)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many levels each column has after merging."""
+        return tuple(int(self.groups[i].max()) + 1 if i in self.groups else size for i, size in enumerate(self.cells))
+
+    def raw_cells(self, scope: Scope) -> int:
+        """Return how many cells are counted for a scope, before merging."""
+        return math.prod(self.cells[i] for i in scope)
+
+    def merged(self, table: NDArray[np.int64], scope: Sequence[int]) -> NDArray[np.int64]:
+        """Return a table of counts with its wide columns merged."""
+        for axis, column in enumerate(scope):
+            if column in self.groups:
+                ends = np.moveaxis(table, axis, 0)
+                summed = np.zeros((self.sizes[column], *ends.shape[1:]), dtype=np.int64)
+                np.add.at(summed, self.groups[column], ends)
+                table = np.moveaxis(summed, 0, axis)
+        return table
+
+
+def _groups(column: Column, noisy: Floats, most: int) -> NDArray[np.int64]:
+    """Return the group of each cell, from 0 up, at most so many of them besides the one for missing values."""
+    counts = np.maximum(np.asarray(noisy, dtype=np.float64), 1.0)
+    inner = column.size - (1 if column.missing else 0)
+    room = min(most, MOST_LEVELS - (1 if column.missing else 0))
+    if isinstance(column, Categorical) and not column.ordered:
+        top = np.argsort(-counts[:inner], kind="stable")[: room - 1]
+        found = np.full(inner, room - 1, dtype=np.int64)
+        found[top] = np.arange(top.size)
+    else:
+        middle = np.cumsum(counts[:inner]) - counts[:inner] / 2
+        found = np.minimum(middle / counts[:inner].sum() * room, room - 1).astype(np.int64)
+    found = np.unique(found, return_inverse=True)[1].reshape(-1)
+    return np.append(found, found.max() + 1) if column.missing else found
+
+
+# ---- residuals, and how far one record moves them
 
 ROWS_SHARE = 0.02
-
-
 """Of the squared add/remove sensitivity: the weight of the number of rows, where it is not public."""
-
 
 _MOST_PATTERNS = 300_000
 
@@ -227,90 +294,14 @@ class Residuals:
         return rng.normal(size=spread.size) * spread
 
 
-MOST_LEVELS = 8
-
-
-"""Columns with more cells than this are merged."""
-
-
-def varying(schema: Schema) -> tuple[str, ...]:
-    """Return the columns with more than one cell: only they can have causes or effects."""
-    return tuple(name for name in schema.names if schema[name].size > 1)
-
-
-def wide(schema: Schema) -> tuple[str, ...]:
-    """Return the columns whose levels are merged."""
-    return tuple(name for name in varying(schema) if schema[name].size > MOST_LEVELS)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Levels:
-    """The columns as discovery sees them.
-
-    Attributes:
-        names: The columns.
-        cells: How many cells the schema gives each.
-        groups: For merged columns, the group of each cell.
-    """
-
-    names: tuple[str, ...]
-    cells: tuple[int, ...]
-    groups: Mapping[int, NDArray[np.int64]]
-
-    @classmethod
-    def of(cls, schema: Schema, counts: Mapping[str, Floats], *, most: int = MOST_LEVELS) -> Levels:
-        """Return the levels of a schema's columns, the wide ones merged into at most so many by their noisy counts."""
-        names = varying(schema)
-        groups = {names.index(name): _groups(schema[name], noisy, most) for name, noisy in counts.items()}
-        return cls(names=names, cells=schema.shape(names), groups=groups)
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """How many levels each column has after merging."""
-        return tuple(int(self.groups[i].max()) + 1 if i in self.groups else size for i, size in enumerate(self.cells))
-
-    def raw_cells(self, scope: Scope) -> int:
-        """Return how many cells are counted for a scope, before merging."""
-        return math.prod(self.cells[i] for i in scope)
-
-    def merged(self, table: NDArray[np.int64], scope: Sequence[int]) -> NDArray[np.int64]:
-        """Return a table of counts with its wide columns merged."""
-        for axis, column in enumerate(scope):
-            if column in self.groups:
-                ends = np.moveaxis(table, axis, 0)
-                summed = np.zeros((self.sizes[column], *ends.shape[1:]), dtype=np.int64)
-                np.add.at(summed, self.groups[column], ends)
-                table = np.moveaxis(summed, 0, axis)
-        return table
-
-
-def _groups(column: Column, noisy: Floats, most: int) -> NDArray[np.int64]:
-    """Return the group of each cell, from 0 up, at most so many of them besides the one for missing values."""
-    counts = np.maximum(np.asarray(noisy, dtype=np.float64), 1.0)
-    inner = column.size - (1 if column.missing else 0)
-    room = min(most, MOST_LEVELS - (1 if column.missing else 0))
-    if isinstance(column, Categorical) and not column.ordered:
-        top = np.argsort(-counts[:inner], kind="stable")[: room - 1]
-        found = np.full(inner, room - 1, dtype=np.int64)
-        found[top] = np.arange(top.size)
-    else:
-        middle = np.cumsum(counts[:inner]) - counts[:inner] / 2
-        found = np.minimum(middle / counts[:inner].sum() * room, room - 1).astype(np.int64)
-    found = np.unique(found, return_inverse=True)[1].reshape(-1)
-    return np.append(found, found.max() + 1) if column.missing else found
-
+# ---- measuring
 
 MOST_NUMBERS = 2**20
-
-
 """The most numbers in one release; they cost about 10 µs each."""
-
 
 # Releases are stated in units of their sensitivity, on this grid: so coarse that the rounding of sums over 10⁸ rows
 # stays below half a step, so fine that a million rounded numbers cost less than one part in 2,000.
 _GRID = 2.0**-22
-
-
 _CELLS_AT_ONCE = 2**24
 
 
@@ -369,7 +360,7 @@ def measure(
         account: Charged with ``event`` before noise is drawn.
         seed: Repeatable noise; not for release.
 
-    **Guarantee.** Gaussian noise of ``event.scale`` times the l2 sensitivity Δ of the residuals (``_residuals``): with
+    **Guarantee.** Gaussian noise of ``event.scale`` times the l2 sensitivity Δ of the residuals (above): with
     the vector in units of Δ the l2 sensitivity is 1, so the release is ρ-zCDP with ρ as the event says. Which scopes
     and levels are measured must not depend on the table except through what was released before.
     """
@@ -450,7 +441,7 @@ def _inside(scope: Scope, wanted: Set[Scope], done: Mapping[Scope, object]) -> l
     return [inner for inner in subsets if inner in wanted and inner not in done]
 
 
-Axes = tuple[int, ...]
+# ---- tables from residuals
 
 
 @dataclass(frozen=True, slots=True, eq=False)

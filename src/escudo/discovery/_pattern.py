@@ -1,12 +1,12 @@
-r"""From a DAG to what it claims: the arrows that all equivalent graphs share, given what is known.
+r"""What a found graph may claim: what was known before it, the arrows that all equivalent graphs share, and how sure.
 
-What is known beforehand, as a search uses it: which arrows may be, which must be.
+:class:`Constraints` is what is known beforehand, as a search uses it: which arrows may be, which must be.
+:func:`pattern` leads from a DAG to what all graphs equivalent to it share, given what is known.
 
-How sure: the same search on re-noised measurements, and what its answers have been worth.
-
-Fresh noise of the released scale is added to the released residuals, the search is run again, and for each edge it is
-noted how often it came back. That costs no privacy: only released numbers are used. A frequency f is no probability by
-itself (the second noise comes on top of the first), so it is turned into one by a logistic curve,
+**How sure**: by the same search on re-noised measurements, and by what its answers have been worth. Fresh noise of the
+released scale is added to the released residuals, the search is run again, and for each edge it is noted how often it
+came back. That costs no privacy: only released numbers are used. A frequency f is no probability by itself (the second
+noise comes on top of the first), so it is turned into one by a logistic curve,
 
 .. math:: P(\text{true}) = \operatorname{logistic}(a + b \operatorname{logit} f).
 
@@ -47,6 +47,16 @@ __all__ = [
     "pattern",
     "recurrence",
 ]
+
+
+Edge = tuple[str, str]
+"""Two columns by name: an arrow, or an undirected edge in order."""
+
+Parents = tuple[tuple[int, ...], ...]
+"""The parents of each column, by number."""
+
+
+# ---- what is known beforehand
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -144,16 +154,7 @@ def constraints_of(schema: Schema, knowledge: CausalGraph | None) -> Constraints
     return Constraints(names=names, allowed=allowed, required=frozenset(required), joined=frozenset(joined))
 
 
-Edge = tuple[str, str]
-
-
-"""Two columns by name: an arrow, or an undirected edge in order."""
-
-
-Parents = tuple[tuple[int, ...], ...]
-
-
-"""The parents of each column, by number."""
+# ---- what a graph claims
 
 
 def dag(names: Sequence[str], parents: Sequence[Sequence[int]], constraints: Constraints | None = None) -> CausalGraph:
@@ -256,12 +257,10 @@ def oriented(
     return arrows, lines
 
 
+# ---- how sure
+
 REPEATS = 20
-
-
 _EDGE = (0.0, 1.0)
-
-
 _DIRECTION = (-0.1, 0.7)
 
 

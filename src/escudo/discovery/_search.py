@@ -1,22 +1,19 @@
 r"""Search: from evidence and knowledge to the parents of each column.
 
-The best graph of all, by dynamic programming over sets of columns.
+**The best graph of all**, by dynamic programming over sets of columns. The best graph over a set has a column without
+children in it, so :math:`V(M) = \max_{x \in M} V(M - x) + \max_{P \subseteq M - x} \mathrm{score}(x, P)`. All sets are
+worked through as bits of a number, a whole layer at a time: 2^d · d² steps, a few milliseconds for ten columns and a
+second for sixteen.
 
-The best graph over a set has a column without children in it, so
-:math:`V(M) = \max_{x \in M} V(M - x) + \max_{P \subseteq M - x} \mathrm{score}(x, P)`. All sets are worked through as
-bits of a number, a whole layer at a time: 2^d · d² steps, a few milliseconds for ten columns and a second for sixteen.
+**A good graph over many columns**: hill climbing from several starts, with perturbations in between. One move adds,
+deletes or turns an arrow, or exchanges one parent for another. The gain of every move is kept in arrays of one row per
+column, and only the rows whose column got other parents are computed again. When no move gains, a few random arrows are
+taken out or turned, and the climb starts again from there; the best graph is kept.
 
 **Reference.** T. Silander, P. Myllymäki (2006), "A simple approach for finding the globally optimal Bayesian network
-structure", UAI.
-
-A good graph over many columns: hill climbing from several starts, with perturbations in between.
-
-One move adds, deletes or turns an arrow, or exchanges one parent for another. The gain of every move is kept in arrays
-of one row per column, and only the rows whose column got other parents are computed again. When no move gains, a few
-random arrows are taken out or turned, and the climb starts again from there; the best graph is kept.
-
-**Reference.** H. Lourenço, O. Martin, T. Stützle (2003), "Iterated local search"; I. Tsamardinos, L. Brown, C. Aliferis
-(2006), "The max-min hill-climbing Bayesian network structure learning algorithm", for climbing among candidates.
+structure", UAI; H. Lourenço, O. Martin, T. Stützle (2003), "Iterated local search"; I. Tsamardinos, L. Brown, C.
+Aliferis (2006), "The max-min hill-climbing Bayesian network structure learning algorithm", for climbing among
+candidates.
 """
 
 from __future__ import annotations
@@ -34,6 +31,86 @@ from escudo.discovery._pattern import Constraints, Parents
 
 __all__ = ["MOST_COLUMNS", "ancestors", "best_graph", "found_graph", "good_graph"]
 
+
+_MUST = 1e12  # worth more than any evidence: what is known is there
+_SEED = 9  # of the perturbations; they are public
+
+
+def found_graph(
+    weights: Weights,
+    values: Floats,
+    constraints: Constraints,
+    *,
+    strictness: float,
+    rounds: int,
+    explained: bool = True,
+    forest: bool = False,
+    start: Parents | None = None,
+) -> Parents:
+    """Return the parents of each column in the best graph found.
+
+    Args:
+        weights: What makes evidence out of residuals.
+        values: The residuals.
+        constraints: What is known.
+        strictness: The weight of parameters.
+        rounds: Perturbations of the local search, where there are too many columns for an exact one.
+        explained: Whether to leave out edges that one other column explains.
+        forest: Whether to go by pairs alone.
+        start: Where the local search begins.
+    """
+    evidence = weights.of(values, strictness=strictness)
+    if forest:
+        evidence = evidence.of_pairs()
+    allowed = constraints.allowed.copy()
+    if explained:
+        allowed &= ~evidence.explained()
+    bonus = np.zeros(allowed.shape)
+    for a, b in constraints.required:
+        allowed[a, b] = True
+        bonus[a, b] = _MUST
+    for pair in constraints.joined:
+        a, b = sorted(pair)
+        allowed[a, b] |= constraints.allowed[a, b]
+        allowed[b, a] |= constraints.allowed[b, a]
+        bonus[a, b] = bonus[b, a] = _MUST
+    fixed = _many_required(constraints)
+    for x in fixed:
+        allowed[:, x] = False
+    if len(allowed) <= MOST_COLUMNS:
+        return best_graph(_scores(evidence, allowed, bonus, fixed))
+    rng = np.random.default_rng(_SEED)
+    return good_graph(evidence, allowed, bonus, rounds=rounds, rng=rng, start=start, fixed=fixed)
+
+
+def _many_required(constraints: Constraints) -> dict[int, tuple[int, ...]]:
+    """Return the columns with more known parents than are scored: they get those and no others."""
+    known: dict[int, list[int]] = {}
+    for a, b in sorted(constraints.required):
+        known.setdefault(b, []).append(a)
+    return {x: tuple(several) for x, several in known.items() if len(several) > 2}
+
+
+def _scores(evidence: Evidence, allowed: NDArray[np.bool_], bonus: Floats, fixed: dict[int, tuple[int, ...]]) -> Floats:
+    """Return the score of each column with each set of parents, as bits."""
+    d = len(allowed)
+    scores = np.full((d, 1 << d), -math.inf)
+    for x in range(d):
+        if x in fixed:
+            scores[x, _bits(fixed[x])] = 0.0
+            continue
+        may = [a for a in range(d) if allowed[a, x]]
+        for count in range(min(len(may), 3) + 1):
+            for parents in itertools.combinations(may, count):
+                scores[x, _bits(parents)] = evidence.score(x, parents) + bonus[list(parents), x].sum()
+    return scores
+
+
+def _bits(columns: Sequence[int]) -> int:
+    return sum(1 << a for a in columns)
+
+
+# ---- the best graph of all
 
 MOST_COLUMNS = 16
 
@@ -85,9 +162,9 @@ def _layers(d: int) -> list[NDArray[np.int64]]:
     return [np.flatnonzero(members == count) for count in range(1, d + 1)]
 
 
+# ---- a good graph over many columns
+
 _GAIN = 1e-9
-
-
 _PATIENCE = 4
 
 
@@ -286,83 +363,3 @@ def _reaches(parents: Sequence[set[int]], start: int, end: int, into_end: set[in
             seen.add(a)
             waiting.append(a)
     return False
-
-
-_MUST = 1e12  # worth more than any evidence: what is known is there
-
-
-_SEED = 9  # of the perturbations; they are public
-
-
-def found_graph(
-    weights: Weights,
-    values: Floats,
-    constraints: Constraints,
-    *,
-    strictness: float,
-    rounds: int,
-    explained: bool = True,
-    forest: bool = False,
-    start: Parents | None = None,
-) -> Parents:
-    """Return the parents of each column in the best graph found.
-
-    Args:
-        weights: What makes evidence out of residuals.
-        values: The residuals.
-        constraints: What is known.
-        strictness: The weight of parameters.
-        rounds: Perturbations of the local search, where there are too many columns for an exact one.
-        explained: Whether to leave out edges that one other column explains.
-        forest: Whether to go by pairs alone.
-        start: Where the local search begins.
-    """
-    evidence = weights.of(values, strictness=strictness)
-    if forest:
-        evidence = evidence.of_pairs()
-    allowed = constraints.allowed.copy()
-    if explained:
-        allowed &= ~evidence.explained()
-    bonus = np.zeros(allowed.shape)
-    for a, b in constraints.required:
-        allowed[a, b] = True
-        bonus[a, b] = _MUST
-    for pair in constraints.joined:
-        a, b = sorted(pair)
-        allowed[a, b] |= constraints.allowed[a, b]
-        allowed[b, a] |= constraints.allowed[b, a]
-        bonus[a, b] = bonus[b, a] = _MUST
-    fixed = _many_required(constraints)
-    for x in fixed:
-        allowed[:, x] = False
-    if len(allowed) <= MOST_COLUMNS:
-        return best_graph(_scores(evidence, allowed, bonus, fixed))
-    rng = np.random.default_rng(_SEED)
-    return good_graph(evidence, allowed, bonus, rounds=rounds, rng=rng, start=start, fixed=fixed)
-
-
-def _many_required(constraints: Constraints) -> dict[int, tuple[int, ...]]:
-    """Return the columns with more known parents than are scored: they get those and no others."""
-    known: dict[int, list[int]] = {}
-    for a, b in sorted(constraints.required):
-        known.setdefault(b, []).append(a)
-    return {x: tuple(several) for x, several in known.items() if len(several) > 2}
-
-
-def _scores(evidence: Evidence, allowed: NDArray[np.bool_], bonus: Floats, fixed: dict[int, tuple[int, ...]]) -> Floats:
-    """Return the score of each column with each set of parents, as bits."""
-    d = len(allowed)
-    scores = np.full((d, 1 << d), -math.inf)
-    for x in range(d):
-        if x in fixed:
-            scores[x, _bits(fixed[x])] = 0.0
-            continue
-        may = [a for a in range(d) if allowed[a, x]]
-        for count in range(min(len(may), 3) + 1):
-            for parents in itertools.combinations(may, count):
-                scores[x, _bits(parents)] = evidence.score(x, parents) + bonus[list(parents), x].sum()
-    return scores
-
-
-def _bits(columns: Sequence[int]) -> int:
-    return sum(1 << a for a in columns)

@@ -7,8 +7,9 @@
 * ``PROCEDURES``: what a block may compute before it votes;
 * :func:`sign_probability`, :func:`rows_needed` and :func:`epsilon_needed`, for planning votes from public numbers.
 
-Read ``_votes.py`` first, then ``_votes.py`` (which record goes where), ``_procedures.py`` (what a block computes) and
-``_votes.py`` (when there is a verdict).
+Read ``_direction.py`` first (the verb), then ``_votes.py`` (which record goes where, when there is a verdict),
+``_blocks.py`` and ``_procedures.py`` (what a block computes). ``_gap.py`` and ``_paper.py`` stand on ``_scores.py`` and
+``_regression.py``; ``_curves.py`` compares the methods on simulated pairs.
 """
 
 from __future__ import annotations

@@ -1,15 +1,14 @@
-r"""Equal blocks of records, all computed at once: arrays of shape (blocks, records).
+r"""Blocks of records: every block runs a procedure on its own records and votes, and none ever raises.
 
-A :class:`Blocks` holds both columns; ``forward`` is the hypothesis x->y and ``backward`` y->x, each a
-:class:`Hypothesis` with a cause and an effect. Whatever several procedures need (standardised columns, ranks, Legendre
-polynomials, residuals) is computed once and shared.
+Equal blocks are computed at once, as arrays of shape (blocks, records). A :class:`Blocks` holds both columns;
+``forward`` is the hypothesis x->y and ``backward`` y->x, each a :class:`Hypothesis` with a cause and an effect.
+Whatever several procedures need (standardised columns, ranks, Legendre polynomials, residuals) is computed once and
+shared.
 
 Inside a block everything may depend on the data: :math:`z` is the column less its mean over its standard deviation,
 :math:`b` the column stretched to [-1, 1] by the block's own smallest and largest value, and :math:`u = 2 (\mathrm{rank}
 - 1/2)/n - 1` with average ranks. None of that costs privacy, because a block's only output is one vote
 (``mechanisms.votes``).
-
-Votes of blocks: every block runs the procedure on its own records, and none ever raises.
 """
 
 from __future__ import annotations
@@ -41,87 +40,125 @@ __all__ = [
 
 
 Floats = NDArray[np.float64]
-
-
 Indices = NDArray[np.int64]
 
+Preference = Callable[["Blocks"], Floats]
+"""Above 0 where a block prefers x->y, below 0 for y->x; one number per block, each a function of that block alone."""
+
+SMALLEST = 32
+"""Records in a block, planned; a block that has fewer than half of these complete votes 0."""
+
+FEWEST_DISTINCT = 8
+"""A block votes 0 where a column has fewer different values: scores see the steps then, not the direction."""
+
+EQUAL = 1e-10
+"""Preferences closer to 0 than this come from rounding errors, and make no vote."""
+
+_AT_ONCE = 2**15  # records: the arrays of one go stay within the processor's cache
+
+
+# ---- votes
+
+
+def cast(prefer: Preference, records: Floats) -> NDArray[np.int64]:
+    """Return the vote of every block: 1 for x->y, -1 for y->x, 0 where it cannot tell.
+
+    A block votes 0 if fewer than half of ``SMALLEST`` of its records are complete, a column has fewer than
+    ``FEWEST_DISTINCT`` different values, the procedure fails, or its preference is no number or within 1e-10 of 0.
+
+    Args:
+        prefer: The procedure.
+        records: Shape (blocks, records, 2); NaN where a value is missing or a seat is empty.
+
+    **Guarantee.** Vote j is a function of block j's records alone: blocks are computed side by side, but where one of
+    them makes the procedure fail, all of that go are done again one by one.
+    """
+    complete: NDArray[np.bool_] = np.logical_not(np.isnan(records).any(axis=2))
+    counts = complete.sum(axis=1)
+    votes = np.zeros(len(records), dtype=np.int64)
+    with tracking("Blocks voting", total=len(records)) as advance:
+        for chosen, size in _groups(counts):
+            kept = records[chosen][complete[chosen]].reshape(len(chosen), size, 2)
+            votes[chosen] = _cast(prefer, np.ascontiguousarray(kept[:, :, 0]), np.ascontiguousarray(kept[:, :, 1]))
+            advance(len(chosen))
+    return votes
+
+
+def one_by_one(function: Callable[[Floats, Floats], float]) -> Preference:
+    """Return the preference of a user's own function, called once per block with copies of its x and y.
+
+    The function must judge each block by its records alone: one that remembers earlier blocks would let a record move
+    more than its own vote.
+    """
+
+    def judged(x: Floats, y: Floats) -> float:
+        try:
+            return float(function(x, y))
+        except Exception:  # its block votes 0, and the others are not asked again
+            return np.nan
+
+    def prefer(blocks: Blocks) -> Floats:
+        pairs = zip(blocks.x.values, blocks.y.values, strict=True)
+        return np.array([judged(x.copy(), y.copy()) for x, y in pairs])
+
+    return prefer
+
+
+def _groups(counts: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], int]]:
+    """Yield blocks with equally many complete records, not too many at once."""
+    for size in np.unique(counts[2 * counts >= SMALLEST]).tolist():
+        alike = np.flatnonzero(counts == size)
+        step = max(1, _AT_ONCE // size)
+        for start in range(0, len(alike), step):
+            yield alike[start : start + step], size
+
+
+def _cast(prefer: Preference, x: Floats, y: Floats) -> NDArray[np.int64]:
+    try:
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a warning may quote values
+            blocks = Blocks(x, y)
+            preference = np.asarray(prefer(blocks), dtype=np.float64).reshape(len(x))
+            clear = np.isfinite(preference) & (np.abs(preference) >= EQUAL) & ~blocks.coarse(FEWEST_DISTINCT)
+            return np.where(clear, np.sign(preference), 0.0).astype(np.int64)
+    except Exception:  # whatever a procedure does, its block votes 0: an error would tell something about its records
+        if len(x) == 1:
+            return np.zeros(1, dtype=np.int64)
+        return np.concatenate([_cast(prefer, x[[j]], y[[j]]) for j in range(len(x))])
+
+
+# ---- what a block knows
 
 DEGREE = 5
-
-
 """The highest degree of the polynomials."""
 
-
 HARMONICS = 5
-
-
 """How many cosines describe a column of ranks."""
-
 
 _TINY = 1e-12
 
 
-class Column:
-    """One column of every block, with what is known about it alone; arrays are in the order of the column's ``owner``.
+class Blocks:
+    """Both columns of every block, and the two hypotheses about them.
 
     Args:
-        values: Shape (blocks, records).
+        x: Shape (blocks, records), complete.
+        y: The same shape.
     """
 
-    def __init__(self, values: Floats):
-        self.values = values
+    def __init__(self, x: Floats, y: Floats):
+        self.x, self.y = Column(x), Column(y)
+        self.forward = Hypothesis(self.x, self.y)
+        self.backward = Hypothesis(self.y, self.x)
 
-    @cached_property
-    def order(self) -> Indices:
-        """The records of each block from the smallest value to the largest."""
-        return np.argsort(self.values, axis=1, kind="stable")
+    @property
+    def count(self) -> int:
+        """How many blocks."""
+        return len(self.x.values)
 
-    @cached_property
-    def ordered(self) -> Floats:
-        """The values of each block, increasing."""
-        return np.take_along_axis(self.values, self.order, axis=1)
-
-    @cached_property
-    def distinct(self) -> Indices:
-        """How many different values each block holds."""
-        counts: Indices = 1 + np.count_nonzero(np.diff(self.ordered, axis=1) > 0, axis=1)
-        return counts
-
-    @cached_property
-    def z(self) -> Floats:
-        """Standardised values; zeros where the column is constant."""
-        centred = self.values - self.values.mean(axis=1, keepdims=True)
-        spread = np.sqrt(np.mean(centred * centred, axis=1, keepdims=True))
-        standard: Floats = centred / np.where(spread > _TINY, spread, 1.0)
-        return standard
-
-    @cached_property
-    def b(self) -> Floats:
-        """Values stretched to [-1, 1] by the block's extremes."""
-        low, high = self.ordered[:, :1], self.ordered[:, -1:]
-        width = high - low
-        return (self.values - low) * (2.0 / np.where(width > _TINY, width, 1.0)) - 1.0
-
-    @cached_property
-    def u(self) -> Floats:
-        """Average ranks, mapped to (-1, 1)."""
-        blocks, n = self.values.shape
-        places = np.broadcast_to(np.arange(n, dtype=np.float64), (blocks, n))
-        if (self.distinct < n).any():
-            places = _average_places(self.ordered)
-        scaled = np.empty((blocks, n))
-        np.put_along_axis(scaled, self.order, (2.0 * places + 1.0) / n - 1.0, axis=1)
-        return scaled
-
-    @cached_property
-    def waves(self) -> Floats:
-        """Cosines of the ranks, shape (blocks, harmonics, records)."""
-        return cosines((self.u + 1) / 2)
-
-    @cached_property
-    def entropy(self) -> Floats:
-        """Entropy of the standardised values, by spacings."""
-        return entropy(np.take_along_axis(self.z, self.order, axis=1))
+    def coarse(self, fewest: int) -> NDArray[np.bool_]:
+        """Return which blocks have a column with fewer than ``fewest`` different values."""
+        return np.minimum(self.x.distinct, self.y.distinct) < fewest
 
 
 class Hypothesis:
@@ -221,27 +258,67 @@ class Hypothesis:
         return _predicted(self.basis, self.gram, products, ridge * self.n, degree)
 
 
-class Blocks:
-    """Both columns of every block, and the two hypotheses about them.
+class Column:
+    """One column of every block, with what is known about it alone; arrays are in the order of the column's ``owner``.
 
     Args:
-        x: Shape (blocks, records), complete.
-        y: The same shape.
+        values: Shape (blocks, records).
     """
 
-    def __init__(self, x: Floats, y: Floats):
-        self.x, self.y = Column(x), Column(y)
-        self.forward = Hypothesis(self.x, self.y)
-        self.backward = Hypothesis(self.y, self.x)
+    def __init__(self, values: Floats):
+        self.values = values
 
-    @property
-    def count(self) -> int:
-        """How many blocks."""
-        return len(self.x.values)
+    @cached_property
+    def order(self) -> Indices:
+        """The records of each block from the smallest value to the largest."""
+        return np.argsort(self.values, axis=1, kind="stable")
 
-    def coarse(self, fewest: int) -> NDArray[np.bool_]:
-        """Return which blocks have a column with fewer than ``fewest`` different values."""
-        return np.minimum(self.x.distinct, self.y.distinct) < fewest
+    @cached_property
+    def ordered(self) -> Floats:
+        """The values of each block, increasing."""
+        return np.take_along_axis(self.values, self.order, axis=1)
+
+    @cached_property
+    def distinct(self) -> Indices:
+        """How many different values each block holds."""
+        counts: Indices = 1 + np.count_nonzero(np.diff(self.ordered, axis=1) > 0, axis=1)
+        return counts
+
+    @cached_property
+    def z(self) -> Floats:
+        """Standardised values; zeros where the column is constant."""
+        centred = self.values - self.values.mean(axis=1, keepdims=True)
+        spread = np.sqrt(np.mean(centred * centred, axis=1, keepdims=True))
+        standard: Floats = centred / np.where(spread > _TINY, spread, 1.0)
+        return standard
+
+    @cached_property
+    def b(self) -> Floats:
+        """Values stretched to [-1, 1] by the block's extremes."""
+        low, high = self.ordered[:, :1], self.ordered[:, -1:]
+        width = high - low
+        return (self.values - low) * (2.0 / np.where(width > _TINY, width, 1.0)) - 1.0
+
+    @cached_property
+    def u(self) -> Floats:
+        """Average ranks, mapped to (-1, 1)."""
+        blocks, n = self.values.shape
+        places = np.broadcast_to(np.arange(n, dtype=np.float64), (blocks, n))
+        if (self.distinct < n).any():
+            places = _average_places(self.ordered)
+        scaled = np.empty((blocks, n))
+        np.put_along_axis(scaled, self.order, (2.0 * places + 1.0) / n - 1.0, axis=1)
+        return scaled
+
+    @cached_property
+    def waves(self) -> Floats:
+        """Cosines of the ranks, shape (blocks, harmonics, records)."""
+        return cosines((self.u + 1) / 2)
+
+    @cached_property
+    def entropy(self) -> Floats:
+        """Entropy of the standardised values, by spacings."""
+        return entropy(np.take_along_axis(self.z, self.order, axis=1))
 
 
 def entropy(ordered: Floats) -> Floats:
@@ -297,97 +374,3 @@ def _predicted(basis: Floats, gram: Floats, products: Floats, ridge: float | Flo
     weights = np.linalg.solve(system, products[:, :terms, None])
     predicted: Floats = (weights.transpose(0, 2, 1) @ basis[:, :terms])[:, 0]
     return predicted
-
-
-Preference = Callable[[Blocks], Floats]
-
-
-"""Above 0 where a block prefers x->y, below 0 for y->x; one number per block, each a function of that block alone."""
-
-
-SMALLEST = 32
-
-
-"""Records in a block, planned; a block that has fewer than half of these complete votes 0."""
-
-
-FEWEST_DISTINCT = 8
-
-
-"""A block votes 0 where a column has fewer different values: scores see the steps then, not the direction."""
-
-
-_AT_ONCE = 2**15  # records: the arrays of one go stay within the processor's cache
-
-
-EQUAL = 1e-10
-
-
-"""Preferences closer to 0 than this come from rounding errors, and make no vote."""
-
-
-def cast(prefer: Preference, records: Floats) -> NDArray[np.int64]:
-    """Return the vote of every block: 1 for x->y, -1 for y->x, 0 where it cannot tell.
-
-    A block votes 0 if fewer than half of ``SMALLEST`` of its records are complete, a column has fewer than
-    ``FEWEST_DISTINCT`` different values, the procedure fails, or its preference is no number or within 1e-10 of 0.
-
-    Args:
-        prefer: The procedure.
-        records: Shape (blocks, records, 2); NaN where a value is missing or a seat is empty.
-
-    **Guarantee.** Vote j is a function of block j's records alone: blocks are computed side by side, but where one of
-    them makes the procedure fail, all of that go are done again one by one.
-    """
-    complete: NDArray[np.bool_] = np.logical_not(np.isnan(records).any(axis=2))
-    counts = complete.sum(axis=1)
-    votes = np.zeros(len(records), dtype=np.int64)
-    with tracking("Blocks voting", total=len(records)) as advance:
-        for chosen, size in _groups(counts):
-            kept = records[chosen][complete[chosen]].reshape(len(chosen), size, 2)
-            votes[chosen] = _cast(prefer, np.ascontiguousarray(kept[:, :, 0]), np.ascontiguousarray(kept[:, :, 1]))
-            advance(len(chosen))
-    return votes
-
-
-def one_by_one(function: Callable[[Floats, Floats], float]) -> Preference:
-    """Return the preference of a user's own function, called once per block with copies of its x and y.
-
-    The function must judge each block by its records alone: one that remembers earlier blocks would let a record move
-    more than its own vote.
-    """
-
-    def judged(x: Floats, y: Floats) -> float:
-        try:
-            return float(function(x, y))
-        except Exception:  # its block votes 0, and the others are not asked again
-            return np.nan
-
-    def prefer(blocks: Blocks) -> Floats:
-        pairs = zip(blocks.x.values, blocks.y.values, strict=True)
-        return np.array([judged(x.copy(), y.copy()) for x, y in pairs])
-
-    return prefer
-
-
-def _groups(counts: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], int]]:
-    """Yield blocks with equally many complete records, not too many at once."""
-    for size in np.unique(counts[2 * counts >= SMALLEST]).tolist():
-        alike = np.flatnonzero(counts == size)
-        step = max(1, _AT_ONCE // size)
-        for start in range(0, len(alike), step):
-            yield alike[start : start + step], size
-
-
-def _cast(prefer: Preference, x: Floats, y: Floats) -> NDArray[np.int64]:
-    try:
-        with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a warning may quote values
-            blocks = Blocks(x, y)
-            preference = np.asarray(prefer(blocks), dtype=np.float64).reshape(len(x))
-            clear = np.isfinite(preference) & (np.abs(preference) >= EQUAL) & ~blocks.coarse(FEWEST_DISTINCT)
-            return np.where(clear, np.sign(preference), 0.0).astype(np.int64)
-    except Exception:  # whatever a procedure does, its block votes 0: an error would tell something about its records
-        if len(x) == 1:
-            return np.zeros(1, dtype=np.int64)
-        return np.concatenate([_cast(prefer, x[[j]], y[[j]]) for j in range(len(x))])

@@ -11,8 +11,7 @@ noisy scores at the same total ε err more often (``escudo.mechanisms.gap_sign``
 | ``spearman``, ``kendall`` | 6/(m+1), 4/m | ``_scores.py`` |
 | ``iqr`` | none; quartiles by the exponential mechanism | ``escudo.mechanisms.quantiles`` |
 
-The gap moves by at most twice as much. Everything else is fixed beforehand: the bounds of the schema, widths,
-degrees.
+The gap moves by at most twice as much. Everything else is fixed beforehand: the bounds of the schema, widths, degrees.
 
 **Whose privacy.** The regressions are fitted on records, too. There are two ways, and both protect the *whole* table:
 
@@ -23,18 +22,11 @@ degrees.
   every o, then for neighbours that differ in the training half the second factor is the same, and conversely. ∎
   (``ParallelEvent``)
 
-``probability_correct`` is the posterior probability that the private gap has the released sign, if all possible
-gaps were equally likely beforehand (``_gap.py``). For ``iqr`` it supposes bell-shaped columns.
+``probability_correct`` is the posterior probability that the private gap has the released sign, if all possible gaps
+were equally likely beforehand (below). For ``iqr`` it supposes bell-shaped columns.
 
-Reference:
-    Design note "sensitivities", Propositions 4, 7, 8 and 12.
-
-From a released margin to an answer: what ``gap`` and ``paper`` share.
-
-How likely noisy scores name the right direction: the paper's Theorems 2 and 4 in closed form.
-
-γ is the private margin, score(wrong) - score(right); every released number carries Laplace noise of scale σ of its
-own.
+**How likely noisy scores name the right direction**: the paper's Theorems 2 and 4 in closed form. γ is the private
+margin, score(wrong) - score(right); every released number carries Laplace noise of scale σ of its own.
 
 * Two numbers (Theorem 2): the difference of two Laplace variables has the tail (γ + 2σ)/(4σ) e^{-γ/σ}.
 * Four numbers (Theorem 4): with z = γ/σ the sum of four has the tail e^{-z}(48 + 33z + 9z² + z³)/96. The paper's
@@ -51,8 +43,10 @@ function F of the noise,
 
 which stays near 1/2 where the noise is larger than any margin, however large v is.
 
+:class:`Question` makes an answer of a released margin, here and for ``paper``.
+
 Reference: M. Kusner et al. (2016), "Private Causal Inference", Theorems 2 and 4; design note "sensitivities",
-Proposition 14.
+Propositions 4, 7, 8, 12 and 14.
 """
 
 from __future__ import annotations
@@ -68,10 +62,9 @@ from escudo._validate import finite, one_of, positive, whole
 from escudo.errors import InputError, RefusedError
 from escudo.mechanisms import Seed, gap_sign, laplace, laplace_event, publishable, quantiles
 from escudo.mechanisms._quantiles import quantile_event
-from escudo.orientation._direction import CANNOT_TELL, Asked, Direction, PairData, arrow, check_options, check_width
+from escudo.orientation._direction import CANNOT_TELL, Asked, Direction, PairData, arrow, check_options, check_rows
 from escudo.orientation._regression import (
     Pair,
-    check_rows,
     fit_histogram,
     fit_polynomial,
     halves,
@@ -81,13 +74,10 @@ from escudo.orientation._regression import (
 )
 from escudo.orientation._scores import (
     Floats,
-    GridFeatures,
+    dependence,
     hsic_sensitivity,
-    kendall,
     kendall_sensitivity,
-    spearman,
     spearman_sensitivity,
-    sqrt_hsic,
     sqrt_hsic_sensitivity,
 )
 from escudo.privacy import Account, Event, Guarantee, LaplaceEvent, ParallelEvent, Plan, RepeatedEvent
@@ -102,6 +92,7 @@ __all__ = [
     "cell_counts",
     "certainty",
     "check_question",
+    "check_width",
     "gap_of",
     "gap_sensitivity",
     "noisy_regressions",
@@ -110,231 +101,111 @@ __all__ = [
 ]
 
 
-ABSTAIN = 1.6
-
-
-"""By default there is a verdict only where the margin exceeds so many noise scales: its sign is then 90 % sure."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """What was asked, and how: everything about an answer that is known before a row is read.
-
-    Attributes:
-        x: One column.
-        y: The other one.
-        method: ``"gap"`` or ``"paper"``.
-        score: The dependence score.
-        plan: The budget tree.
-        abstain: The verdict is "cannot tell" unless the margin is larger than so many noise scales.
-        notes: What people should know about the way it was asked.
-    """
-
-    x: str
-    y: str
-    method: str
-    score: str
-    plan: Plan
-    abstain: float
-    notes: tuple[str, ...] = ()
-
-    def answer(
-        self,
-        margin: float,
-        *,
-        noise_scale: float,
-        certainty: float,
-        scores: Mapping[str, float],
-        scores_mean: str,
-        seed: Seed,
-        notes: tuple[str, ...] = (),
-    ) -> Direction:
-        """Return the answer for a released margin: above 0 for x->y."""
-        threshold = self.abstain * noise_scale
-        verdict = arrow(self.x, self.y) if margin > 0 else arrow(self.y, self.x)
-        if abs(margin) <= threshold:
-            verdict = CANNOT_TELL
-            inside = f"The margin is inside the noise (±{threshold:.2g}): a larger ε or more rows could tell."
-            notes = (*notes, inside)
-        return Direction(
-            x=self.x,
-            y=self.y,
-            verdict=verdict,
-            margin=margin,
-            probability_correct=certainty,
-            guarantee=self._guarantee(seed),
-            method=self.method,
-            score=self.score,
-            plan=self.plan,
-            scores=scores,
-            scores_mean=scores_mean,
-            noise_scale=noise_scale,
-            threshold=threshold,
-            notes=(*self.notes, *notes),
-        )
-
-    def no_answer(self, why: str, *, seed: Seed) -> Direction:
-        """Return "cannot tell", with the reason."""
-        return Direction(
-            x=self.x,
-            y=self.y,
-            verdict=CANNOT_TELL,
-            margin=0.0,
-            probability_correct=0.5,
-            guarantee=self._guarantee(seed),
-            method=self.method,
-            score=self.score,
-            plan=self.plan,
-            notes=(*self.notes, why),
-        )
-
-    def _guarantee(self, seed: Seed) -> Guarantee:
-        return replace(self.plan.guarantee(), for_release=publishable(seed))
-
-
-def check_question(method: str, asked: Asked) -> int:
-    """Return the public number of rows, or raise where the method's sensitivities do not hold.
-
-    Raises:
-        RefusedError: If neighbours may differ in the number of rows, or in several rows of one person.
-        InputError: If the number of rows is not known.
-    """
-    if asked.relation != "replace_one":
-        raise RefusedError(
-            f"method {method!r} divides by the number of rows, which must be public: it holds for "
-            "relation='replace_one' only. Use method='votes' for 'add_remove'. Nothing was spent."
-        )
-    if asked.unit != "row":
-        raise RefusedError(
-            f"method {method!r} protects one row; for a person with several rows use method='votes'. Nothing was spent."
-        )
-    if asked.rows is None:
-        raise InputError(f"method {method!r} needs the public number of rows; give rows=....")
-    return asked.rows
-
-
-LARGEST_GAP = {"sqrt_hsic": 0.5, "hsic": 0.25, "spearman": 1.0, "kendall": 1.0}
-
-
-"""The largest size of a gap of two scores: no score is below 0, and none above this (up to one part in m)."""
-
-
-_TAILS = {1: (48.0,), 2: (48.0, 24.0), 4: (48.0, 33.0, 9.0, 1.0)}  # over 96, in powers of z
-
-
-def probability_of_direction(margin: float, scale: float, *, noises: int = 2) -> float:
-    """Return the probability that the noisy scores are in the order of the margin's sign: above 0 is right.
-
-    Args:
-        margin: γ, the private margin; above 0 if the scores without noise are in the right order.
-        scale: σ, of each Laplace variable.
-        noises: How many there are: 1 for a gap, 2 for two scores (Theorem 2), 4 for four log IQRs (Theorem 4).
-
-    Raises:
-        InputError: If the scale is not above 0, or ``noises`` is none of these.
-
-    >>> [round(probability_of_direction(2.0, 1.0, noises=k), 4) for k in (1, 2, 4)]
-    [0.9323, 0.8647, 0.7773]
-    """
-    if noises not in _TAILS:
-        raise InputError(f"noises must be 1, 2 or 4; got {noises!r}.")
-    z = abs(finite("margin", margin)) / positive("scale", scale)
-    tail = math.exp(-z) * sum(part * z**power for power, part in enumerate(_TAILS[noises])) / 96 if z < 700 else 0.0
-    return 1 - tail if margin > 0 else tail
-
-
-def certainty(released: float, scale: float, *, noises: int = 1, largest: float = math.inf) -> float:
-    """Return how sure the sign of a released margin is: see "After the release" above.
-
-    Args:
-        released: The noisy margin.
-        scale: Of each Laplace variable in it.
-        noises: How many there are: 1, 2 or 4.
-        largest: The largest size the margin can have without noise.
-
-    >>> round(certainty(3.0, 1.0), 4), round(certainty(300.0, 100.0, largest=0.25), 4)
-    (0.9751, 0.5006)
-    """
-    size = abs(released)
-    if math.isinf(largest):
-        return probability_of_direction(size, scale, noises=noises)
-    size = min(size, largest + 500 * scale)  # beyond, tails only shrink together
-
-    def above(value: float) -> float:
-        return probability_of_direction(-value, scale, noises=noises)
-
-    low, middle, high = above(size - largest), above(size), above(size + largest)
-    return min(1.0, max(0.5, (low - middle) / (low - high)))
-
-
 SCORES = ("sqrt_hsic", "hsic", "spearman", "kendall", "iqr")
-
-
 """Every dependence score, the default first."""
 
-
 WIDTH = 0.15
-
-
 """Width of the kernels on [-1, 1]: the sensitivity does not depend on it, and small widths see more."""
 
-
 LEAST_SKETCH = 800
-
-
 """Least ε times training rows for which the histogram's regressions can be trusted: below, a poor fit does not make a
 coin but a systematic error, private and confidently wrong (``experiments/simulated_directions.py``)."""
 
-
+_NARROWEST = 0.02
 _CELLS = 8
-
-
 _FINENESS = 2.0**-11  # grid step, as a part of the sensitivity: rounding costs 0.1 %, and float errors stay far below
-
-
 _TYPICAL = 0.08  # a clear gap of √HSIC, from simulated pairs
-
-
 _LEAST = 1e-3  # interquartile ranges below this count as this
-
-
 Regression = Callable[[Floats], Floats]
 
 
-def gap_sensitivity(score: str, m: int) -> float:
-    """Return how far the gap of two scores over ``m`` pairs can move when one pair is replaced: twice one score."""
-    one: Callable[[int], float] = {
-        "sqrt_hsic": sqrt_hsic_sensitivity,
-        "hsic": hsic_sensitivity,
-        "spearman": spearman_sensitivity,
-        "kendall": kendall_sensitivity,
-    }[score]
-    return 2 * one(m)
+def prepare(asked: Asked) -> GapPrepared:
+    """Choose what the gap method will release, from public facts alone.
 
+    The relation must be ``"replace_one"`` and the unit ``"row"``; a δ is not needed. Scores: one of ``SCORES``.
 
-def gap_of(score: str, pair: Pair, f: Regression, g: Regression, *, width: float = WIDTH) -> float:
-    """Return score(y->x) - score(x->y) without noise: private.
+    Options:
+        train: Public records to fit the regressions on.
+        abstain: In noise scales; 1.6 by default.
+        shuffle: Public seed of the split.
+        width: Of the kernels, on [-1, 1].
 
-    Args:
-        score: One of ``SCORES`` but ``"iqr"``.
-        pair: The pairs, on [-1, 1].
-        f: Predicts y from x.
-        g: Predicts x from y.
-        width: Width of the kernels, for the scores that have one.
+    Raises:
+        InputError: If an argument is out of range.
+        RefusedError: If the relation or unit is not covered.
+
+    **Guarantee.** ε-differentially private for the whole table, replace one row: see the module's docstring.
     """
-    forward, backward = pair.y - f(pair.x), pair.x - g(pair.y)
-    measure = _measure(score, width)
-    return measure(pair.y, backward) - measure(pair.x, forward)
+    count = check_question("gap", asked)
+    chosen = check_options("gap", asked.options, {"train": None, "abstain": ABSTAIN, "shuffle": 0, "width": WIDTH})
+    named = one_of("score", SCORES[0] if asked.score == "committee" else asked.score, SCORES)
+    width = check_width(chosen["width"])
+    split = chosen["train"] is None
+    tested = halves(count)[1] if split else count
+    return GapPrepared(
+        question=Question(
+            x=asked.x,
+            y=asked.y,
+            method="gap",
+            score=named,
+            plan=_plan(named, asked.epsilon, tested, split=split),
+            abstain=positive("abstain", chosen["abstain"], allow_zero=True),
+            notes=(_covers(count, tested, split=split),),
+        ),
+        epsilon=asked.epsilon,
+        rows=count,
+        train=None if split else public_pair(asked.schema, asked.x, asked.y, chosen["train"], option="train"),
+        shuffle=whole("shuffle", chosen["shuffle"]),
+        width=width,
+    )
 
 
-def _measure(score: str, width: float) -> Callable[[Floats, Floats], float]:
-    if score == "spearman":
-        return spearman
-    if score == "kendall":
-        return kendall
-    inputs, residuals = GridFeatures(-1.0, 1.0, width), GridFeatures(-2.0, 2.0, width)
-    power = 2 if score == "hsic" else 1
-    return lambda a, b: sqrt_hsic(a, b, inputs, residuals) ** power
+def _plan(score: str, epsilon: float, tested: int, *, split: bool) -> Plan:
+    name = f"direction (gap of {score})"
+    if split and epsilon * (tested - 1) < LEAST_SKETCH:
+        return Plan(name, buys="nothing: too few rows to fit regressions privately")
+    if score == "iqr":
+        if tested < 8:
+            return Plan(name, buys="nothing: too few rows")
+        gap: Event = RepeatedEvent(event=quantile_event(count=2, epsilon=epsilon / 4), count=4)
+    else:
+        if tested < 2 or gap_sensitivity(score, tested) / epsilon > LARGEST_GAP[score]:
+            return Plan(name, buys="nothing: the noise would be larger than any gap")
+        size = gap_sensitivity(score, tested)
+        gap = laplace_event(1, sensitivity=size, epsilon=epsilon, grid=_grid(size))
+    if not split:
+        return Plan(name, gap, buys=f"the gap over all {tested:,} rows; regressions from public records")
+    sketch = laplace_event(_CELLS**2, sensitivity=2, epsilon=epsilon, integers=True)
+    return Plan(
+        name,
+        ParallelEvent(events=(sketch, gap), by="position"),
+        buys="a noisy histogram of one half for the regressions, the gap over the other half",
+    )
+
+
+def _covers(rows: int, tested: int, *, split: bool) -> str:
+    if not split:
+        return f"Covers all {rows:,} private rows; the regressions come from records stated to be public."
+    return (
+        f"Covers all {rows:,} rows: {rows - tested:,} behind a noisy histogram, {tested:,} behind the noisy gap; "
+        "nobody is in both."
+    )
+
+
+def _needs(score: str, epsilon: float, *, split: bool) -> str:
+    """Return about how many rows would do, for a gap of the usual size."""
+    if split:
+        needed = f"N = {math.ceil(2 * LEAST_SKETCH / epsilon):,} rows"
+        return (
+            f"At ε = {epsilon:g} the regressions would be mostly noise and could point the wrong way; method 'gap' "
+            f"needs about {needed}, or public train records. Method 'votes' needs fewer. Nothing was spent."
+        )
+    rows = 2
+    gap = _TYPICAL if score == "sqrt_hsic" else LARGEST_GAP.get(score, 1.0) / 5
+    while score in LARGEST_GAP and gap_sensitivity(score, rows) / epsilon * math.log(10) > gap:
+        rows *= 2
+    noise = f"At ε = {epsilon:g} the noise is larger than any gap here"
+    return f"{noise}; it needs about N = {max(rows, 16):,} rows. Nothing was spent."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -438,45 +309,33 @@ class GapPrepared:
         )
 
 
-def prepare(asked: Asked) -> GapPrepared:
-    """Choose what the gap method will release, from public facts alone.
+# ---- scores and regressions
 
-    The relation must be ``"replace_one"`` and the unit ``"row"``; a δ is not needed. Scores: one of ``SCORES``.
 
-    Options:
-        train: Public records to fit the regressions on.
-        abstain: In noise scales; 1.6 by default.
-        shuffle: Public seed of the split.
-        width: Of the kernels, on [-1, 1].
+def gap_sensitivity(score: str, m: int) -> float:
+    """Return how far the gap of two scores over ``m`` pairs can move when one pair is replaced: twice one score."""
+    one: Callable[[int], float] = {
+        "sqrt_hsic": sqrt_hsic_sensitivity,
+        "hsic": hsic_sensitivity,
+        "spearman": spearman_sensitivity,
+        "kendall": kendall_sensitivity,
+    }[score]
+    return 2 * one(m)
 
-    Raises:
-        InputError: If an argument is out of range.
-        RefusedError: If the relation or unit is not covered.
 
-    **Guarantee.** ε-differentially private for the whole table, replace one row: see the module's docstring.
+def gap_of(score: str, pair: Pair, f: Regression, g: Regression, *, width: float = WIDTH) -> float:
+    """Return score(y->x) - score(x->y) without noise: private.
+
+    Args:
+        score: One of ``SCORES`` but ``"iqr"``.
+        pair: The pairs, on [-1, 1].
+        f: Predicts y from x.
+        g: Predicts x from y.
+        width: Width of the kernels, for the scores that have one.
     """
-    count = check_question("gap", asked)
-    chosen = check_options("gap", asked.options, {"train": None, "abstain": ABSTAIN, "shuffle": 0, "width": WIDTH})
-    named = one_of("score", SCORES[0] if asked.score == "committee" else asked.score, SCORES)
-    width = check_width(chosen["width"])
-    split = chosen["train"] is None
-    tested = halves(count)[1] if split else count
-    return GapPrepared(
-        question=Question(
-            x=asked.x,
-            y=asked.y,
-            method="gap",
-            score=named,
-            plan=_plan(named, asked.epsilon, tested, split=split),
-            abstain=positive("abstain", chosen["abstain"], allow_zero=True),
-            notes=(_covers(count, tested, split=split),),
-        ),
-        epsilon=asked.epsilon,
-        rows=count,
-        train=None if split else public_pair(asked.schema, asked.x, asked.y, chosen["train"], option="train"),
-        shuffle=whole("shuffle", chosen["shuffle"]),
-        width=width,
-    )
+    forward, backward = pair.y - f(pair.x), pair.x - g(pair.y)
+    measure = dependence(score, width)
+    return measure(pair.y, backward) - measure(pair.x, forward)
 
 
 def noisy_regressions(half: Pair, *, epsilon: float, seed: Seed) -> tuple[Regression, Regression]:
@@ -497,53 +356,169 @@ def cell_counts(pair: Pair) -> NDArray[np.int64]:
     return np.bincount(x * _CELLS + y, minlength=_CELLS**2).reshape(_CELLS, _CELLS)
 
 
-def _plan(score: str, epsilon: float, tested: int, *, split: bool) -> Plan:
-    name = f"direction (gap of {score})"
-    if split and epsilon * (tested - 1) < LEAST_SKETCH:
-        return Plan(name, buys="nothing: too few rows to fit regressions privately")
-    if score == "iqr":
-        if tested < 8:
-            return Plan(name, buys="nothing: too few rows")
-        gap: Event = RepeatedEvent(event=quantile_event(count=2, epsilon=epsilon / 4), count=4)
-    else:
-        if tested < 2 or gap_sensitivity(score, tested) / epsilon > LARGEST_GAP[score]:
-            return Plan(name, buys="nothing: the noise would be larger than any gap")
-        size = gap_sensitivity(score, tested)
-        gap = laplace_event(1, sensitivity=size, epsilon=epsilon, grid=_grid(size))
-    if not split:
-        return Plan(name, gap, buys=f"the gap over all {tested:,} rows; regressions from public records")
-    sketch = laplace_event(_CELLS**2, sensitivity=2, epsilon=epsilon, integers=True)
-    return Plan(
-        name,
-        ParallelEvent(events=(sketch, gap), by="position"),
-        buys="a noisy histogram of one half for the regressions, the gap over the other half",
-    )
-
-
 def _grid(sensitivity: float) -> float:
     return math.ldexp(1.0, math.frexp(sensitivity * _FINENESS)[1] - 1)
 
 
-def _covers(rows: int, tested: int, *, split: bool) -> str:
-    if not split:
-        return f"Covers all {rows:,} private rows; the regressions come from records stated to be public."
-    return (
-        f"Covers all {rows:,} rows: {rows - tested:,} behind a noisy histogram, {tested:,} behind the noisy gap; "
-        "nobody is in both."
-    )
+# ---- what gap and paper share
+
+ABSTAIN = 1.6
+"""By default there is a verdict only where the margin exceeds so many noise scales: its sign is then 90 % sure."""
 
 
-def _needs(score: str, epsilon: float, *, split: bool) -> str:
-    """Return about how many rows would do, for a gap of the usual size."""
-    if split:
-        needed = f"N = {math.ceil(2 * LEAST_SKETCH / epsilon):,} rows"
-        return (
-            f"At ε = {epsilon:g} the regressions would be mostly noise and could point the wrong way; method 'gap' "
-            f"needs about {needed}, or public train records. Method 'votes' needs fewer. Nothing was spent."
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What was asked, and how: everything about an answer that is known before a row is read.
+
+    Attributes:
+        x: One column.
+        y: The other one.
+        method: ``"gap"`` or ``"paper"``.
+        score: The dependence score.
+        plan: The budget tree.
+        abstain: The verdict is "cannot tell" unless the margin is larger than so many noise scales.
+        notes: What people should know about the way it was asked.
+    """
+
+    x: str
+    y: str
+    method: str
+    score: str
+    plan: Plan
+    abstain: float
+    notes: tuple[str, ...] = ()
+
+    def answer(
+        self,
+        margin: float,
+        *,
+        noise_scale: float,
+        certainty: float,
+        scores: Mapping[str, float],
+        scores_mean: str,
+        seed: Seed,
+        notes: tuple[str, ...] = (),
+    ) -> Direction:
+        """Return the answer for a released margin: above 0 for x->y."""
+        threshold = self.abstain * noise_scale
+        verdict = arrow(self.x, self.y) if margin > 0 else arrow(self.y, self.x)
+        if abs(margin) <= threshold:
+            verdict = CANNOT_TELL
+            inside = f"The margin is inside the noise (±{threshold:.2g}): a larger ε or more rows could tell."
+            notes = (*notes, inside)
+        return Direction(
+            x=self.x,
+            y=self.y,
+            verdict=verdict,
+            margin=margin,
+            probability_correct=certainty,
+            guarantee=self._guarantee(seed),
+            method=self.method,
+            score=self.score,
+            plan=self.plan,
+            scores=scores,
+            scores_mean=scores_mean,
+            noise_scale=noise_scale,
+            threshold=threshold,
+            notes=(*self.notes, *notes),
         )
-    rows = 2
-    gap = _TYPICAL if score == "sqrt_hsic" else LARGEST_GAP.get(score, 1.0) / 5
-    while score in LARGEST_GAP and gap_sensitivity(score, rows) / epsilon * math.log(10) > gap:
-        rows *= 2
-    noise = f"At ε = {epsilon:g} the noise is larger than any gap here"
-    return f"{noise}; it needs about N = {max(rows, 16):,} rows. Nothing was spent."
+
+    def no_answer(self, why: str, *, seed: Seed) -> Direction:
+        """Return "cannot tell", with the reason."""
+        return Direction(
+            x=self.x,
+            y=self.y,
+            verdict=CANNOT_TELL,
+            margin=0.0,
+            probability_correct=0.5,
+            guarantee=self._guarantee(seed),
+            method=self.method,
+            score=self.score,
+            plan=self.plan,
+            notes=(*self.notes, why),
+        )
+
+    def _guarantee(self, seed: Seed) -> Guarantee:
+        return replace(self.plan.guarantee(), for_release=publishable(seed))
+
+
+def check_question(method: str, asked: Asked) -> int:
+    """Return the public number of rows, or raise where the method's sensitivities do not hold.
+
+    Raises:
+        RefusedError: If neighbours may differ in the number of rows, or in several rows of one person.
+        InputError: If the number of rows is not known.
+    """
+    if asked.relation != "replace_one":
+        raise RefusedError(
+            f"method {method!r} divides by the number of rows, which must be public: it holds for "
+            "relation='replace_one' only. Use method='votes' for 'add_remove'. Nothing was spent."
+        )
+    if asked.unit != "row":
+        raise RefusedError(
+            f"method {method!r} protects one row; for a person with several rows use method='votes'. Nothing was spent."
+        )
+    if asked.rows is None:
+        raise InputError(f"method {method!r} needs the public number of rows; give rows=....")
+    return asked.rows
+
+
+def check_width(value: object) -> float:
+    """Return the width of kernels on [-1, 1], or raise: narrower ones need more grid points than they are worth."""
+    width = positive("width", value, at_most=2.0)
+    if width < _NARROWEST:
+        raise InputError(f"width must be at least {_NARROWEST} on the scale [-1, 1]; got {width!r}.")
+    return width
+
+
+# ---- how likely the sign is right
+
+LARGEST_GAP = {"sqrt_hsic": 0.5, "hsic": 0.25, "spearman": 1.0, "kendall": 1.0}
+"""The largest size of a gap of two scores: no score is below 0, and none above this (up to one part in m)."""
+
+_TAILS = {1: (48.0,), 2: (48.0, 24.0), 4: (48.0, 33.0, 9.0, 1.0)}  # over 96, in powers of z
+
+
+def probability_of_direction(margin: float, scale: float, *, noises: int = 2) -> float:
+    """Return the probability that the noisy scores are in the order of the margin's sign: above 0 is right.
+
+    Args:
+        margin: γ, the private margin; above 0 if the scores without noise are in the right order.
+        scale: σ, of each Laplace variable.
+        noises: How many there are: 1 for a gap, 2 for two scores (Theorem 2), 4 for four log IQRs (Theorem 4).
+
+    Raises:
+        InputError: If the scale is not above 0, or ``noises`` is none of these.
+
+    >>> [round(probability_of_direction(2.0, 1.0, noises=k), 4) for k in (1, 2, 4)]
+    [0.9323, 0.8647, 0.7773]
+    """
+    if noises not in _TAILS:
+        raise InputError(f"noises must be 1, 2 or 4; got {noises!r}.")
+    z = abs(finite("margin", margin)) / positive("scale", scale)
+    tail = math.exp(-z) * sum(part * z**power for power, part in enumerate(_TAILS[noises])) / 96 if z < 700 else 0.0
+    return 1 - tail if margin > 0 else tail
+
+
+def certainty(released: float, scale: float, *, noises: int = 1, largest: float = math.inf) -> float:
+    """Return how sure the sign of a released margin is: see "After the release" above.
+
+    Args:
+        released: The noisy margin.
+        scale: Of each Laplace variable in it.
+        noises: How many there are: 1, 2 or 4.
+        largest: The largest size the margin can have without noise.
+
+    >>> round(certainty(3.0, 1.0), 4), round(certainty(300.0, 100.0, largest=0.25), 4)
+    (0.9751, 0.5006)
+    """
+    size = abs(released)
+    if math.isinf(largest):
+        return probability_of_direction(size, scale, noises=noises)
+    size = min(size, largest + 500 * scale)  # beyond, tails only shrink together
+
+    def above(value: float) -> float:
+        return probability_of_direction(-value, scale, noises=noises)
+
+    low, middle, high = above(size - largest), above(size), above(size + largest)
+    return min(1.0, max(0.5, (low - middle) / (low - high)))

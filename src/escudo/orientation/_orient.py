@@ -51,197 +51,8 @@ from escudo.table import PrivateTable, Schema
 
 __all__ = ["Orientation", "can_be_oriented", "orient"]
 
+
 Edge = tuple[str, str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Orientation:
-    """Directions of several pairs, released together.
-
-    Attributes:
-        directions: One answer per pair, in the order of the pairs; their guarantee is the one below, for all together.
-        graph: The graph with an arrow for every verdict; pairs without one, and arrows that would close a cycle or
-            break stated knowledge, stay undirected. None if no graph was given.
-        guarantee: What was promised to the people in the table.
-        plan: The budget tree that was spent.
-        notes: Sentences for people.
-    """
-
-    directions: tuple[Direction, ...]
-    graph: CausalGraph | None
-    guarantee: Guarantee
-    plan: Plan
-    notes: tuple[str, ...] = ()
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that were asked about."""
-        return tuple(dict.fromkeys(name for found in self.directions for name in (found.x, found.y)))
-
-    def margins(self) -> NDArray[np.float64]:
-        """Return the margins as a matrix over ``columns``: above 0 at [i, j] speaks for i->j; NaN if unasked."""
-        place = {name: number for number, name in enumerate(self.columns)}
-        matrix = np.full((len(place), len(place)), np.nan)
-        for found in self.directions:
-            i, j = place[found.x], place[found.y]
-            matrix[i, j], matrix[j, i] = found.margin, -found.margin
-        return matrix
-
-    def __str__(self) -> str:
-        width = max(len(f"{found.x} {found.y}") for found in self.directions) + 3
-        lines = []
-        for found in self.directions:
-            head = f"{found.x} ? {found.y}" if found.cause is None else f"{found.cause} → {found.effect}"
-            told = f"margin {found.margin:+.4g}" if found.released else "nothing was released"
-            lines.append(f"{head:<{width}}   {CANNOT_TELL if found.cause is None else found.verdict}   ({told})")
-        return "\n".join((*lines, *self.notes, str(self.guarantee)))
-
-    def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{escape(found.x)}, {escape(found.y)}</td><td>{escape(found.verdict)}</td>"
-            f"<td>{f'{found.margin:+.4g}' if found.released else '–'}</td></tr>"
-            for found in self.directions
-        )
-        below = "".join(f"<br>{escape(line)}" for line in (*self.notes, str(self.guarantee)))
-        return f"<table><tr><th>columns</th><th>verdict</th><th>margin</th></tr>{rows}</table><small>{below}</small>"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Prepared:
-    """Everything that is chosen before a row is read."""
-
-    pairs: tuple[Edge, ...]
-    layout: Layout
-    procedure: Procedure
-    rule: Rule
-    event: LaplaceEvent | GaussianEvent
-    delta: float
-    needed: str
-    notes: tuple[str, ...]
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(name for pair in self.pairs for name in pair))
-
-    @property
-    def plan(self) -> Plan:
-        if self.rule.threshold is None:
-            return Plan("orient", children=[Plan("votes", buys="nothing: no margin would stand out of the noise")])
-        bought = f"{len(self.pairs)} pairs, {self.layout.blocks} blocks, {self.procedure.name}"
-        children = [Plan("sums of votes", self.event, buys=bought), Plan("verdicts")]
-        return Plan("orient", children=children, delta=self.delta if isinstance(self.event, GaussianEvent) else 0.0)
-
-    def released(self, table: PrivateTable, account: Account, seed: Seed) -> NDArray[np.float64]:
-        """Let the blocks vote on every pair and return the noisy margins."""
-        names = self.columns
-        records = self.layout.gather(batches_of(table, names), len(names))
-        place = {name: number for number, name in enumerate(names)}
-        margins = [int(cast(self.procedure.prefer, records[:, :, [place[x], place[y]]]).sum()) for x, y in self.pairs]
-        noisy = as_planned(np.array(margins), self.event, account=account, seed=seed, purpose="sums of votes")
-        return np.asarray(noisy.value, dtype=np.float64)
-
-
-def _prepare(
-    graph: CausalGraph | None,
-    schema: Schema,
-    *,
-    epsilon: float,
-    delta: float = 0.0,
-    score: str | Callable[..., Any] = "committee",
-    relation: str = "replace_one",
-    rows: int | None = None,
-    abstain: float | None = None,
-    blocks: int | None = None,
-    shuffle: int = 0,
-) -> _Prepared:
-    pairs, notes = _pairs(graph, schema)
-    schema.select(dict.fromkeys(name for pair in pairs for name in pair)).require_confirmed()
-    budget, at = positive("epsilon", epsilon, at_most=100.0), probability("delta", delta)
-    neighbours: Relation = parse_relation(relation)
-    layout = layout_of(
-        epsilon=budget / len(pairs), rows=rows, relation=neighbours, unit=schema.unit, blocks=blocks, shuffle=shuffle
-    )
-    event = _event(len(pairs), layout.sensitivity, budget, at, neighbours, schema)
-    if isinstance(event, GaussianEvent):  # less noise than planned for: fewer blocks stand out of it
-        layout = layout_of(
-            epsilon=layout.sensitivity / event.scale,
-            rows=rows,
-            relation=neighbours,
-            unit=schema.unit,
-            blocks=blocks,
-            shuffle=shuffle,
-        )
-    assert rows is not None
-    law: Law = "gaussian" if isinstance(event, GaussianEvent) else "laplace"
-    return _Prepared(
-        pairs=pairs,
-        layout=layout,
-        procedure=procedure_of(score),
-        rule=rule_of(layout.blocks, event.scale, abstain, law=law),
-        event=event,
-        delta=at,
-        needed=needed_text(rows, layout.sensitivity / event.scale, layout.sensitivity, schema.unit),
-        notes=notes,
-    )
-
-
-def _event(
-    pairs: int, moved: int, epsilon: float, delta: float, relation: Relation, schema: Schema
-) -> LaplaceEvent | GaussianEvent:
-    """Return the quieter release of the margins that the budget allows."""
-    pure = laplace_event(
-        pairs,
-        sensitivity=moved * pairs,
-        epsilon=epsilon,
-        integers=True,
-        relation=relation,
-        unit=schema.unit,
-        max_rows_per_person=schema.max_rows_per_person,
-    )
-    if delta == 0.0:
-        return pure
-
-    def quiet(scale: float) -> GaussianEvent:
-        length = math.nextafter(moved * math.sqrt(pairs), math.inf)
-        return gaussian_event(
-            pairs,
-            l2_sensitivity=length,
-            scale=scale,
-            integers=True,
-            relation=relation,
-            unit=schema.unit,
-            max_rows_per_person=schema.max_rows_per_person,
-        )
-
-    found = quiet(calibrate(quiet, epsilon=epsilon, delta=delta))
-    return found if found.scale < math.sqrt(2) * pure.scale else pure  # standard deviations
-
-
-def can_be_oriented(schema: Schema, name: str) -> bool:
-    """Return whether a column has an order and values enough for blocks to vote on."""
-    try:
-        scored_column(schema, name, fewest=FEWEST_DISTINCT)
-    except SchemaError:
-        return False
-    return True
-
-
-def _pairs(graph: CausalGraph | None, schema: Schema) -> tuple[tuple[Edge, ...], tuple[str, ...]]:
-    if graph is not None:
-        if not graph.undirected_edges:
-            raise GraphError("The graph has no undirected edge, so there is nothing to orient.")
-        for pair in graph.undirected_edges:
-            for name in pair:
-                scored_column(schema, name, fewest=FEWEST_DISTINCT)
-        return tuple(graph.undirected_edges), ()
-    usable = [name for name in schema.names if can_be_oriented(schema, name)]
-    left_out = [name for name in schema.names if name not in usable]
-    if len(usable) < 2:
-        raise InputError(
-            "fewer than two columns are numeric, or ordered with enough levels; there is no pair to orient."
-        )
-    notes = (f"Left out, having no order or too few values: {', '.join(left_out)}.",) if left_out else ()
-    return tuple(combinations(usable, 2)), notes
 
 
 def _plan(
@@ -375,3 +186,199 @@ def _with_arrows(graph: CausalGraph | None, answers: Sequence[Direction]) -> tup
         except GraphError:
             notes.append(f"{found.verdict} would close a cycle or break stated knowledge; left undirected.")
     return graph, notes
+
+
+# ---- what is chosen before a row is read
+
+
+def _prepare(
+    graph: CausalGraph | None,
+    schema: Schema,
+    *,
+    epsilon: float,
+    delta: float = 0.0,
+    score: str | Callable[..., Any] = "committee",
+    relation: str = "replace_one",
+    rows: int | None = None,
+    abstain: float | None = None,
+    blocks: int | None = None,
+    shuffle: int = 0,
+) -> _Prepared:
+    pairs, notes = _pairs(graph, schema)
+    schema.select(dict.fromkeys(name for pair in pairs for name in pair)).require_confirmed()
+    budget, at = positive("epsilon", epsilon, at_most=100.0), probability("delta", delta)
+    neighbours: Relation = parse_relation(relation)
+    layout = layout_of(
+        epsilon=budget / len(pairs), rows=rows, relation=neighbours, unit=schema.unit, blocks=blocks, shuffle=shuffle
+    )
+    event = _event(len(pairs), layout.sensitivity, budget, at, neighbours, schema)
+    if isinstance(event, GaussianEvent):  # less noise than planned for: fewer blocks stand out of it
+        layout = layout_of(
+            epsilon=layout.sensitivity / event.scale,
+            rows=rows,
+            relation=neighbours,
+            unit=schema.unit,
+            blocks=blocks,
+            shuffle=shuffle,
+        )
+    assert rows is not None
+    law: Law = "gaussian" if isinstance(event, GaussianEvent) else "laplace"
+    return _Prepared(
+        pairs=pairs,
+        layout=layout,
+        procedure=procedure_of(score),
+        rule=rule_of(layout.blocks, event.scale, abstain, law=law),
+        event=event,
+        delta=at,
+        needed=needed_text(rows, layout.sensitivity / event.scale, layout.sensitivity, schema.unit),
+        notes=notes,
+    )
+
+
+def _event(
+    pairs: int, moved: int, epsilon: float, delta: float, relation: Relation, schema: Schema
+) -> LaplaceEvent | GaussianEvent:
+    """Return the quieter release of the margins that the budget allows."""
+    pure = laplace_event(
+        pairs,
+        sensitivity=moved * pairs,
+        epsilon=epsilon,
+        integers=True,
+        relation=relation,
+        unit=schema.unit,
+        max_rows_per_person=schema.max_rows_per_person,
+    )
+    if delta == 0.0:
+        return pure
+
+    def quiet(scale: float) -> GaussianEvent:
+        length = math.nextafter(moved * math.sqrt(pairs), math.inf)
+        return gaussian_event(
+            pairs,
+            l2_sensitivity=length,
+            scale=scale,
+            integers=True,
+            relation=relation,
+            unit=schema.unit,
+            max_rows_per_person=schema.max_rows_per_person,
+        )
+
+    found = quiet(calibrate(quiet, epsilon=epsilon, delta=delta))
+    return found if found.scale < math.sqrt(2) * pure.scale else pure  # standard deviations
+
+
+def can_be_oriented(schema: Schema, name: str) -> bool:
+    """Return whether a column has an order and values enough for blocks to vote on."""
+    try:
+        scored_column(schema, name, fewest=FEWEST_DISTINCT)
+    except SchemaError:
+        return False
+    return True
+
+
+def _pairs(graph: CausalGraph | None, schema: Schema) -> tuple[tuple[Edge, ...], tuple[str, ...]]:
+    if graph is not None:
+        if not graph.undirected_edges:
+            raise GraphError("The graph has no undirected edge, so there is nothing to orient.")
+        for pair in graph.undirected_edges:
+            for name in pair:
+                scored_column(schema, name, fewest=FEWEST_DISTINCT)
+        return tuple(graph.undirected_edges), ()
+    usable = [name for name in schema.names if can_be_oriented(schema, name)]
+    left_out = [name for name in schema.names if name not in usable]
+    if len(usable) < 2:
+        raise InputError(
+            "fewer than two columns are numeric, or ordered with enough levels; there is no pair to orient."
+        )
+    notes = (f"Left out, having no order or too few values: {', '.join(left_out)}.",) if left_out else ()
+    return tuple(combinations(usable, 2)), notes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Prepared:
+    """Everything that is chosen before a row is read."""
+
+    pairs: tuple[Edge, ...]
+    layout: Layout
+    procedure: Procedure
+    rule: Rule
+    event: LaplaceEvent | GaussianEvent
+    delta: float
+    needed: str
+    notes: tuple[str, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for pair in self.pairs for name in pair))
+
+    @property
+    def plan(self) -> Plan:
+        if self.rule.threshold is None:
+            return Plan("orient", children=[Plan("votes", buys="nothing: no margin would stand out of the noise")])
+        bought = f"{len(self.pairs)} pairs, {self.layout.blocks} blocks, {self.procedure.name}"
+        children = [Plan("sums of votes", self.event, buys=bought), Plan("verdicts")]
+        return Plan("orient", children=children, delta=self.delta if isinstance(self.event, GaussianEvent) else 0.0)
+
+    def released(self, table: PrivateTable, account: Account, seed: Seed) -> NDArray[np.float64]:
+        """Let the blocks vote on every pair and return the noisy margins."""
+        names = self.columns
+        records = self.layout.gather(batches_of(table, names), len(names))
+        place = {name: number for number, name in enumerate(names)}
+        margins = [int(cast(self.procedure.prefer, records[:, :, [place[x], place[y]]]).sum()) for x, y in self.pairs]
+        noisy = as_planned(np.array(margins), self.event, account=account, seed=seed, purpose="sums of votes")
+        return np.asarray(noisy.value, dtype=np.float64)
+
+
+# ---- the answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orientation:
+    """Directions of several pairs, released together.
+
+    Attributes:
+        directions: One answer per pair, in the order of the pairs; their guarantee is the one below, for all together.
+        graph: The graph with an arrow for every verdict; pairs without one, and arrows that would close a cycle or
+            break stated knowledge, stay undirected. None if no graph was given.
+        guarantee: What was promised to the people in the table.
+        plan: The budget tree that was spent.
+        notes: Sentences for people.
+    """
+
+    directions: tuple[Direction, ...]
+    graph: CausalGraph | None
+    guarantee: Guarantee
+    plan: Plan
+    notes: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that were asked about."""
+        return tuple(dict.fromkeys(name for found in self.directions for name in (found.x, found.y)))
+
+    def margins(self) -> NDArray[np.float64]:
+        """Return the margins as a matrix over ``columns``: above 0 at [i, j] speaks for i->j; NaN if unasked."""
+        place = {name: number for number, name in enumerate(self.columns)}
+        matrix = np.full((len(place), len(place)), np.nan)
+        for found in self.directions:
+            i, j = place[found.x], place[found.y]
+            matrix[i, j], matrix[j, i] = found.margin, -found.margin
+        return matrix
+
+    def __str__(self) -> str:
+        width = max(len(f"{found.x} {found.y}") for found in self.directions) + 3
+        lines = []
+        for found in self.directions:
+            head = f"{found.x} ? {found.y}" if found.cause is None else f"{found.cause} → {found.effect}"
+            told = f"margin {found.margin:+.4g}" if found.released else "nothing was released"
+            lines.append(f"{head:<{width}}   {CANNOT_TELL if found.cause is None else found.verdict}   ({told})")
+        return "\n".join((*lines, *self.notes, str(self.guarantee)))
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{escape(found.x)}, {escape(found.y)}</td><td>{escape(found.verdict)}</td>"
+            f"<td>{f'{found.margin:+.4g}' if found.released else '–'}</td></tr>"
+            for found in self.directions
+        )
+        below = "".join(f"<br>{escape(line)}" for line in (*self.notes, str(self.guarantee)))
+        return f"<table><tr><th>columns</th><th>verdict</th><th>margin</th></tr>{rows}</table><small>{below}</small>"

@@ -1,10 +1,10 @@
 r"""The method of *Private Causal Inference*, as published: kernel ridge regression, a split, two noisy scores.
 
-Algorithm 1: fit f̂ (x to y) and ĝ (y to x) on training records; on test records compute residuals r_Y = y - f̂(x)
-and r_X = x - ĝ(y); score s(x, r_Y) and s(y, r_X); the lower score names the direction. Scores: ``hsic`` (default),
+Algorithm 1: fit f̂ (x to y) and ĝ (y to x) on training records; on test records compute residuals r_Y = y - f̂(x) and
+r_X = x - ĝ(y); score s(x, r_Y) and s(y, r_X); the lower score names the direction. Scores: ``hsic`` (default),
 ``spearman``, ``kendall``, ``iqr``. Noise by the paper's theorems with corrected constants, or, with
-``constants="paper"``, with those printed; ``_paper.py`` compares the two. ε and δ are totals for the
-whole answer (the paper's ε is that of one score).
+``constants="paper"``, with those printed; the table below compares the two. ε and δ are totals for the whole answer
+(the paper's ε is that of one score).
 
 **Whose privacy.** The paper protects either the test set or the training set. Here the private table always is
 protected as a whole, so one says what it is:
@@ -15,19 +15,16 @@ protected as a whole, so one says what it is:
   as they are, if the table is far enough from one where a rank could change (Dwork & Roth, Algorithm 13); two log
   IQRs by propose-test-release, with distances by how far one record moves a residual.
 * neither: the table is cut in two by row number and both halves are private. A record is in one half, so the larger
-  of the two sensitivities holds for the whole (``_paper_constants.score_sensitivity``); distances of IQRs count
+  of the two sensitivities holds for the whole (:func:`score_sensitivity`); distances of IQRs count
   changes in either half (``_scores.py``). Rank scores are refused: one test record can bring two residuals as
   close together as it likes, so no table is ever far from instability, and the answer would always be "no answer".
 
-**Guarantee.** Laplace: ε-differentially private. Algorithm 13: (ε, δ): the distance d̂ has sensitivity 1; where d̂
-≥ 1 the score is the same for all neighbours; where d̂ = 0 on both of two neighbours, each answers with probability
-at most δ. Log IQRs: 4 (test, both) or 2 (train) runs of propose-test-release at (3e₀, δ₀), by
+**Guarantee.** Laplace: ε-differentially private. Algorithm 13: (ε, δ): the distance d̂ has sensitivity 1; where d̂ ≥ 1
+the score is the same for all neighbours; where d̂ = 0 on both of two neighbours, each answers with probability at most
+δ. Log IQRs: 4 (test, both) or 2 (train) runs of propose-test-release at (3e₀, δ₀), by
 :func:`escudo.mechanisms.propose_test_release`.
 
-Reference: M. Kusner, Y. Sun, K. Sridharan, K. Weinberger (2016), "Private Causal Inference", AISTATS. C. Dwork, A.
-Roth (2014), "The algorithmic foundations of differential privacy", Algorithm 13. Design note "sensitivities".
-
-The paper's sensitivities as printed, and the corrected ones, side by side.
+**Constants.** The paper's sensitivities as printed, and the corrected ones, side by side.
 
 | score, one record replaced | the paper | corrected | is the paper's bound true? |
 |---|---|---|---|
@@ -43,9 +40,10 @@ The paper's sensitivities as printed, and the corrected ones, side by side.
 So with ``constants="paper"`` only the interquartile ranges cost more than the paper says: 4/3 of ε and δ. What is
 charged is always what is proved.
 
-**The paper's first bound for HSIC**, (16m-8)/(m-1)², is larger still and not used.
+The paper's first bound for HSIC, (16m-8)/(m-1)², is larger still and not used.
 
-What the paper's method does with the data: Algorithm 1, then noisy scores, stable ranks, or stable ranges.
+Reference: M. Kusner, Y. Sun, K. Sridharan, K. Weinberger (2016), "Private Causal Inference", AISTATS. C. Dwork, A. Roth
+(2014), "The algorithmic foundations of differential privacy", Algorithm 13. Design note "sensitivities".
 """
 
 from __future__ import annotations
@@ -60,12 +58,11 @@ import numpy as np
 from escudo._validate import one_of, positive, whole
 from escudo.errors import InputError, RefusedError
 from escudo.mechanisms import Seed, laplace, laplace_event, propose_test_release, publishable
-from escudo.orientation._direction import Asked, Direction, PairData, check_options, check_width
-from escudo.orientation._gap import ABSTAIN, LARGEST_GAP, WIDTH, Question, certainty, check_question
+from escudo.orientation._direction import Asked, Direction, PairData, check_options, check_rows
+from escudo.orientation._gap import ABSTAIN, LARGEST_GAP, WIDTH, Question, certainty, check_question, check_width
 from escudo.orientation._regression import (
     Floats,
     Pair,
-    check_rows,
     fit_kernel_ridge,
     halves,
     in_two,
@@ -75,16 +72,13 @@ from escudo.orientation._regression import (
     scaled,
 )
 from escudo.orientation._scores import (
-    GridFeatures,
+    dependence,
     hsic_sensitivity,
     hsic_training_sensitivity,
     interquartile_range,
-    kendall,
     kendall_sensitivity,
     log_iqr_with_drift,
-    spearman,
     spearman_sensitivity,
-    sqrt_hsic,
 )
 from escudo.privacy import Account, ApproximateEvent, LaplaceEvent, Plan, RepeatedEvent
 
@@ -105,117 +99,163 @@ __all__ = [
 ]
 
 
-Constants = Literal["corrected", "paper"]
-
-
-CONSTANTS: tuple[Constants, ...] = ("corrected", "paper")
-
-
-Role = Literal["test", "train", "both"]
-
-
-"""Which part of the data the private table is; with ``both`` it is cut in two."""
-
-
-_FLOAT = 1 + 1e-6  # residuals as computed may move by rounding errors more
-
-
-def drift(n: int, regularisation: float, constants: Constants) -> float:
-    """Return how far one of ``n`` training records can move a residual."""
-    change = residual_change if constants == "corrected" else paper_residual_change
-    return change(n, regularisation) * _FLOAT
-
-
-def score_sensitivity(
-    score: str, role: Role, *, n: int, m: int, regularisation: float, width: float, constants: Constants
-) -> float:
-    """Return how far one score can move when one private record is replaced.
-
-    Args:
-        score: ``"hsic"``; or, for role ``"test"`` only, ``"spearman"`` or ``"kendall"``.
-        role: What the private records are used for. With ``"both"``, a record is in one part, so the larger of the
-            two sensitivities holds (split by position; design note, Proposition 12).
-        n: Training records.
-        m: Test records.
-        regularisation: λ.
-        width: Of the kernel of the residuals.
-        constants: The paper's, or the corrected ones.
-    """
-    printed = constants == "paper"
-    if score == "spearman":
-        return 30 / m if printed else spearman_sensitivity(m)
-    if score == "kendall":
-        return 4 / m if printed else kendall_sensitivity(m)
-    change = drift(n, regularisation, constants)
-    lipschitz = math.exp(-0.5) / width
-    testing = (12 * m - 11) / (m - 1) ** 2 if printed else hsic_sensitivity(m)
-    training = 32 * lipschitz * math.sqrt(m) * change if printed else hsic_training_sensitivity(m, change, width)
-    return {"test": testing, "train": training, "both": max(testing, training)}[role]
-
-
-def distance_to_instability(smallest_gap: float, change: float, constants: Constants) -> int:
-    r"""Return a lower bound, of sensitivity 1, on the training records to change before one more can move a rank.
-
-    Ranks stay while every two residuals are more than 2R apart; k changes bring them closer by 2kR at most.
-
-    >>> distance_to_instability(1.0, 0.1, "corrected"), distance_to_instability(0.1, 0.1, "corrected")
-    (4, 0)
-    """
-    steps = smallest_gap / (2 * change)
-    return max(0, math.ceil(steps) - 1) if constants == "corrected" else math.floor(steps)
-
-
-def iqr_looks(role: Role, constants: Constants) -> tuple[int, int]:
-    """Return how many log IQRs are released, and by how many the budget is divided for each."""
-    if role == "train":
-        return 2, 2
-    return 4, 3 if constants == "paper" else 4
-
+SCORES = ("hsic", "spearman", "kendall", "iqr")
+"""Every dependence score of the paper, the default first."""
 
 RIDGE_WIDTH = 0.3
-
-
 """Width of the regressions' kernel on [-1, 1]; the paper names none."""
 
-
 _BIN = 1.0  # width of the bins of log IQR: a factor e, as in the paper
-
-
 _EXACT = 1e-9  # where ranks are stable they move by 0, so any number above it bounds them; it only costs noise
-
-
 _EXACT_SHARE = 1e-3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class Residuals:
-    """The test records with their residuals: private."""
+def prepare(asked: Asked) -> PaperPrepared:
+    """Choose what the paper's method will release, from public facts alone.
 
-    x: Floats
-    y: Floats
-    of_y: Floats
-    of_x: Floats
+    The relation must be ``"replace_one"`` and the unit ``"row"``. With ``constants="paper"`` ε is what the paper says
+    that the answer costs. A δ is needed for ``iqr``, and for ranks of private training records. Scores: one of
+    ``SCORES``.
+
+    Options:
+        train: Public records to fit the regressions on.
+        test: Public records to score, instead.
+        constants: ``"corrected"`` or ``"paper"``.
+        regularisation: λ; 0.001 with public training records, else 0.3.
+        width: Of HSIC's kernels, on [-1, 1].
+        shuffle: Public seed of the split.
+        abstain: In noise scales; 1.6 by default.
+
+    Raises:
+        InputError: If an argument is out of range.
+        RefusedError: If the relation or unit is not covered, or no mechanism is known.
+    """
+    epsilon, delta = asked.epsilon, asked.delta
+    count = check_question("paper", asked)
+    known = {
+        "train": None,
+        "test": None,
+        "constants": "corrected",
+        "regularisation": None,
+        "width": WIDTH,
+        "shuffle": 0,
+        "abstain": ABSTAIN,
+    }
+    chosen = check_options("paper", asked.options, known)
+    named = one_of("score", SCORES[0] if asked.score == "committee" else asked.score, SCORES)
+    if chosen["train"] is not None and chosen["test"] is not None:
+        raise InputError("train and test are both public: then nothing is private. Give one of them.")
+    role: Role = "test" if chosen["train"] is not None else "train" if chosen["test"] is not None else "both"
+    other = "train" if role == "test" else "test"
+    public = None if role == "both" else public_pair(asked.schema, asked.x, asked.y, chosen[other], option=other)
+    _check_known(named, role, delta)
+    lam = 1e-3 if role == "test" else 0.3
+    lam = lam if chosen["regularisation"] is None else positive("regularisation", chosen["regularisation"])
+    constants: Constants = one_of("constants", chosen["constants"], CONSTANTS)
+    if constants == "paper" and lam > 1:
+        raise InputError("constants='paper' holds for a regularisation of at most 1.")
+    width = check_width(chosen["width"])
+    n, m = halves(count)
+    if public is not None:
+        n, m = (len(public.x), count) if role == "test" else (count, len(public.x))
+    if min(n, m) < 4:
+        raise InputError("the table needs at least 8 rows, 4 with public records beside it.")
+
+    def one_score(n: int, m: int) -> float:
+        return score_sensitivity(named, role, n=n, m=m, regularisation=lam, width=width, constants=constants)
+
+    one = one_score(n, m) if _by_laplace(named, role) else None
+    plan = _plan(named, one, epsilon=epsilon, delta=delta, looks=iqr_looks(role, constants))
+    notes = _notes(role, named, constants, count)
+    if plan.event is None:
+        notes += (_needs(named, one_score, role, n, m, epsilon),)
+    return PaperPrepared(
+        question=Question(
+            x=asked.x,
+            y=asked.y,
+            method="paper",
+            score=named,
+            plan=plan,
+            abstain=positive("abstain", chosen["abstain"], allow_zero=True),
+            notes=notes,
+        ),
+        epsilon=epsilon,
+        delta=delta,
+        rows=count,
+        role=role,
+        public=public,
+        shuffle=whole("shuffle", chosen["shuffle"]),
+        regularisation=lam,
+        width=width,
+        constants=constants,
+    )
 
 
-def residuals(train: Pair, test: Pair, *, regularisation: float, width: float = RIDGE_WIDTH) -> Residuals:
-    """Return Algorithm 1 up to its residuals: both regressions on ``train``, both residuals on ``test``."""
-    f = fit_kernel_ridge(train.x, train.y, regularisation=regularisation, width=width)
-    g = fit_kernel_ridge(train.y, train.x, regularisation=regularisation, width=width)
-    return Residuals(x=test.x, y=test.y, of_y=test.y - f(test.x), of_x=test.x - g(test.y))
+def _by_laplace(score: str, role: Role) -> bool:
+    return score == "hsic" or (score != "iqr" and role == "test")
 
 
-def two_scores(score: str, found: Residuals, *, width: float = WIDTH) -> tuple[float, float]:
-    """Return s(x, r_Y) and s(y, r_X) for a score other than ``"iqr"``: private; lower means more likely the cause."""
-    if score in ("spearman", "kendall"):
-        measure = spearman if score == "spearman" else kendall
-        return measure(found.x, found.of_y), measure(found.y, found.of_x)
-    inputs, outputs = GridFeatures(-1.0, 1.0, width), GridFeatures(-2.0, 2.0, width)
-    return sqrt_hsic(found.x, found.of_y, inputs, outputs) ** 2, sqrt_hsic(found.y, found.of_x, inputs, outputs) ** 2
+def _check_known(score: str, role: Role, delta: float) -> None:
+    """Raise where no mechanism is known, or one that needs a δ has none."""
+    if score in ("spearman", "kendall") and role == "both":
+        raise RefusedError(
+            f"no private release of {score} is known when both halves are private: one test record can bring two "
+            "residuals together, so no table is far from instability. Give public train records, or use score='hsic', "
+            "method='gap' or method='votes'. Nothing was spent."
+        )
+    if delta == 0 and not _by_laplace(score, role):
+        raise InputError(f"score {score!r} needs a delta above 0 here, such as 1e-6.")
+
+
+def _plan(score: str, one: float | None, *, epsilon: float, delta: float, looks: tuple[int, int]) -> Plan:
+    """Return the budget tree, free where noise for a sensitivity of ``one`` would exceed any gap."""
+    name = f"direction (paper, {score})"
+    if one is not None:
+        if 2 * one / epsilon > LARGEST_GAP[score]:
+            return Plan(name, buys="nothing: the noise would be larger than any gap")
+        return Plan(name, laplace_event(2, sensitivity=2 * one, epsilon=epsilon), buys="two scores")
+    released, parts = looks if score == "iqr" else (2, 2)
+    part = ApproximateEvent(epsilon=epsilon / parts, delta=delta / parts)
+    return Plan(
+        name,
+        RepeatedEvent(event=part, count=released),
+        buys="log interquartile ranges, where stable" if score == "iqr" else "two scores, where stable",
+        delta=delta * released / parts,
+    )
+
+
+def _notes(role: Role, score: str, constants: Constants, rows: int) -> tuple[str, ...]:
+    covers = {
+        "test": f"Covers all {rows:,} private rows, the test set; the training records are stated to be public.",
+        "train": f"Covers all {rows:,} private rows, the training set; the test records are stated to be public.",
+        "both": f"Covers all {rows:,} rows, training and test half alike.",
+    }[role]
+    if constants == "corrected":
+        return (covers,)
+    if score == "iqr" and role != "train":
+        claim = (
+            "The paper's constants: it counts three looks at a record where there are four, so what was charged is "
+            "4/3 of the ε and δ it claims."
+        )
+    else:
+        claim = "The paper's constants: true here, and larger than needed."
+    return covers, claim
+
+
+def _needs(score: str, sensitivity: Callable[[int, int], float], role: Role, n: int, m: int, epsilon: float) -> str:
+    """Return about how many private rows would do, for a clear gap: a tenth of the largest."""
+    factor = 1
+    while 2 * sensitivity(n if role == "test" else n * factor, m if role == "train" else m * factor) / epsilon > (
+        LARGEST_GAP[score] / 10 / math.log(10)
+    ):
+        factor *= 2
+    rows = factor * {"test": m, "train": n, "both": n + m}[role]
+    return f"At ε = {epsilon:g} the noise is larger than any gap of two scores; it needs about N = {rows:,} rows."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PaperPrepared:
-    """The paper's method with everything chosen from public facts; ``_paper.py`` says what it promises.
+    """The paper's method with everything chosen from public facts; the module says what it promises.
 
     Attributes:
         question: What was asked, with the plan.
@@ -363,150 +403,90 @@ def _smallest_gap(values: Floats) -> float:
     return float(np.min(np.diff(np.sort(values))))
 
 
-SCORES = ("hsic", "spearman", "kendall", "iqr")
+# ---- Algorithm 1
 
 
-"""Every dependence score of the paper, the default first."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Residuals:
+    """The test records with their residuals: private."""
+
+    x: Floats
+    y: Floats
+    of_y: Floats
+    of_x: Floats
 
 
-def prepare(asked: Asked) -> PaperPrepared:
-    """Choose what the paper's method will release, from public facts alone.
+def residuals(train: Pair, test: Pair, *, regularisation: float, width: float = RIDGE_WIDTH) -> Residuals:
+    """Return Algorithm 1 up to its residuals: both regressions on ``train``, both residuals on ``test``."""
+    f = fit_kernel_ridge(train.x, train.y, regularisation=regularisation, width=width)
+    g = fit_kernel_ridge(train.y, train.x, regularisation=regularisation, width=width)
+    return Residuals(x=test.x, y=test.y, of_y=test.y - f(test.x), of_x=test.x - g(test.y))
 
-    The relation must be ``"replace_one"`` and the unit ``"row"``. With ``constants="paper"`` ε is what the paper says
-    that the answer costs. A δ is needed for ``iqr``, and for ranks of private training records. Scores: one of
-    ``SCORES``.
 
-    Options:
-        train: Public records to fit the regressions on.
-        test: Public records to score, instead.
-        constants: ``"corrected"`` or ``"paper"``.
-        regularisation: λ; 0.001 with public training records, else 0.3.
-        width: Of HSIC's kernels, on [-1, 1].
-        shuffle: Public seed of the split.
-        abstain: In noise scales; 1.6 by default.
+def two_scores(score: str, found: Residuals, *, width: float = WIDTH) -> tuple[float, float]:
+    """Return s(x, r_Y) and s(y, r_X) for a score other than ``"iqr"``: private; lower means more likely the cause."""
+    measure = dependence(score, width)
+    return measure(found.x, found.of_y), measure(found.y, found.of_x)
 
-    Raises:
-        InputError: If an argument is out of range.
-        RefusedError: If the relation or unit is not covered, or no mechanism is known.
+
+# ---- constants
+
+Constants = Literal["corrected", "paper"]
+CONSTANTS: tuple[Constants, ...] = ("corrected", "paper")
+
+Role = Literal["test", "train", "both"]
+"""Which part of the data the private table is; with ``both`` it is cut in two."""
+
+_FLOAT = 1 + 1e-6  # residuals as computed may move by rounding errors more
+
+
+def score_sensitivity(
+    score: str, role: Role, *, n: int, m: int, regularisation: float, width: float, constants: Constants
+) -> float:
+    """Return how far one score can move when one private record is replaced.
+
+    Args:
+        score: ``"hsic"``; or, for role ``"test"`` only, ``"spearman"`` or ``"kendall"``.
+        role: What the private records are used for. With ``"both"``, a record is in one part, so the larger of the
+            two sensitivities holds (split by position; design note, Proposition 12).
+        n: Training records.
+        m: Test records.
+        regularisation: λ.
+        width: Of the kernel of the residuals.
+        constants: The paper's, or the corrected ones.
     """
-    epsilon, delta = asked.epsilon, asked.delta
-    count = check_question("paper", asked)
-    known = {
-        "train": None,
-        "test": None,
-        "constants": "corrected",
-        "regularisation": None,
-        "width": WIDTH,
-        "shuffle": 0,
-        "abstain": ABSTAIN,
-    }
-    chosen = check_options("paper", asked.options, known)
-    named = one_of("score", SCORES[0] if asked.score == "committee" else asked.score, SCORES)
-    if chosen["train"] is not None and chosen["test"] is not None:
-        raise InputError("train and test are both public: then nothing is private. Give one of them.")
-    role: Role = "test" if chosen["train"] is not None else "train" if chosen["test"] is not None else "both"
-    other = "train" if role == "test" else "test"
-    public = None if role == "both" else public_pair(asked.schema, asked.x, asked.y, chosen[other], option=other)
-    _check_known(named, role, delta)
-    lam = 1e-3 if role == "test" else 0.3
-    lam = lam if chosen["regularisation"] is None else positive("regularisation", chosen["regularisation"])
-    constants: Constants = one_of("constants", chosen["constants"], CONSTANTS)
-    if constants == "paper" and lam > 1:
-        raise InputError("constants='paper' holds for a regularisation of at most 1.")
-    width = check_width(chosen["width"])
-    n, m = halves(count)
-    if public is not None:
-        n, m = (len(public.x), count) if role == "test" else (count, len(public.x))
-    if min(n, m) < 4:
-        raise InputError("the table needs at least 8 rows, 4 with public records beside it.")
-
-    def one_score(n: int, m: int) -> float:
-        return score_sensitivity(named, role, n=n, m=m, regularisation=lam, width=width, constants=constants)
-
-    one = one_score(n, m) if _by_laplace(named, role) else None
-    plan = _plan(named, one, epsilon=epsilon, delta=delta, looks=iqr_looks(role, constants))
-    notes = _notes(role, named, constants, count)
-    if plan.event is None:
-        notes += (_needs(named, one_score, role, n, m, epsilon),)
-    return PaperPrepared(
-        question=Question(
-            x=asked.x,
-            y=asked.y,
-            method="paper",
-            score=named,
-            plan=plan,
-            abstain=positive("abstain", chosen["abstain"], allow_zero=True),
-            notes=notes,
-        ),
-        epsilon=epsilon,
-        delta=delta,
-        rows=count,
-        role=role,
-        public=public,
-        shuffle=whole("shuffle", chosen["shuffle"]),
-        regularisation=lam,
-        width=width,
-        constants=constants,
-    )
+    printed = constants == "paper"
+    if score == "spearman":
+        return 30 / m if printed else spearman_sensitivity(m)
+    if score == "kendall":
+        return 4 / m if printed else kendall_sensitivity(m)
+    change = drift(n, regularisation, constants)
+    lipschitz = math.exp(-0.5) / width
+    testing = (12 * m - 11) / (m - 1) ** 2 if printed else hsic_sensitivity(m)
+    training = 32 * lipschitz * math.sqrt(m) * change if printed else hsic_training_sensitivity(m, change, width)
+    return {"test": testing, "train": training, "both": max(testing, training)}[role]
 
 
-def _by_laplace(score: str, role: Role) -> bool:
-    return score == "hsic" or (score != "iqr" and role == "test")
+def drift(n: int, regularisation: float, constants: Constants) -> float:
+    """Return how far one of ``n`` training records can move a residual."""
+    change = residual_change if constants == "corrected" else paper_residual_change
+    return change(n, regularisation) * _FLOAT
 
 
-def _check_known(score: str, role: Role, delta: float) -> None:
-    """Raise where no mechanism is known, or one that needs a δ has none."""
-    if score in ("spearman", "kendall") and role == "both":
-        raise RefusedError(
-            f"no private release of {score} is known when both halves are private: one test record can bring two "
-            "residuals together, so no table is far from instability. Give public train records, or use score='hsic', "
-            "method='gap' or method='votes'. Nothing was spent."
-        )
-    if delta == 0 and not _by_laplace(score, role):
-        raise InputError(f"score {score!r} needs a delta above 0 here, such as 1e-6.")
+def distance_to_instability(smallest_gap: float, change: float, constants: Constants) -> int:
+    r"""Return a lower bound, of sensitivity 1, on the training records to change before one more can move a rank.
+
+    Ranks stay while every two residuals are more than 2R apart; k changes bring them closer by 2kR at most.
+
+    >>> distance_to_instability(1.0, 0.1, "corrected"), distance_to_instability(0.1, 0.1, "corrected")
+    (4, 0)
+    """
+    steps = smallest_gap / (2 * change)
+    return max(0, math.ceil(steps) - 1) if constants == "corrected" else math.floor(steps)
 
 
-def _plan(score: str, one: float | None, *, epsilon: float, delta: float, looks: tuple[int, int]) -> Plan:
-    """Return the budget tree, free where noise for a sensitivity of ``one`` would exceed any gap."""
-    name = f"direction (paper, {score})"
-    if one is not None:
-        if 2 * one / epsilon > LARGEST_GAP[score]:
-            return Plan(name, buys="nothing: the noise would be larger than any gap")
-        return Plan(name, laplace_event(2, sensitivity=2 * one, epsilon=epsilon), buys="two scores")
-    released, parts = looks if score == "iqr" else (2, 2)
-    part = ApproximateEvent(epsilon=epsilon / parts, delta=delta / parts)
-    return Plan(
-        name,
-        RepeatedEvent(event=part, count=released),
-        buys="log interquartile ranges, where stable" if score == "iqr" else "two scores, where stable",
-        delta=delta * released / parts,
-    )
-
-
-def _notes(role: Role, score: str, constants: Constants, rows: int) -> tuple[str, ...]:
-    covers = {
-        "test": f"Covers all {rows:,} private rows, the test set; the training records are stated to be public.",
-        "train": f"Covers all {rows:,} private rows, the training set; the test records are stated to be public.",
-        "both": f"Covers all {rows:,} rows, training and test half alike.",
-    }[role]
-    if constants == "corrected":
-        return (covers,)
-    if score == "iqr" and role != "train":
-        claim = (
-            "The paper's constants: it counts three looks at a record where there are four, so what was charged is "
-            "4/3 of the ε and δ it claims."
-        )
-    else:
-        claim = "The paper's constants: true here, and larger than needed."
-    return covers, claim
-
-
-def _needs(score: str, sensitivity: Callable[[int, int], float], role: Role, n: int, m: int, epsilon: float) -> str:
-    """Return about how many private rows would do, for a clear gap: a tenth of the largest."""
-    factor = 1
-    while 2 * sensitivity(n if role == "test" else n * factor, m if role == "train" else m * factor) / epsilon > (
-        LARGEST_GAP[score] / 10 / math.log(10)
-    ):
-        factor *= 2
-    rows = factor * {"test": m, "train": n, "both": n + m}[role]
-    return f"At ε = {epsilon:g} the noise is larger than any gap of two scores; it needs about N = {rows:,} rows."
+def iqr_looks(role: Role, constants: Constants) -> tuple[int, int]:
+    """Return how many log IQRs are released, and by how many the budget is divided for each."""
+    if role == "train":
+        return 2, 2
+    return 4, 3 if constants == "paper" else 4

@@ -7,7 +7,7 @@ columns turns the sign and nothing else. A *procedure* makes one preference of o
 ========================  ==========================================================================================
 ``committee``             the default: the five scores below, one vote each, and the trained combiner's log-odds
 ``committee-3``, ``-5``   the sign of the sum of the signs of three scores (entropy, regression, ranks), or of five
-``trained``               a combiner of many scores, trained on simulated pairs (``_procedures.py``)
+``trained``               a combiner of many scores, trained on simulated pairs
 ``entropy``               additive noise: entropy of the cause plus entropy of what a cubic leaves of the effect
 ``regression``            additive noise: mean squared residual of a cubic, both columns stretched to [-1, 1]
 ``ranks``                 the same between ranks, degree 5
@@ -20,29 +20,20 @@ columns turns the sign and nothing else. A *procedure* makes one preference of o
 No procedure is right about every kind of pair. On real pairs the committees do best, on simulated ones whose noise is
 not additive the trained combiner; ``experiments/pairs.py`` measures them.
 
-**Reference.** Design note "pairs" for the committees; P. Blöbaum et al. (2018), "Cause-effect inference by comparing
-regression errors"; D. Janzing et al. (2012), "Information-geometric approach to inferring causal directions".
+**Further scores** for the trained combiner judge independence, conditional shapes, and the columns alone. Like all
+scores they judge one hypothesis and enter as differences. By themselves most are weak, some even wrong more often than
+right; which way each points, and when, is what the combiner learnt.
 
-Scores of a hypothesis that the committees are made of, and information geometry.
-
-Every score judges one :class:`Hypothesis` (cause, effect) and is lower where it fits better.
-
-**Reference.** Design note "pairs"; P. Blöbaum et al. (2018), "Cause-effect inference by comparing regression errors";
-D. Janzing et al. (2012), "Information-geometric approach to inferring causal directions".
-
-Further scores of a hypothesis, for the trained combiner: independence, conditional shapes, and the columns alone.
-
-Like all scores they judge one hypothesis and enter as differences. By themselves most are weak, some even wrong more
-often than right; which way each points, and when, is what the combiner learnt.
-
-The trained combiner: boosted trees over the differences of many scores, shipped as plain numbers.
-
-Trained by ``experiments/train_combiner.py`` on pairs that the project simulates, never on real ones. Each difference is
-divided by its typical size for blocks of n records, clipped, and handed to trees together with log n; the log-odds of
-x->y are :math:`\tfrac12 (F(d, \log n) - F(-d, \log n))`, so that swapping the columns turns their sign and no more.
+**The trained combiner** is boosted trees over the differences of many scores, shipped as plain numbers. It was trained
+by ``experiments/train_combiner.py`` on pairs that the project simulates, never on real ones. Each difference is divided
+by its typical size for blocks of n records, clipped, and handed to trees together with log n; the log-odds of x->y are
+:math:`\tfrac12 (F(d, \log n) - F(-d, \log n))`, so that swapping the columns turns their sign and no more.
 
 The file ``combiner.json`` holds arrays only. Tree t stands at the node ``root[t]``; from node i one goes to ``left[i]``
 where feature[i] is at most threshold[i], else to ``right[i]``; a leaf leads to itself and has a ``value``.
+
+**Reference.** Design note "pairs" for the committees; P. Blöbaum et al. (2018), "Cause-effect inference by comparing
+regression errors"; D. Janzing et al. (2012), "Information-geometric approach to inferring causal directions".
 """
 
 from __future__ import annotations
@@ -82,13 +73,40 @@ __all__ = [
 
 
 Floats = NDArray[np.float64]
-
+Indices = NDArray[np.int64]
 
 Score = Callable[[Hypothesis], Floats]
-
-
 """One number per block, lower where the hypothesis fits better."""
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Procedure:
+    """What each block does.
+
+    Attributes:
+        name: What it is called.
+        description: It in a few words, for people.
+        prefer: The preference of every block.
+    """
+
+    name: str
+    description: str
+    prefer: Preference
+
+
+def procedure_of(score: str | Callable[..., Any]) -> Procedure:
+    """Return a procedure by its name, or the one that a user's own function makes.
+
+    Raises:
+        InputError: If there is no procedure of that name.
+    """
+    if callable(score):
+        name = getattr(score, "__name__", type(score).__name__)
+        return Procedure(name=name, description="a function of the caller's own", prefer=one_by_one(score))
+    return PROCEDURES[one_of("score", score, PROCEDURES)]
+
+
+# ---- scores of the committees
 
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 
@@ -141,38 +159,10 @@ def binned_quantiles(h: Hypothesis) -> Floats:
     return average
 
 
-def binned(ordered: Floats, bins: int) -> Floats:
-    """Return records, in the order of the cause, in bins of equal size; the surplus is cut from both ends."""
-    size = ordered.shape[1] // bins
-    start = (ordered.shape[1] - bins * size) // 2
-    return ordered[:, start : start + bins * size].reshape(-1, bins, size)
-
-
 def igci(h: Hypothesis) -> Floats:
     """Return the entropy of the effect less that of the cause, both stretched to [-1, 1]."""
     effect, cause = (entropy(np.take_along_axis(c.b, c.order, axis=1)) for c in (h.effect, h.cause))
     return effect - cause
-
-
-def difference(score: Score, blocks: Blocks) -> Floats:
-    """Return score(y->x) - score(x->y): above 0 where x->y fits better."""
-    return score(blocks.backward) - score(blocks.forward)
-
-
-def signs(differences: Floats) -> Floats:
-    """Return the signs, 0 for what is within rounding errors of 0."""
-    return np.where(np.abs(differences) < EQUAL, 0.0, np.sign(differences))
-
-
-def mean(values: Floats) -> Floats:
-    """Return the mean of every block."""
-    means: Floats = values.mean(axis=1)
-    return means
-
-
-def mean_square(values: Floats) -> Floats:
-    """Return the mean square of every block."""
-    return mean(values * values)
 
 
 MEMBERS: dict[str, Score] = {
@@ -182,10 +172,10 @@ MEMBERS: dict[str, Score] = {
     "location-scale": location_scale,
     "quantiles": binned_quantiles,
 }
-
-
 """The scores of the committees: all five of them, or the first three."""
 
+
+# ---- further scores, for the trained combiner
 
 _LARGEST_KURTOSIS = 50.0
 
@@ -319,9 +309,38 @@ FEATURES: dict[str, Score] = {
     "rank width": rank_width,
     "slope": slope,
 }
-
-
 """What the combiner looks at, in its order."""
+
+
+# ---- what scores are made of
+
+
+def difference(score: Score, blocks: Blocks) -> Floats:
+    """Return score(y->x) - score(x->y): above 0 where x->y fits better."""
+    return score(blocks.backward) - score(blocks.forward)
+
+
+def signs(differences: Floats) -> Floats:
+    """Return the signs, 0 for what is within rounding errors of 0."""
+    return np.where(np.abs(differences) < EQUAL, 0.0, np.sign(differences))
+
+
+def binned(ordered: Floats, bins: int) -> Floats:
+    """Return records, in the order of the cause, in bins of equal size; the surplus is cut from both ends."""
+    size = ordered.shape[1] // bins
+    start = (ordered.shape[1] - bins * size) // 2
+    return ordered[:, start : start + bins * size].reshape(-1, bins, size)
+
+
+def mean(values: Floats) -> Floats:
+    """Return the mean of every block."""
+    means: Floats = values.mean(axis=1)
+    return means
+
+
+def mean_square(values: Floats) -> Floats:
+    """Return the mean square of every block."""
+    return mean(values * values)
 
 
 def _rank_dependence(h: Hypothesis, residual: Floats) -> Floats:
@@ -360,7 +379,7 @@ def _deviation(values: Floats) -> Floats:
     return deviations
 
 
-Indices = NDArray[np.int64]
+# ---- the trained combiner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -446,31 +465,7 @@ def log_odds(blocks: Blocks) -> Floats:
     return combiner().log_odds(raw_features(blocks), blocks.x.values.shape[1])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Procedure:
-    """What each block does.
-
-    Attributes:
-        name: What it is called.
-        description: It in a few words, for people.
-        prefer: The preference of every block.
-    """
-
-    name: str
-    description: str
-    prefer: Preference
-
-
-def procedure_of(score: str | Callable[..., Any]) -> Procedure:
-    """Return a procedure by its name, or the one that a user's own function makes.
-
-    Raises:
-        InputError: If there is no procedure of that name.
-    """
-    if callable(score):
-        name = getattr(score, "__name__", type(score).__name__)
-        return Procedure(name=name, description="a function of the caller's own", prefer=one_by_one(score))
-    return PROCEDURES[one_of("score", score, PROCEDURES)]
+# ---- every procedure
 
 
 def _committee(names: Sequence[str]) -> Preference:
@@ -500,7 +495,6 @@ def _single(score: Score) -> Preference:
 
 _FIVE = tuple(MEMBERS)
 
-
 PROCEDURES: dict[str, Procedure] = {
     name: Procedure(name=name, description=description, prefer=prefer)
     for name, description, prefer in (
@@ -517,6 +511,4 @@ PROCEDURES: dict[str, Procedure] = {
         ("igci", "information geometry, without a noise model", _single(igci)),
     )
 }
-
-
 """Every block procedure by name."""

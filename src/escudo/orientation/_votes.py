@@ -1,44 +1,41 @@
 r"""Method ``votes``: any procedure inside disjoint blocks, one vote each, Laplace noise on the sum.
 
-Cut the records into k disjoint blocks (``_votes.py``), let each run a procedure (``_procedures.py``) and vote
-:math:`v_j \in \{-1, 0, 1\}` (``_blocks.py``), release :math:`\sum_j v_j + Z`. One record moves one vote by at most
-2, or two votes by at most 4 together where its values choose the block and it is replaced: pure ε for the whole table,
-whatever the procedure computes, without clipping, bounds or a split into training and test. The sign is right with
-probability :math:`1 - \tfrac12 e^{-ε V / 2}` where the blocks' own margin is V > 0.
+Cut the records into k disjoint blocks, let each run a procedure (``_procedures.py``) and vote :math:`v_j \in \{-1, 0,
+1\}` (``_blocks.py``), release :math:`\sum_j v_j + Z`. One record moves one vote by at most 2, or two votes by at most 4
+together where its values choose the block and it is replaced: pure ε for the whole table, whatever the procedure
+computes, without clipping, bounds or a split into training and test. The sign is right with probability :math:`1 -
+\tfrac12 e^{-ε V / 2}` where the blocks' own margin is V > 0.
 
 **Abstention** is free: it looks at the released margin only. By default the verdict is "cannot tell" unless the sign is
-sure enough in spite of the noise (``_votes.py``) and more than a fifth of the blocks are left as margin. Where no
-margin could ever be sure enough, that is known beforehand, and nothing is read or spent.
+sure enough in spite of the noise (below) and more than a fifth of the blocks are left as margin. Where no margin could
+ever be sure enough, that is known beforehand, and nothing is read or spent.
 
-**Reference.** Design note "sensitivities", Proposition 13.
+**Which record goes into which block** is a public rule, fixed before a row is read.
 
-Which record goes into which block: public rules, fixed before a row is read.
-
-**By position** (``replace_one``, row unit). The number of rows N is public. Row i gets a seat from a public random
+*By position* (``replace_one``, row unit). The number of rows N is public. Row i gets a seat from a public random
 permutation, and the seats are cut into k blocks of n; what is left over takes no part. A replaced row keeps its
 position, so it changes one block. The rows' *order* must not depend on their values in a way that one row's values move
 the others: a query that sorts by a column breaks this, a file in the order in which it was written does not.
 
-**By value** (person unit, or ``add_remove``). A public hash of the person id (of the row's own values, for the row
-unit) names the block. Adding or removing one changes one block; replacing one may change two, the one it leaves and the
-one it enters.
+*By value* (person unit, or ``add_remove``). A public hash of the person id (of the row's own values, for the row unit)
+names the block. Adding or removing one changes one block; replacing one may change two, the one it leaves and the one
+it enters.
 
-**How many.** At ε the noise on the sum of votes has scale 2/ε: about 20/ε blocks that mostly agree stand out of it,
-and fewer than 20 are made only where rows are few. A block needs records to see a direction, at least ``SMALLEST`` of
-them, and gains nothing from more than ``LARGEST``: a large table gives more blocks instead, up to ``MOST_ROWS`` rows
-in all, which are drawn from the whole table by position.
+**How many.** At ε the noise on the sum of votes has scale 2/ε: about 20/ε blocks that mostly agree stand out of it, and
+fewer than 20 are made only where rows are few. A block needs records to see a direction, at least ``SMALLEST`` of them,
+and gains nothing from more than ``LARGEST``: a large table gives more blocks instead, up to ``MOST_ROWS`` rows in all,
+which are drawn from the whole table by position.
 
-What a noisy sum of votes is worth, and what would be needed: from public numbers alone.
-
-The k blocks' own margin V (votes for x->y minus votes for y->x) is somewhere in {-k, ..., k}; released is v = V + Z
-with noise such as discrete Laplace, :math:`P(Z = z) \propto e^{-|z|/b}`. Before anything is known about the pair every
-V counts as equally likely, and then
+**What a noisy sum is worth**, and what would be needed, follows from public numbers alone. The k blocks' own margin V
+(votes for x->y minus votes for y->x) is somewhere in {-k, ..., k}; released is v = V + Z with noise such as discrete
+Laplace, :math:`P(Z = z) \propto e^{-|z|/b}`. Before anything is known about the pair every V counts as equally likely,
+and then
 
 .. math:: P(V > 0 \mid v) + \tfrac12 P(V = 0 \mid v), \qquad P(V \mid v) \propto e^{-|v - V|/b}
 
 is how sure the sign of v is. A huge v does not help: V is at most k, and where b is as large as k every v leaves doubt.
 
-From a released margin to an answer: when there is a verdict, and what is said where there is none.
+**Reference.** Design note "sensitivities", Proposition 13.
 """
 
 from __future__ import annotations
@@ -94,117 +91,143 @@ __all__ = [
 ]
 
 
-Law = Literal["laplace", "gaussian"]
+OPTIONS: Mapping[str, Any] = {"abstain": None, "blocks": None, "shuffle": 0}
 
 
-CONFIDENCE = 0.9
+def prepare(asked: Asked) -> PreparedVotes:
+    """Choose blocks, procedure and noise from public facts; δ is not needed.
 
-
-"""By default a verdict is given only where its sign is at least this sure."""
-
-
-TYPICAL_MARGIN = 0.6
-
-
-"""The part of the blocks that a clear pair leaves as margin, for "how many rows would be needed"."""
-
-
-def sign_probability(margin: float, blocks: int, scale: float, *, law: Law = "laplace") -> float:
-    """Return the probability that the blocks' own margin has the sign of the released one.
-
-    Args:
-        margin: The released margin.
-        blocks: How many blocks voted.
-        scale: Scale of the noise: of the Laplace law, or the Gaussian's standard deviation.
-        law: Which of the two.
+    Options:
+        abstain: "cannot tell" unless the margin exceeds this part of the blocks, in [0, 1); 0 always answers. Leave it
+            out for the rule of this module.
+        blocks: How many blocks, if not by the rule of this module.
+        shuffle: The public seed of the assignment; choose it before you look at any data.
 
     Raises:
-        InputError: If a number is out of range.
-
-    >>> round(sign_probability(18.0, 20, 2.0), 4), round(sign_probability(18.0, 20, 40.0), 2)
-    (0.9999, 0.62)
+        InputError: If an option is unknown or out of range, or there are too few rows for any blocks.
+        SchemaError: If a column is so coarse by its schema that every block would vote 0.
     """
-    positive_integer("blocks", blocks)
-    positive("scale", scale)
-    size = min(math.floor(abs(finite("margin", margin))), blocks)  # beyond the largest margin nothing changes any more
-    if law == "laplace":  # geometric sums over V > 0, V = 0 and V < 0, all times 1 - e^(-1/b)
-        ratio = math.exp(-1 / scale)
-        above = -math.expm1(-size / scale) - ratio * math.expm1(-(blocks - size) / scale)
-        zero = -math.exp(-size / scale) * math.expm1(-1 / scale)
-        below = -math.exp(-(size + 1) / scale) * math.expm1(-blocks / scale)
-    else:
-        weights = np.exp(-(((size - np.arange(-blocks, blocks + 1)) / scale) ** 2) / 2)
-        below, zero, above = (float(part.sum()) for part in np.split(weights, (blocks, blocks + 1)))
-    return (above + zero / 2) / (above + zero + below)
+    chosen = check_options("votes", asked.options, OPTIONS)
+    schema, relation, unit = asked.schema, asked.relation, asked.unit
+    for name in (asked.x, asked.y):
+        scored_column(schema, name, fewest=FEWEST_DISTINCT)
+    procedure = procedure_of(asked.score)
+    layout = layout_of(
+        epsilon=asked.epsilon,
+        rows=asked.rows,
+        relation=relation,
+        unit=unit,
+        blocks=chosen["blocks"],
+        shuffle=chosen["shuffle"],
+    )
+    assert asked.rows is not None
+    # A rehearsal with public votes: the event depends on the budget alone.
+    event = votes(
+        np.zeros(1, dtype=np.int64),
+        epsilon=asked.epsilon,
+        assigned_by=layout.assigned_by,
+        relation=relation,
+        unit=unit,
+        max_rows_per_person=schema.max_rows_per_person,
+        seed=0,
+    ).event
+    assert isinstance(event, LaplaceEvent)
+    return PreparedVotes(
+        x=asked.x,
+        y=asked.y,
+        layout=layout,
+        procedure=procedure,
+        rule=rule_of(layout.blocks, event.scale, chosen["abstain"]),
+        event=event,
+        epsilon=asked.epsilon,
+        relation=relation,
+        unit=unit,
+        max_rows_per_person=schema.max_rows_per_person,
+        rows=asked.rows,
+    )
 
 
-def least_margin(blocks: int, scale: float, *, law: Law = "laplace", confidence: float = CONFIDENCE) -> int | None:
-    """Return the least whole margin whose sign is sure enough, or None if there is none.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedVotes:
+    """Votes that know what they will cost.
 
-    >>> least_margin(20, 2.0), least_margin(20, 40.0)
-    (4, None)
+    Attributes:
+        x: One column.
+        y: The other one.
+        layout: The blocks.
+        procedure: What each block does.
+        rule: When there is a verdict.
+        event: The release of the margin.
+        epsilon: What it may cost.
+        relation: Which tables are neighbours.
+        unit: Whose data differs.
+        max_rows_per_person: The most rows of one person that count, for the person unit.
+        rows: The public number of rows or people.
     """
-    if sign_probability(blocks, blocks, scale, law=law) < confidence:
-        return None
-    low, high = 0, blocks
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if sign_probability(middle, blocks, scale, law=law) >= confidence else (middle, high)
-    return high
+
+    x: str
+    y: str
+    layout: Layout
+    procedure: Procedure
+    rule: Rule
+    event: Event
+    epsilon: float
+    relation: Relation
+    unit: Unit
+    max_rows_per_person: int | None
+    rows: int
+
+    @property
+    def plan(self) -> Plan:
+        """The budget tree; free where no margin could make a verdict."""
+        if self.rule.threshold is None:
+            return Plan("direction", children=[Plan("votes", buys="nothing: no margin would stand out of the noise")])
+        bought = f"{self.layout.blocks} blocks of about {self.layout.size} records, {self.procedure.name}"
+        return Plan("direction", children=[Plan("sum of votes", self.event, buys=bought), Plan("verdict")])
+
+    def run(self, pairs: PairData, *, account: Account, seed: Seed) -> Direction:
+        """Let the blocks vote and answer."""
+        terms: dict[str, Any] = {
+            "plan": self.plan,
+            "procedure": self.procedure,
+            "needed": needed_text(self.rows, self.epsilon, self.layout.sensitivity, self.unit),
+        }
+        if self.rule.threshold is None:
+            promise = free_of_charge(
+                self.plan,
+                relation=self.relation,
+                unit=self.unit,
+                max_rows_per_person=self.max_rows_per_person,
+                for_release=publishable(seed),
+            )
+            return unanswered(self.x, self.y, self.rule, guarantee=promise, **terms)
+        release = votes(
+            cast(self.procedure.prefer, self.layout.gather(pairs.batches(), 2)),
+            epsilon=self.epsilon,
+            assigned_by=self.layout.assigned_by,
+            relation=self.relation,
+            unit=self.unit,
+            max_rows_per_person=self.max_rows_per_person,
+            account=account,
+            seed=seed,
+            purpose="sum of votes",
+        )
+        return verdict_of(self.x, self.y, release.value.value, self.rule, guarantee=release.guarantee, **terms)
 
 
-def blocks_needed(epsilon: float, *, sensitivity: float = 2.0) -> int:
-    """Return how many blocks a clear pair needs for a verdict at this ε."""
-    scale = sensitivity / positive("epsilon", epsilon)
-    count = 4
-    while sign_probability(TYPICAL_MARGIN * count, count, scale) < CONFIDENCE:
-        count = count + 1 + count // 16
-    return count
-
-
-def rows_needed(epsilon: float, *, sensitivity: float = 2.0) -> int:
-    """Return about how many rows a clear pair needs for a verdict at this ε.
-
-    >>> rows_needed(1.0), rows_needed(0.1)
-    (224, 1984)
-    """
-    return SMALLEST * blocks_needed(epsilon, sensitivity=sensitivity)
-
-
-def epsilon_needed(rows: int, *, sensitivity: float = 2.0) -> float:
-    """Return about which ε a clear pair of this many rows needs for a verdict, rounded up to two digits."""
-    positive_integer("rows", rows)
-    low, high = 1e-6, 100.0
-    while high / low > 1.01:
-        middle = (low * high) ** 0.5
-        low, high = (low, middle) if rows_needed(middle, sensitivity=sensitivity) <= rows else (middle, high)
-    step = 10.0 ** (math.floor(math.log10(high)) - 1)
-    return math.ceil(high / step) * step
-
+# ---- which record goes into which block
 
 Floats = NDArray[np.float64]
-
-
 Indices = NDArray[np.int64]
 
-
 FEWEST = 20
-
-
 """Blocks, wherever there are rows for them."""
 
-
 LARGEST = 2048
-
-
 """Records in a block, at most."""
 
-
 MOST_ROWS = 2**22
-
-
 """Rows that take part, at most."""
-
 
 _MIX = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)  # odd multipliers of a 64-bit mixing function
 
@@ -342,9 +365,9 @@ def _mixed(numbers: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
     return mixed
 
 
+# ---- when there is a verdict
+
 DISAGREEMENT = 0.2
-
-
 """By default the margin must exceed this part of the blocks."""
 
 
@@ -476,125 +499,85 @@ def unanswered(
     )
 
 
-OPTIONS: Mapping[str, Any] = {"abstain": None, "blocks": None, "shuffle": 0}
+# ---- what a noisy sum is worth
+
+Law = Literal["laplace", "gaussian"]
+
+CONFIDENCE = 0.9
+"""By default a verdict is given only where its sign is at least this sure."""
+
+TYPICAL_MARGIN = 0.6
+"""The part of the blocks that a clear pair leaves as margin, for "how many rows would be needed"."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreparedVotes:
-    """Votes that know what they will cost.
+def sign_probability(margin: float, blocks: int, scale: float, *, law: Law = "laplace") -> float:
+    """Return the probability that the blocks' own margin has the sign of the released one.
 
-    Attributes:
-        x: One column.
-        y: The other one.
-        layout: The blocks.
-        procedure: What each block does.
-        rule: When there is a verdict.
-        event: The release of the margin.
-        epsilon: What it may cost.
-        relation: Which tables are neighbours.
-        unit: Whose data differs.
-        max_rows_per_person: The most rows of one person that count, for the person unit.
-        rows: The public number of rows or people.
-    """
-
-    x: str
-    y: str
-    layout: Layout
-    procedure: Procedure
-    rule: Rule
-    event: Event
-    epsilon: float
-    relation: Relation
-    unit: Unit
-    max_rows_per_person: int | None
-    rows: int
-
-    @property
-    def plan(self) -> Plan:
-        """The budget tree; free where no margin could make a verdict."""
-        if self.rule.threshold is None:
-            return Plan("direction", children=[Plan("votes", buys="nothing: no margin would stand out of the noise")])
-        bought = f"{self.layout.blocks} blocks of about {self.layout.size} records, {self.procedure.name}"
-        return Plan("direction", children=[Plan("sum of votes", self.event, buys=bought), Plan("verdict")])
-
-    def run(self, pairs: PairData, *, account: Account, seed: Seed) -> Direction:
-        """Let the blocks vote and answer."""
-        terms: dict[str, Any] = {
-            "plan": self.plan,
-            "procedure": self.procedure,
-            "needed": needed_text(self.rows, self.epsilon, self.layout.sensitivity, self.unit),
-        }
-        if self.rule.threshold is None:
-            promise = free_of_charge(
-                self.plan,
-                relation=self.relation,
-                unit=self.unit,
-                max_rows_per_person=self.max_rows_per_person,
-                for_release=publishable(seed),
-            )
-            return unanswered(self.x, self.y, self.rule, guarantee=promise, **terms)
-        release = votes(
-            cast(self.procedure.prefer, self.layout.gather(pairs.batches(), 2)),
-            epsilon=self.epsilon,
-            assigned_by=self.layout.assigned_by,
-            relation=self.relation,
-            unit=self.unit,
-            max_rows_per_person=self.max_rows_per_person,
-            account=account,
-            seed=seed,
-            purpose="sum of votes",
-        )
-        return verdict_of(self.x, self.y, release.value.value, self.rule, guarantee=release.guarantee, **terms)
-
-
-def prepare(asked: Asked) -> PreparedVotes:
-    """Choose blocks, procedure and noise from public facts; δ is not needed.
-
-    Options:
-        abstain: "cannot tell" unless the margin exceeds this part of the blocks, in [0, 1); 0 always answers. Leave it
-            out for the rule of this module.
-        blocks: How many blocks, if not by the rule of ``_votes.py``.
-        shuffle: The public seed of the assignment; choose it before you look at any data.
+    Args:
+        margin: The released margin.
+        blocks: How many blocks voted.
+        scale: Scale of the noise: of the Laplace law, or the Gaussian's standard deviation.
+        law: Which of the two.
 
     Raises:
-        InputError: If an option is unknown or out of range, or there are too few rows for any blocks.
-        SchemaError: If a column is so coarse by its schema that every block would vote 0.
+        InputError: If a number is out of range.
+
+    >>> round(sign_probability(18.0, 20, 2.0), 4), round(sign_probability(18.0, 20, 40.0), 2)
+    (0.9999, 0.62)
     """
-    chosen = check_options("votes", asked.options, OPTIONS)
-    schema, relation, unit = asked.schema, asked.relation, asked.unit
-    for name in (asked.x, asked.y):
-        scored_column(schema, name, fewest=FEWEST_DISTINCT)
-    procedure = procedure_of(asked.score)
-    layout = layout_of(
-        epsilon=asked.epsilon,
-        rows=asked.rows,
-        relation=relation,
-        unit=unit,
-        blocks=chosen["blocks"],
-        shuffle=chosen["shuffle"],
-    )
-    assert asked.rows is not None
-    # A rehearsal with public votes: the event depends on the budget alone.
-    event = votes(
-        np.zeros(1, dtype=np.int64),
-        epsilon=asked.epsilon,
-        assigned_by=layout.assigned_by,
-        relation=relation,
-        unit=unit,
-        max_rows_per_person=schema.max_rows_per_person,
-        seed=0,
-    ).event
-    assert isinstance(event, LaplaceEvent)
-    return PreparedVotes(
-        x=asked.x,
-        y=asked.y,
-        layout=layout,
-        procedure=procedure,
-        rule=rule_of(layout.blocks, event.scale, chosen["abstain"]),
-        event=event,
-        epsilon=asked.epsilon,
-        relation=relation,
-        unit=unit,
-        max_rows_per_person=schema.max_rows_per_person,
-        rows=asked.rows,
-    )
+    positive_integer("blocks", blocks)
+    positive("scale", scale)
+    size = min(math.floor(abs(finite("margin", margin))), blocks)  # beyond the largest margin nothing changes any more
+    if law == "laplace":  # geometric sums over V > 0, V = 0 and V < 0, all times 1 - e^(-1/b)
+        ratio = math.exp(-1 / scale)
+        above = -math.expm1(-size / scale) - ratio * math.expm1(-(blocks - size) / scale)
+        zero = -math.exp(-size / scale) * math.expm1(-1 / scale)
+        below = -math.exp(-(size + 1) / scale) * math.expm1(-blocks / scale)
+    else:
+        weights = np.exp(-(((size - np.arange(-blocks, blocks + 1)) / scale) ** 2) / 2)
+        below, zero, above = (float(part.sum()) for part in np.split(weights, (blocks, blocks + 1)))
+    return (above + zero / 2) / (above + zero + below)
+
+
+def least_margin(blocks: int, scale: float, *, law: Law = "laplace", confidence: float = CONFIDENCE) -> int | None:
+    """Return the least whole margin whose sign is sure enough, or None if there is none.
+
+    >>> least_margin(20, 2.0), least_margin(20, 40.0)
+    (4, None)
+    """
+    if sign_probability(blocks, blocks, scale, law=law) < confidence:
+        return None
+    low, high = 0, blocks
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if sign_probability(middle, blocks, scale, law=law) >= confidence else (middle, high)
+    return high
+
+
+def blocks_needed(epsilon: float, *, sensitivity: float = 2.0) -> int:
+    """Return how many blocks a clear pair needs for a verdict at this ε."""
+    scale = sensitivity / positive("epsilon", epsilon)
+    count = 4
+    while sign_probability(TYPICAL_MARGIN * count, count, scale) < CONFIDENCE:
+        count = count + 1 + count // 16
+    return count
+
+
+def rows_needed(epsilon: float, *, sensitivity: float = 2.0) -> int:
+    """Return about how many rows a clear pair needs for a verdict at this ε.
+
+    >>> rows_needed(1.0), rows_needed(0.1)
+    (224, 1984)
+    """
+    return SMALLEST * blocks_needed(epsilon, sensitivity=sensitivity)
+
+
+def epsilon_needed(rows: int, *, sensitivity: float = 2.0) -> float:
+    """Return about which ε a clear pair of this many rows needs for a verdict, rounded up to two digits."""
+    positive_integer("rows", rows)
+    low, high = 1e-6, 100.0
+    while high / low > 1.01:
+        middle = (low * high) ** 0.5
+        low, high = (low, middle) if rows_needed(middle, sensitivity=sensitivity) <= rows else (middle, high)
+    step = 10.0 ** (math.floor(math.log10(high)) - 1)
+    return math.ceil(high / step) * step
