@@ -181,7 +181,7 @@ def measure(question: Question, rows: int, epsilon: float, delta: float, runs: i
     widths, errors = [], []
     start = time.process_time()
     for run in range(runs):
-        exact = prepared.table.summed(question.counts(prepared, rows, rng))
+        exact = prepared.table.sums(question.counts(prepared, rows, rng))
         strata = prepared.table.release(exact, account=None, seed=rng).only(arms)
         held += holds(strata, signs, question.truth / span, critical=prepared._critical)
         if not holds(strata, signs, 0.0, critical=prepared._critical):

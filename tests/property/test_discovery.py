@@ -17,10 +17,10 @@ from escudo.discovery._measurement import (
     Residuals,
     Terms,
     basis,
-    batches,
     coefficients,
     on_simplex,
     squared_sensitivity,
+    table_batches,
 )
 from escudo.discovery._search import best_graph
 from escudo.table import Categorical, PrivateTable, Schema
@@ -125,7 +125,7 @@ def test_tables_are_made_of_their_residuals_and_of_the_number_of_rows(sizes, see
         sizes=tuple(sizes), starts=starts, values=np.concatenate(values), scales=dict.fromkeys(scopes, 1.0),
         rows=float(joint.sum()),
     )  # fmt: skip
-    for batch in batches(residuals, scopes):
+    for batch in table_batches(residuals, scopes):
         for scope, table in zip(batch.scopes, batch.tables(residuals.values, residuals.rows), strict=True):
             expected = joint.sum(axis=tuple(i for i in range(len(sizes)) if i not in scope))
             np.testing.assert_allclose(table, expected, atol=1e-8)

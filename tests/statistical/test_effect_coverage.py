@@ -82,7 +82,7 @@ def coverage(
     held = 0
     for _ in range(RUNS):
         counts = rng.multinomial(rows, law.ravel()).reshape(question.table.strata, *law.shape[-2:])
-        strata = question.table.release(question.table.summed(counts), account=None, seed=rng)
+        strata = question.table.release(question.table.sums(counts), account=None, seed=rng)
         strata = strata.only(list(question.contrast))
         if forget:
             strata = replace(strata, covariance=strata.covariance - question.table.noise_variance * np.eye(2))

@@ -30,8 +30,7 @@ from escudo.cli._console import JsonFlag, emit
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from escudo.orientation import Direction, Orientation
-    from escudo.orientation._curves import PlanningCurves
+    from escudo.orientation import Direction, Orientation, PlanningCurves
     from escudo.table import PrivateTable, Schema
 
 __all__ = ["direction"]
@@ -143,16 +142,15 @@ def direction(
 def _extras(option: list[str], *, all_pairs: bool) -> dict[str, Any]:
     """Return the method's own options; what has an argument of its own must be given by that."""
     from escudo.errors import InputError
+    from escudo.orientation import VOTE_OPTIONS, check_options
     from escudo.orientation import direction as ask
-    from escudo.orientation._direction import check_options
-    from escudo.orientation._votes import OPTIONS
 
     found = options_of(option)
     for name in found:
         if name in (*signature(ask).parameters, "train", "test"):
             raise InputError(f"{name!r} is no --option: it has an argument of its own.")
     if all_pairs:
-        check_options("votes", found, OPTIONS)
+        check_options("votes", found, VOTE_OPTIONS)
     return found
 
 
@@ -167,14 +165,14 @@ def _public(train: Path | None, test: Path | None, schema: Schema, x: str | None
 
 
 def _public_rows(table: PrivateTable, relation: str, stated: int | None) -> int | None:
-    from escudo.orientation._direction import public_rows
+    from escudo.orientation import public_rows
     from escudo.privacy import parse_relation
 
     return public_rows(table, parse_relation(relation)) if stated is None else stated
 
 
 def _curves(rows: int | None) -> PlanningCurves | None:
-    from escudo.orientation._curves import planning_curves
+    from escudo.orientation import planning_curves
 
     return None if rows is None or rows < 100 else planning_curves(rows)
 

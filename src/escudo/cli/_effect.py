@@ -124,7 +124,7 @@ def effect(
 
 
 def _print_effect(screen: Console, found: TreatmentEffect, report: Path | None, seconds: float) -> None:
-    from escudo.discovery._treatment import shown
+    from escudo.discovery import shown
 
     low, high = map(shown, found.interval)
     screen.print(

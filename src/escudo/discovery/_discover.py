@@ -25,7 +25,7 @@ import numpy as np
 from escudo._validate import one_of, positive, probability, whole
 from escudo.causal import CausalGraph
 from escudo.discovery._measurement import Levels, Residuals
-from escudo.discovery._pattern import Edge, closed
+from escudo.discovery._pattern import Edge, meek_closure
 from escudo.errors import GraphError, InputError
 from escudo.mechanisms import Seed, publishable
 from escudo.privacy import (
@@ -50,7 +50,7 @@ __all__ = [
     "discover",
     "prepare",
     "run_prepared",
-    "split",
+    "split_budget",
     "with_directions",
 ]
 
@@ -78,7 +78,7 @@ def prepare(
     """
     schema.require_confirmed()
     chosen = one_of("method", method, METHODS)
-    search, votes = split(positive("epsilon", epsilon, at_most=100.0), directions)
+    search, votes = split_budget(positive("epsilon", epsilon, at_most=100.0), directions)
     arguments: dict[str, Any] = {  # Any: they are of several types
         "epsilon": search,
         "delta": probability("delta", delta),
@@ -350,7 +350,7 @@ class Discovery:
 # ---- votes on what a graph leaves open
 
 
-def split(epsilon: float, share: float) -> tuple[float, float]:
+def split_budget(epsilon: float, share: float) -> tuple[float, float]:
     """Return what the search and the votes may cost.
 
     >>> split(1.0, 0.25)
@@ -405,8 +405,7 @@ class PreparedDirections:
 
     def run(self, table: PrivateTable, account: Account, seed: Seed) -> Discovery:
         """Find the graph, then let blocks vote on the edges it leaves open; charges ``account`` before each."""
-        from escudo.orientation import orient
-        from escudo.orientation._orient import can_be_oriented
+        from escudo.orientation import can_be_oriented, orient
 
         found = self.prepared.run(table, account, seed)
         fine = {name for name in found.graph.nodes if can_be_oriented(self.schema, name)}
@@ -453,7 +452,7 @@ def _with_arrow(graph: CausalGraph, arrow: Edge) -> CausalGraph | None:
     if len(lines) == len(graph.undirected_edges):
         return None
     try:
-        better = closed(replace(graph, edges=(*graph.edges, arrow), undirected_edges=lines))
+        better = meek_closure(replace(graph, edges=(*graph.edges, arrow), undirected_edges=lines))
         better.extension()
     except GraphError:
         return None

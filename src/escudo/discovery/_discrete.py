@@ -32,9 +32,9 @@ from escudo.discovery._measurement import (
     Residuals,
     Scope,
     Terms,
-    batches,
     measure,
     release_event,
+    table_batches,
     varying,
     wide,
 )
@@ -48,7 +48,7 @@ from escudo.discovery._pattern import (
     pattern,
     recurrence,
 )
-from escudo.discovery._search import found_graph
+from escudo.discovery._search import find_graph
 from escudo.errors import InputError
 from escudo.mechanisms import Seed
 from escudo.privacy import Account, GaussianEvent, Plan, Relation, calibrate
@@ -60,11 +60,11 @@ __all__ = [
     "MOST_RAW_CELLS",
     "STRICTNESS",
     "TRIPLES_PER_COLUMN",
-    "Found",
-    "Layout",
+    "Design",
     "PreparedDiscrete",
+    "SearchResult",
     "countable",
-    "layout_of",
+    "design_of",
     "prepare",
     "search",
     "worth_measuring",
@@ -93,12 +93,12 @@ def prepare(
     relation: Relation,
     public_rows: int | None,
 ) -> PreparedDiscrete:
-    """Choose what to measure and how loudly, from public facts alone; see :func:`layout_of`."""
-    layout = layout_of(schema, knowledge, method=method, epsilon=epsilon, relation=relation, public_rows=public_rows)
-    return layout.at(calibrate(layout.events, epsilon=epsilon, delta=delta), delta=delta)
+    """Choose what to measure and how loudly, from public facts alone; see :func:`design_of`."""
+    design = design_of(schema, knowledge, method=method, epsilon=epsilon, relation=relation, public_rows=public_rows)
+    return design.at(calibrate(design.events, epsilon=epsilon, delta=delta), delta=delta)
 
 
-def layout_of(
+def design_of(
     schema: Schema,
     knowledge: CausalGraph | None,
     *,
@@ -106,7 +106,7 @@ def layout_of(
     epsilon: float,
     relation: Relation,
     public_rows: int | None,
-) -> Layout:
+) -> Design:
     """Choose what to measure from public facts alone.
 
     Raises:
@@ -136,7 +136,7 @@ def layout_of(
             f"{len(columns)} columns make more than {MOST_NUMBERS:,} numbers to measure at once; use {instead}fewer "
             "columns in the schema."
         )
-    return Layout(
+    return Design(
         schema=schema,
         constraints=constraints,
         method=("exact" if at_once else "two-stage") if method == "auto" else method,
@@ -153,7 +153,7 @@ def layout_of(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class Design:
     """What will be measured, before it is known how loudly.
 
     Attributes:
@@ -245,10 +245,10 @@ class PreparedDiscrete:
 
     def run(self, table: PrivateTable, account: Account, seed: Seed) -> Discovery:
         """Measure and search; charges ``account`` for what the plan shows, before noise is drawn."""
-        levels, residuals = self.measured(table, account, seed)
-        return self.searched(levels, residuals, table.max_rows_per_person)
+        levels, residuals = self.measure(table, account, seed)
+        return self.search(levels, residuals, table.max_rows_per_person)
 
-    def measured(self, table: PrivateTable, account: Account, seed: Seed) -> tuple[Levels, Residuals]:
+    def measure(self, table: PrivateTable, account: Account, seed: Seed) -> tuple[Levels, Residuals]:
         """Release everything the plan shows."""
         rows = None if self.public_rows is None else float(self.public_rows)
         levels = Levels.of(self.schema, {})
@@ -257,10 +257,10 @@ class PreparedDiscrete:
             noisy = measure(table, levels, alone, self.merging, self.terms, rows=rows, account=account, seed=seed)
             counts = {
                 levels.names[scope[0]]: found
-                for batch in batches(noisy, alone)
+                for batch in table_batches(noisy, alone)
                 for scope, found in zip(batch.scopes, batch.tables(noisy.values, noisy.rows), strict=True)
             }
-            levels = self._merged(counts, noisy.rows)
+            levels = self._merge_levels(counts, noisy.rows)
         orders = (1, 2) if self.second is not None else (1, 2, 3)
         scopes = countable(levels, _all_scopes(len(levels.names), orders))
         first = measure(table, levels, scopes, self.first, self.terms, rows=rows, account=account, seed=seed)
@@ -273,7 +273,7 @@ class PreparedDiscrete:
         second = measure(table, levels, chosen, self.second, self.terms, rows=first.rows, account=account, seed=seed)
         return levels, first.joined(second)
 
-    def _merged(self, counts: Mapping[str, Floats], rows: float) -> Levels:
+    def _merge_levels(self, counts: Mapping[str, Floats], rows: float) -> Levels:
         """Return the finest levels at which a three-way table of merged columns is still worth enough rows."""
         scale = self.first.scale if self.second is None else self.second.scale
         for most in range(MOST_LEVELS, 3, -1):
@@ -285,7 +285,7 @@ class PreparedDiscrete:
                 return levels
         return Levels.of(self.schema, counts, most=3)
 
-    def searched(self, levels: Levels, residuals: Residuals, max_rows_per_person: int | None) -> Discovery:
+    def search(self, levels: Levels, residuals: Residuals, max_rows_per_person: int | None) -> Discovery:
         """Search on what was measured: post-processing, free of charge."""
         known = self.constraints.restricted(levels.names)
         found = search(levels.names, residuals, known, joint=self.method == "joint")
@@ -388,7 +388,7 @@ _OTHERS = (0.8, 1.0, 1.5, 2.0, 3.0)  # strictnesses that offer candidates to the
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class SearchResult:
     """The outcome of a search on released numbers."""
 
     graph: CausalGraph
@@ -398,7 +398,7 @@ class Found:
     cannot_tell: str
 
 
-def search(names: Sequence[str], residuals: Residuals, known: Constraints, *, joint: bool) -> Found:
+def search(names: Sequence[str], residuals: Residuals, known: Constraints, *, joint: bool) -> SearchResult:
     """Find the graph to report and the one to generate from.
 
     Args:
@@ -409,11 +409,11 @@ def search(names: Sequence[str], residuals: Residuals, known: Constraints, *, jo
     """
     weights, values = Weights(residuals), residuals.values
     forest = weights.rows_worth < LEAST_ROWS
-    parents = found_graph(weights, values, known, strictness=STRICTNESS, rounds=_ROUNDS, forest=forest)
+    parents = find_graph(weights, values, known, strictness=STRICTNESS, rounds=_ROUNDS, forest=forest)
     heard: list[Parents] = []
 
     def again(rng: np.random.Generator) -> CausalGraph:
-        found = found_graph(
+        found = find_graph(
             weights,
             values + residuals.noise(rng),
             known,
@@ -428,7 +428,7 @@ def search(names: Sequence[str], residuals: Residuals, known: Constraints, *, jo
     seen = recurrence(again)
     if joint and not forest:
         others = [
-            found_graph(weights, values, known, strictness=other, rounds=_ROUNDS_AGAIN, start=parents)
+            find_graph(weights, values, known, strictness=other, rounds=_ROUNDS_AGAIN, start=parents)
             for other in _OTHERS
         ]
         parents = best_explanation(residuals, weights, [parents, *others, *heard])
@@ -436,29 +436,29 @@ def search(names: Sequence[str], residuals: Residuals, known: Constraints, *, jo
     for _ in range(_TRIES):
         graph = pattern(names, parents, known)
         sure, ways = edge_confidences(graph, seen)
-        doubtful = [edge for edge, value in sure.items() if value < _LEAST_SURE and not _stated(names, known, edge)]
+        doubtful = [edge for edge, value in sure.items() if value < _LEAST_SURE and not _is_known(names, known, edge)]
         if not doubtful:
             break
         allowed = _without(names, allowed, doubtful)
         start = tuple(tuple(a for a in several if allowed.allowed[a, x]) for x, several in enumerate(parents))
-        parents = found_graph(
+        parents = find_graph(
             weights, values, allowed, strictness=STRICTNESS, rounds=_ROUNDS_AGAIN, forest=forest, start=start
         )
     else:
         graph, sure, ways = _sure_part(graph, sure, ways, doubtful)
-    return Found(
+    return SearchResult(
         graph=graph,
-        dense=_denser(weights, values, _with(names, known, graph), parents),
+        dense=_dense_graph(weights, values, _with(names, known, graph), parents),
         edge_confidence=sure,
         direction_confidence=ways,
         cannot_tell=_cannot_tell(graph, weights.rows_worth, forest=forest),
     )
 
 
-def _denser(weights: Weights, values: Floats, known: Constraints, start: Parents) -> Parents:
+def _dense_graph(weights: Weights, values: Floats, known: Constraints, start: Parents) -> Parents:
     """Return a graph to generate from: all that is reported, in its directions, and what else helps."""
     held = tuple(tuple(a for a in several if known.allowed[a, x]) for x, several in enumerate(start))
-    return found_graph(weights, values, known, strictness=DENSE, rounds=_ROUNDS, explained=False, start=held)
+    return find_graph(weights, values, known, strictness=DENSE, rounds=_ROUNDS, explained=False, start=held)
 
 
 def _cannot_tell(graph: CausalGraph, worth: float, *, forest: bool) -> str:
@@ -472,7 +472,7 @@ def _cannot_tell(graph: CausalGraph, worth: float, *, forest: bool) -> str:
     return ""
 
 
-def _stated(names: Sequence[str], known: Constraints, edge: Edge) -> bool:
+def _is_known(names: Sequence[str], known: Constraints, edge: Edge) -> bool:
     a, b = names.index(edge[0]), names.index(edge[1])
     return (a, b) in known.required or (b, a) in known.required or frozenset((a, b)) in known.joined
 

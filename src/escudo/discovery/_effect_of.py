@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from escudo._progress import tracking
 from escudo._validate import did_you_mean, positive, probability, whole
 from escudo.causal import CausalGraph
-from escudo.discovery._pattern import closed
+from escudo.discovery._pattern import meek_closure
 from escudo.discovery._treatment import (
     AdjustmentTable,
     Arm,
@@ -332,7 +332,7 @@ class PreparedEffect:
         contrasts, arms = [], []
         with tracking("Estimating", total=len(pairs) + len(labels)) as advance:
             for first, second in pairs:
-                value, ends = self._estimated(strata.only([first, second]), np.array([-1.0, 1.0]))
+                value, ends = self._estimate_contrast(strata.only([first, second]), np.array([-1.0, 1.0]))
                 contrasts.append(
                     Contrast(
                         control=labels[first],
@@ -343,7 +343,7 @@ class PreparedEffect:
                 )
                 advance(1)
             for place, label in enumerate(labels):
-                value, ends = self._estimated(strata.only([place]), np.array([1.0]))
+                value, ends = self._estimate_contrast(strata.only([place]), np.array([1.0]))
                 mean, low, high = (outcome.lower + outcome.span * each for each in (value, *ends))
                 rows = max(round(float(strata.rows[:, place].sum())), 0)
                 arms.append(Arm(level=label, mean=mean, interval=(low, high), rows=rows))
@@ -370,7 +370,7 @@ class PreparedEffect:
         every = combinations(range(count), 2) if count <= _ALL_PAIRS else ((control, arm) for arm in range(count))
         return [self.contrast, *(pair for pair in every if len({*pair}) == 2 and {*pair} != {control, treated})]
 
-    def _estimated(self, strata: Strata, signs: NDArray[np.float64]) -> tuple[float, tuple[float, float]]:
+    def _estimate_contrast(self, strata: Strata, signs: NDArray[np.float64]) -> tuple[float, tuple[float, float]]:
         low, high = contrast_interval(strata, signs, critical=self._critical)
         return min(max(contrast_value(strata, signs), low), high), (low, high)
 
@@ -502,7 +502,7 @@ def check_adjustment(graph: CausalGraph, treatment: str, outcome: str, columns: 
     path = open_path(question.pruned, treatment, outcome, columns)
     if path:
         raise NotIdentifiableError(
-            f"Adjusting for {_listed(columns)} leaves the path {path} open between {treatment!r} and {outcome!r}. "
+            f"Adjusting for {_listing(columns)} leaves the path {path} open between {treatment!r} and {outcome!r}. "
             "Leave adjust out to have a set chosen, or add a column on that path."
         )
 
@@ -520,7 +520,7 @@ def open_path(dag: CausalGraph, start: str, end: str, given: Iterable[str]) -> s
     for place in queue:
         name, way = place
         if name == end:
-            return _drawn(came, place)
+            return _path_text(came, place)
         steps: list[tuple[str, str]] = []
         if name not in blocked or name == start:
             steps += [(child, "down") for child in dag.children(name)]
@@ -535,7 +535,7 @@ def open_path(dag: CausalGraph, start: str, end: str, given: Iterable[str]) -> s
     return ""
 
 
-def _drawn(came: Mapping[tuple[str, str], tuple[str, str] | None], last: tuple[str, str]) -> str:
+def _path_text(came: Mapping[tuple[str, str], tuple[str, str] | None], last: tuple[str, str]) -> str:
     text, place = last[0], last
     while (before := came[place]) is not None:
         text = f"{before[0]} {'→' if place[1] == 'down' else '←'} {text}"
@@ -562,7 +562,7 @@ class _BackDoor:
     @classmethod
     def of(cls, graph: CausalGraph, treatment: str, outcome: str) -> _BackDoor:
         full = graph.expand("undirected") if graph.groups else graph
-        full = full if full.is_dag else closed(full)
+        full = full if full.is_dag else meek_closure(full)
         for role, name in (("treatment", treatment), ("outcome", outcome)):
             if name not in full:
                 raise GraphError(
@@ -577,8 +577,8 @@ class _BackDoor:
         def backwards(name: str) -> tuple[str, ...]:
             return (*full.parents(name), *full.neighbours(name))
 
-        after = _reached(full.children(treatment), onwards, without=treatment)
-        before = _reached([outcome], backwards, without=treatment)
+        after = _reachable(full.children(treatment), onwards, without=treatment)
+        before = _reachable([outcome], backwards, without=treatment)
         unsure = [name for name in full.neighbours(treatment) if name in before]
         if unsure:
             raise NotIdentifiableError(
@@ -598,7 +598,7 @@ class _BackDoor:
             edges=tuple(edge for edge in dag.edges if not (edge[0] == treatment and edge[1] in causal)),
             latents=dag.latents,
         )
-        forbidden = _reached(causal, onwards, without=treatment) | {treatment, outcome}
+        forbidden = _reachable(causal, onwards, without=treatment) | {treatment, outcome}
         return cls(treatment=treatment, outcome=outcome, dag=dag, forbidden=frozenset(forbidden), pruned=pruned)
 
     def usable(self, observed: Iterable[str]) -> set[str]:
@@ -635,7 +635,7 @@ class _BackDoor:
         return f" ({missing[0]!r} is no column of the schema.{did_you_mean(missing[0], observed)})"
 
 
-def _reached(start: Iterable[str], step: Callable[[str], Iterable[str]], *, without: str) -> set[str]:
+def _reachable(start: Iterable[str], step: Callable[[str], Iterable[str]], *, without: str) -> set[str]:
     """Return the start and all that steps lead to, never through ``without``."""
     found = set(start) - {without}
     queue = list(found)
@@ -647,5 +647,5 @@ def _reached(start: Iterable[str], step: Callable[[str], Iterable[str]], *, with
     return found
 
 
-def _listed(columns: Collection[str]) -> str:
+def _listing(columns: Collection[str]) -> str:
     return ", ".join(map(repr, columns)) if columns else "nothing"

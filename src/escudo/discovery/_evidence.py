@@ -55,18 +55,18 @@ from numpy.typing import NDArray
 from escudo._progress import tracking
 from escudo.discovery._measurement import (
     Axes,
-    Batch,
     Floats,
     Residuals,
     Scope,
+    TableBatch,
     basis,
-    batches,
     coefficients,
     on_simplex,
+    table_batches,
 )
 from escudo.discovery._pattern import Parents
 
-__all__ = ["UNKNOWN", "Evidence", "Weights", "best_explanation", "compared"]
+__all__ = ["UNKNOWN", "Evidence", "Weights", "best_explanation", "comparison"]
 
 
 UNKNOWN = -1e8
@@ -133,10 +133,10 @@ class Weights:
     def __init__(self, residuals: Residuals):
         self._residuals = residuals
         self.columns = len(residuals.sizes)
-        self._pairs = batches(residuals, [scope for scope in residuals.starts if len(scope) == 2])
-        self._measured = batches(residuals, [scope for scope in residuals.starts if len(scope) == 3])
-        self._pairwise: list[Batch] | None = None  # triples whose table was not measured
-        self._fours: list[Batch] = []
+        self._pairs = table_batches(residuals, [scope for scope in residuals.starts if len(scope) == 2])
+        self._measured = table_batches(residuals, [scope for scope in residuals.starts if len(scope) == 3])
+        self._pairwise: list[TableBatch] | None = None  # triples whose table was not measured
+        self._fours: list[TableBatch] = []
 
     @property
     def rows_worth(self) -> float:
@@ -169,7 +169,7 @@ class Weights:
             found = on_simplex(batch.tables(values, rows), rows)
             at = np.array(batch.scopes)
             tables.update(zip(batch.scopes, found, strict=True))
-            weighed = compared(found, batch, 0, 1, rows=rows, strictness=strictness)
+            weighed = comparison(found, batch, 0, 1, rows=rows, strictness=strictness)
             pair[at[:, 0], at[:, 1]] = pair[at[:, 1], at[:, 0]] = weighed
         evidence = Evidence(pair=pair, triple=np.full((d, d, d), UNKNOWN), given=np.full((d, d, d), math.inf), four={})
         for batch in self._measured:
@@ -206,15 +206,17 @@ class Weights:
         fours = {f: None for f in fours if all(two in known for two in itertools.combinations(f, 2))}
         wanted.update(_triple(*three) for scope in fours for three in itertools.combinations(scope, 3))
         missing = [t for t in wanted - measured if all(two in known for two in itertools.combinations(t, 2))]
-        self._pairwise = batches(self._residuals, sorted(missing))
-        self._fours = batches(self._residuals, list(fours))
+        self._pairwise = table_batches(self._residuals, sorted(missing))
+        self._fours = table_batches(self._residuals, list(fours))
 
-    def _weigh_triples(self, evidence: Evidence, batch: Batch, tables: Floats, strictness: float) -> None:
+    def _weigh_triples(self, evidence: Evidence, batch: TableBatch, tables: Floats, strictness: float) -> None:
         pair = evidence.pair
         at = np.array(batch.scopes).T
         ends = [(1, 2), (0, 2), (0, 1)]  # the pair that is compared given each axis in turn
         rows = self._residuals.rows
-        conditional = np.array([compared(tables, batch, *ends[h], rows=rows, strictness=strictness) for h in range(3)])
+        conditional = np.array(
+            [comparison(tables, batch, *ends[h], rows=rows, strictness=strictness) for h in range(3)]
+        )
         single = np.array([pair[at[a], at[b]] for a, b in ends])
         weakest = single.argmin(axis=0)
         number = np.arange(weakest.size)
@@ -224,17 +226,17 @@ class Weights:
         for h, (a, b) in enumerate(ends):
             evidence.given[at[a], at[b], at[h]] = evidence.given[at[b], at[a], at[h]] = conditional[h]
 
-    def _weigh_fours(self, evidence: Evidence, batch: Batch, tables: Floats, strictness: float) -> Floats:
+    def _weigh_fours(self, evidence: Evidence, batch: TableBatch, tables: Floats, strictness: float) -> Floats:
         at = np.array(batch.scopes).T
         least = np.full(len(batch.scopes), math.inf)
         for x, y in itertools.combinations(range(4), 2):
             a, b = (axis for axis in range(4) if axis not in (x, y))
-            found = compared(tables, batch, x, y, rows=self._residuals.rows, strictness=strictness)
+            found = comparison(tables, batch, x, y, rows=self._residuals.rows, strictness=strictness)
             total = evidence.triple[at[x], at[a], at[b]] + evidence.triple[at[y], at[a], at[b]]
             least = np.minimum(least, total - evidence.pair[at[a], at[b]] + found)
         return least
 
-    def greatest_entropy(self, batch: Batch, tables: Mapping[Scope, Floats]) -> Floats:
+    def greatest_entropy(self, batch: TableBatch, tables: Mapping[Scope, Floats]) -> Floats:
         """Return the tables with the known tables of one column less, and no more than they say."""
         axes = range(len(batch.shape))
         sides = [
@@ -254,7 +256,7 @@ def _triple(*columns: int) -> Scope:
     return tuple(sorted(columns))
 
 
-def compared(tables: Floats, batch: Batch, x: int, y: int, *, rows: float, strictness: float) -> Floats:
+def comparison(tables: Floats, batch: TableBatch, x: int, y: int, *, rows: float, strictness: float) -> Floats:
     """Return the evidence, for each table of a batch, that axes x and y depend on each other given all others."""
     shape = batch.shape
     hub = tuple(axis for axis in range(len(shape)) if axis not in (x, y))
@@ -276,7 +278,7 @@ def compared(tables: Floats, batch: Batch, x: int, y: int, *, rows: float, stric
     return found
 
 
-def _noise(batch: Batch, ends: Axes, hub: Axes) -> Floats:
+def _noise(batch: TableBatch, ends: Axes, hub: Axes) -> Floats:
     """Return the variance in a cell of the table over ``ends`` and ``hub`` from residuals that hold all of ``ends``."""
     found = np.zeros(len(batch.scopes))
     for order in range(len(hub) + 1):
@@ -346,7 +348,7 @@ def _law(residuals: Residuals, weights: Weights, x: int, parents: tuple[int, ...
 
 def _table(residuals: Residuals, weights: Weights, scope: Scope) -> Floats:
     """Return a family's table: as measured, or of greatest entropy with what was measured of it."""
-    (batch,) = batches(residuals, [scope])
+    (batch,) = table_batches(residuals, [scope])
     if scope in residuals.starts or len(scope) <= 2:
         found: Floats = on_simplex(batch.tables(residuals.values, residuals.rows), residuals.rows)[0]
         return found

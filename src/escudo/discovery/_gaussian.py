@@ -72,9 +72,9 @@ __all__ = [
     "PreparedGaussian",
     "clipped_rows",
     "histograms",
-    "measured",
+    "measure_moments",
     "prepare",
-    "searched",
+    "search_linear",
     "squared_limit",
     "turned_rows",
     "unit_rows",
@@ -196,10 +196,10 @@ class PreparedGaussian:
     def run(self, table: PrivateTable, account: Account, seed: Seed) -> Discovery:
         """Measure and search; charges ``account`` for what the plan shows, before noise is drawn."""
         names = self.schema.names
-        moments = measured(table, names, self.events, public_rows=self.public_rows, account=account, seed=seed)
-        return self.searched(moments, table.max_rows_per_person)
+        moments = measure_moments(table, names, self.events, public_rows=self.public_rows, account=account, seed=seed)
+        return self.search(moments, table.max_rows_per_person)
 
-    def searched(self, moments: Moments, max_rows_per_person: int | None = None) -> Discovery:
+    def search(self, moments: Moments, max_rows_per_person: int | None = None) -> Discovery:
         """Search on what was measured: post-processing, free of charge."""
         names, known = self.schema.names, self.constraints
         together = float(max_rows_per_person or 1)  # a person's rows may all be alike
@@ -211,14 +211,14 @@ class PreparedGaussian:
 
         def found(of: Moments, *, strictness: float, rounds: int, start: Parents | None = None) -> Parents:
             score = LinearScore(of.correlation, rows, strictness=strictness, constraints=known, most_parents=most)
-            return searched(score, rounds=rounds, start=start)
+            return search_linear(score, rounds=rounds, start=start)
 
         parents = found(moments, strictness=_STRICTNESS, rounds=_ROUNDS)
         graph = pattern(names, parents, known)
         dense = found(moments, strictness=_DENSE, rounds=_ROUNDS, start=parents)
         seen = recurrence(
             lambda rng: pattern(
-                names, found(moments.renoised(rng), strictness=_STRICTNESS, rounds=_ROUNDS_AGAIN, start=parents), known
+                names, found(moments.renoise(rng), strictness=_STRICTNESS, rounds=_ROUNDS_AGAIN, start=parents), known
             )
         )
         sure, ways = edge_confidences(graph, seen)
@@ -318,7 +318,7 @@ class Moments:
         mean = float(spread[np.triu_indices(d, 1)].mean())
         return 1 / ((1 + 2 / d) / max(self.rows, 1.0) + self.noise**2 / 2 * mean)
 
-    def renoised(self, rng: np.random.Generator) -> Moments:
+    def renoise(self, rng: np.random.Generator) -> Moments:
         """Return what could have been measured if this were the truth: chance and noise drawn anew; public."""
         d = len(self.white)
         chance = math.sqrt(2 * (1 + 2 / d) / max(self.rows, 1.0))
@@ -329,12 +329,12 @@ class Moments:
         """Return the correlations, and the map to them from whitened coordinates."""
         # Below a share of its own noise an eigenvalue says nothing; where the noise is small, nothing is lifted.
         floor = min(max(self.noise, 1e-4), 0.5)
-        matrix = self.back @ _lifted(self.white, floor) @ self.back.T
+        matrix = self.back @ _lift(self.white, floor) @ self.back.T
         scale = np.sqrt(np.diag(matrix))[:, None]
         return matrix / scale / scale.T, self.back / scale
 
 
-def measured(
+def measure_moments(
     table: PrivateTable,
     names: tuple[str, ...],
     events: tuple[GaussianEvent, GaussianEvent, GaussianEvent],
@@ -360,7 +360,7 @@ def measured(
     noise = events[1].scale / STEPS**2 / rows
     values, vectors = np.linalg.eigh(_symmetric(sums) / rows)
     # The largest eigenvalue of d × d such noise is near sqrt(2 d) times its standard deviation.
-    roots = np.sqrt(_unshrunk(np.maximum(values, min(noise * math.sqrt(2 * d), 1 / d))))
+    roots = np.sqrt(_unshrink(np.maximum(values, min(noise * math.sqrt(2 * d), 1 / d))))
     turn, back = (vectors / roots) @ vectors.T, (vectors * roots) @ vectors.T
     limit = squared_limit(d)
     batches = ((batch - middle) / spread for batch in _complete(table, names))
@@ -426,7 +426,7 @@ def _covariance(sums: Floats, rows: float, *, noise: float) -> tuple[Floats, flo
     return sums[1:, 1:] / weight - np.outer(mean, mean), noise / weight
 
 
-def _unshrunk(unit: Floats) -> Floats:
+def _unshrink(unit: Floats) -> Floats:
     """Return the eigenvalues of Σ from those of the matrix of unit rows, scaled to mean 1, by fixed-point steps."""
     nodes, weights = np.polynomial.legendre.leggauss(200)
     share = (nodes + 1) / 2
@@ -487,7 +487,7 @@ def _slope(columns: int) -> float:
     return float((columns + 2) * (weight * squared).mean() / (weight * squared**2).mean())
 
 
-def _lifted(matrix: Floats, floor: float) -> Floats:
+def _lift(matrix: Floats, floor: float) -> Floats:
     values, vectors = np.linalg.eigh(_symmetric(matrix))
     return _symmetric((vectors * np.maximum(values, floor)) @ vectors.T)
 
@@ -586,7 +586,7 @@ class LinearScore:
         return scores
 
 
-def searched(score: LinearScore, *, rounds: int, start: Parents | None = None) -> Parents:
+def search_linear(score: LinearScore, *, rounds: int, start: Parents | None = None) -> Parents:
     """Return each column's parents in the best graph, or in a good one of many columns.
 
     Args:
@@ -598,10 +598,10 @@ def searched(score: LinearScore, *, rounds: int, start: Parents | None = None) -
     if count <= _EXACT:
         return best_graph(score.table())
     rng = np.random.default_rng(0)  # of the search alone
-    best = now = _climbed(score, [set(some) for some in start] if start else [set() for _ in range(count)])
+    best = now = _climb(score, [set(some) for some in start] if start else [set() for _ in range(count)])
     best_worth = now_worth = _worth(score, best)
     for _ in range(rounds):
-        found = _climbed(score, _shaken(score, now, rng))
+        found = _climb(score, _shake(score, now, rng))
         worth = _worth(score, found)
         if worth >= now_worth:
             now, now_worth = found, worth
@@ -614,7 +614,7 @@ def _worth(score: LinearScore, graph: list[set[int]]) -> float:
     return sum(score.of(column, sorted(parents)) for column, parents in enumerate(graph))
 
 
-def _climbed(score: LinearScore, start: list[set[int]]) -> list[set[int]]:
+def _climb(score: LinearScore, start: list[set[int]]) -> list[set[int]]:
     """Add, delete or turn the arrow that gains most, until none gains."""
     graph = [set(some) for some in start]
     while True:
@@ -639,7 +639,7 @@ def _climbed(score: LinearScore, start: list[set[int]]) -> list[set[int]]:
             graph[head] = parents
 
 
-def _shaken(score: LinearScore, graph: list[set[int]], rng: np.random.Generator) -> list[set[int]]:
+def _shake(score: LinearScore, graph: list[set[int]], rng: np.random.Generator) -> list[set[int]]:
     """Return the graph with some arrows taken out at random, apart from those that must be there."""
     arrows = [(a, b) for b, some in enumerate(graph) for a in sorted(some) if score.bonus[a, b] == 0]
     left = [set(some) for some in graph]

@@ -62,19 +62,19 @@ __all__ = [
     "MOST_NUMBERS",
     "ROWS_SHARE",
     "Axes",
-    "Batch",
     "Floats",
     "Levels",
     "Residuals",
     "Scope",
+    "TableBatch",
     "Terms",
     "basis",
-    "batches",
     "coefficients",
     "measure",
     "on_simplex",
     "release_event",
     "squared_sensitivity",
+    "table_batches",
     "varying",
     "wide",
 ]
@@ -369,7 +369,7 @@ def measure(
     parts: dict[Scope, Floats] = {}
     wanted = set(scopes)
     total = 0
-    for scope, counts in _counted(table, levels, scopes):
+    for scope, counts in _count_tables(table, levels, scopes):
         total = int(counts.sum())
         for inner in _inside(scope, wanted, parts):
             axes = tuple(axis for axis, column in enumerate(scope) if column not in inner)
@@ -403,7 +403,7 @@ def measure(
     )
 
 
-def _counted(
+def _count_tables(
     table: PrivateTable, levels: Levels, scopes: Sequence[Scope]
 ) -> Iterator[tuple[Scope, np.ndarray[tuple[int, ...], np.dtype[np.int64]]]]:
     """Yield tables that hold all scopes, the largest first, a few at a time."""
@@ -445,7 +445,7 @@ def _inside(scope: Scope, wanted: Set[Scope], done: Mapping[Scope, object]) -> l
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Batch:
+class TableBatch:
     """How to make the tables of several scopes of one shape out of a vector of residuals.
 
     Attributes:
@@ -474,7 +474,7 @@ class Batch:
         return found
 
 
-def batches(residuals: Residuals, scopes: Sequence[Scope]) -> list[Batch]:
+def table_batches(residuals: Residuals, scopes: Sequence[Scope]) -> list[TableBatch]:
     """Return how to make the tables of these scopes, grouped by shape."""
     sizes, starts = residuals.sizes, residuals.starts
     absent = residuals.values.size
@@ -500,7 +500,7 @@ def batches(residuals: Residuals, scopes: Sequence[Scope]) -> list[Batch]:
                         keep = math.prod(1 - 1 / sizes[i] for i in part)
                         noise[axes][row] = residuals.scales[part] ** 2 * keep
         flat = (len(members), math.prod(shape))
-        made.append(Batch(tuple(members), shape, places.reshape(flat), factors.reshape(1, -1), noise))
+        made.append(TableBatch(tuple(members), shape, places.reshape(flat), factors.reshape(1, -1), noise))
     return made
 
 

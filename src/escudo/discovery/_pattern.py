@@ -39,11 +39,11 @@ __all__ = [
     "Edge",
     "Parents",
     "Recurrence",
-    "closed",
     "constraints_of",
     "dag",
     "edge_confidences",
-    "oriented",
+    "meek_closure",
+    "meek_orientation",
     "pattern",
     "recurrence",
 ]
@@ -188,7 +188,7 @@ def pattern(
             if (tail, head) in constraints.required or not constraints.allowed[head, tail]:
                 arrows.add((tail, head))
                 lines.discard(line)
-    arrows, lines = oriented(arrows, lines)
+    arrows, lines = meek_orientation(arrows, lines)
     return CausalGraph(
         nodes=tuple(names),
         edges=tuple(
@@ -199,7 +199,7 @@ def pattern(
     )
 
 
-def closed(graph: CausalGraph) -> CausalGraph:
+def meek_closure(graph: CausalGraph) -> CausalGraph:
     """Return a partially directed graph with every arrow that its own arrows imply, by Meek's rules.
 
     Raises:
@@ -207,7 +207,7 @@ def closed(graph: CausalGraph) -> CausalGraph:
     """
     names = graph.nodes
     place = {name: number for number, name in enumerate(names)}
-    arrows, lines = oriented(
+    arrows, lines = meek_orientation(
         {(place[a], place[b]) for a, b in graph.edges},
         {frozenset((place[a], place[b])) for a, b in graph.undirected_edges},
     )
@@ -218,7 +218,7 @@ def closed(graph: CausalGraph) -> CausalGraph:
     )
 
 
-def oriented(
+def meek_orientation(
     arrows: set[tuple[int, int]], lines: set[frozenset[int]]
 ) -> tuple[set[tuple[int, int]], set[frozenset[int]]]:
     """Return arrows and undirected edges after Meek's rules 1 to 4 have added all that follows."""

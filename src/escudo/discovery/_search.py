@@ -29,14 +29,14 @@ from escudo.discovery._evidence import Evidence, Weights
 from escudo.discovery._measurement import Floats
 from escudo.discovery._pattern import Constraints, Parents
 
-__all__ = ["MOST_COLUMNS", "ancestors", "best_graph", "found_graph", "good_graph"]
+__all__ = ["MOST_COLUMNS", "ancestors", "best_graph", "find_graph", "good_graph"]
 
 
 _MUST = 1e12  # worth more than any evidence: what is known is there
 _SEED = 9  # of the perturbations; they are public
 
 
-def found_graph(
+def find_graph(
     weights: Weights,
     values: Floats,
     constraints: Constraints,

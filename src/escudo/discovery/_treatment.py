@@ -66,15 +66,15 @@ __all__ = [
     "AdjustmentTable",
     "Arm",
     "Contrast",
+    "OutcomeWeights",
     "Strata",
     "TreatmentEffect",
-    "Weights",
     "contrast_interval",
     "contrast_value",
     "holds",
     "level_of",
+    "outcome_weights",
     "usual_levels",
-    "weights_of",
 ]
 
 
@@ -308,7 +308,7 @@ class AdjustmentTable:
 
     schema: Schema
     treatment: str
-    outcome: Weights
+    outcome: OutcomeWeights
     adjustment: tuple[str, ...]
     event: GaussianEvent | LaplaceEvent
 
@@ -331,7 +331,7 @@ class AdjustmentTable:
             InputError: If the table would have too many cells.
         """
         strata, arms = math.prod(schema.shape(adjustment)), _arms(schema, treatment)
-        weights = weights_of(schema[outcome], level=level, places=strata * (arms + 1))
+        weights = outcome_weights(schema[outcome], level=level, places=strata * (arms + 1))
         kinds = 2 if weights.counts else 3
         cells = strata * (arms * kinds + 1)
         if cells > _MOST_CELLS:
@@ -389,14 +389,14 @@ class AdjustmentTable:
         step = 1 / self.event.scale  # of the discrete law: 2 e^-step / (1 - e^-step)²
         return 2 * math.exp(-step) / math.expm1(-step) ** 2 / self.outcome.steps**2
 
-    def counted(self, table: PrivateTable) -> Integers:
+    def count(self, table: PrivateTable) -> Integers:
         """Return the rows in each stratum, cell of the treatment and cell of the outcome: exact, so still private."""
         # The same table with the outcome in finer cells: the engine counts it like any other.
         fine = table.with_columns(self.outcome.column)
         counts = fine.counts((*self.adjustment, self.treatment, self.outcome.column.name))
         return counts.reshape(self.strata, -1, self.outcome.column.size)
 
-    def summed(self, counts: Integers) -> Integers:
+    def sums(self, counts: Integers) -> Integers:
         """Return the numbers to release, in steps: for each stratum those of each arm, and missing rows last."""
         outcome, arms = self.outcome, len(self.arms)
         known = counts[:, :arms, : len(outcome.weights)]
@@ -415,7 +415,7 @@ class AdjustmentTable:
 
     def measure(self, table: PrivateTable, *, account: Account, seed: Seed) -> Strata:
         """Count, release and return the numbers with their variances; charges ``account`` before noise is drawn."""
-        return self.release(self.summed(self.counted(table)), account=account, seed=seed)
+        return self.release(self.sums(self.count(table)), account=account, seed=seed)
 
     def release(self, exact: Integers, *, account: Account | None, seed: Seed) -> Strata:
         """Return these numbers with noise."""
@@ -459,7 +459,7 @@ def _arms(schema: Schema, treatment: str) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Weights:
+class OutcomeWeights:
     """The outcome as a weight between 0 and 1 for each of its cells.
 
     Attributes:
@@ -484,7 +484,7 @@ class Weights:
         return self.steps == 1
 
 
-def weights_of(column: Categorical | Numeric, *, level: object, places: int) -> Weights:
+def outcome_weights(column: Categorical | Numeric, *, level: object, places: int) -> OutcomeWeights:
     """Return the outcome as weights.
 
     Args:
@@ -499,7 +499,7 @@ def weights_of(column: Categorical | Numeric, *, level: object, places: int) -> 
     if isinstance(column, Numeric):
         if level is not None:
             raise InputError(f"outcome {column.name!r} is a number; its mean is taken, so leave outcome_level out.")
-        return _number(column, places)
+        return _number_weights(column, places)
     if level is None and len(column.levels) > 2:
         if column.kind != "integer":
             raise InputError(
@@ -507,9 +507,9 @@ def weights_of(column: Categorical | Numeric, *, level: object, places: int) -> 
                 f"outcome_level={column.levels[-1]!r} (on the command line: {column.name}={column.levels[-1]})."
             )
         values = np.array([float(number) for number in column.levels])
-        return _scaled(column, values, float(values.min()), float(np.ptp(values)))
+        return _scaled_weights(column, values, float(values.min()), float(np.ptp(values)))
     chosen = usual_levels(column)[1] if level is None else level_of(column, level, "outcome_level")
-    return Weights(
+    return OutcomeWeights(
         column=column,
         weights=(np.arange(len(column.levels)) == chosen).astype(np.int64),
         steps=1,
@@ -551,7 +551,7 @@ def usual_levels(column: Categorical | Numeric) -> tuple[int, int]:
     )
 
 
-def _number(column: Numeric, places: int) -> Weights:
+def _number_weights(column: Numeric, places: int) -> OutcomeWeights:
     lower, upper = column.bounds
     room = int((upper - lower) / (16 * math.ulp(max(abs(lower), abs(upper)))))  # floating point has no finer ones
     bins = min(_FINE, max(_ROOM // places, _COARSE), max(room, 1))
@@ -560,12 +560,12 @@ def _number(column: Numeric, places: int) -> Weights:
         bins = int(upper - lower) + 1
     fine = replace(column, bins=bins, edges=None)
     values = lower + np.arange(bins, dtype=np.float64) if whole else fine.decode(np.arange(bins))
-    return _scaled(fine, values, lower, upper - lower)
+    return _scaled_weights(fine, values, lower, upper - lower)
 
 
-def _scaled(column: Categorical | Numeric, values: Floats, lower: float, span: float) -> Weights:
+def _scaled_weights(column: Categorical | Numeric, values: Floats, lower: float, span: float) -> OutcomeWeights:
     steps = np.rint((values - lower) / span * STEPS).astype(np.int64)
-    return Weights(
+    return OutcomeWeights(
         column=column, weights=steps, steps=STEPS, lower=lower, span=span, meaning=f"the mean of {column.name}"
     )
 

@@ -192,20 +192,20 @@ class Hypothesis:
         targets = np.stack([self.effect.z, self.effect.b], axis=2)
         return self.basis @ targets
 
-    def fitted(self, target: str, degree: int) -> Floats:
+    def fit(self, target: str, degree: int) -> Floats:
         """Return the fit of the effect (``"z"`` standardised, ``"b"`` stretched) by a polynomial in the cause."""
         products = self._products[:, : degree + 1, "zb".index(target)]
-        return _predicted(self.basis, self.gram, products, self.ridge * self.n, degree)
+        return _predict(self.basis, self.gram, products, self.ridge * self.n, degree)
 
     @cached_property
     def residual3(self) -> Floats:
         """What a cubic in the cause leaves of the standardised effect."""
-        return self.effect.z - self.fitted("z", 3)
+        return self.effect.z - self.fit("z", 3)
 
     @cached_property
     def residual5(self) -> Floats:
         """What a polynomial of degree 5 in the cause leaves of the standardised effect."""
-        return self.effect.z - self.fitted("z", DEGREE)
+        return self.effect.z - self.fit("z", DEGREE)
 
     @cached_property
     def spread5(self) -> Floats:
@@ -218,7 +218,7 @@ class Hypothesis:
         basis = _legendre(self.cause.u)
         gram = basis @ basis.transpose(0, 2, 1)
         products = (basis @ self.effect.u[:, :, None])[:, :, 0]
-        return self.effect.u - _predicted(basis, gram, products, self.ridge * self.n, DEGREE)
+        return self.effect.u - _predict(basis, gram, products, self.ridge * self.n, DEGREE)
 
     @cached_property
     def sorted_effect(self) -> Floats:
@@ -237,25 +237,25 @@ class Hypothesis:
         """
         square = residual * residual
         level = np.log(square + 0.02 * square.mean(axis=1, keepdims=True) + 1e-9)
-        fitted = self.smoothed(level, 3, 3 * self.ridge)
+        fitted = self.smooth(level, 3, 3 * self.ridge)
         middle = fitted.mean(axis=1, keepdims=True)
         spread = np.exp(np.clip(fitted, middle - 4.0, middle + 4.0) / 2)
         scaled: Floats = spread * np.sqrt((square / spread**2).mean(axis=1, keepdims=True))
         return scaled
 
-    def refitted(self, weights: Floats, target: Floats, degree: int, ridge: float) -> Floats:
+    def weighted_fit(self, weights: Floats, target: Floats, degree: int, ridge: float) -> Floats:
         """Return the weighted fit of any target, the ridge scaled by the mean weight."""
         basis = self.basis[:, : degree + 1]
         weighted = basis * weights[:, None, :]
         gram = weighted @ basis.transpose(0, 2, 1)
         products = (weighted @ target[:, :, None])[:, :, 0]
         scale = ridge * self.n * weights.mean(axis=1)
-        return _predicted(basis, gram, products, scale[:, None, None], degree)
+        return _predict(basis, gram, products, scale[:, None, None], degree)
 
-    def smoothed(self, target: Floats, degree: int, ridge: float) -> Floats:
+    def smooth(self, target: Floats, degree: int, ridge: float) -> Floats:
         """Return the fit of any target by a polynomial in the cause."""
         products = (self.basis[:, : degree + 1] @ target[:, :, None])[:, :, 0]
-        return _predicted(self.basis, self.gram, products, ridge * self.n, degree)
+        return _predict(self.basis, self.gram, products, ridge * self.n, degree)
 
 
 class Column:
@@ -368,7 +368,7 @@ def _legendre(t: Floats) -> Floats:
     return basis
 
 
-def _predicted(basis: Floats, gram: Floats, products: Floats, ridge: float | Floats, degree: int) -> Floats:
+def _predict(basis: Floats, gram: Floats, products: Floats, ridge: float | Floats, degree: int) -> Floats:
     terms = degree + 1
     system = gram[:, :terms, :terms] + ridge * np.eye(terms)
     weights = np.linalg.solve(system, products[:, :terms, None])

@@ -68,9 +68,9 @@ from escudo.orientation._regression import (
     fit_histogram,
     fit_polynomial,
     halves,
-    in_two,
+    pair_of,
     public_pair,
-    scaled,
+    split_pair,
 )
 from escudo.orientation._scores import (
     Floats,
@@ -243,14 +243,14 @@ class GapPrepared:
         if self.plan.event is None:
             return asked.no_answer(_needs(asked.score, self.epsilon, split=self.train is None), seed=seed)
         check_rows(self.rows, pairs.rows)
-        pair, known = scaled(pairs), self.train
+        pair, known = pair_of(pairs), self.train
         account.spend(self.plan.event, purpose="direction (gap)", for_release=publishable(seed))
         f: Regression
         g: Regression
         if known is not None:
             f, g, test = fit_polynomial(known.x, known.y), fit_polynomial(known.y, known.x), pair
         else:
-            half, test = in_two(pair, shuffle=self.shuffle)
+            half, test = split_pair(pair, shuffle=self.shuffle)
             f, g = noisy_regressions(half, epsilon=self.epsilon, seed=seed)
         if asked.score == "iqr":
             return self._by_quartiles(test, f, g, seed)

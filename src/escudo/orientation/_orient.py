@@ -26,14 +26,14 @@ from escudo.orientation._direction import CANNOT_TELL, Direction, batches_of, pu
 from escudo.orientation._procedures import Procedure, procedure_of
 from escudo.orientation._votes import (
     Law,
-    Layout,
-    Rule,
+    Seating,
+    VerdictRule,
     free_of_charge,
-    layout_of,
     needed_text,
-    rule_of,
+    seating_of,
     unanswered,
     verdict_of,
+    verdict_rule,
 )
 from escudo.privacy import (
     Account,
@@ -151,7 +151,7 @@ def orient(
                 plan, relation=neighbours, unit=table.unit, max_rows_per_person=most, for_release=public
             )
         else:
-            margins = prepared.released(table, purse, noise)
+            margins = prepared.release(table, purse, noise)
             promise = replace(plan.guarantee(max_rows_per_person=most), for_release=public)
     answers = []
     for number, (x, y) in enumerate(prepared.pairs):
@@ -208,13 +208,13 @@ def _prepare(
     schema.select(dict.fromkeys(name for pair in pairs for name in pair)).require_confirmed()
     budget, at = positive("epsilon", epsilon, at_most=100.0), probability("delta", delta)
     neighbours: Relation = parse_relation(relation)
-    layout = layout_of(
+    seating = seating_of(
         epsilon=budget / len(pairs), rows=rows, relation=neighbours, unit=schema.unit, blocks=blocks, shuffle=shuffle
     )
-    event = _event(len(pairs), layout.sensitivity, budget, at, neighbours, schema)
+    event = _event(len(pairs), seating.sensitivity, budget, at, neighbours, schema)
     if isinstance(event, GaussianEvent):  # less noise than planned for: fewer blocks stand out of it
-        layout = layout_of(
-            epsilon=layout.sensitivity / event.scale,
+        seating = seating_of(
+            epsilon=seating.sensitivity / event.scale,
             rows=rows,
             relation=neighbours,
             unit=schema.unit,
@@ -225,12 +225,12 @@ def _prepare(
     law: Law = "gaussian" if isinstance(event, GaussianEvent) else "laplace"
     return _Prepared(
         pairs=pairs,
-        layout=layout,
+        seating=seating,
         procedure=procedure_of(score),
-        rule=rule_of(layout.blocks, event.scale, abstain, law=law),
+        rule=verdict_rule(seating.blocks, event.scale, abstain, law=law),
         event=event,
         delta=at,
-        needed=needed_text(rows, layout.sensitivity / event.scale, layout.sensitivity, schema.unit),
+        needed=needed_text(rows, seating.sensitivity / event.scale, seating.sensitivity, schema.unit),
         notes=notes,
     )
 
@@ -299,9 +299,9 @@ class _Prepared:
     """Everything that is chosen before a row is read."""
 
     pairs: tuple[Edge, ...]
-    layout: Layout
+    seating: Seating
     procedure: Procedure
-    rule: Rule
+    rule: VerdictRule
     event: LaplaceEvent | GaussianEvent
     delta: float
     needed: str
@@ -315,14 +315,14 @@ class _Prepared:
     def plan(self) -> Plan:
         if self.rule.threshold is None:
             return Plan("orient", children=[Plan("votes", buys="nothing: no margin would stand out of the noise")])
-        bought = f"{len(self.pairs)} pairs, {self.layout.blocks} blocks, {self.procedure.name}"
+        bought = f"{len(self.pairs)} pairs, {self.seating.blocks} blocks, {self.procedure.name}"
         children = [Plan("sums of votes", self.event, buys=bought), Plan("verdicts")]
         return Plan("orient", children=children, delta=self.delta if isinstance(self.event, GaussianEvent) else 0.0)
 
-    def released(self, table: PrivateTable, account: Account, seed: Seed) -> NDArray[np.float64]:
+    def release(self, table: PrivateTable, account: Account, seed: Seed) -> NDArray[np.float64]:
         """Let the blocks vote on every pair and return the noisy margins."""
         names = self.columns
-        records = self.layout.gather(batches_of(table, names), len(names))
+        records = self.seating.gather(batches_of(table, names), len(names))
         place = {name: number for number, name in enumerate(names)}
         margins = [int(cast(self.procedure.prefer, records[:, :, [place[x], place[y]]]).sum()) for x, y in self.pairs]
         noisy = as_planned(np.array(margins), self.event, account=account, seed=seed, purpose="sums of votes")

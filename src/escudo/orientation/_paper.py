@@ -65,11 +65,11 @@ from escudo.orientation._regression import (
     Pair,
     fit_kernel_ridge,
     halves,
-    in_two,
+    pair_of,
     paper_residual_change,
     public_pair,
     residual_change,
-    scaled,
+    split_pair,
 )
 from escudo.orientation._scores import (
     dependence,
@@ -295,9 +295,9 @@ class PaperPrepared:
         if self.plan.event is None:
             return self.question.no_answer("Nothing was spent.", seed=seed)
         check_rows(self.rows, pairs.rows)
-        private = scaled(pairs)
+        private = pair_of(pairs)
         if self.public is None:
-            train, test = in_two(private, shuffle=self.shuffle)
+            train, test = split_pair(private, shuffle=self.shuffle)
         else:
             train, test = (self.public, private) if self.role == "test" else (private, self.public)
         found = residuals(train, test, regularisation=self.regularisation)

@@ -58,10 +58,10 @@ __all__ = [
     "Combiner",
     "Procedure",
     "Score",
-    "binned",
     "combiner",
     "difference",
     "igci",
+    "in_bins",
     "log_odds",
     "mean",
     "mean_square",
@@ -118,7 +118,7 @@ def anm_entropy(h: Hypothesis) -> Floats:
 
 def regression_error(h: Hypothesis) -> Floats:
     """Return the mean squared residual of a cubic, both columns stretched to [-1, 1]."""
-    return mean_square(h.effect.b - h.fitted("b", 3))
+    return mean_square(h.effect.b - h.fit("b", 3))
 
 
 def rank_regression_error(h: Hypothesis) -> Floats:
@@ -133,7 +133,7 @@ def location_scale(h: Hypothesis) -> Floats:
     """
     weights = h.spread5**-2
     weights = np.minimum(weights / weights.mean(axis=1, keepdims=True), 20.0)
-    residual = h.effect.z - h.refitted(weights, h.effect.z, DEGREE, h.ridge)
+    residual = h.effect.z - h.weighted_fit(weights, h.effect.z, DEGREE, h.ridge)
     return mean(np.log(h.spread_of(residual)))
 
 
@@ -144,7 +144,7 @@ def binned_quantiles(h: Hypothesis) -> Floats:
     Σ(v - below).
     """
     bins = int(np.clip(round(0.75 * h.n**0.45), 3, 24))
-    cells = np.sort(binned(h.sorted_effect, bins), axis=2)
+    cells = np.sort(in_bins(h.sorted_effect, bins), axis=2)
     size = cells.shape[2]
     sums = np.cumsum(cells, axis=2)
     loss = np.zeros(len(cells))
@@ -242,7 +242,7 @@ def residual_kurtosis(h: Hypothesis) -> Floats:
 
 def nonlinear_gain(h: Hypothesis) -> Floats:
     """Return how much degree 5 lowers the mean squared residual of a line, as a negative number."""
-    line = h.effect.z - h.fitted("z", 1)
+    line = h.effect.z - h.fit("z", 1)
     return mean(_square(h.residual5)) - mean(_square(line))
 
 
@@ -272,12 +272,12 @@ def mean_variation(h: Hypothesis) -> Floats:
 
 def rank_width_variation(h: Hypothesis) -> Floats:
     """Return how much the conditional standard deviation of the effect's ranks varies."""
-    return _deviation(binned(h.sorted_ranks, _bins(h.n)).std(axis=2))
+    return _deviation(in_bins(h.sorted_ranks, _bins(h.n)).std(axis=2))
 
 
 def rank_width(h: Hypothesis) -> Floats:
     """Return the mean conditional standard deviation of the effect's ranks."""
-    return mean(binned(h.sorted_ranks, _bins(h.n)).std(axis=2))
+    return mean(in_bins(h.sorted_ranks, _bins(h.n)).std(axis=2))
 
 
 def slope(h: Hypothesis) -> Floats:
@@ -325,7 +325,7 @@ def signs(differences: Floats) -> Floats:
     return np.where(np.abs(differences) < EQUAL, 0.0, np.sign(differences))
 
 
-def binned(ordered: Floats, bins: int) -> Floats:
+def in_bins(ordered: Floats, bins: int) -> Floats:
     """Return records, in the order of the cause, in bins of equal size; the surplus is cut from both ends."""
     size = ordered.shape[1] // bins
     start = (ordered.shape[1] - bins * size) // 2
@@ -371,7 +371,7 @@ def _bins(n: int) -> int:
 
 def _conditional(h: Hypothesis) -> Floats:
     """Return the standardised effect in bins of the cause, shape (blocks, bins, records)."""
-    return binned(h.sorted_effect, _bins(h.n))
+    return in_bins(h.sorted_effect, _bins(h.n))
 
 
 def _deviation(values: Floats) -> Floats:
@@ -412,7 +412,7 @@ class Combiner:
     value: Floats
     depth: int
 
-    def normalised(self, differences: Floats, n: int) -> Floats:
+    def normalise(self, differences: Floats, n: int) -> Floats:
         """Return differences, shape (blocks, features), in typical sizes for blocks of n records, clipped."""
         place = np.log(n)
         logs = np.log(self.sizes)
@@ -421,7 +421,7 @@ class Combiner:
 
     def log_odds(self, differences: Floats, n: int) -> Floats:
         """Return the log-odds of x->y for every block."""
-        scaled = self.normalised(differences, n)
+        scaled = self.normalise(differences, n)
         place = np.full((len(scaled), 1), np.log(n))
         return (self._sum(np.hstack([scaled, place])) - self._sum(np.hstack([-scaled, place]))) / 2
 

@@ -1,7 +1,8 @@
 r"""Regressions on [-1, 1]: kernel ridge with a proven bound on one record's influence, and Legendre polynomials.
 
-Which records fit and which are scored follows public rules that look at no value (:func:`in_two`, :func:`public_pair`).
-Predictions are clamped to [-1, 1], so that residuals lie in [-2, 2]; clamping moves nothing further apart.
+Which records fit and which are scored follows public rules that look at no value (:func:`split_pair`,
+:func:`public_pair`). Predictions are clamped to [-1, 1], so that residuals lie in [-2, 2]; clamping moves nothing
+further apart.
 
 **Kernel ridge regression** minimises λ/2 ‖w‖² + (1/n) Σ (w·φ_i - y_i)², \|y\| ≤ 1, with the unit features of
 :class:`~escudo.orientation._scores.GridFeatures`: w = (ΦᵀΦ + nλ/2)⁻¹ Φᵀy.
@@ -46,11 +47,11 @@ __all__ = [
     "fit_kernel_ridge",
     "fit_polynomial",
     "halves",
-    "in_two",
+    "pair_of",
     "paper_residual_change",
     "public_pair",
     "residual_change",
-    "scaled",
+    "split_pair",
 ]
 
 
@@ -71,7 +72,7 @@ class Pair(NamedTuple):
         return f"Pair({len(self.x)} records)"  # which may be private
 
 
-def scaled(pairs: PairData) -> Pair:
+def pair_of(pairs: PairData) -> Pair:
     """Return the pairs on [-1, 1], from the public bounds; rows that lack a value are at (0, 0)."""
     return Pair(2.0 * pairs.x - 1.0, 2.0 * pairs.y - 1.0)
 
@@ -98,7 +99,7 @@ def public_pair(schema: Schema, x: str, y: str, records: object, *, option: str)
         except (KeyError, TypeError, ValueError, pl.exceptions.PolarsError):
             raise InputError(f"{option} must hold the columns {x!r} and {y!r}, of equal length.") from None
     try:
-        pair = scaled(PairData(PrivateTable(frame, schema.select([x, y])), x, y))
+        pair = pair_of(PairData(PrivateTable(frame, schema.select([x, y])), x, y))
     except (InputError, SchemaError) as error:
         raise InputError(f"{option} must be a frame of public records with columns {x!r} and {y!r}: {error}") from None
     if len(pair.x) < 2:
@@ -111,7 +112,7 @@ def halves(rows: int) -> tuple[int, int]:
     return rows // 2, rows - rows // 2
 
 
-def in_two(pair: Pair, *, shuffle: int) -> tuple[Pair, Pair]:
+def split_pair(pair: Pair, *, shuffle: int) -> tuple[Pair, Pair]:
     """Return the training and the test half, by position alone: a shuffle of row numbers from a public seed."""
     order = np.random.default_rng(shuffle).permutation(len(pair.x))
     first = halves(len(pair.x))[0]
@@ -161,7 +162,7 @@ def fit_polynomial(x: Floats, y: Floats, *, degree: int = 7, ridge: float = 1e-4
         gram += basis.T @ basis
         target += basis.T @ y[start : start + _CHUNK]
     gram[np.diag_indices(degree + 1)] += ridge * max(len(x), 1)
-    return Polynomial(coefficients=_solved(gram, target))
+    return Polynomial(coefficients=_solve(gram, target))
 
 
 def fit_histogram(counts: Floats, *, noise: float, degree: int = 5, penalty: float = 0.2) -> Polynomial:
@@ -182,7 +183,7 @@ def fit_histogram(counts: Floats, *, noise: float, degree: int = 5, penalty: flo
     values, vectors = np.linalg.eigh((basis * counts.sum(axis=1)[:, None]).T @ basis)
     gram = (vectors * np.maximum(values, 0.0)) @ vectors.T
     gram[np.diag_indices(degree + 1)] += penalty * noise * cells + 1e-9
-    return Polynomial(coefficients=_solved(gram, basis.T @ (counts @ middles)))
+    return Polynomial(coefficients=_solve(gram, basis.T @ (counts @ middles)))
 
 
 def fit_kernel_ridge(x: Floats, y: Floats, *, regularisation: float, width: float) -> KernelRidge:
@@ -194,10 +195,10 @@ def fit_kernel_ridge(x: Floats, y: Floats, *, regularisation: float, width: floa
         gram += rows.T @ rows
         target += rows.T @ y[start : start + _CHUNK]
     gram[np.diag_indices(features.count)] += len(x) * regularisation / 2
-    return KernelRidge(features=features, weights=_solved(gram, target))
+    return KernelRidge(features=features, weights=_solve(gram, target))
 
 
-def _solved(gram: Floats, target: Floats) -> Floats:
+def _solve(gram: Floats, target: Floats) -> Floats:
     solution: Floats = np.linalg.solve(gram, target).astype(np.float64)
     return solution
 

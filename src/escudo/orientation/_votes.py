@@ -73,25 +73,25 @@ __all__ = [
     "MOST_ROWS",
     "TYPICAL_MARGIN",
     "Law",
-    "Layout",
     "PreparedVotes",
-    "Rule",
+    "Seating",
+    "VerdictRule",
     "blocks_needed",
     "epsilon_needed",
     "free_of_charge",
-    "layout_of",
     "least_margin",
     "needed_text",
     "prepare",
     "rows_needed",
-    "rule_of",
+    "seating_of",
     "sign_probability",
     "unanswered",
     "verdict_of",
+    "verdict_rule",
 ]
 
 
-OPTIONS: Mapping[str, Any] = {"abstain": None, "blocks": None, "shuffle": 0}
+VOTE_OPTIONS: Mapping[str, Any] = {"abstain": None, "blocks": None, "shuffle": 0}
 
 
 def prepare(asked: Asked) -> PreparedVotes:
@@ -107,12 +107,12 @@ def prepare(asked: Asked) -> PreparedVotes:
         InputError: If an option is unknown or out of range, or there are too few rows for any blocks.
         SchemaError: If a column is so coarse by its schema that every block would vote 0.
     """
-    chosen = check_options("votes", asked.options, OPTIONS)
+    chosen = check_options("votes", asked.options, VOTE_OPTIONS)
     schema, relation, unit = asked.schema, asked.relation, asked.unit
     for name in (asked.x, asked.y):
         scored_column(schema, name, fewest=FEWEST_DISTINCT)
     procedure = procedure_of(asked.score)
-    layout = layout_of(
+    seating = seating_of(
         epsilon=asked.epsilon,
         rows=asked.rows,
         relation=relation,
@@ -125,7 +125,7 @@ def prepare(asked: Asked) -> PreparedVotes:
     event = votes(
         np.zeros(1, dtype=np.int64),
         epsilon=asked.epsilon,
-        assigned_by=layout.assigned_by,
+        assigned_by=seating.assigned_by,
         relation=relation,
         unit=unit,
         max_rows_per_person=schema.max_rows_per_person,
@@ -135,9 +135,9 @@ def prepare(asked: Asked) -> PreparedVotes:
     return PreparedVotes(
         x=asked.x,
         y=asked.y,
-        layout=layout,
+        seating=seating,
         procedure=procedure,
-        rule=rule_of(layout.blocks, event.scale, chosen["abstain"]),
+        rule=verdict_rule(seating.blocks, event.scale, chosen["abstain"]),
         event=event,
         epsilon=asked.epsilon,
         relation=relation,
@@ -154,7 +154,7 @@ class PreparedVotes:
     Attributes:
         x: One column.
         y: The other one.
-        layout: The blocks.
+        seating: The blocks.
         procedure: What each block does.
         rule: When there is a verdict.
         event: The release of the margin.
@@ -167,9 +167,9 @@ class PreparedVotes:
 
     x: str
     y: str
-    layout: Layout
+    seating: Seating
     procedure: Procedure
-    rule: Rule
+    rule: VerdictRule
     event: Event
     epsilon: float
     relation: Relation
@@ -182,7 +182,7 @@ class PreparedVotes:
         """The budget tree; free where no margin could make a verdict."""
         if self.rule.threshold is None:
             return Plan("direction", children=[Plan("votes", buys="nothing: no margin would stand out of the noise")])
-        bought = f"{self.layout.blocks} blocks of about {self.layout.size} records, {self.procedure.name}"
+        bought = f"{self.seating.blocks} blocks of about {self.seating.size} records, {self.procedure.name}"
         return Plan("direction", children=[Plan("sum of votes", self.event, buys=bought), Plan("verdict")])
 
     def run(self, pairs: PairData, *, account: Account, seed: Seed) -> Direction:
@@ -190,7 +190,7 @@ class PreparedVotes:
         terms: dict[str, Any] = {
             "plan": self.plan,
             "procedure": self.procedure,
-            "needed": needed_text(self.rows, self.epsilon, self.layout.sensitivity, self.unit),
+            "needed": needed_text(self.rows, self.epsilon, self.seating.sensitivity, self.unit),
         }
         if self.rule.threshold is None:
             promise = free_of_charge(
@@ -202,9 +202,9 @@ class PreparedVotes:
             )
             return unanswered(self.x, self.y, self.rule, guarantee=promise, **terms)
         release = votes(
-            cast(self.procedure.prefer, self.layout.gather(pairs.batches(), 2)),
+            cast(self.procedure.prefer, self.seating.gather(pairs.batches(), 2)),
             epsilon=self.epsilon,
-            assigned_by=self.layout.assigned_by,
+            assigned_by=self.seating.assigned_by,
             relation=self.relation,
             unit=self.unit,
             max_rows_per_person=self.max_rows_per_person,
@@ -233,7 +233,7 @@ _MIX = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)  # odd multi
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class Seating:
     """Blocks of records: how many, how large, and by which public rule.
 
     Attributes:
@@ -286,7 +286,7 @@ class Layout:
         filled = np.zeros(self.blocks, dtype=np.int64)
         for batch in batches:
             whose = batch.person if batch.person is not None else _row_hash(batch.values)
-            block = (_mixed(whose.astype(np.uint64), self.shuffle) % np.uint64(self.blocks)).astype(np.int64)
+            block = (_mix(whose.astype(np.uint64), self.shuffle) % np.uint64(self.blocks)).astype(np.int64)
             order = np.argsort(block, kind="stable")
             counts = np.bincount(block, minlength=self.blocks)
             within = np.arange(block.size) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -296,7 +296,7 @@ class Layout:
             filled += counts
 
 
-def layout_of(
+def seating_of(
     *,
     epsilon: float,
     rows: int | None,
@@ -304,7 +304,7 @@ def layout_of(
     unit: Unit,
     blocks: int | None = None,
     shuffle: int = 0,
-) -> Layout:
+) -> Seating:
     """Choose the blocks from public facts.
 
     Args:
@@ -337,7 +337,7 @@ def layout_of(
         raise InputError(f"{rows} rows do not fill {count} blocks; ask for fewer blocks.")
     # By value the blocks differ in size, and people in their rows: room for eight times as many.
     size = min((1 if by_position else 8) * (rows // count), LARGEST)
-    return Layout(
+    return Seating(
         blocks=min(count, MOST_ROWS // size),
         size=size,
         rows=rows if by_position else None,
@@ -352,11 +352,11 @@ def _row_hash(values: Floats) -> NDArray[np.uint64]:
     bits = np.where(np.isnan(values), np.nan, values + 0.0).view(np.uint64)
     state = np.zeros(len(values), dtype=np.uint64)
     for column in range(values.shape[1]):
-        state = _mixed(state ^ bits[:, column], column + 1)
+        state = _mix(state ^ bits[:, column], column + 1)
     return state
 
 
-def _mixed(numbers: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
+def _mix(numbers: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
     """Scramble 64-bit numbers: distinct ones stay distinct, neighbouring ones end far apart."""
     state = numbers + np.uint64((_MIX[0] * (seed + 1)) % 2**64)
     for shift, multiplier in ((30, _MIX[1]), (27, _MIX[2])):
@@ -372,7 +372,7 @@ DISAGREEMENT = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class VerdictRule:
     """When a released margin makes a verdict.
 
     Attributes:
@@ -388,7 +388,7 @@ class Rule:
     threshold: float | None
 
 
-def rule_of(blocks: int, scale: float, abstain: float | None, *, law: Law = "laplace") -> Rule:
+def verdict_rule(blocks: int, scale: float, abstain: float | None, *, law: Law = "laplace") -> VerdictRule:
     """Return when a margin makes a verdict.
 
     Args:
@@ -399,10 +399,10 @@ def rule_of(blocks: int, scale: float, abstain: float | None, *, law: Law = "lap
         law: The law of the noise.
     """
     if abstain is not None:
-        return Rule(blocks=blocks, scale=scale, law=law, threshold=probability("abstain", abstain) * blocks)
+        return VerdictRule(blocks=blocks, scale=scale, law=law, threshold=probability("abstain", abstain) * blocks)
     least = least_margin(blocks, scale, law=law)
     threshold = None if least is None else max(DISAGREEMENT * blocks, least - 1.0)
-    return Rule(blocks=blocks, scale=scale, law=law, threshold=threshold)
+    return VerdictRule(blocks=blocks, scale=scale, law=law, threshold=threshold)
 
 
 def needed_text(rows: int, epsilon: float, sensitivity: float, unit: Unit) -> str:
@@ -426,7 +426,7 @@ def verdict_of(
     x: str,
     y: str,
     margin: float,
-    rule: Rule,
+    rule: VerdictRule,
     *,
     guarantee: Guarantee,
     plan: Plan,
@@ -478,7 +478,7 @@ def free_of_charge(
 
 
 def unanswered(
-    x: str, y: str, rule: Rule, *, guarantee: Guarantee, plan: Plan, procedure: Procedure, needed: str
+    x: str, y: str, rule: VerdictRule, *, guarantee: Guarantee, plan: Plan, procedure: Procedure, needed: str
 ) -> Direction:
     """Return the answer where no margin could make a verdict: nothing was read, released or spent."""
     return Direction(

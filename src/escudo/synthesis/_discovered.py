@@ -21,20 +21,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from escudo._validate import positive, whole
 from escudo.causal import CausalGraph
-from escudo.discovery import Discovery
-from escudo.discovery._discrete import Layout, PreparedDiscrete, layout_of
-from escudo.discovery._measurement import (
+from escudo.discovery import (
     MOST_NUMBERS,
-    Floats,
+    Design,
+    Discovery,
     Levels,
+    PreparedDiscrete,
     Residuals,
     Scope,
-    batches,
+    design_of,
     measure,
     release_event,
+    table_batches,
 )
 from escudo.errors import InputError
 from escudo.mechanisms import Seed
@@ -47,6 +49,8 @@ from escudo.synthesis._structure import graph_of
 from escudo.table import PrivateTable, Schema
 
 __all__ = ["STRUCTURE_SHARE", "PreparedDiscovered", "prepare_discovered"]
+
+Floats = NDArray[np.float64]
 
 STRUCTURE_SHARE = 0.7
 """Of ρ: what goes to the tables that both the graph and the laws are read off."""
@@ -154,7 +158,7 @@ def prepare_discovered(
         raise InputError("A generator from discovery needs tables: use method='auto', or name another generator.")
     budget = positive("epsilon", epsilon, at_most=100.0)
     at = delta_above_zero(delta)
-    layout = layout_of(
+    design = design_of(
         schema,
         knowledge,
         method=method,
@@ -164,19 +168,19 @@ def prepare_discovered(
     )
 
     def events(level: float) -> list[GaussianEvent]:
-        return [*layout.events(level / math.sqrt(STRUCTURE_SHARE)), _families(layout, level)]
+        return [*design.events(level / math.sqrt(STRUCTURE_SHARE)), _families(design, level)]
 
     level = calibrate(events, epsilon=budget, delta=at)
     return PreparedDiscovered(
         schema=schema,
-        structure=layout.at(level / math.sqrt(STRUCTURE_SHARE), delta=at),
-        families=_families(layout, level),
+        structure=design.at(level / math.sqrt(STRUCTURE_SHARE), delta=at),
+        families=_families(design, level),
         delta=at,
     )
 
 
-def _families(layout: Layout, level: float) -> GaussianEvent:
-    return release_event(level / math.sqrt(1 - STRUCTURE_SHARE), layout.terms, numbers=MOST_NUMBERS)
+def _families(design: Design, level: float) -> GaussianEvent:
+    return release_event(level / math.sqrt(1 - STRUCTURE_SHARE), design.terms, numbers=MOST_NUMBERS)
 
 
 def _affordable(graph: CausalGraph, levels: Levels, rows: float) -> dict[str, tuple[str, ...]]:
@@ -230,7 +234,7 @@ def _together(first: Residuals, fresh: Residuals, levels: Levels) -> Residuals:
 def _tables(residuals: Residuals, scopes: Sequence[Scope]) -> list[tuple[Scope, Floats, float]]:
     """Return the table of each scope, and the standard deviation of the noise in one of its cells."""
     found = []
-    for batch in batches(residuals, scopes):
+    for batch in table_batches(residuals, scopes):
         variance = np.zeros(len(batch.scopes))
         for axes, noise in batch.noise.items():
             variance += noise / math.prod(size**2 for axis, size in enumerate(batch.shape) if axis not in axes)

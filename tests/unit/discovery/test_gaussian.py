@@ -13,9 +13,9 @@ from escudo.discovery._gaussian import (
     LinearScore,
     _middle_and_spread,
     _slope,
-    _unshrunk,
+    _unshrink,
     clipped_rows,
-    searched,
+    search_linear,
     squared_limit,
 )
 from escudo.discovery._pattern import constraints_of, pattern
@@ -211,7 +211,7 @@ class TestSearch:
             names = truth.nodes
             assert pattern(names, best_graph(self.score(matrix).table())) == truth.cpdag()
         matrix, truth = self.matrix(24, 5)
-        found = pattern(truth.nodes, searched(self.score(matrix), rounds=30))
+        found = pattern(truth.nodes, search_linear(self.score(matrix), rounds=30))
         assert found.skeleton_f1(truth) > 0.97
         assert found.shd(truth.cpdag()) <= 4
 
@@ -247,7 +247,7 @@ class TestMoments:
         true = np.array([0.05, 0.4, 1.0, 4.0])
         rows = rng.normal(size=(400_000, 4)) * np.sqrt(true)
         unit = rows / np.sqrt((rows**2).sum(axis=1))[:, None]
-        assert _unshrunk((unit**2).mean(axis=0)) == pytest.approx(true * 4 / true.sum(), rel=0.02)
+        assert _unshrink((unit**2).mean(axis=0)) == pytest.approx(true * 4 / true.sum(), rel=0.02)
 
     def test_the_slope_undoes_what_clipping_does_to_a_faint_correlation(self) -> None:
         rng = np.random.default_rng(2)

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from escudo.discovery._measurement import Levels, Residuals, Terms, batches, coefficients, measure, release_event
+from escudo.discovery._measurement import Levels, Residuals, Terms, coefficients, measure, release_event, table_batches
 from escudo.errors import InputError, NotInPlanError
 from escudo.privacy import MemoryAccount, Plan, charging
 from escudo.table import PrivateTable, Schema
@@ -119,7 +119,7 @@ def test_a_cell_of_a_table_varies_as_the_batch_says():
     rng = np.random.default_rng(0)
     starts = {(0,): 0, (1,): 1, (0, 1): 3}
     still = Residuals(sizes=sizes, starts=starts, values=np.zeros(5), scales=dict.fromkeys(scopes, 2.0), rows=60.0)
-    (batch,) = batches(still, [(0, 1)])
+    (batch,) = table_batches(still, [(0, 1)])
     drawn = np.array([batch.tables(still.noise(rng), 60.0)[0] for _ in range(20_000)])
     variance = sum(
         noise[0] / np.prod([size**2 for axis, size in enumerate(batch.shape) if axis not in axes])

@@ -177,7 +177,7 @@ def test_the_combiner_walks_its_trees_as_written() -> None:
     model = combiner()
     x, y = pairs(5, 90, seed=21)
     differences = raw_features(Blocks(x, y))
-    scaled = model.normalised(differences, 90)
+    scaled = model.normalise(differences, 90)
 
     def walked(row: Floats) -> float:
         total = 0.0
