@@ -41,18 +41,7 @@ from escudo.privacy import (
 )
 from escudo.table import Numeric, PrivateTable, Schema
 
-__all__ = [
-    "METHODS",
-    "Discovery",
-    "Measured",
-    "Prepared",
-    "PreparedDirections",
-    "discover",
-    "prepare",
-    "run_prepared",
-    "split_budget",
-    "with_directions",
-]
+__all__ = ["METHODS", "Discovery", "Measured", "Prepared", "discover", "prepare", "run_prepared"]
 
 
 METHODS = ("auto", "exact", "two-stage", "joint", "gaussian")

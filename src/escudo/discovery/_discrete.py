@@ -54,21 +54,7 @@ from escudo.mechanisms import Seed
 from escudo.privacy import Account, GaussianEvent, Plan, Relation, calibrate
 from escudo.table import PrivateTable, Schema
 
-__all__ = [
-    "DENSE",
-    "LEAST_ROWS",
-    "MOST_RAW_CELLS",
-    "STRICTNESS",
-    "TRIPLES_PER_COLUMN",
-    "Design",
-    "PreparedDiscrete",
-    "SearchResult",
-    "countable",
-    "design_of",
-    "prepare",
-    "search",
-    "worth_measuring",
-]
+__all__ = ["Design", "PreparedDiscrete", "design_of", "prepare"]
 
 
 _AT_ONCE = 12  # columns up to which one release of all three-way tables does as well as two stages
@@ -188,15 +174,11 @@ class Design:
         events = self.events(level)
         merging = events.pop(0) if self.merges else None
         return PreparedDiscrete(
-            schema=self.schema,
-            constraints=self.constraints,
-            method=self.method,
-            terms=self.terms,
+            design=self,
             merging=merging,
             first=events[0],
             second=events[1] if len(events) > 1 else None,
             delta=delta,
-            public_rows=self.public_rows,
         )
 
 
@@ -205,34 +187,26 @@ class PreparedDiscrete:
     """What will be measured and how loudly: public, and fixed before a row is read.
 
     Attributes:
-        schema: The columns.
-        constraints: What is known of them.
-        method: ``"exact"``, ``"two-stage"`` or ``"joint"``.
-        terms: Who is protected.
+        design: What will be measured.
         merging: The release of one-way tables of wide columns; None where there are none.
         first: The release of all tables up to three columns, or up to two.
         second: The release of chosen three-way tables; None in one stage.
         delta: The δ at which the plan is stated.
-        public_rows: The number of rows, where it was given as public.
     """
 
-    schema: Schema
-    constraints: Constraints
-    method: str
-    terms: Terms
+    design: Design
     merging: GaussianEvent | None
     first: GaussianEvent
     second: GaussianEvent | None
     delta: float
-    public_rows: int | None
 
     @property
     def plan(self) -> Plan:
         """The budget tree."""
         children = []
-        columns = len(varying(self.schema))
+        columns = len(varying(self.design.schema))
         if self.merging is not None:
-            many = len(wide(self.schema))
+            many = len(wide(self.design.schema))
             children.append(Plan("one-way tables of wide columns", self.merging, buys=f"levels of {many} columns"))
         if self.second is None:
             children.append(Plan("all tables of up to three columns", self.first, buys=f"{columns} columns"))
@@ -241,7 +215,7 @@ class PreparedDiscrete:
             most = TRIPLES_PER_COLUMN * columns
             children.append(Plan("three-way tables that matter", self.second, buys=f"at most {most:,} tables"))
         children += [Plan("search"), Plan("edge confidence")]
-        return Plan(f"discovery ({self.method})", children=children, delta=self.delta)
+        return Plan(f"discovery ({self.design.method})", children=children, delta=self.delta)
 
     def run(self, table: PrivateTable, account: Account, seed: Seed) -> Discovery:
         """Measure and search; charges ``account`` for what the plan shows, before noise is drawn."""
@@ -250,11 +224,13 @@ class PreparedDiscrete:
 
     def measure(self, table: PrivateTable, account: Account, seed: Seed) -> tuple[Levels, Residuals]:
         """Release everything the plan shows."""
-        rows = None if self.public_rows is None else float(self.public_rows)
-        levels = Levels.of(self.schema, {})
+        rows = None if self.design.public_rows is None else float(self.design.public_rows)
+        levels = Levels.of(self.design.schema, {})
         if self.merging is not None:
-            alone = [(levels.names.index(name),) for name in wide(self.schema)]
-            noisy = measure(table, levels, alone, self.merging, self.terms, rows=rows, account=account, seed=seed)
+            alone = [(levels.names.index(name),) for name in wide(self.design.schema)]
+            noisy = measure(
+                table, levels, alone, self.merging, self.design.terms, rows=rows, account=account, seed=seed
+            )
             counts = {
                 levels.names[scope[0]]: found
                 for batch in table_batches(noisy, alone)
@@ -263,43 +239,45 @@ class PreparedDiscrete:
             levels = self._merge_levels(counts, noisy.rows)
         orders = (1, 2) if self.second is not None else (1, 2, 3)
         scopes = countable(levels, _all_scopes(len(levels.names), orders))
-        first = measure(table, levels, scopes, self.first, self.terms, rows=rows, account=account, seed=seed)
+        first = measure(table, levels, scopes, self.first, self.design.terms, rows=rows, account=account, seed=seed)
         if self.second is None:
             return levels, first
         evidence = Weights(first).of(first.values, strictness=STRICTNESS)
         chosen = worth_measuring(evidence, levels)
         if not chosen:
             return levels, first
-        second = measure(table, levels, chosen, self.second, self.terms, rows=first.rows, account=account, seed=seed)
+        second = measure(
+            table, levels, chosen, self.second, self.design.terms, rows=first.rows, account=account, seed=seed
+        )
         return levels, first.joined(second)
 
     def _merge_levels(self, counts: Mapping[str, Floats], rows: float) -> Levels:
         """Return the finest levels at which a three-way table of merged columns is still worth enough rows."""
         scale = self.first.scale if self.second is None else self.second.scale
         for most in range(MOST_LEVELS, 3, -1):
-            levels = Levels.of(self.schema, counts, most=most)
+            levels = Levels.of(self.design.schema, counts, most=most)
             scopes = _all_scopes(len(levels.names), (1, 2, 3) if self.second is None else (1, 2))
-            noise = scale * self.terms.sensitivity(levels.sizes, scopes, count_rows=False)[0]
+            noise = scale * self.design.terms.sensitivity(levels.sizes, scopes, count_rows=False)[0]
             even = rows / most**3
             if rows * even / (even + noise**2 * (1 - 1 / most) ** 2) >= _WORTH_LEVELS:
                 return levels
-        return Levels.of(self.schema, counts, most=3)
+        return Levels.of(self.design.schema, counts, most=3)
 
     def search(self, levels: Levels, residuals: Residuals, max_rows_per_person: int | None) -> Discovery:
         """Search on what was measured: post-processing, free of charge."""
-        known = self.constraints.restricted(levels.names)
-        found = search(levels.names, residuals, known, joint=self.method == "joint")
+        known = self.design.constraints.restricted(levels.names)
+        found = search(levels.names, residuals, known, joint=self.design.method == "joint")
         return Discovery(
-            graph=_over(self.schema, found.graph),
-            generating_graph=_over(self.schema, dag(levels.names, found.dense)),
+            graph=_over(self.design.schema, found.graph),
+            generating_graph=_over(self.design.schema, dag(levels.names, found.dense)),
             edge_confidence=found.edge_confidence,
             direction_confidence=found.direction_confidence,
-            method=self.method,
+            method=self.design.method,
             plan=self.plan,
             guarantee=self.plan.guarantee(max_rows_per_person=max_rows_per_person),
             rows=max(round(residuals.rows), 1),
             cannot_tell=found.cannot_tell,
-            notes=_notes(self.schema, levels, residuals),
+            notes=_notes(self.design.schema, levels, residuals),
             tables=Measured(levels=levels, residuals=residuals),
         )
 

@@ -54,7 +54,7 @@ from escudo.table import Numeric, PrivateTable, Schema
 if TYPE_CHECKING:
     import networkx as nx
 
-__all__ = ["PreparedEffect", "check_adjustment", "effect_of", "open_path", "prepare_effect", "smallest_adjustment"]
+__all__ = ["effect_of", "prepare_effect"]
 
 
 Method = Literal["back-door", "stated", "trial"]

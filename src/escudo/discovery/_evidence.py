@@ -66,7 +66,7 @@ from escudo.discovery._measurement import (
 )
 from escudo.discovery._pattern import Parents
 
-__all__ = ["UNKNOWN", "Evidence", "Weights", "best_explanation", "comparison"]
+__all__ = ["Evidence", "Weights", "best_explanation"]
 
 
 UNKNOWN = -1e8

@@ -66,19 +66,7 @@ from escudo.mechanisms import Seed, as_planned, bounded_rows, gaussian_event, se
 from escudo.privacy import Account, GaussianEvent, Plan, Relation, calibrate
 from escudo.table import Numeric, PrivateTable, Schema, count_sensitivity
 
-__all__ = [
-    "LinearScore",
-    "Moments",
-    "PreparedGaussian",
-    "clipped_rows",
-    "histograms",
-    "measure_moments",
-    "prepare",
-    "search_linear",
-    "squared_limit",
-    "turned_rows",
-    "unit_rows",
-]
+__all__ = ["prepare"]
 
 
 Floats = NDArray[np.float64]

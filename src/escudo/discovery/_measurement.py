@@ -60,7 +60,6 @@ from escudo.table import Categorical, Column, PrivateTable, Schema
 __all__ = [
     "MOST_LEVELS",
     "MOST_NUMBERS",
-    "ROWS_SHARE",
     "Axes",
     "Floats",
     "Levels",
@@ -73,7 +72,6 @@ __all__ = [
     "measure",
     "on_simplex",
     "release_event",
-    "squared_sensitivity",
     "table_batches",
     "varying",
     "wide",

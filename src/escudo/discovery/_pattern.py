@@ -34,16 +34,13 @@ from escudo.errors import GraphError
 from escudo.table import Schema
 
 __all__ = [
-    "REPEATS",
     "Constraints",
     "Edge",
     "Parents",
-    "Recurrence",
     "constraints_of",
     "dag",
     "edge_confidences",
     "meek_closure",
-    "meek_orientation",
     "pattern",
     "recurrence",
 ]

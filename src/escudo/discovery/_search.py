@@ -29,7 +29,7 @@ from escudo.discovery._evidence import Evidence, Weights
 from escudo.discovery._measurement import Floats
 from escudo.discovery._pattern import Constraints, Parents
 
-__all__ = ["MOST_COLUMNS", "ancestors", "best_graph", "find_graph", "good_graph"]
+__all__ = ["ancestors", "best_graph", "find_graph"]
 
 
 _MUST = 1e12  # worth more than any evidence: what is known is there

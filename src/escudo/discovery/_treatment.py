@@ -66,14 +66,12 @@ __all__ = [
     "AdjustmentTable",
     "Arm",
     "Contrast",
-    "OutcomeWeights",
     "Strata",
     "TreatmentEffect",
     "contrast_interval",
     "contrast_value",
-    "holds",
     "level_of",
-    "outcome_weights",
+    "shown",
     "usual_levels",
 ]
 

@@ -32,7 +32,7 @@ from escudo.orientation._regression import Pair
 from escudo.orientation._scores import Floats
 from escudo.table import PrivateTable, Schema
 
-__all__ = ["FAMILIES", "PlanningCurves", "draw_pair", "planning_curves"]
+__all__ = ["PlanningCurves", "planning_curves"]
 
 
 EPSILONS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)

@@ -35,21 +35,17 @@ from escudo.privacy import Account, Guarantee, Plan, Relation, Unit, charging, p
 from escudo.table import Categorical, Column, PrivateTable, Schema
 
 __all__ = [
-    "BATCH_ROWS",
     "CANNOT_TELL",
     "METHODS",
     "Asked",
     "Batch",
     "Direction",
     "PairData",
-    "Prepared",
-    "Score",
     "arrow",
     "batches_of",
     "check_options",
     "check_rows",
     "direction",
-    "prepare",
     "public_rows",
     "scored_column",
 ]

@@ -85,11 +85,9 @@ from escudo.privacy import Account, Event, Guarantee, LaplaceEvent, ParallelEven
 __all__ = [
     "ABSTAIN",
     "LARGEST_GAP",
-    "SCORES",
+    "LEAST_SKETCH",
     "WIDTH",
-    "GapPrepared",
     "Question",
-    "cell_counts",
     "certainty",
     "check_question",
     "check_width",

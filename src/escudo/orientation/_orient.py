@@ -23,16 +23,13 @@ from escudo.errors import GraphError, InputError, SchemaError
 from escudo.mechanisms import Seed, as_planned, gaussian_event, laplace_event, publishable
 from escudo.orientation._blocks import FEWEST_DISTINCT, cast
 from escudo.orientation._direction import CANNOT_TELL, Direction, batches_of, public_rows, scored_column
-from escudo.orientation._procedures import Procedure, procedure_of
+from escudo.orientation._procedures import procedure_of
 from escudo.orientation._votes import (
     Law,
-    Seating,
-    VerdictRule,
+    Poll,
     free_of_charge,
     needed_text,
     seating_of,
-    unanswered,
-    verdict_of,
     verdict_rule,
 )
 from escudo.privacy import (
@@ -145,26 +142,18 @@ def orient(
     plan = prepared.plan.judged(table, rows=known, accept_large_delta=accept_large_delta)
     most, public = table.max_rows_per_person, publishable(seed)
     with charging(table.account, plan, for_release=public, purpose="orient") as purse:
-        if prepared.rule.threshold is None:
-            margins = None
+        if prepared.poll.hopeless:
+            margins: list[float | None] = [None] * len(prepared.pairs)
             promise = free_of_charge(
                 plan, relation=neighbours, unit=table.unit, max_rows_per_person=most, for_release=public
             )
         else:
-            margins = prepared.release(table, purse, noise)
+            margins = [*prepared.release(table, purse, noise)]
             promise = replace(plan.guarantee(max_rows_per_person=most), for_release=public)
-    answers = []
-    for number, (x, y) in enumerate(prepared.pairs):
-        terms: dict[str, Any] = {
-            "guarantee": promise,
-            "plan": plan,
-            "procedure": prepared.procedure,
-            "needed": prepared.needed,
-        }
-        if margins is None:
-            answers.append(unanswered(x, y, prepared.rule, **terms))
-        else:
-            answers.append(verdict_of(x, y, float(margins[number]), prepared.rule, **terms))
+    answers = [
+        prepared.poll.answer(x, y, margin, guarantee=promise, plan=plan)
+        for (x, y), margin in zip(prepared.pairs, margins, strict=True)
+    ]
     oriented, left = _with_arrows(graph, answers)
     warned = (plan.warning,) if plan.warning else ()
     return Orientation(
@@ -225,12 +214,14 @@ def _prepare(
     law: Law = "gaussian" if isinstance(event, GaussianEvent) else "laplace"
     return _Prepared(
         pairs=pairs,
-        seating=seating,
-        procedure=procedure_of(score),
-        rule=verdict_rule(seating.blocks, event.scale, abstain, law=law),
-        event=event,
+        poll=Poll(
+            seating=seating,
+            procedure=procedure_of(score),
+            event=event,
+            rule=verdict_rule(seating.blocks, event.scale, abstain, law=law),
+            needed=needed_text(rows, seating.sensitivity / event.scale, seating.sensitivity, schema.unit),
+        ),
         delta=at,
-        needed=needed_text(rows, seating.sensitivity / event.scale, seating.sensitivity, schema.unit),
         notes=notes,
     )
 
@@ -299,12 +290,8 @@ class _Prepared:
     """Everything that is chosen before a row is read."""
 
     pairs: tuple[Edge, ...]
-    seating: Seating
-    procedure: Procedure
-    rule: VerdictRule
-    event: LaplaceEvent | GaussianEvent
+    poll: Poll
     delta: float
-    needed: str
     notes: tuple[str, ...]
 
     @property
@@ -313,20 +300,19 @@ class _Prepared:
 
     @property
     def plan(self) -> Plan:
-        if self.rule.threshold is None:
-            return Plan("orient", children=[Plan("votes", buys="nothing: no margin would stand out of the noise")])
-        bought = f"{len(self.pairs)} pairs, {self.seating.blocks} blocks, {self.procedure.name}"
-        children = [Plan("sums of votes", self.event, buys=bought), Plan("verdicts")]
-        return Plan("orient", children=children, delta=self.delta if isinstance(self.event, GaussianEvent) else 0.0)
+        poll = self.poll
+        bought = f"{len(self.pairs)} pairs, {poll.seating.blocks} blocks, {poll.procedure.name}"
+        at = self.delta if isinstance(poll.event, GaussianEvent) else 0.0
+        return poll.plan("orient", "sums of votes", "verdicts", buys=bought, delta=at)
 
-    def release(self, table: PrivateTable, account: Account, seed: Seed) -> NDArray[np.float64]:
+    def release(self, table: PrivateTable, account: Account, seed: Seed) -> list[float]:
         """Let the blocks vote on every pair and return the noisy margins."""
-        names = self.columns
-        records = self.seating.gather(batches_of(table, names), len(names))
+        names, poll = self.columns, self.poll
+        records = poll.seating.gather(batches_of(table, names), len(names))
         place = {name: number for number, name in enumerate(names)}
-        margins = [int(cast(self.procedure.prefer, records[:, :, [place[x], place[y]]]).sum()) for x, y in self.pairs]
-        noisy = as_planned(np.array(margins), self.event, account=account, seed=seed, purpose="sums of votes")
-        return np.asarray(noisy.value, dtype=np.float64)
+        margins = [int(cast(poll.procedure.prefer, records[:, :, [place[x], place[y]]]).sum()) for x, y in self.pairs]
+        noisy = as_planned(np.array(margins), poll.event, account=account, seed=seed, purpose="sums of votes")
+        return [float(margin) for margin in np.asarray(noisy.value, dtype=np.float64)]
 
 
 # ---- the answer

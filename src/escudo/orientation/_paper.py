@@ -82,21 +82,7 @@ from escudo.orientation._scores import (
 )
 from escudo.privacy import Account, ApproximateEvent, LaplaceEvent, Plan, RepeatedEvent
 
-__all__ = [
-    "CONSTANTS",
-    "SCORES",
-    "Constants",
-    "PaperPrepared",
-    "Residuals",
-    "Role",
-    "distance_to_instability",
-    "drift",
-    "iqr_looks",
-    "prepare",
-    "residuals",
-    "score_sensitivity",
-    "two_scores",
-]
+__all__ = ["prepare", "residuals", "score_sensitivity", "two_scores"]
 
 
 SCORES = ("hsic", "spearman", "kendall", "iqr")

@@ -51,25 +51,7 @@ from numpy.typing import NDArray
 from escudo._validate import one_of
 from escudo.orientation._blocks import DEGREE, EQUAL, Blocks, Hypothesis, Preference, cosines, entropy, one_by_one
 
-__all__ = [
-    "FEATURES",
-    "MEMBERS",
-    "PROCEDURES",
-    "Combiner",
-    "Procedure",
-    "Score",
-    "combiner",
-    "difference",
-    "igci",
-    "in_bins",
-    "log_odds",
-    "mean",
-    "mean_square",
-    "procedure_of",
-    "raw_features",
-    "residual_dependence",
-    "signs",
-]
+__all__ = ["PROCEDURES", "Procedure", "procedure_of"]
 
 
 Floats = NDArray[np.float64]

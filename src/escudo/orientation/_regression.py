@@ -40,9 +40,8 @@ from escudo.orientation._scores import GridFeatures
 from escudo.table import PrivateTable, Schema
 
 __all__ = [
-    "KernelRidge",
+    "Floats",
     "Pair",
-    "Polynomial",
     "fit_histogram",
     "fit_kernel_ridge",
     "fit_polynomial",

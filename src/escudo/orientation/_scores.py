@@ -99,24 +99,16 @@ from numpy.typing import NDArray
 from escudo.mechanisms import LogIqr
 
 __all__ = [
+    "Floats",
     "GridFeatures",
     "dependence",
-    "distance",
     "hsic_sensitivity",
     "hsic_training_sensitivity",
     "interquartile_range",
-    "inversions",
-    "iqr_score",
-    "kendall",
     "kendall_sensitivity",
     "log_iqr_with_drift",
-    "signed_kendall",
-    "signed_spearman",
-    "spearman",
     "spearman_sensitivity",
-    "sqrt_hsic",
     "sqrt_hsic_sensitivity",
-    "sqrt_hsic_training_sensitivity",
 ]
 
 

@@ -63,30 +63,19 @@ from escudo.orientation._direction import (
     scored_column,
 )
 from escudo.orientation._procedures import Procedure, procedure_of
-from escudo.privacy import Account, Event, Guarantee, LaplaceEvent, Plan, Relation, Unit
+from escudo.privacy import Account, GaussianEvent, Guarantee, LaplaceEvent, Plan, Relation, Unit
 
 __all__ = [
-    "CONFIDENCE",
-    "DISAGREEMENT",
-    "FEWEST",
-    "LARGEST",
-    "MOST_ROWS",
-    "TYPICAL_MARGIN",
+    "VOTE_OPTIONS",
     "Law",
-    "PreparedVotes",
-    "Seating",
-    "VerdictRule",
-    "blocks_needed",
+    "Poll",
     "epsilon_needed",
     "free_of_charge",
-    "least_margin",
     "needed_text",
     "prepare",
     "rows_needed",
     "seating_of",
     "sign_probability",
-    "unanswered",
-    "verdict_of",
     "verdict_rule",
 ]
 
@@ -135,15 +124,17 @@ def prepare(asked: Asked) -> PreparedVotes:
     return PreparedVotes(
         x=asked.x,
         y=asked.y,
-        seating=seating,
-        procedure=procedure,
-        rule=verdict_rule(seating.blocks, event.scale, chosen["abstain"]),
-        event=event,
+        poll=Poll(
+            seating=seating,
+            procedure=procedure,
+            event=event,
+            rule=verdict_rule(seating.blocks, event.scale, chosen["abstain"]),
+            needed=needed_text(asked.rows, asked.epsilon, seating.sensitivity, unit),
+        ),
         epsilon=asked.epsilon,
         relation=relation,
         unit=unit,
         max_rows_per_person=schema.max_rows_per_person,
-        rows=asked.rows,
     )
 
 
@@ -154,45 +145,31 @@ class PreparedVotes:
     Attributes:
         x: One column.
         y: The other one.
-        seating: The blocks.
-        procedure: What each block does.
-        rule: When there is a verdict.
-        event: The release of the margin.
+        poll: The blocks, what each does, and when there is a verdict.
         epsilon: What it may cost.
         relation: Which tables are neighbours.
         unit: Whose data differs.
         max_rows_per_person: The most rows of one person that count, for the person unit.
-        rows: The public number of rows or people.
     """
 
     x: str
     y: str
-    seating: Seating
-    procedure: Procedure
-    rule: VerdictRule
-    event: Event
+    poll: Poll
     epsilon: float
     relation: Relation
     unit: Unit
     max_rows_per_person: int | None
-    rows: int
 
     @property
     def plan(self) -> Plan:
         """The budget tree; free where no margin could make a verdict."""
-        if self.rule.threshold is None:
-            return Plan("direction", children=[Plan("votes", buys="nothing: no margin would stand out of the noise")])
-        bought = f"{self.seating.blocks} blocks of about {self.seating.size} records, {self.procedure.name}"
-        return Plan("direction", children=[Plan("sum of votes", self.event, buys=bought), Plan("verdict")])
+        seating = self.poll.seating
+        bought = f"{seating.blocks} blocks of about {seating.size} records, {self.poll.procedure.name}"
+        return self.poll.plan("direction", "sum of votes", "verdict", buys=bought)
 
     def run(self, pairs: PairData, *, account: Account, seed: Seed) -> Direction:
         """Let the blocks vote and answer."""
-        terms: dict[str, Any] = {
-            "plan": self.plan,
-            "procedure": self.procedure,
-            "needed": needed_text(self.rows, self.epsilon, self.seating.sensitivity, self.unit),
-        }
-        if self.rule.threshold is None:
+        if self.poll.hopeless:
             promise = free_of_charge(
                 self.plan,
                 relation=self.relation,
@@ -200,11 +177,11 @@ class PreparedVotes:
                 max_rows_per_person=self.max_rows_per_person,
                 for_release=publishable(seed),
             )
-            return unanswered(self.x, self.y, self.rule, guarantee=promise, **terms)
+            return self.poll.answer(self.x, self.y, None, guarantee=promise, plan=self.plan)
         release = votes(
-            cast(self.procedure.prefer, self.seating.gather(pairs.batches(), 2)),
+            cast(self.poll.procedure.prefer, self.poll.seating.gather(pairs.batches(), 2)),
             epsilon=self.epsilon,
-            assigned_by=self.seating.assigned_by,
+            assigned_by=self.poll.seating.assigned_by,
             relation=self.relation,
             unit=self.unit,
             max_rows_per_person=self.max_rows_per_person,
@@ -212,7 +189,83 @@ class PreparedVotes:
             seed=seed,
             purpose="sum of votes",
         )
-        return verdict_of(self.x, self.y, release.value.value, self.rule, guarantee=release.guarantee, **terms)
+        return self.poll.answer(self.x, self.y, release.value.value, guarantee=release.guarantee, plan=self.plan)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Poll:
+    """Blocks that vote on one pair of columns or several: chosen from public facts.
+
+    Attributes:
+        seating: Which record goes into which block.
+        procedure: What each block does.
+        event: The release of the margins.
+        rule: When a margin makes a verdict.
+        needed: What a clear pair would need, in a sentence.
+    """
+
+    seating: Seating
+    procedure: Procedure
+    event: LaplaceEvent | GaussianEvent
+    rule: VerdictRule
+    needed: str
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether no margin could ever make a verdict: then nothing is read, released or spent."""
+        return self.rule.threshold is None
+
+    def plan(self, name: str, release: str, verdicts: str, *, buys: str, delta: float | None = None) -> Plan:
+        """Return the budget tree of an operation that asks this; free where no margin could make a verdict."""
+        if self.hopeless:
+            return Plan(name, children=[Plan("votes", buys="nothing: no margin would stand out of the noise")])
+        return Plan(name, children=[Plan(release, self.event, buys=buys), Plan(verdicts)], delta=delta)
+
+    def answer(self, x: str, y: str, margin: float | None, *, guarantee: Guarantee, plan: Plan) -> Direction:
+        """Return the answer that a released margin gives, or none: all of it is post-processing."""
+        procedure, rule, blocks = self.procedure, self.rule, float(self.rule.blocks)
+        if margin is None or rule.threshold is None:
+            drowned = (
+                f"Even if all {rule.blocks} blocks agreed, their sum would drown in noise of scale {rule.scale:.3g}."
+            )
+            return Direction(
+                x=x,
+                y=y,
+                verdict=CANNOT_TELL,
+                margin=0.0,
+                probability_correct=0.5,
+                guarantee=guarantee,
+                method="votes",
+                score=procedure.name,
+                plan=plan,
+                largest_margin=blocks,
+                notes=(drowned, self.needed),
+            )
+        sure = abs(margin) > rule.threshold
+        notes = [f"{rule.blocks} blocks voted: {procedure.description}."]
+        if not sure:
+            why = "inside the noise" if rule.threshold > DISAGREEMENT * blocks else "the blocks disagree"
+            notes.append(f"The margin is not above {rule.threshold:.3g}: {why}. {self.needed}")
+        return Direction(
+            x=x,
+            y=y,
+            verdict=CANNOT_TELL if not sure else arrow(x, y) if margin > 0 else arrow(y, x),
+            margin=margin,
+            probability_correct=sign_probability(margin, rule.blocks, rule.scale, law=rule.law),
+            guarantee=guarantee,
+            method="votes",
+            score=procedure.name,
+            plan=plan,
+            scores={
+                arrow(x, y): float(np.clip((blocks + margin) / 2, 0, blocks)),
+                arrow(y, x): float(np.clip((blocks - margin) / 2, 0, blocks)),
+            },
+            scores_mean="blocks that prefer this direction, estimated from the noisy margin; more is better",
+            noise_scale=rule.scale,
+            largest_margin=blocks,
+            threshold=rule.threshold,
+            notes=tuple(notes),
+        )
 
 
 # ---- which record goes into which block
@@ -422,47 +475,6 @@ def needed_text(rows: int, epsilon: float, sensitivity: float, unit: Unit) -> st
     return f"A clear pair needs about N = {wanted:,} {many} at this ε, or about ε = {enough:.3g} per pair with these."
 
 
-def verdict_of(
-    x: str,
-    y: str,
-    margin: float,
-    rule: VerdictRule,
-    *,
-    guarantee: Guarantee,
-    plan: Plan,
-    procedure: Procedure,
-    needed: str,
-) -> Direction:
-    """Return the answer that a released margin gives; all of it is post-processing."""
-    assert rule.threshold is not None
-    sure = abs(margin) > rule.threshold
-    blocks = float(rule.blocks)
-    notes = [f"{rule.blocks} blocks voted: {procedure.description}."]
-    if not sure:
-        why = "inside the noise" if rule.threshold > DISAGREEMENT * blocks else "the blocks disagree"
-        notes.append(f"The margin is not above {rule.threshold:.3g}: {why}. {needed}")
-    return Direction(
-        x=x,
-        y=y,
-        verdict=CANNOT_TELL if not sure else arrow(x, y) if margin > 0 else arrow(y, x),
-        margin=margin,
-        probability_correct=sign_probability(margin, rule.blocks, rule.scale, law=rule.law),
-        guarantee=guarantee,
-        method="votes",
-        score=procedure.name,
-        plan=plan,
-        scores={
-            arrow(x, y): float(np.clip((blocks + margin) / 2, 0, blocks)),
-            arrow(y, x): float(np.clip((blocks - margin) / 2, 0, blocks)),
-        },
-        scores_mean="blocks that prefer this direction, estimated from the noisy margin; more is better",
-        noise_scale=rule.scale,
-        largest_margin=blocks,
-        threshold=rule.threshold,
-        notes=tuple(notes),
-    )
-
-
 def free_of_charge(
     plan: Plan, *, relation: Relation, unit: Unit, max_rows_per_person: int | None, for_release: bool
 ) -> Guarantee:
@@ -474,28 +486,6 @@ def free_of_charge(
         max_rows_per_person=max_rows_per_person,
         for_release=for_release,
         source=None,
-    )
-
-
-def unanswered(
-    x: str, y: str, rule: VerdictRule, *, guarantee: Guarantee, plan: Plan, procedure: Procedure, needed: str
-) -> Direction:
-    """Return the answer where no margin could make a verdict: nothing was read, released or spent."""
-    return Direction(
-        x=x,
-        y=y,
-        verdict=CANNOT_TELL,
-        margin=0.0,
-        probability_correct=0.5,
-        guarantee=guarantee,
-        method="votes",
-        score=procedure.name,
-        plan=plan,
-        largest_margin=float(rule.blocks),
-        notes=(
-            f"Even if all {rule.blocks} blocks agreed, their sum would drown in noise of scale {rule.scale:.3g}.",
-            needed,
-        ),
     )
 
 

@@ -96,7 +96,7 @@ class PreparedDiscovered:
         parents = _affordable(found.generating_graph, raw, residuals.rows)
         families = _largest(raw, parents)
         scopes = _closure(families)
-        terms = self.structure.terms
+        terms = self.structure.design.terms
         fresh = measure(table, raw, scopes, self.families, terms, rows=residuals.rows, account=account, seed=seed)
         together = _together(residuals, fresh, levels)
         tables = [
