@@ -342,7 +342,7 @@ class Discovery:
 def split_budget(epsilon: float, share: float) -> tuple[float, float]:
     """Return what the search and the votes may cost.
 
-    >>> split(1.0, 0.25)
+    >>> split_budget(1.0, 0.25)
     (0.75, 0.25)
     """
     part = epsilon * probability("directions", share)
