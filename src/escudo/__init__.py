@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from escudo.discovery import effect_of as effect_of
     from escudo.errors import BudgetExceededError as BudgetExceededError
     from escudo.errors import EscudoError as EscudoError
-    from escudo.mechanisms import learn_schema as learn_schema
+    from escudo.learning import learn_schema as learn_schema
     from escudo.orientation import direction as direction
     from escudo.orientation import orient as orient
     from escudo.privacy import Guarantee as Guarantee
@@ -50,19 +50,21 @@ _HOME = {
     "discover": "escudo.discovery",
     "effect_of": "escudo.discovery",
     "evaluate": "escudo.utility",
-    "learn_schema": "escudo.mechanisms",
+    "learn_schema": "escudo.learning",
     "load": "escudo.synthesis",
     "orient": "escudo.orientation",
     "plan": "escudo.privacy",
     "synthesize": "escudo.synthesis",
 }
 _PACKAGES = (
+    "asking",
     "attacks",
     "auditing",
     "causal",
     "discovery",
     "effects",
     "errors",
+    "learning",
     "mechanisms",
     "orientation",
     "privacy",

@@ -78,7 +78,7 @@ def learn(
     from dataclasses import replace
 
     from escudo.errors import EscudoError, InputError
-    from escudo.mechanisms import learn_schema
+    from escudo.learning import learn_schema
     from escudo.privacy import Ledger
     from escudo.table import Schema, outline, scan
 

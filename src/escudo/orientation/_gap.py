@@ -60,8 +60,7 @@ from numpy.typing import NDArray
 
 from escudo._validate import finite, one_of, positive, whole
 from escudo.errors import InputError, RefusedError
-from escudo.mechanisms import Seed, gap_sign, laplace, laplace_event, publishable, quantiles
-from escudo.mechanisms._quantiles import quantile_event
+from escudo.mechanisms import Seed, gap_sign, laplace, laplace_event, publishable, quantile_event, quantiles
 from escudo.orientation._direction import CANNOT_TELL, Asked, Direction, PairData, arrow, check_options, check_rows
 from escudo.orientation._regression import (
     Pair,

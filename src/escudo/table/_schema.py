@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from escudo._validate import did_you_mean, positive_integer
 from escudo.errors import InputError, RefusedError, SchemaError
+from escudo.privacy import Neighbours, parse_relation
 from escudo.table._columns import Categorical, Column, Numeric
 from escudo.table._spec import column_from_spec, spec_of_column
 from escudo.table._values import encodable
@@ -183,6 +184,24 @@ class Schema:
     def unit(self) -> Literal["row", "person"]:
         """Whom a guarantee protects: one row, or one person with all their rows."""
         return "row" if self.person_id is None else "person"
+
+    def neighbours(
+        self, *, relation: str = "replace_one", rows: int | None = None, people: int | None = None
+    ) -> Neighbours:
+        """Return between which tables of this schema a promise holds.
+
+        Args:
+            relation: Which tables are neighbours.
+            rows: The number of rows, if it is public.
+            people: The number of people, if it is public.
+        """
+        return Neighbours(
+            relation=parse_relation(relation),
+            unit=self.unit,
+            max_rows_per_person=self.max_rows_per_person,
+            rows=rows,
+            people=people,
+        )
 
     @property
     def confirmed(self) -> bool:
