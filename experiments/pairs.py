@@ -33,6 +33,7 @@ from escudo.orientation._blocks import cast
 from escudo.orientation._curves import FAMILIES, draw_pair
 from escudo.orientation._direction import Batch
 from escudo.orientation._votes import VerdictRule, seating_of, verdict_rule
+from escudo.privacy import Neighbours
 
 SEED = 20_261_115
 SHUFFLES = 5
@@ -102,7 +103,7 @@ def simulated_pairs(each: int) -> Iterator[Pair]:
 
 def margins(pair: Pair, epsilon: float, shuffle: int, names: Sequence[str]) -> tuple[dict[str, int], VerdictRule]:
     """Return the exact margin of every procedure for x->y, and the rule that would read it; columns swap at random."""
-    seating = seating_of(epsilon=epsilon, rows=len(pair.values), relation="replace_one", unit="row", shuffle=shuffle)
+    seating = seating_of(Neighbours(rows=len(pair.values)), epsilon=epsilon, shuffle=shuffle)
     low, high = pair.values.min(axis=0), pair.values.max(axis=0)
     scaled = (pair.values - low) / np.where(high > low, high - low, 1.0)
     swapped = np.random.default_rng([SEED, shuffle, len(pair.values)]).random() < 0.5

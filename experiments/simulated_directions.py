@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from escudo.mechanisms import Purse
 from escudo.orientation import direction
 from escudo.orientation._curves import FAMILIES, draw_pair
 from escudo.orientation._gap import LEAST_SKETCH, gap_of, gap_sensitivity, noisy_regressions, probability_of_direction
@@ -97,7 +98,7 @@ def whole_table(n: int, draws: int, rng: np.random.Generator) -> dict[str, dict[
             rows["paper, HSIC"].append([probability_of_direction(papers, 2 * printed / e, noises=2) for e in EPSILONS])
             split = []
             for epsilon in EPSILONS:
-                gap = gap_of("sqrt_hsic", test, *noisy_regressions(train, epsilon=epsilon, seed=rng))
+                gap = gap_of("sqrt_hsic", test, *noisy_regressions(train, Purse(seed=rng), epsilon=epsilon))
                 split.append(probability_of_direction(gap, gap_sensitivity("sqrt_hsic", m) / epsilon, noises=1))
             rows["the same, without refusing"].append(split)
             rows["gap, √HSIC, split"].append(

@@ -15,9 +15,9 @@ from escudo.discovery._evidence import Weights
 from escudo.discovery._measurement import (
     Levels,
     Residuals,
-    Terms,
     basis,
     coefficients,
+    l2_sensitivity,
     on_simplex,
     squared_sensitivity,
     table_batches,
@@ -86,8 +86,8 @@ def test_no_neighbouring_table_moves_the_measured_vector_further_than_stated(see
     columns = [Categorical(f"c{i}", tuple(str(v) for v in range(size))) for i, size in enumerate(sizes)]
     schema = Schema(tuple(columns), person_id="who", max_rows_per_person=rows_per_person)
     scopes = all_scopes(3, (1, 2, 3))
-    terms = Terms(relation=relation, schema=schema, rows_public=False)
-    limit, rows_weight = terms.sensitivity(sizes, scopes, count_rows=True)
+    neighbours = schema.neighbours(relation=relation)
+    limit, rows_weight = l2_sensitivity(sizes, scopes, neighbours, count_rows=True)
 
     def rows_of(person: int, count: int, one_record: bool) -> list[dict[str, object]]:
         same = [int(rng.integers(size)) for size in sizes]

@@ -20,25 +20,14 @@ from html import escape
 from types import MappingProxyType
 from typing import Any, Protocol
 
-import numpy as np
-
-from escudo._validate import one_of, positive, probability, whole
+from escudo._validate import one_of, probability
+from escudo.asking import run, verb
 from escudo.causal import CausalGraph
 from escudo.discovery._measurement import Levels, Residuals
 from escudo.discovery._pattern import Edge, meek_closure
 from escudo.errors import GraphError, InputError
-from escudo.mechanisms import Seed, publishable
-from escudo.privacy import (
-    Account,
-    Guarantee,
-    MemoryAccount,
-    Plan,
-    PureEvent,
-    charging,
-    delta_warning,
-    parse_relation,
-    plannable,
-)
+from escudo.mechanisms import Purse, Seed
+from escudo.privacy import Budget, Guarantee, Neighbours, Plan, PureEvent, delta_warning
 from escudo.table import Numeric, PrivateTable, Schema
 
 __all__ = ["METHODS", "Discovery", "Measured", "Prepared", "discover", "prepare", "run_prepared"]
@@ -47,56 +36,125 @@ __all__ = ["METHODS", "Discovery", "Measured", "Prepared", "discover", "prepare"
 METHODS = ("auto", "exact", "two-stage", "joint", "gaussian")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphQuestion:
+    """Which causal graph a table supports: the question.
+
+    Attributes:
+        knowledge: What is known of it.
+        method: How it is found.
+        directions: The share of ε for votes on edges that are left open.
+    """
+
+    knowledge: CausalGraph | None = None
+    method: str = "auto"
+    directions: float = 0.0
+
+    def prepare(self, schema: Schema, neighbours: Neighbours, budget: Budget) -> Prepared:
+        """Check every public argument and choose what to measure; nothing is read or spent.
+
+        Raises:
+            InputError: If an argument is out of range.
+            GraphError: If the knowledge names a column that the schema does not have.
+            RefusedError: If the schema is not confirmed.
+        """
+        schema.require_confirmed()
+        chosen = one_of("method", self.method, METHODS)
+        search, votes = split_budget(budget.epsilon, self.directions)
+        if budget.delta == 0:
+            raise InputError("delta must be above 0: Gaussian noise needs a delta, such as 1e-6.")
+        share = Budget(search, budget.delta)
+        method: GraphMethod
+        if chosen == "gaussian" or (chosen == "auto" and _all_numbers(schema)):
+            from escudo.discovery import _gaussian
+
+            method = _gaussian.prepare(schema, neighbours, share, knowledge=self.knowledge)
+        else:
+            from escudo.discovery import _discrete
+
+            method = _discrete.prepare(schema, neighbours, share, knowledge=self.knowledge, method=chosen)
+        return Prepared(method=with_directions(method, neighbours, epsilon=votes) if votes > 0 else method)
+
+
+class GraphMethod(Protocol):
+    """A way to find a graph that knows what it will measure and how loudly, before any row is read."""
+
+    @property
+    def schema(self) -> Schema:
+        """The columns of the table."""
+        ...
+
+    @property
+    def plan(self) -> Plan:
+        """The budget tree, stated at the δ asked for: all that ``find`` will spend."""
+        ...
+
+    def find(self, table: PrivateTable, purse: Purse) -> Discovery:
+        """Measure what the plan shows, and search."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """What will be measured, and the search on it: ready to be run."""
+
+    method: GraphMethod
+
+    @property
+    def schema(self) -> Schema:
+        """The columns of the table."""
+        return self.method.schema
+
+    @property
+    def plan(self) -> Plan:
+        """The budget tree: all that ``run`` will spend."""
+        return self.method.plan
+
+    @property
+    def purpose(self) -> str:
+        """Why, for the account."""
+        return f"discover ({self.plan.name})"
+
+    def run(self, table: PrivateTable, purse: Purse) -> Discovery:
+        """Find the graph; a δ that is large for as many rows as were measured is noted."""
+        found = self.method.find(table, purse)
+        warning = delta_warning(purse.plan.stated_delta, found.rows, unit=self.schema.unit)
+        notes = (*found.notes, warning) if warning else found.notes
+        return replace(found, notes=notes, plan=purse.plan, guarantee=purse.guarantee)
+
+
 def prepare(
     schema: Schema,
     *,
     epsilon: float,
     delta: float,
-    knowledge: CausalGraph | None = None,
-    method: str = "auto",
     relation: str = "replace_one",
     public_rows: int | None = None,
-    directions: float = 0.0,
+    **question: Any,
 ) -> Prepared:
-    """Check every public argument and choose what to measure; nothing is read or spent.
+    """Prepare :func:`discover` for a schema, before there is a table: its ``plan`` says what it will spend.
 
-    Raises:
-        InputError: If an argument is out of range.
-        GraphError: If the knowledge names a column that the schema does not have.
-        RefusedError: If the schema is not confirmed.
+    Args:
+        schema: The table's schema.
+        epsilon: As in :func:`discover`, like all that follow.
+        delta: At this probability aside.
+        relation: Which tables are neighbours.
+        public_rows: The number of rows, if it is public knowledge.
+        question: ``knowledge``, ``method`` and ``directions``.
     """
-    schema.require_confirmed()
-    chosen = one_of("method", method, METHODS)
-    search, votes = split_budget(positive("epsilon", epsilon, at_most=100.0), directions)
-    arguments: dict[str, Any] = {  # Any: they are of several types
-        "epsilon": search,
-        "delta": probability("delta", delta),
-        "relation": parse_relation(relation),
-        "public_rows": None if public_rows is None else whole("public_rows", public_rows, minimum=1),
-    }
-    if arguments["delta"] == 0:
-        raise InputError("delta must be above 0: Gaussian noise needs a delta, such as 1e-6.")
-    prepared: Prepared
-    if chosen == "gaussian" or (chosen == "auto" and _all_numbers(schema)):
-        from escudo.discovery import _gaussian
-
-        prepared = _gaussian.prepare(schema, knowledge, **arguments)
-    else:
-        from escudo.discovery import _discrete
-
-        prepared = _discrete.prepare(schema, knowledge, method=chosen, **arguments)
-    return with_directions(prepared, schema, epsilon=votes) if votes > 0 else prepared
+    neighbours = schema.neighbours(relation=relation, rows=public_rows)
+    return GraphQuestion(**question).prepare(schema, neighbours, Budget(epsilon, delta))
 
 
 def run_prepared(
     prepared: Prepared,
     table: PrivateTable,
     *,
-    seed: int | None = None,
+    seed: Seed = None,
     public_rows: int | None = None,
     accept_large_delta: bool = False,
 ) -> Discovery:
-    """Run a prepared method on a private table: charge its account for the whole plan, measure, search.
+    """Run what :func:`prepare` made on a private table: charge its account for the whole plan, measure, search.
 
     Args:
         prepared: What to run.
@@ -112,13 +170,9 @@ def run_prepared(
 
     **Guarantee.** The accountant's total of the plan's events.
     """
-    noise = None if seed is None else np.random.default_rng(whole("seed", seed))
-    plan = prepared.plan.judged(table, rows=public_rows, accept_large_delta=accept_large_delta)
-    promise = replace(plan.guarantee(max_rows_per_person=table.max_rows_per_person), for_release=publishable(seed))
-    with charging(table.account, plan, for_release=promise.for_release, purpose=f"discover ({plan.name})") as purse:
-        found = replace(prepared.run(table, purse, noise), guarantee=promise)
-    warning = delta_warning(plan.stated_delta, found.rows, unit=table.unit)
-    return replace(found, notes=(*found.notes, warning)) if warning else found
+    assert prepared.plan.event is not None
+    told = table.under(relation=prepared.plan.event.relation, rows=public_rows)
+    return run(prepared, told, purpose=prepared.purpose, accept_large_delta=accept_large_delta, seed=seed)
 
 
 def _all_numbers(schema: Schema) -> bool:
@@ -129,15 +183,7 @@ def _all_numbers(schema: Schema) -> bool:
     return all(isinstance(column, Numeric) and column.edges is None for column in schema.fields)
 
 
-def _plan(
-    table: PrivateTable | Schema, *, accept_large_delta: bool = False, seed: object = None, **arguments: Any
-) -> Plan:
-    schema = table if isinstance(table, Schema) else table.schema
-    rows = arguments.get("public_rows")
-    return prepare(schema, **arguments).plan.judged(table, rows=rows, accept_large_delta=accept_large_delta)
-
-
-@plannable(_plan)
+@verb
 def discover(
     table: PrivateTable,
     *,
@@ -145,11 +191,9 @@ def discover(
     delta: float,
     knowledge: CausalGraph | None = None,
     method: str = "auto",
-    relation: str = "replace_one",
-    public_rows: int | None = None,
     directions: float = 0.0,
     accept_large_delta: bool = False,
-    seed: int | None = None,
+    seed: Seed = None,
 ) -> Discovery:
     """Learn a causal graph from a private table, under (ε, δ).
 
@@ -164,8 +208,6 @@ def discover(
             equal width, otherwise by counts: ``"exact"`` (all tables of up to three columns, best graph of all) or
             ``"two-stage"`` (all pairs, then the triples that matter); or ``"joint"`` (graph and generator refined
             together).
-        relation: Neighbouring relation; ``"replace_one"`` or ``"add_remove"``.
-        public_rows: The number of rows, if it is public knowledge.
         directions: The share of ε for votes of blocks on edges that are left open between columns with an order
             (:func:`escudo.orientation.orient`); 0 for none.
         accept_large_delta: Whether a δ that is not below one over the number of rows or people was meant; it is
@@ -179,7 +221,7 @@ def discover(
         RefusedError: If the schema is not confirmed, or δ is too large for the table; nothing was spent.
         BudgetExceededError: If the account does not allow the plan; nothing was spent.
 
-    **Guarantee.** (ε, δ) for the stated relation and the schema's unit: the accountant's total of the plan's events.
+    **Guarantee.** (ε, δ) between the table's neighbours: the accountant's total of the plan's events.
 
     **Assumptions.** No common cause of two columns is missing from the table, and what is independent in the data is
     so because the graph says so (faithfulness). Directions are those that all equivalent graphs share.
@@ -191,35 +233,9 @@ def discover(
     >>> found.graph.edges, found.confidence("a", "c") > 0.9
     ((('a', 'c'), ('b', 'c')), True)
     """
-    prepared = prepare(
-        table.schema,
-        epsilon=epsilon,
-        delta=delta,
-        knowledge=knowledge,
-        method=method,
-        relation=relation,
-        public_rows=public_rows,
-        directions=directions,
-    )
-    return run_prepared(prepared, table, seed=seed, public_rows=public_rows, accept_large_delta=accept_large_delta)
-
-
-class Prepared(Protocol):
-    """A method that knows what it will measure and how loudly, before any row is read.
-
-    ``_gaussian.py`` offers ``prepare(schema, knowledge, *, epsilon, delta, relation, public_rows) -> Prepared``, and so
-    does ``_discrete.py``. :func:`~escudo.discovery.discover` charges the plan, runs it, and puts the guarantee of the
-    charge in place of the one that ``run`` filled in.
-    """
-
-    @property
-    def plan(self) -> Plan:
-        """The budget tree, stated at the δ asked for: all that ``run`` will spend."""
-        ...
-
-    def run(self, table: PrivateTable, account: Account, seed: Seed) -> Discovery:
-        """Measure what the plan shows, charging ``account`` before noise is drawn, and search."""
-        ...
+    asked = GraphQuestion(knowledge=knowledge, method=method, directions=directions)
+    prepared = asked.prepare(table.schema, table.neighbours, Budget(epsilon, delta))
+    return run(prepared, table, purpose=prepared.purpose, accept_large_delta=accept_large_delta, seed=seed)
 
 
 # ---- the answer
@@ -349,26 +365,15 @@ def split_budget(epsilon: float, share: float) -> tuple[float, float]:
     return epsilon - part, part
 
 
-def with_directions(prepared: Prepared, schema: Schema, *, epsilon: float) -> PreparedDirections:
+def with_directions(method: GraphMethod, neighbours: Neighbours, *, epsilon: float) -> PreparedDirections:
     """Return a method that votes on what another one leaves open.
 
     Args:
-        prepared: The method that finds the graph, on its own share of the budget.
-        schema: The table's schema.
+        method: The method that finds the graph, on its own share of the budget.
+        neighbours: Between which tables it must not tell.
         epsilon: What all votes together may cost.
     """
-    total = prepared.plan.event
-    assert total is not None
-    return PreparedDirections(
-        prepared=prepared,
-        schema=schema,
-        votes=PureEvent(
-            epsilon=epsilon,
-            relation=total.relation,
-            unit=schema.unit,
-            max_rows_per_person=schema.max_rows_per_person,
-        ),
-    )
+    return PreparedDirections(method=method, votes=PureEvent(epsilon=epsilon, **neighbours.stated))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -376,48 +381,45 @@ class PreparedDirections:
     """A method of discovery with votes at its end.
 
     Attributes:
-        prepared: The method that finds the graph.
-        schema: The table's schema.
+        method: The method that finds the graph.
         votes: What the votes cost.
     """
 
-    prepared: Prepared
-    schema: Schema
+    method: GraphMethod
     votes: PureEvent
+
+    @property
+    def schema(self) -> Schema:
+        """The columns of the table."""
+        return self.method.schema
 
     @property
     def plan(self) -> Plan:
         """The budget tree: that of the method, and the votes."""
-        inner = self.prepared.plan
+        inner = self.method.plan
         votes = Plan("directions of open edges", self.votes, buys="votes of blocks, on undirected edges only")
         return Plan(f"{inner.name} with directions", children=[*inner.children, votes], delta=inner.delta)
 
-    def run(self, table: PrivateTable, account: Account, seed: Seed) -> Discovery:
-        """Find the graph, then let blocks vote on the edges it leaves open; charges ``account`` before each."""
-        from escudo.orientation import can_be_oriented, orient
+    def find(self, table: PrivateTable, purse: Purse) -> Discovery:
+        """Find the graph, then let blocks vote on the edges it leaves open."""
+        from escudo.orientation import OpenEdges, can_be_oriented
 
-        found = self.prepared.run(table, account, seed)
+        found = self.method.find(table, purse)
         fine = {name for name in found.graph.nodes if can_be_oriented(self.schema, name)}
         lines = [pair for pair in found.graph.undirected_edges if fine.issuperset(pair)]
-        account.spend(self.votes, purpose="directions", for_release=publishable(seed))
+        purse.within(self.votes, purpose="directions")
         if not lines:
             note = "No edge between columns with an order and values enough was left open, so nothing was voted on."
-            return replace(found, plan=self.plan, notes=(*found.notes, note))
-        # What the votes cost has just been paid, so they are not charged to the table's account a second time.
-        unread = MemoryAccount(
-            relation=self.votes.relation, unit=self.votes.unit, max_rows_per_person=table.max_rows_per_person
-        )
+            return replace(found, notes=(*found.notes, note))
+        edges = OpenEdges(graph=CausalGraph.from_edges([], nodes=found.graph.nodes, undirected=lines))
+        neighbours = self.schema.neighbours(relation=self.votes.relation, rows=found.rows)
         try:
-            judged = orient(
-                CausalGraph.from_edges([], nodes=found.graph.nodes, undirected=lines),
-                table.with_account(unread),
-                epsilon=self.votes.epsilon,
-                relation=self.votes.relation,
-                rows=found.rows,
-                seed=int(np.random.default_rng(seed).integers(2**31)) if seed is not None else None,
-            )
+            votes = edges.prepare(self.schema, neighbours, Budget(self.votes.epsilon))
         except InputError as error:  # too few rows for blocks: the graph is paid for, and stays
-            return replace(found, plan=self.plan, notes=(*found.notes, f"Nothing was voted on: {error}"))
+            return replace(found, notes=(*found.notes, f"Nothing was voted on: {error}"))
+        stream = purse.stream  # paid for above; the votes have a stream of their own
+        seed = None if stream is None else int(stream.integers(2**31))
+        judged = votes.run(table, Purse(seed=seed, plan=purse.plan, guarantee=purse.guarantee))
         graph = found.graph
         told = []
         for answer in sorted(judged.directions, key=lambda one: -abs(one.margin)):
@@ -432,7 +434,7 @@ class PreparedDirections:
             f"By votes of blocks: {', '.join(told) or 'no direction stood out'} (of {len(lines)} open). A vote says "
             "which direction fits a noise model better; it does not rule out a common cause."
         )
-        return replace(found, graph=graph, plan=self.plan, notes=(*found.notes, note))
+        return replace(found, graph=graph, notes=(*found.notes, note))
 
 
 def _with_arrow(graph: CausalGraph, arrow: Edge) -> CausalGraph | None:

@@ -31,7 +31,7 @@ from escudo.discovery._measurement import (
     Levels,
     Residuals,
     Scope,
-    Terms,
+    l2_sensitivity,
     measure,
     release_event,
     table_batches,
@@ -50,8 +50,8 @@ from escudo.discovery._pattern import (
 )
 from escudo.discovery._search import find_graph
 from escudo.errors import InputError
-from escudo.mechanisms import Seed
-from escudo.privacy import Account, GaussianEvent, Plan, Relation, calibrate
+from escudo.mechanisms import Purse
+from escudo.privacy import Budget, GaussianEvent, Neighbours, Plan, calibrate
 from escudo.table import PrivateTable, Schema
 
 __all__ = ["Design", "PreparedDiscrete", "design_of", "prepare"]
@@ -70,28 +70,15 @@ _WORTH_LEVELS = 2_000  # rows that a three-way table of merged columns should be
 
 
 def prepare(
-    schema: Schema,
-    knowledge: CausalGraph | None,
-    *,
-    method: str,
-    epsilon: float,
-    delta: float,
-    relation: Relation,
-    public_rows: int | None,
+    schema: Schema, neighbours: Neighbours, budget: Budget, *, knowledge: CausalGraph | None, method: str
 ) -> PreparedDiscrete:
     """Choose what to measure and how loudly, from public facts alone; see :func:`design_of`."""
-    design = design_of(schema, knowledge, method=method, epsilon=epsilon, relation=relation, public_rows=public_rows)
-    return design.at(calibrate(design.events, epsilon=epsilon, delta=delta), delta=delta)
+    design = design_of(schema, neighbours, budget, knowledge=knowledge, method=method)
+    return design.at(calibrate(design.events, epsilon=budget.epsilon, delta=budget.delta), delta=budget.delta)
 
 
 def design_of(
-    schema: Schema,
-    knowledge: CausalGraph | None,
-    *,
-    method: str,
-    epsilon: float,
-    relation: Relation,
-    public_rows: int | None,
+    schema: Schema, neighbours: Neighbours, budget: Budget, *, knowledge: CausalGraph | None, method: str
 ) -> Design:
     """Choose what to measure from public facts alone.
 
@@ -103,7 +90,7 @@ def design_of(
     columns = varying(schema)
     if len(columns) < 2:
         raise InputError("Discovery needs at least two columns with more than one level.")
-    rich = epsilon * (public_rows or _USUAL_ROWS) >= _RICH
+    rich = budget.epsilon * (neighbours.rows or _USUAL_ROWS) >= _RICH
     most = _AT_ONCE_IF_RICH if rich else _AT_ONCE
     at_once = len(columns) <= most if method in ("auto", "joint") else method == "exact"
     sizes = [min(schema[name].size, MOST_LEVELS) for name in columns]
@@ -126,15 +113,10 @@ def design_of(
         schema=schema,
         constraints=constraints,
         method=("exact" if at_once else "two-stage") if method == "auto" else method,
-        terms=Terms(
-            relation=relation,
-            schema=schema,
-            rows_public=public_rows is not None or (relation == "replace_one" and schema.unit == "row"),
-        ),
+        neighbours=neighbours,
         shares=tuple(shares),
         numbers=tuple(numbers),
         merges=bool(merged),
-        public_rows=public_rows,
     )
 
 
@@ -146,26 +128,24 @@ class Design:
         schema: The columns.
         constraints: What is known of them.
         method: ``"exact"``, ``"two-stage"`` or ``"joint"``.
-        terms: Who is protected.
+        neighbours: Between which tables it must not tell.
         shares: The part of ρ for each release: wide columns (if any), first, second (if any).
         numbers: The most numbers in each.
         merges: Whether the first release is for wide columns.
-        public_rows: The number of rows, where it was given as public.
     """
 
     schema: Schema
     constraints: Constraints
     method: str
-    terms: Terms
+    neighbours: Neighbours
     shares: tuple[float, ...]
     numbers: tuple[int, ...]
     merges: bool
-    public_rows: int | None
 
     def events(self, level: float) -> list[GaussianEvent]:
         """Return the releases at a noise level: scales are inverse to the root of their shares."""
         return [
-            release_event(level / math.sqrt(share), self.terms, numbers=count + 1)
+            release_event(level / math.sqrt(share), self.neighbours, numbers=count + 1)
             for share, count in zip(self.shares, self.numbers, strict=True)
         ]
 
@@ -201,12 +181,17 @@ class PreparedDiscrete:
     delta: float
 
     @property
+    def schema(self) -> Schema:
+        """The columns of the table."""
+        return self.design.schema
+
+    @property
     def plan(self) -> Plan:
         """The budget tree."""
         children = []
-        columns = len(varying(self.design.schema))
+        columns = len(varying(self.schema))
         if self.merging is not None:
-            many = len(wide(self.design.schema))
+            many = len(wide(self.schema))
             children.append(Plan("one-way tables of wide columns", self.merging, buys=f"levels of {many} columns"))
         if self.second is None:
             children.append(Plan("all tables of up to three columns", self.first, buys=f"{columns} columns"))
@@ -217,20 +202,18 @@ class PreparedDiscrete:
         children += [Plan("search"), Plan("edge confidence")]
         return Plan(f"discovery ({self.design.method})", children=children, delta=self.delta)
 
-    def run(self, table: PrivateTable, account: Account, seed: Seed) -> Discovery:
-        """Measure and search; charges ``account`` for what the plan shows, before noise is drawn."""
-        levels, residuals = self.measure(table, account, seed)
-        return self.search(levels, residuals, table.max_rows_per_person)
+    def find(self, table: PrivateTable, purse: Purse) -> Discovery:
+        """Measure and search."""
+        return self.search(*self.measure(table, purse))
 
-    def measure(self, table: PrivateTable, account: Account, seed: Seed) -> tuple[Levels, Residuals]:
+    def measure(self, table: PrivateTable, purse: Purse) -> tuple[Levels, Residuals]:
         """Release everything the plan shows."""
-        rows = None if self.design.public_rows is None else float(self.design.public_rows)
-        levels = Levels.of(self.design.schema, {})
+        public = self.design.neighbours.rows or table.neighbours.rows
+        rows = None if public is None else float(public)
+        levels = Levels.of(self.schema, {})
         if self.merging is not None:
-            alone = [(levels.names.index(name),) for name in wide(self.design.schema)]
-            noisy = measure(
-                table, levels, alone, self.merging, self.design.terms, rows=rows, account=account, seed=seed
-            )
+            alone = [(levels.names.index(name),) for name in wide(self.schema)]
+            noisy = measure(table, levels, alone, self.merging, purse, rows=rows)
             counts = {
                 levels.names[scope[0]]: found
                 for batch in table_batches(noisy, alone)
@@ -239,45 +222,42 @@ class PreparedDiscrete:
             levels = self._merge_levels(counts, noisy.rows)
         orders = (1, 2) if self.second is not None else (1, 2, 3)
         scopes = countable(levels, _all_scopes(len(levels.names), orders))
-        first = measure(table, levels, scopes, self.first, self.design.terms, rows=rows, account=account, seed=seed)
+        first = measure(table, levels, scopes, self.first, purse, rows=rows)
         if self.second is None:
             return levels, first
         evidence = Weights(first).of(first.values, strictness=STRICTNESS)
         chosen = worth_measuring(evidence, levels)
         if not chosen:
             return levels, first
-        second = measure(
-            table, levels, chosen, self.second, self.design.terms, rows=first.rows, account=account, seed=seed
-        )
-        return levels, first.joined(second)
+        return levels, first.joined(measure(table, levels, chosen, self.second, purse, rows=first.rows))
 
     def _merge_levels(self, counts: Mapping[str, Floats], rows: float) -> Levels:
         """Return the finest levels at which a three-way table of merged columns is still worth enough rows."""
         scale = self.first.scale if self.second is None else self.second.scale
         for most in range(MOST_LEVELS, 3, -1):
-            levels = Levels.of(self.design.schema, counts, most=most)
+            levels = Levels.of(self.schema, counts, most=most)
             scopes = _all_scopes(len(levels.names), (1, 2, 3) if self.second is None else (1, 2))
-            noise = scale * self.design.terms.sensitivity(levels.sizes, scopes, count_rows=False)[0]
+            noise = scale * l2_sensitivity(levels.sizes, scopes, self.design.neighbours)[0]
             even = rows / most**3
             if rows * even / (even + noise**2 * (1 - 1 / most) ** 2) >= _WORTH_LEVELS:
                 return levels
-        return Levels.of(self.design.schema, counts, most=3)
+        return Levels.of(self.schema, counts, most=3)
 
-    def search(self, levels: Levels, residuals: Residuals, max_rows_per_person: int | None) -> Discovery:
+    def search(self, levels: Levels, residuals: Residuals) -> Discovery:
         """Search on what was measured: post-processing, free of charge."""
         known = self.design.constraints.restricted(levels.names)
         found = search(levels.names, residuals, known, joint=self.design.method == "joint")
         return Discovery(
-            graph=_over(self.design.schema, found.graph),
-            generating_graph=_over(self.design.schema, dag(levels.names, found.dense)),
+            graph=_over(self.schema, found.graph),
+            generating_graph=_over(self.schema, dag(levels.names, found.dense)),
             edge_confidence=found.edge_confidence,
             direction_confidence=found.direction_confidence,
             method=self.design.method,
             plan=self.plan,
-            guarantee=self.plan.guarantee(max_rows_per_person=max_rows_per_person),
+            guarantee=self.plan.guarantee(),
             rows=max(round(residuals.rows), 1),
             cannot_tell=found.cannot_tell,
-            notes=_notes(self.design.schema, levels, residuals),
+            notes=_notes(self.schema, levels, residuals),
             tables=Measured(levels=levels, residuals=residuals),
         )
 

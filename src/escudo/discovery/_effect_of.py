@@ -32,7 +32,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from escudo._progress import tracking
-from escudo._validate import did_you_mean, positive, probability, whole
+from escudo._validate import did_you_mean, probability
+from escudo.asking import ask, verb
 from escudo.causal import CausalGraph
 from escudo.discovery._pattern import meek_closure
 from escudo.discovery._treatment import (
@@ -47,8 +48,8 @@ from escudo.discovery._treatment import (
     usual_levels,
 )
 from escudo.errors import GraphError, InputError, NotIdentifiableError, SchemaError
-from escudo.mechanisms import Seed, publishable
-from escudo.privacy import Account, GaussianEvent, Plan, charging, delta_warning, parse_relation, plannable
+from escudo.mechanisms import Purse, Seed
+from escudo.privacy import Budget, GaussianEvent, Neighbours, Plan, delta_warning
 from escudo.table import Numeric, PrivateTable, Schema
 
 if TYPE_CHECKING:
@@ -63,21 +64,7 @@ _NAMED = 3
 _ALL_PAIRS = 6  # arms up to which all pairs of them are compared
 
 
-def _plan(
-    table: PrivateTable | Schema,
-    treatment: str,
-    outcome: str,
-    *,
-    accept_large_delta: bool = False,
-    seed: object = None,
-    **arguments: Any,
-) -> Plan:
-    schema = table if isinstance(table, Schema) else table.schema
-    plan = prepare_effect(schema, treatment, outcome, **arguments).plan
-    return plan.judged(table, rows=arguments.get("public_rows"), accept_large_delta=accept_large_delta)
-
-
-@plannable(_plan)
+@verb
 def effect_of(
     table: PrivateTable,
     treatment: str,
@@ -90,11 +77,9 @@ def effect_of(
     trial: bool = False,
     contrast: tuple[object, object] | None = None,
     outcome_level: object = None,
-    relation: str = "replace_one",
-    public_rows: int | None = None,
     confidence: float = 0.95,
     accept_large_delta: bool = False,
-    seed: int | None = None,
+    seed: Seed = None,
 ) -> TreatmentEffect:
     """Estimate the average effect of a treatment on an outcome, under (ε, δ), by back-door adjustment.
 
@@ -112,8 +97,6 @@ def effect_of(
             number, bins a quarter in from either end. All other pairs are compared as well; of more than six levels,
             each with the control.
         outcome_level: Whose share is asked for; the last of two levels by default.
-        relation: Neighbouring relation; ``"replace_one"`` or ``"add_remove"``.
-        public_rows: The number of rows, if it is public knowledge: the plan then forecasts the interval.
         confidence: How often the interval should hold the truth.
         accept_large_delta: Whether a δ that is not below one over the number of rows or people was meant; it is
             refused otherwise, by a public or stated number (``Plan.judged``).
@@ -128,8 +111,8 @@ def effect_of(
         RefusedError: If the schema is not confirmed, or δ is too large for the table; nothing was spent.
         BudgetExceededError: If the account does not allow the plan; nothing was spent.
 
-    **Guarantee.** (ε, δ) for the stated relation and the schema's unit, by one release of the adjustment table; its
-    sensitivity is proved in ``_treatment.py``.
+    **Guarantee.** (ε, δ) between the table's neighbours, by one release of the adjustment table; its sensitivity is
+    proved in ``_treatment.py``.
 
     **Assumptions.** The graph (or ``adjust``, or the trial) is right. Intervals hold the truth about as often as
     stated, over the chance of who is in the table and of the noise: see ``_treatment.py``.
@@ -141,33 +124,94 @@ def effect_of(
     >>> round(found.value, 2), found.interval[0] < 0.5 < found.interval[1]
     (0.5, True)
     """
-    prepared = prepare_effect(
-        table.schema,
-        treatment,
-        outcome,
+    asked = EffectQuestion(
+        treatment=treatment,
+        outcome=outcome,
         graph=graph,
-        epsilon=epsilon,
-        delta=delta,
         adjust=adjust,
         trial=trial,
         contrast=contrast,
         outcome_level=outcome_level,
-        relation=relation,
-        public_rows=public_rows,
         confidence=confidence,
     )
-    noise = None if seed is None else np.random.default_rng(whole("seed", seed))
-    plan = prepared.plan.judged(table, rows=public_rows, accept_large_delta=accept_large_delta)
-    public = publishable(seed)
-    with charging(table.account, plan, for_release=public, purpose=plan.name) as purse:
-        found = prepared.run(table, account=purse, seed=noise)
-    counted = sum(arm.rows for arm in found.arms) if public_rows is None else public_rows
-    warning = delta_warning(plan.stated_delta, counted, unit=table.unit)
-    return replace(
-        found,
-        guarantee=replace(found.guarantee, for_release=public),
-        warnings=[*found.warnings, warning] if warning else found.warnings,
-    )
+    return ask(asked, table, Budget(epsilon, delta), accept_large_delta=accept_large_delta, seed=seed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectQuestion:
+    """How much one column changes another: the question, as :func:`effect_of` takes it."""
+
+    treatment: str
+    outcome: str
+    graph: CausalGraph | None = None
+    adjust: Sequence[str] | None = None
+    trial: bool = False
+    contrast: tuple[object, object] | None = None
+    outcome_level: object = None
+    confidence: float = 0.95
+
+    def prepare(self, schema: Schema, neighbours: Neighbours, budget: Budget) -> PreparedEffect:
+        """Check every public argument and choose what to measure; nothing is read or spent."""
+        schema.require_confirmed()
+        treatment, outcome = self.treatment, self.outcome
+        for name in (treatment, outcome):
+            schema[name]  # raises if unknown
+        if treatment == outcome:
+            raise InputError(f"treatment and outcome are both {treatment!r}; name two columns.")
+        adjustment, method = self._adjustment(schema)
+        contrast = self._contrast(schema)
+        confidence = probability("confidence", self.confidence, allow_zero=False)
+        return PreparedEffect(
+            table=AdjustmentTable.prepare(
+                schema, treatment, outcome, adjustment, neighbours, budget, level=self.outcome_level
+            ),
+            contrast=contrast,
+            method=method,
+            confidence=confidence,
+            delta=budget.delta,
+            rows=neighbours.rows,
+        )
+
+    def _contrast(self, schema: Schema) -> tuple[int, int]:
+        """Return the cells of the treatment that are compared."""
+        column = schema[self.treatment]
+        if column.size - column.missing < 2:
+            raise SchemaError(f"treatment {self.treatment!r} has a single level, so there is nothing to compare.")
+        if self.contrast is None:
+            return usual_levels(column)
+        if not isinstance(self.contrast, tuple | list) or len(self.contrast) != 2:
+            raise InputError("contrast must be two levels of the treatment: (control, treated).")
+        control, treated = (level_of(column, level, "contrast") for level in self.contrast)
+        if control == treated:
+            raise InputError(f"contrast names the same level of {self.treatment!r} twice; name two.")
+        return control, treated
+
+    def _adjustment(self, schema: Schema) -> tuple[tuple[str, ...], Method]:
+        """Return the columns to adjust for, and how they were found."""
+        treatment, outcome, graph, adjust = self.treatment, self.outcome, self.graph, self.adjust
+        if self.trial:
+            if graph is not None or adjust:
+                raise InputError(
+                    "trial=True means that the treatment was assigned by chance; leave graph and adjust out."
+                )
+            return (), "trial"
+        if adjust is not None:
+            if isinstance(adjust, str):
+                raise InputError("adjust must be a list of columns; got one text.")
+            columns = tuple(dict.fromkeys(schema[name].name for name in adjust))
+            if both := {treatment, outcome} & set(columns):
+                raise InputError(f"adjust names {min(both)!r}, which is the treatment or the outcome itself.")
+            if graph is None:
+                return columns, "stated"
+            check_adjustment(graph, treatment, outcome, columns)
+            return columns, "back-door"
+        if graph is None:
+            raise InputError(
+                "An effect needs to know what else acts on both columns: give a graph, or the columns to adjust for "
+                "(adjust=[...]), or trial=True if the treatment was assigned by chance."
+            )
+        sizes = {column.name: column.size for column in schema.fields}
+        return smallest_adjustment(graph, treatment, outcome, sizes), "back-door"
 
 
 def prepare_effect(
@@ -175,85 +219,26 @@ def prepare_effect(
     treatment: str,
     outcome: str,
     *,
-    graph: CausalGraph | None = None,
     epsilon: float,
     delta: float = 0.0,
-    adjust: Sequence[str] | None = None,
-    trial: bool = False,
-    contrast: tuple[object, object] | None = None,
-    outcome_level: object = None,
     relation: str = "replace_one",
     public_rows: int | None = None,
-    confidence: float = 0.95,
+    **question: Any,
 ) -> PreparedEffect:
-    """Check every public argument and choose what to measure; nothing is read or spent. See :func:`effect_of`."""
-    schema.require_confirmed()
-    for name in (treatment, outcome):
-        schema[name]  # raises if unknown
-    if treatment == outcome:
-        raise InputError(f"treatment and outcome are both {treatment!r}; name two columns.")
-    adjustment, method = _adjustment(schema, treatment, outcome, graph=graph, adjust=adjust, trial=trial)
-    column = schema[treatment]
-    arms = column.size - column.missing
-    if arms < 2:
-        raise SchemaError(f"treatment {treatment!r} has a single level, so there is nothing to compare.")
-    chosen = usual_levels(column)
-    if contrast is not None:
-        if not isinstance(contrast, tuple | list) or len(contrast) != 2:
-            raise InputError("contrast must be two levels of the treatment: (control, treated).")
-        chosen = (level_of(column, contrast[0], "contrast"), level_of(column, contrast[1], "contrast"))
-        if chosen[0] == chosen[1]:
-            raise InputError(f"contrast names the same level of {treatment!r} twice; name two.")
-    at = probability("delta", delta)
-    return PreparedEffect(
-        table=AdjustmentTable.prepare(
-            schema,
-            treatment,
-            outcome,
-            adjustment,
-            level=outcome_level,
-            epsilon=positive("epsilon", epsilon, at_most=100.0),
-            delta=at,
-            relation=parse_relation(relation),
-        ),
-        contrast=chosen,
-        method=method,
-        confidence=probability("confidence", confidence, allow_zero=False),
-        delta=at,
-        public_rows=None if public_rows is None else whole("public_rows", public_rows, minimum=1),
-    )
+    """Prepare :func:`effect_of` for a schema, before there is a table: its ``plan`` says what it will spend.
 
-
-def _adjustment(
-    schema: Schema,
-    treatment: str,
-    outcome: str,
-    *,
-    graph: CausalGraph | None,
-    adjust: Sequence[str] | None,
-    trial: bool,
-) -> tuple[tuple[str, ...], Method]:
-    if trial:
-        if graph is not None or adjust:
-            raise InputError("trial=True means that the treatment was assigned by chance; leave graph and adjust out.")
-        return (), "trial"
-    if adjust is not None:
-        if isinstance(adjust, str):
-            raise InputError("adjust must be a list of columns; got one text.")
-        columns = tuple(dict.fromkeys(schema[name].name for name in adjust))
-        if both := {treatment, outcome} & set(columns):
-            raise InputError(f"adjust names {min(both)!r}, which is the treatment or the outcome itself.")
-        if graph is None:
-            return columns, "stated"
-        check_adjustment(graph, treatment, outcome, columns)
-        return columns, "back-door"
-    if graph is None:
-        raise InputError(
-            "An effect needs to know what else acts on both columns: give a graph, or the columns to adjust for "
-            "(adjust=[...]), or trial=True if the treatment was assigned by chance."
-        )
-    sizes = {column.name: column.size for column in schema.fields}
-    return smallest_adjustment(graph, treatment, outcome, sizes), "back-door"
+    Args:
+        schema: The table's schema.
+        treatment: As in :func:`effect_of`, like all that follow.
+        outcome: The column that responds.
+        epsilon: What it may cost.
+        delta: At this probability aside.
+        relation: Which tables are neighbours.
+        public_rows: The number of rows, if it is public knowledge.
+        question: What else :func:`effect_of` takes.
+    """
+    asked = EffectQuestion(treatment=treatment, outcome=outcome, **question)
+    return asked.prepare(schema, schema.neighbours(relation=relation, rows=public_rows), Budget(epsilon, delta))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,7 +251,7 @@ class PreparedEffect:
         method: How the columns adjusted for were found.
         confidence: How often intervals should hold the truth.
         delta: The δ at which the plan is stated.
-        public_rows: The number of rows, where it is public.
+        rows: The number of rows, where it is public.
     """
 
     table: AdjustmentTable
@@ -274,7 +259,7 @@ class PreparedEffect:
     method: Method
     confidence: float
     delta: float
-    public_rows: int | None
+    rows: int | None
 
     @property
     def schema(self) -> Schema:
@@ -304,9 +289,9 @@ class PreparedEffect:
     @property
     def _forecast(self) -> str:
         """What interval to expect where rows spread evenly over strata and arms, and half of them have the event."""
-        if self.public_rows is None:
+        if self.rows is None:
             return ""
-        strata, arms, rows = self.table.strata, len(self.table.arms), self.public_rows
+        strata, arms, rows = self.table.strata, len(self.table.arms), self.rows
         variance = strata * arms**2 * self.table.noise_variance / rows**2 + arms / (2 * rows)
         half = min(math.sqrt(self._critical * variance), 1.0) * self.table.outcome.span
         return f"±{half:.2g} if rows spread evenly, more if not"
@@ -321,12 +306,15 @@ class PreparedEffect:
             quantile = max(quantile, -math.log(1 - self.confidence) / math.sqrt(2))
         return quantile**2
 
-    def run(self, table: PrivateTable, *, account: Account, seed: Seed) -> TreatmentEffect:
-        """Measure what the plan shows, charging ``account`` before noise is drawn, and estimate."""
-        strata = self.table.measure(table, account=account, seed=seed)
-        return self.estimate(strata, max_rows_per_person=table.max_rows_per_person)
+    def run(self, table: PrivateTable, purse: Purse) -> TreatmentEffect:
+        """Measure and estimate; a δ that is large for as many rows as were measured is a warning."""
+        found = self.estimate(self.table.measure(table, purse))
+        counted = sum(arm.rows for arm in found.arms) if self.rows is None else self.rows
+        warning = delta_warning(purse.plan.stated_delta, counted, unit=self.schema.unit)
+        warnings = [*found.warnings, warning] if warning else found.warnings
+        return replace(found, warnings=warnings, plan=purse.plan, guarantee=purse.guarantee)
 
-    def estimate(self, strata: Strata, *, max_rows_per_person: int | None = None) -> TreatmentEffect:
+    def estimate(self, strata: Strata) -> TreatmentEffect:
         """Return the estimates from a measured table; post-processing."""
         outcome, labels, pairs = self.table.outcome, self.table.arms, self._pairs()
         contrasts, arms = [], []
@@ -361,7 +349,7 @@ class PreparedEffect:
             warnings=self._warnings(strata),
             notes=self._notes(),
             plan=self.plan,
-            guarantee=self.plan.guarantee(max_rows_per_person=max_rows_per_person),
+            guarantee=self.plan.guarantee(),
         )
 
     def _pairs(self) -> list[tuple[int, int]]:

@@ -62,8 +62,8 @@ from escudo.discovery._discover import Discovery
 from escudo.discovery._pattern import Constraints, Parents, constraints_of, dag, edge_confidences, pattern, recurrence
 from escudo.discovery._search import ancestors, best_graph
 from escudo.errors import InputError, SchemaError
-from escudo.mechanisms import Seed, as_planned, bounded_rows, gaussian_event, second_moments
-from escudo.privacy import Account, GaussianEvent, Plan, Relation, calibrate
+from escudo.mechanisms import Purse, bounded_rows, gaussian_event, second_moments
+from escudo.privacy import Budget, GaussianEvent, Neighbours, Plan, calibrate
 from escudo.table import Numeric, PrivateTable, Schema, count_sensitivity
 
 __all__ = ["prepare"]
@@ -81,13 +81,7 @@ _ROUNDS, _ROUNDS_AGAIN = 200, 6
 
 
 def prepare(
-    schema: Schema,
-    knowledge: CausalGraph | None,
-    *,
-    epsilon: float,
-    delta: float,
-    relation: Relation,
-    public_rows: int | None,
+    schema: Schema, neighbours: Neighbours, budget: Budget, *, knowledge: CausalGraph | None
 ) -> PreparedGaussian:
     """Choose the noise from public facts alone.
 
@@ -106,19 +100,19 @@ def prepare(
         raise SchemaError("a graph needs at least two columns.")
     if columns > _MOST_COLUMNS:
         raise InputError(f"method 'gaussian' takes at most {_MOST_COLUMNS} columns; the schema has {columns:,}.")
-    if delta == 0:
+    if budget.delta == 0:
         raise InputError("method 'gaussian' adds Gaussian noise and needs a delta above 0, such as 1e-6.")
-    rows = schema.max_rows_per_person
+    stated = neighbours.stated
 
     def moved(tables: int) -> float:
-        return count_sensitivity(tables, relation=relation, unit=schema.unit, max_rows_per_person=rows).l2
+        return count_sensitivity(tables, **stated).l2
 
     # A row's matrix has norm at most the limit, where its cell in a table has norm 1. The last factor outweighs the
     # rounding of the product.
     limits = (STEPS**2, squared_limit(columns))
     changes = (moved(columns), *(limit * moved(1) * (1 + 2.0**-50) for limit in limits))
     sizes = (columns * CELLS, columns**2, (columns + 1) ** 2)
-    cells = count_sensitivity(columns, relation=relation, unit=schema.unit, max_rows_per_person=rows).changed_cells
+    cells = count_sensitivity(columns, **stated).changed_cells
 
     def events(level: float) -> list[GaussianEvent]:
         return [
@@ -128,20 +122,17 @@ def prepare(
                 scale=level * change / math.sqrt(share),
                 changed_cells=cells if size == sizes[0] else None,
                 integers=True,
-                relation=relation,
-                unit=schema.unit,
-                max_rows_per_person=rows,
+                **stated,
             )
             for size, change, share in zip(sizes, changes, _SHARES, strict=True)
         ]
 
-    first, second, third = events(calibrate(events, epsilon=epsilon, delta=delta))
+    first, second, third = events(calibrate(events, epsilon=budget.epsilon, delta=budget.delta))
     return PreparedGaussian(
         schema=schema,
         constraints=constraints_of(schema, knowledge),
         events=(first, second, third),
-        delta=delta,
-        public_rows=public_rows,
+        delta=budget.delta,
     )
 
 
@@ -154,14 +145,12 @@ class PreparedGaussian:
         constraints: What is known of them.
         events: The releases: scales, whitening, second moments.
         delta: The δ at which the plan is stated.
-        public_rows: The number of rows, where it was given as public.
     """
 
     schema: Schema
     constraints: Constraints
     events: tuple[GaussianEvent, GaussianEvent, GaussianEvent]
     delta: float
-    public_rows: int | None
 
     @property
     def plan(self) -> Plan:
@@ -181,16 +170,14 @@ class PreparedGaussian:
             delta=self.delta,
         )
 
-    def run(self, table: PrivateTable, account: Account, seed: Seed) -> Discovery:
-        """Measure and search; charges ``account`` for what the plan shows, before noise is drawn."""
-        names = self.schema.names
-        moments = measure_moments(table, names, self.events, public_rows=self.public_rows, account=account, seed=seed)
-        return self.search(moments, table.max_rows_per_person)
+    def find(self, table: PrivateTable, purse: Purse) -> Discovery:
+        """Measure and search."""
+        return self.search(measure_moments(table, self.schema.names, self.events, purse))
 
-    def search(self, moments: Moments, max_rows_per_person: int | None = None) -> Discovery:
+    def search(self, moments: Moments) -> Discovery:
         """Search on what was measured: post-processing, free of charge."""
         names, known = self.schema.names, self.constraints
-        together = float(max_rows_per_person or 1)  # a person's rows may all be alike
+        together = float(self.schema.max_rows_per_person or 1)  # a person's rows may all be alike
         rows = moments.effective_rows() / together
         few = rows < _FEW_ROWS
         if few:
@@ -218,7 +205,7 @@ class PreparedGaussian:
             direction_confidence=ways,
             method="gaussian",
             plan=plan,
-            guarantee=plan.guarantee(max_rows_per_person=max_rows_per_person),
+            guarantee=plan.guarantee(),
             rows=max(round(moments.rows), 1),
             cannot_tell=_cannot_tell(graph, rows, few),
             notes=self._notes(rows),
@@ -270,7 +257,7 @@ class Moments:
         white: The covariance in whitened coordinates, near the identity; shape (columns, columns).
         back: The map from whitened coordinates to standardised columns.
         noise: The standard deviation of the noise on the diagonal of ``white``; off it, it is smaller by √2.
-        rows: How many rows there are; noisy where their number is private.
+        rows: How many complete rows there are; noisy.
     """
 
     white: Floats
@@ -326,20 +313,16 @@ def measure_moments(
     table: PrivateTable,
     names: tuple[str, ...],
     events: tuple[GaussianEvent, GaussianEvent, GaussianEvent],
-    *,
-    public_rows: int | None,
-    account: Account,
-    seed: Seed,
+    purse: Purse,
 ) -> Moments:
-    """Release histograms and both matrices; charges ``account`` before noise is drawn, once for each."""
+    """Release histograms and both matrices. Rows are counted by the histograms: those without a missing value."""
     d = len(names)
 
     def released(exact: Integers, event: GaussianEvent, purpose: str) -> Floats:
-        noisy = as_planned(exact, event, account=account, seed=seed, purpose=purpose).value
-        return np.asarray(noisy, dtype=np.float64)
+        return np.asarray(purse.add(exact, event, purpose=purpose), dtype=np.float64)
 
     counts = released(histograms(_complete(table, names), d), events[0], "scales")
-    rows = float(public_rows) if public_rows is not None else max(float(counts.sum()) / d, 1.0)
+    rows = max(float(counts.sum()) / d, 1.0)
     read = [_middle_and_spread(column, rows, noise=events[0].scale) for column in counts]
     middle, spread = np.array(read).T
 

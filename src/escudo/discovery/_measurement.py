@@ -53,8 +53,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from escudo._progress import tracking
-from escudo.mechanisms import Seed, gaussian, gaussian_event, publishable
-from escudo.privacy import Account, GaussianEvent, Relation
+from escudo.mechanisms import Purse, gaussian_event
+from escudo.privacy import GaussianEvent, Neighbours, Relation
 from escudo.table import Categorical, Column, PrivateTable, Schema
 
 __all__ = [
@@ -66,9 +66,9 @@ __all__ = [
     "Residuals",
     "Scope",
     "TableBatch",
-    "Terms",
     "basis",
     "coefficients",
+    "l2_sensitivity",
     "measure",
     "on_simplex",
     "release_event",
@@ -303,36 +303,22 @@ _GRID = 2.0**-22
 _CELLS_AT_ONCE = 2**24
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    """Who is protected, in what sense: what turns residuals into a sensitivity."""
-
-    relation: Relation
-    schema: Schema
-    rows_public: bool
-
-    def sensitivity(self, sizes: Sequence[int], scopes: Sequence[Scope], *, count_rows: bool) -> tuple[float, float]:
-        """Return the l2 sensitivity of these residuals, each of weight 1, and the weight of the number of rows."""
-        weights = dict.fromkeys(scopes, 1.0)
-        rows = ROWS_SHARE * squared_sensitivity(sizes, weights, relation="add_remove") if count_rows else 0.0
-        squared = squared_sensitivity(sizes, weights, relation=self.relation, rows_weight=rows)
-        return (self.schema.max_rows_per_person or 1) * math.sqrt(squared) * (1 + 1e-12), rows
+def l2_sensitivity(
+    sizes: Sequence[int], scopes: Sequence[Scope], between: Neighbours | GaussianEvent, *, count_rows: bool = False
+) -> tuple[float, float]:
+    """Return the l2 sensitivity of residuals between some tables, each of weight 1, and the weight of the row count."""
+    weights = dict.fromkeys(scopes, 1.0)
+    rows = ROWS_SHARE * squared_sensitivity(sizes, weights, relation="add_remove") if count_rows else 0.0
+    squared = squared_sensitivity(sizes, weights, relation=between.relation, rows_weight=rows)
+    return (between.max_rows_per_person or 1) * math.sqrt(squared) * (1 + 1e-12), rows
 
 
-def release_event(scale: float, terms: Terms, *, numbers: int) -> GaussianEvent:
+def release_event(scale: float, neighbours: Neighbours, *, numbers: int) -> GaussianEvent:
     """Return the event of one release of at most so many numbers, in units of their sensitivity.
 
     The l2 sensitivity is 1 and what rounding adds: two grid steps for each number (``escudo.mechanisms._grid``).
     """
-    return gaussian_event(
-        numbers,
-        l2_sensitivity=1.0,
-        scale=scale,
-        grid=_GRID,
-        relation=terms.relation,
-        unit=terms.schema.unit,
-        max_rows_per_person=terms.schema.max_rows_per_person,
-    )
+    return gaussian_event(numbers, l2_sensitivity=1.0, scale=scale, grid=_GRID, **neighbours.stated)
 
 
 def measure(
@@ -340,11 +326,9 @@ def measure(
     levels: Levels,
     scopes: Sequence[Scope],
     event: GaussianEvent,
-    terms: Terms,
+    purse: Purse,
     *,
     rows: float | None,
-    account: Account,
-    seed: Seed,
 ) -> Residuals:
     r"""Release the residuals of some scopes in one go.
 
@@ -353,17 +337,15 @@ def measure(
         levels: Its columns, merged where they are wide.
         scopes: Sets of columns, each sorted.
         event: What was planned for it; at most ``MOST_NUMBERS`` numbers.
-        terms: Who is protected.
-        rows: The number of rows, if it was measured before; None to count it here: exactly where it is public.
-        account: Charged with ``event`` before noise is drawn.
-        seed: Repeatable noise; not for release.
+        purse: Pays the event, and draws the noise.
+        rows: The number of rows, if it is public or was measured before; None to measure it here.
 
     **Guarantee.** Gaussian noise of ``event.scale`` times the l2 sensitivity Δ of the residuals (above): with
     the vector in units of Δ the l2 sensitivity is 1, so the release is ρ-zCDP with ρ as the event says. Which scopes
     and levels are measured must not depend on the table except through what was released before.
     """
-    counting = rows is None and not terms.rows_public
-    limit, rows_weight = terms.sensitivity(levels.sizes, scopes, count_rows=counting)
+    counting = rows is None
+    limit, rows_weight = l2_sensitivity(levels.sizes, scopes, event, count_rows=counting)
     parts: dict[Scope, Floats] = {}
     wanted = set(scopes)
     total = 0
@@ -376,19 +358,9 @@ def measure(
         [parts[scope] for scope in scopes] + ([[math.sqrt(rows_weight) * total]] if counting else [])
     )
     assert event.l2_sensitivity >= 1 + 2 * _GRID * math.sqrt(vector.size), "more numbers than were planned"
-    account.spend(event, purpose="residual tables", for_release=publishable(seed))
-    noisy = gaussian(
-        vector / limit,
-        l2_sensitivity=1.0,
-        scale=event.scale,
-        grid=_GRID,
-        relation=event.relation,
-        unit=event.unit,
-        max_rows_per_person=event.max_rows_per_person,
-        seed=seed,
-    )
-    values = np.asarray(noisy.value, dtype=np.float64) * limit
-    if counting:
+    noisy = purse.add(vector / limit, event, purpose="residual tables")
+    values = np.asarray(noisy, dtype=np.float64) * limit
+    if rows is None:
         rows = max(float(values[-1]) / math.sqrt(rows_weight), 1.0)
         values = values[:-1]
     ends = itertools.accumulate((parts[scope].size for scope in scopes), initial=0)
@@ -397,7 +369,7 @@ def measure(
         starts=dict(zip(scopes, ends, strict=False)),
         values=values,
         scales=dict.fromkeys(scopes, event.scale * limit),
-        rows=max(float(total), 1.0) if rows is None else rows,
+        rows=rows,
     )
 
 

@@ -58,8 +58,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from escudo.errors import InputError
-from escudo.mechanisms import Seed, as_planned, gaussian_event, laplace_event
-from escudo.privacy import Account, GaussianEvent, Guarantee, LaplaceEvent, Plan, Relation, calibrate
+from escudo.mechanisms import Purse, gaussian_event, laplace_event
+from escudo.privacy import Budget, GaussianEvent, Guarantee, LaplaceEvent, Neighbours, Plan, calibrate
 from escudo.table import Categorical, Numeric, PrivateTable, Schema, count_sensitivity
 
 __all__ = [
@@ -317,11 +317,10 @@ class AdjustmentTable:
         treatment: str,
         outcome: str,
         adjustment: tuple[str, ...],
+        neighbours: Neighbours,
+        budget: Budget,
         *,
         level: object,
-        epsilon: float,
-        delta: float,
-        relation: Relation,
     ) -> AdjustmentTable:
         """Choose the noise: Laplace where δ is 0, else Gaussian.
 
@@ -337,21 +336,12 @@ class AdjustmentTable:
                 f"the table of {treatment!r}, {outcome!r} and {', '.join(map(repr, adjustment))} would have {cells:,} "
                 f"numbers, more than {_MOST_CELLS:,}; give these columns fewer levels or bins in the schema."
             )
-        moved = count_sensitivity(
-            1, relation=relation, unit=schema.unit, max_rows_per_person=schema.max_rows_per_person
-        )
+        stated = neighbours.stated
+        moved = count_sensitivity(1, **stated)
         event: GaussianEvent | LaplaceEvent
-        if delta == 0:
+        if budget.delta == 0:
             l1 = moved.l1 * (1 if weights.counts else STEPS * (1 + _SPREAD["laplace"] / 4))
-            event = laplace_event(
-                cells,
-                sensitivity=l1,
-                epsilon=epsilon,
-                integers=True,
-                relation=relation,
-                unit=schema.unit,
-                max_rows_per_person=schema.max_rows_per_person,
-            )
+            event = laplace_event(cells, sensitivity=l1, epsilon=budget.epsilon, integers=True, **stated)
         else:
 
             def at(noise: float) -> GaussianEvent:
@@ -361,12 +351,10 @@ class AdjustmentTable:
                     scale=noise * weights.steps,
                     changed_cells=moved.changed_cells if weights.counts else None,
                     integers=True,
-                    relation=relation,
-                    unit=schema.unit,
-                    max_rows_per_person=schema.max_rows_per_person,
+                    **stated,
                 )
 
-            event = at(calibrate(at, epsilon=epsilon, delta=delta))
+            event = at(calibrate(at, epsilon=budget.epsilon, delta=budget.delta))
         return cls(schema=schema, treatment=treatment, outcome=weights, adjustment=adjustment, event=event)
 
     @property
@@ -411,14 +399,14 @@ class AdjustmentTable:
         scale = _SPREAD["gaussian" if isinstance(self.event, GaussianEvent) else "laplace"]
         return np.floor(scale * (a * (STEPS - a) / STEPS)).astype(np.int64)
 
-    def measure(self, table: PrivateTable, *, account: Account, seed: Seed) -> Strata:
-        """Count, release and return the numbers with their variances; charges ``account`` before noise is drawn."""
-        return self.release(self.sums(self.count(table)), account=account, seed=seed)
+    def measure(self, table: PrivateTable, purse: Purse) -> Strata:
+        """Count, release and return the numbers with their variances."""
+        return self.release(self.sums(self.count(table)), purse)
 
-    def release(self, exact: Integers, *, account: Account | None, seed: Seed) -> Strata:
+    def release(self, exact: Integers, purse: Purse) -> Strata:
         """Return these numbers with noise."""
-        release = as_planned(exact, self.event, account=account, seed=seed, purpose="adjustment table")
-        return self._strata_of(np.asarray(release.value, dtype=np.float64) / self.outcome.steps)
+        noisy = purse.add(exact, self.event, purpose="adjustment table")
+        return self._strata_of(np.asarray(noisy, dtype=np.float64) / self.outcome.steps)
 
     def _strata_of(self, noisy: Floats) -> Strata:
         """Return what was measured, in rows, with the variance of chance and noise together.

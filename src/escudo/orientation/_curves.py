@@ -18,6 +18,7 @@ import numpy as np
 
 from escudo._progress import tracking
 from escudo._validate import one_of, positive, positive_integer, whole
+from escudo.mechanisms import Purse
 from escudo.orientation._direction import direction
 from escudo.orientation._gap import (
     LEAST_SKETCH,
@@ -98,7 +99,7 @@ def _gap(pair: Pair, rows: int, epsilons: Sequence[float], rng: np.random.Genera
             found.append(math.nan)
             continue
         # As many rows as can be drawn, with the noise that the rows there are would have beside them.
-        fits = noisy_regressions(train, epsilon=min(epsilon * half / len(train.x), 500.0), seed=rng)
+        fits = noisy_regressions(train, Purse(seed=rng), epsilon=min(epsilon * half / len(train.x), 500.0))
         scale = gap_sensitivity("sqrt_hsic", half) / epsilon
         found.append(probability_of_direction(gap_of("sqrt_hsic", test, *fits), scale, noises=1))
     return found

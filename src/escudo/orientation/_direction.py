@@ -1,8 +1,8 @@
 """Which of two columns causes the other: the verb that asks a private table for it, and the answer.
 
-Three methods answer. Each lives in a module with one function ``prepare``, which takes what was :class:`Asked` (every
-public argument, checked once), chooses everything from public facts and returns a :class:`Prepared`: its ``plan`` says
-what will be spent, its ``run`` reads the pairs and spends it.
+Three methods answer. Each lives in a module with one function ``prepare``, which takes what was :class:`Asked`, between
+which tables and for how much, and chooses everything from public facts: the plan it makes says what will be spent, and
+running it reads the columns and spends that.
 
 * ``votes`` (``_votes.py``): any procedure inside disjoint blocks; the whole table is protected by a pure ε;
 * ``gap`` (``_gap.py``): the noisy difference of two dependence scores, with tight sensitivities;
@@ -18,20 +18,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo._validate import did_you_mean, finite, one_of, positive, probability, whole
+from escudo._validate import did_you_mean, finite, one_of, positive, probability
+from escudo.asking import Prepared, planning, run, verb
 from escudo.errors import InputError, SchemaError
-from escudo.mechanisms import Seed, publishable
-from escudo.privacy import Account, Guarantee, Plan, Relation, Unit, charging, parse_relation, plannable
+from escudo.privacy import Budget, Guarantee, Neighbours, Plan, Unit
 from escudo.table import Categorical, Column, PrivateTable, Schema
 
 __all__ = [
@@ -41,12 +41,12 @@ __all__ = [
     "Batch",
     "Direction",
     "PairData",
+    "Score",
     "arrow",
     "batches_of",
     "check_options",
     "check_rows",
     "direction",
-    "public_rows",
     "scored_column",
 ]
 
@@ -55,79 +55,7 @@ METHODS = {"votes": "_votes", "gap": "_gap", "paper": "_paper"}
 """Every method, and the module that holds its ``prepare``."""
 
 
-class Prepared(Protocol):
-    """A method that knows what it will spend, before a row is read."""
-
-    @property
-    def plan(self) -> Plan:
-        """All that ``run`` will spend; free where the answer is known to be "cannot tell"."""
-        ...
-
-    def run(self, pairs: PairData, *, account: Account, seed: Seed) -> Direction:
-        """Read the pairs and answer, charging ``account`` for what the plan shows, before noise is drawn."""
-        ...
-
-
-def prepare(
-    schema: Schema,
-    x: str,
-    y: str,
-    *,
-    epsilon: float,
-    delta: float = 0.0,
-    method: str = "votes",
-    score: Score = "committee",
-    relation: str = "replace_one",
-    rows: int | None = None,
-    **options: Any,
-) -> Prepared:
-    """Check every public argument and choose what will be released; nothing is read or spent.
-
-    Raises:
-        InputError: If an argument is out of range, or an option is unknown to the method.
-        SchemaError: If a column is not in the schema, or is categorical without an order.
-        RefusedError: If one of the two columns is not confirmed.
-    """
-    for name in (x, y):
-        scored_column(schema, name)
-    if x == y:
-        raise InputError(f"x and y are both {x!r}; name two different columns.")
-    schema.select([x, y]).require_confirmed()
-    module = import_module(f"escudo.orientation.{METHODS[one_of('method', method, METHODS)]}")
-    asked = Asked(
-        schema=schema,
-        x=x,
-        y=y,
-        epsilon=positive("epsilon", epsilon, at_most=100.0),
-        delta=probability("delta", delta),
-        score=score,
-        relation=parse_relation(relation),
-        rows=None if rows is None else whole("rows", rows, minimum=1),
-        options=options,
-    )
-    prepared: Prepared = module.prepare(asked)
-    return prepared
-
-
-def _plan(
-    table: PrivateTable | Schema,
-    x: str,
-    y: str,
-    *,
-    relation: str = "replace_one",
-    rows: int | None = None,
-    accept_large_delta: bool = False,
-    seed: Seed = None,
-    **arguments: Any,
-) -> Plan:
-    schema = table if isinstance(table, Schema) else table.schema
-    if rows is None and isinstance(table, PrivateTable):
-        rows = public_rows(table, parse_relation(relation))
-    plan = prepare(schema, x, y, relation=relation, rows=rows, **arguments).plan
-    return plan.judged(table, rows=rows, accept_large_delta=accept_large_delta)
-
-
-@plannable(_plan)
+@verb
 def direction(
     table: PrivateTable,
     x: str,
@@ -137,8 +65,6 @@ def direction(
     delta: float = 0.0,
     method: str = "votes",
     score: Score = "committee",
-    relation: str = "replace_one",
-    rows: int | None = None,
     accept_large_delta: bool = False,
     seed: int | None = None,
     **options: Any,
@@ -146,7 +72,9 @@ def direction(
     """Say which of two columns of a private table causes the other, or that one cannot tell.
 
     Args:
-        table: The private table; its account is charged once, before noise is drawn.
+        table: The private table; its account is charged once, before noise is drawn. Under ``replace_one`` the number
+            of rows (of people, where the schema names a person id) is public and counted for you; under ``add_remove``
+            it is private: state a rough public number where the table is made.
         x: One column, numeric or categorical with an order (its levels then count 0, 1, 2, ...).
         y: The other one.
         epsilon: What the answer may cost.
@@ -155,10 +83,6 @@ def direction(
         score: For votes the name of a block procedure (``PROCEDURES``) or a callable of your own that gets a block's
             x and y as arrays and returns a number above 0 for x->y, below 0 for y->x; for the others a dependence
             score. ``"committee"`` is each method's default.
-        relation: Which tables are neighbours: ``"replace_one"`` or ``"add_remove"``.
-        rows: The number of rows (of people, where the schema names a person id), if it is not to be counted. Under
-            ``replace_one`` it is public and counted for you; under ``add_remove`` it is private: state a rough public
-            number.
         accept_large_delta: Whether a δ that is not below one over the number of rows or people was meant; it is
             refused otherwise, by a public or stated number (``Plan.judged``).
         seed: Repeatable noise for tests and demonstrations; marks everything not for release.
@@ -174,7 +98,7 @@ def direction(
         RefusedError: If a column is not confirmed, or δ is too large for the table; nothing was spent.
         BudgetExceededError: If the account does not allow it; nothing was spent.
 
-    **Guarantee.** The accountant's total of the plan's events, for the stated relation and the schema's unit. Rows that
+    **Guarantee.** The accountant's total of the plan's events, between the table's neighbours. Rows that
     are protected one by one under ``replace_one`` are told apart by their position, so the table's order must not
     depend on values: a query that sorts by a column would let one row move the others.
 
@@ -187,26 +111,11 @@ def direction(
     >>> direction(table, "frost", "height", epsilon=1.0, seed=1).verdict
     'height->frost'
     """
-    neighbours = parse_relation(relation)
-    prepared = prepare(
-        table.schema,
-        x,
-        y,
-        epsilon=epsilon,
-        delta=delta,
-        method=method,
-        score=score,
-        relation=neighbours,
-        rows=(known := public_rows(table, neighbours) if rows is None else rows),
-        **options,
-    )
-    if rows is not None and method != "votes":  # votes take a rough number; sensitivities of the others depend on it
-        check_rows(rows, public_rows(table, neighbours))
-    noise = None if seed is None else np.random.default_rng(whole("seed", seed))
-    plan = prepared.plan.judged(table, rows=known, accept_large_delta=accept_large_delta)
-    with charging(table.account, plan, for_release=publishable(seed), purpose=f"direction ({method})") as purse:
-        found = prepared.run(PairData(table, x, y), account=purse, seed=noise)
-    return replace(found, notes=(*found.notes, plan.warning)) if plan.warning else found
+    asked = Asked(x=x, y=y, method=method, score=score, options=options)
+    prepared = asked.prepare(table.schema, table.neighbours, Budget(epsilon, delta))
+    if method != "votes" and not planning():  # votes take a rough number; sensitivities of the others depend on it
+        check_rows(table)
+    return run(prepared, table, purpose=f"direction ({method})", accept_large_delta=accept_large_delta, seed=seed)
 
 
 # ---- what was asked
@@ -216,34 +125,38 @@ Score = str | Callable[..., Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A question about two columns of a table.
+    """Which of two columns of a table causes the other: the question.
 
     Attributes:
-        schema: The table's schema; both columns were checked: numeric, or categorical with an order.
         x: One column.
         y: The other column.
-        epsilon: What the answer may cost.
-        delta: At this probability aside.
+        method: How it is answered.
         score: Which score; ``"committee"`` stands for the method's own default.
-        relation: Which tables are neighbours.
-        rows: The public number of rows (of people, for the person unit); None if nobody stated it.
         options: Whatever else the caller gave; an unknown one is an InputError that lists those there are.
     """
 
-    schema: Schema
     x: str
     y: str
-    epsilon: float
-    delta: float
-    score: Score
-    relation: Relation
-    rows: int | None
-    options: Mapping[str, Any]
+    method: str = "votes"
+    score: Score = "committee"
+    options: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def unit(self) -> Unit:
-        """Whose data differs between neighbours."""
-        return self.schema.unit
+    def prepare(self, schema: Schema, neighbours: Neighbours, budget: Budget) -> Prepared[Direction]:
+        """Check every public argument and choose what will be released; nothing is read or spent.
+
+        Raises:
+            InputError: If an argument is out of range, or an option is unknown to the method.
+            SchemaError: If a column is not in the schema, or is categorical without an order.
+            RefusedError: If one of the two columns is not confirmed.
+        """
+        for name in (self.x, self.y):
+            scored_column(schema, name)
+        if self.x == self.y:
+            raise InputError(f"x and y are both {self.x!r}; name two different columns.")
+        schema.select([self.x, self.y]).require_confirmed()
+        module = import_module(f"escudo.orientation.{METHODS[one_of('method', self.method, METHODS)]}")
+        prepared: Prepared[Direction] = module.prepare(self, schema, neighbours, budget)
+        return prepared
 
 
 def check_options(method: str, options: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
@@ -256,11 +169,12 @@ def check_options(method: str, options: Mapping[str, Any], known: Mapping[str, A
     return {**known, **options}
 
 
-def check_rows(stated: int, counted: int | None) -> None:
-    """Raise unless the table has as many rows as sensitivities were computed for; under replace_one that is public."""
-    if counted is not None and counted != stated:
+def check_rows(table: PrivateTable, stated: int | None = None) -> None:
+    """Raise unless a table has as many rows as sensitivities were computed for; under replace_one that is public."""
+    known = table.neighbours.records if stated is None else stated
+    if table.relation == "replace_one" and known is not None and known != (counted := table.record_count()):
         raise InputError(
-            f"rows was stated as {stated:,}, but the table has {counted:,}: sensitivities depend on it. Leave rows "
+            f"rows was stated as {known:,}, but the table has {counted:,}: sensitivities depend on it. Leave rows "
             "out; it is counted for you."
         )
 
@@ -430,15 +344,6 @@ def scored_column(schema: Schema, name: str, *, fewest: int = 2) -> Column:
             "direction; choose a finer column."
         )
     return column
-
-
-def public_rows(table: PrivateTable, relation: Relation) -> int | None:
-    """Return how many rows (people, for the person unit) the table has where neighbours share it, else None.
-
-    Replacing one row leaves the number of rows as it was, replacing one person the number of people: under
-    ``replace_one`` these are public. Adding or removing one changes them: they are private, and not counted.
-    """
-    return table.record_count() if relation == "replace_one" else None
 
 
 def batches_of(table: PrivateTable, names: Sequence[str], size: int = BATCH_ROWS) -> Iterator[Batch]:

@@ -43,7 +43,7 @@ function F of the noise,
 
 which stays near 1/2 where the noise is larger than any margin, however large v is.
 
-:class:`Question` makes an answer of a released margin, here and for ``paper``.
+A :class:`Wording` makes an answer of a released margin, here and for ``paper``.
 
 Reference: M. Kusner et al. (2016), "Private Causal Inference", Theorems 2 and 4; design note "sensitivities",
 Propositions 4, 7, 8, 12 and 14.
@@ -60,7 +60,7 @@ from numpy.typing import NDArray
 
 from escudo._validate import finite, one_of, positive, whole
 from escudo.errors import InputError, RefusedError
-from escudo.mechanisms import Seed, gap_sign, laplace, laplace_event, publishable, quantile_event, quantiles
+from escudo.mechanisms import Purse, choose_quantiles, gap_event, laplace_event, quantile_event
 from escudo.orientation._direction import CANNOT_TELL, Asked, Direction, PairData, arrow, check_options, check_rows
 from escudo.orientation._regression import (
     Pair,
@@ -79,22 +79,23 @@ from escudo.orientation._scores import (
     spearman_sensitivity,
     sqrt_hsic_sensitivity,
 )
-from escudo.privacy import Account, Event, Guarantee, LaplaceEvent, ParallelEvent, Plan, RepeatedEvent
+from escudo.privacy import Budget, Event, LaplaceEvent, Neighbours, ParallelEvent, Plan, RepeatedEvent
+from escudo.table import PrivateTable, Schema
 
 __all__ = [
     "ABSTAIN",
     "LARGEST_GAP",
     "LEAST_SKETCH",
     "WIDTH",
-    "Question",
+    "Wording",
     "certainty",
-    "check_question",
     "check_width",
     "gap_of",
     "gap_sensitivity",
     "noisy_regressions",
     "prepare",
     "probability_of_direction",
+    "public_count",
 ]
 
 
@@ -116,7 +117,7 @@ _LEAST = 1e-3  # interquartile ranges below this count as this
 Regression = Callable[[Floats], Floats]
 
 
-def prepare(asked: Asked) -> GapPrepared:
+def prepare(asked: Asked, schema: Schema, neighbours: Neighbours, budget: Budget) -> GapPrepared:
     """Choose what the gap method will release, from public facts alone.
 
     The relation must be ``"replace_one"`` and the unit ``"row"``; a δ is not needed. Scores: one of ``SCORES``.
@@ -133,25 +134,26 @@ def prepare(asked: Asked) -> GapPrepared:
 
     **Guarantee.** ε-differentially private for the whole table, replace one row: see the module's docstring.
     """
-    count = check_question("gap", asked)
+    count = public_count("gap", neighbours)
     chosen = check_options("gap", asked.options, {"train": None, "abstain": ABSTAIN, "shuffle": 0, "width": WIDTH})
     named = one_of("score", SCORES[0] if asked.score == "committee" else asked.score, SCORES)
     width = check_width(chosen["width"])
     split = chosen["train"] is None
     tested = halves(count)[1] if split else count
     return GapPrepared(
-        question=Question(
+        schema=schema,
+        wording=Wording(
             x=asked.x,
             y=asked.y,
             method="gap",
             score=named,
-            plan=_plan(named, asked.epsilon, tested, split=split),
             abstain=positive("abstain", chosen["abstain"], allow_zero=True),
             notes=(_covers(count, tested, split=split),),
         ),
-        epsilon=asked.epsilon,
+        plan=_plan(named, budget.epsilon, tested, split=split),
+        epsilon=budget.epsilon,
         rows=count,
-        train=None if split else public_pair(asked.schema, asked.x, asked.y, chosen["train"], option="train"),
+        train=None if split else public_pair(schema, asked.x, asked.y, chosen["train"], option="train"),
         shuffle=whole("shuffle", chosen["shuffle"]),
         width=width,
     )
@@ -168,16 +170,24 @@ def _plan(score: str, epsilon: float, tested: int, *, split: bool) -> Plan:
     else:
         if tested < 2 or gap_sensitivity(score, tested) / epsilon > LARGEST_GAP[score]:
             return Plan(name, buys="nothing: the noise would be larger than any gap")
-        size = gap_sensitivity(score, tested)
-        gap = laplace_event(1, sensitivity=size, epsilon=epsilon, grid=_grid(size))
+        gap = _gap_event(score, epsilon, tested)
     if not split:
         return Plan(name, gap, buys=f"the gap over all {tested:,} rows; regressions from public records")
-    sketch = laplace_event(_CELLS**2, sensitivity=2, epsilon=epsilon, integers=True)
     return Plan(
         name,
-        ParallelEvent(events=(sketch, gap), by="position"),
+        ParallelEvent(events=(_sketch_event(epsilon), gap), by="position"),
         buys="a noisy histogram of one half for the regressions, the gap over the other half",
     )
+
+
+def _gap_event(score: str, epsilon: float, tested: int) -> LaplaceEvent:
+    size = gap_sensitivity(score, tested)
+    grid = math.ldexp(1.0, math.frexp(size * _FINENESS)[1] - 1)
+    return gap_event(sensitivity=size, epsilon=epsilon, grid=grid)
+
+
+def _sketch_event(epsilon: float) -> LaplaceEvent:
+    return laplace_event(_CELLS**2, sensitivity=2, epsilon=epsilon, integers=True)
 
 
 def _covers(rows: int, tested: int, *, split: bool) -> str:
@@ -210,7 +220,9 @@ class GapPrepared:
     """The gap method with everything chosen from public facts; see the module's docstring.
 
     Attributes:
-        question: What was asked, with the plan.
+        schema: The columns of the table.
+        wording: How a released margin is told.
+        plan: All that ``run`` will spend; free where no gap would stand out.
         epsilon: What the answer may cost.
         rows: The public number of rows.
         train: Public training records, or None to split the table.
@@ -218,51 +230,41 @@ class GapPrepared:
         width: Width of the kernels.
     """
 
-    question: Question
+    schema: Schema
+    wording: Wording
+    plan: Plan
     epsilon: float
     rows: int
     train: Pair | None
     shuffle: int
     width: float
 
-    @property
-    def plan(self) -> Plan:
-        """All that ``run`` will spend."""
-        return self.question.plan
-
-    def run(self, pairs: PairData, *, account: Account, seed: Seed) -> Direction:
-        """Read the pairs and answer; the account is charged for the whole plan before noise is drawn.
+    def run(self, table: PrivateTable, purse: Purse) -> Direction:
+        """Read the pairs and answer.
 
         Raises:
             InputError: If the table has another number of rows than was stated.
         """
-        asked = self.question
+        asked = self.wording
         if self.plan.event is None:
-            return asked.no_answer(_needs(asked.score, self.epsilon, split=self.train is None), seed=seed)
-        check_rows(self.rows, pairs.rows)
-        pair, known = pair_of(pairs), self.train
-        account.spend(self.plan.event, purpose="direction (gap)", for_release=publishable(seed))
+            return asked.no_answer(_needs(asked.score, self.epsilon, split=self.train is None), purse)
+        check_rows(table, self.rows)
+        pair, known = pair_of(PairData(table, asked.x, asked.y)), self.train
+        paid = purse.within(self.plan.event, purpose="direction (gap)")
         f: Regression
         g: Regression
         if known is not None:
             f, g, test = fit_polynomial(known.x, known.y), fit_polynomial(known.y, known.x), pair
         else:
             half, test = split_pair(pair, shuffle=self.shuffle)
-            f, g = noisy_regressions(half, epsilon=self.epsilon, seed=seed)
+            f, g = noisy_regressions(half, paid, epsilon=self.epsilon)
         if asked.score == "iqr":
-            return self._by_quartiles(test, f, g, seed)
-        released = gap_sign(
-            gap_of(asked.score, test, f, g, width=self.width),
-            sensitivity=gap_sensitivity(asked.score, len(test.x)),
-            epsilon=self.epsilon,
-            grid=_grid(gap_sensitivity(asked.score, len(test.x))),
-            seed=seed,
-        )
-        event = released.event
-        assert isinstance(event, LaplaceEvent)
-        margin = released.value.value
+            return self._by_quartiles(test, f, g, paid)
+        event = _gap_event(asked.score, self.epsilon, len(test.x))
+        margin = float(paid.add(gap_of(asked.score, test, f, g, width=self.width), event))
         return asked.answer(
             margin,
+            purse,
             noise_scale=event.scale,
             certainty=certainty(margin, event.scale, largest=LARGEST_GAP[asked.score]),
             scores={"gap": margin},
@@ -270,11 +272,10 @@ class GapPrepared:
                 f"gap: dependence left in the wrong direction minus that left in the right one, if {asked.x} is the "
                 f"cause ({asked.score} of {asked.y}->{asked.x} minus that of {asked.x}->{asked.y}), with noise"
             ),
-            seed=seed,
         )
 
-    def _by_quartiles(self, test: Pair, f: Regression, g: Regression, seed: Seed) -> Direction:
-        asked = self.question
+    def _by_quartiles(self, test: Pair, f: Regression, g: Regression, purse: Purse) -> Direction:
+        asked = self.wording
         columns = {
             asked.x: (test.x, 1.0),
             f"residual of {asked.y}": (test.y - f(test.x), 2.0),
@@ -282,10 +283,9 @@ class GapPrepared:
             f"residual of {asked.x}": (test.x - g(test.y), 2.0),
         }
         logs = {}
+        event = quantile_event(count=2, epsilon=self.epsilon / 4)
         for name, (values, bound) in columns.items():
-            low, high = quantiles(
-                values, [0.25, 0.75], lower=-bound, upper=bound, epsilon=self.epsilon / 4, seed=seed
-            ).value
+            low, high = choose_quantiles(values, [0.25, 0.75], event, purse, lower=-bound, upper=bound)
             logs[f"log IQR of {name}"] = math.log(max(float(high - low), _LEAST))
         one, two, three, four = logs.values()
         margin = (three + four) - (one + two)
@@ -294,6 +294,7 @@ class GapPrepared:
         spread = math.sqrt(8) * each
         return asked.answer(
             margin,
+            purse,
             noise_scale=spread,
             certainty=0.5 * (1 + math.erf(abs(margin) / (2 * spread))),
             scores={**logs, "gap": margin},
@@ -301,7 +302,6 @@ class GapPrepared:
                 f"log interquartile ranges by the exponential mechanism; the gap adds {asked.y} and the residual of "
                 f"{asked.x}, and takes off {asked.x} and the residual of {asked.y}"
             ),
-            seed=seed,
             notes=("How sure the sign is supposes bell-shaped columns: quartiles have no closed form.",),
         )
 
@@ -335,14 +335,13 @@ def gap_of(score: str, pair: Pair, f: Regression, g: Regression, *, width: float
     return measure(pair.y, backward) - measure(pair.x, forward)
 
 
-def noisy_regressions(half: Pair, *, epsilon: float, seed: Seed) -> tuple[Regression, Regression]:
-    """Return regressions of y on x and x on y from one noisy histogram; charging is left to the caller.
+def noisy_regressions(half: Pair, purse: Purse, *, epsilon: float) -> tuple[Regression, Regression]:
+    """Return regressions of y on x and x on y from one noisy histogram.
 
     **Guarantee.** ε-differentially private for the records of ``half``: a replaced record leaves one cell and enters
     another, so the counts move by 2 in l1 norm; the regressions are functions of the noisy counts.
     """
-    counts = laplace(cell_counts(half), sensitivity=2, epsilon=epsilon, seed=seed).value
-    noisy = np.asarray(counts, dtype=np.float64)
+    noisy = np.asarray(purse.add(cell_counts(half), _sketch_event(epsilon)), dtype=np.float64)
     noise = math.sqrt(2) * 2 / epsilon
     return fit_histogram(noisy, noise=noise), fit_histogram(noisy.T, noise=noise)
 
@@ -353,10 +352,6 @@ def cell_counts(pair: Pair) -> NDArray[np.int64]:
     return np.bincount(x * _CELLS + y, minlength=_CELLS**2).reshape(_CELLS, _CELLS)
 
 
-def _grid(sensitivity: float) -> float:
-    return math.ldexp(1.0, math.frexp(sensitivity * _FINENESS)[1] - 1)
-
-
 # ---- what gap and paper share
 
 ABSTAIN = 1.6
@@ -364,15 +359,14 @@ ABSTAIN = 1.6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """What was asked, and how: everything about an answer that is known before a row is read.
+class Wording:
+    """How a released margin becomes an answer: all that is known of it before a row is read.
 
     Attributes:
         x: One column.
         y: The other one.
         method: ``"gap"`` or ``"paper"``.
         score: The dependence score.
-        plan: The budget tree.
         abstain: The verdict is "cannot tell" unless the margin is larger than so many noise scales.
         notes: What people should know about the way it was asked.
     """
@@ -381,19 +375,18 @@ class Question:
     y: str
     method: str
     score: str
-    plan: Plan
     abstain: float
     notes: tuple[str, ...] = ()
 
     def answer(
         self,
         margin: float,
+        purse: Purse,
         *,
         noise_scale: float,
         certainty: float,
         scores: Mapping[str, float],
         scores_mean: str,
-        seed: Seed,
         notes: tuple[str, ...] = (),
     ) -> Direction:
         """Return the answer for a released margin: above 0 for x->y."""
@@ -403,24 +396,19 @@ class Question:
             verdict = CANNOT_TELL
             inside = f"The margin is inside the noise (±{threshold:.2g}): a larger ε or more rows could tell."
             notes = (*notes, inside)
-        return Direction(
-            x=self.x,
-            y=self.y,
+        return replace(
+            self.no_answer("", purse),
             verdict=verdict,
             margin=margin,
             probability_correct=certainty,
-            guarantee=self._guarantee(seed),
-            method=self.method,
-            score=self.score,
-            plan=self.plan,
             scores=scores,
             scores_mean=scores_mean,
             noise_scale=noise_scale,
             threshold=threshold,
-            notes=(*self.notes, *notes),
+            notes=self._told(*notes, purse=purse),
         )
 
-    def no_answer(self, why: str, *, seed: Seed) -> Direction:
+    def no_answer(self, why: str, purse: Purse) -> Direction:
         """Return "cannot tell", with the reason."""
         return Direction(
             x=self.x,
@@ -428,36 +416,36 @@ class Question:
             verdict=CANNOT_TELL,
             margin=0.0,
             probability_correct=0.5,
-            guarantee=self._guarantee(seed),
+            guarantee=purse.guarantee,
             method=self.method,
             score=self.score,
-            plan=self.plan,
-            notes=(*self.notes, why),
+            plan=purse.plan,
+            notes=self._told(why, purse=purse),
         )
 
-    def _guarantee(self, seed: Seed) -> Guarantee:
-        return replace(self.plan.guarantee(), for_release=publishable(seed))
+    def _told(self, *notes: str, purse: Purse) -> tuple[str, ...]:
+        return (*self.notes, *notes, *((purse.plan.warning,) if purse.plan.warning else ()))
 
 
-def check_question(method: str, asked: Asked) -> int:
+def public_count(method: str, neighbours: Neighbours) -> int:
     """Return the public number of rows, or raise where the method's sensitivities do not hold.
 
     Raises:
         RefusedError: If neighbours may differ in the number of rows, or in several rows of one person.
         InputError: If the number of rows is not known.
     """
-    if asked.relation != "replace_one":
+    if neighbours.relation != "replace_one":
         raise RefusedError(
             f"method {method!r} divides by the number of rows, which must be public: it holds for "
             "relation='replace_one' only. Use method='votes' for 'add_remove'. Nothing was spent."
         )
-    if asked.unit != "row":
+    if neighbours.unit != "row":
         raise RefusedError(
             f"method {method!r} protects one row; for a person with several rows use method='votes'. Nothing was spent."
         )
-    if asked.rows is None:
+    if neighbours.rows is None:
         raise InputError(f"method {method!r} needs the public number of rows; give rows=....")
-    return asked.rows
+    return neighbours.rows
 
 
 def check_width(value: object) -> float:

@@ -57,9 +57,9 @@ import numpy as np
 
 from escudo._validate import one_of, positive, whole
 from escudo.errors import InputError, RefusedError
-from escudo.mechanisms import Seed, laplace, laplace_event, propose_test_release, publishable
+from escudo.mechanisms import Purse, laplace_event, release_if_stable
 from escudo.orientation._direction import Asked, Direction, PairData, check_options, check_rows
-from escudo.orientation._gap import ABSTAIN, LARGEST_GAP, WIDTH, Question, certainty, check_question, check_width
+from escudo.orientation._gap import ABSTAIN, LARGEST_GAP, WIDTH, Wording, certainty, check_width, public_count
 from escudo.orientation._regression import (
     Floats,
     Pair,
@@ -80,7 +80,8 @@ from escudo.orientation._scores import (
     log_iqr_with_drift,
     spearman_sensitivity,
 )
-from escudo.privacy import Account, ApproximateEvent, LaplaceEvent, Plan, RepeatedEvent
+from escudo.privacy import ApproximateEvent, Budget, LaplaceEvent, Neighbours, Plan, RepeatedEvent
+from escudo.table import PrivateTable, Schema
 
 __all__ = ["prepare", "residuals", "score_sensitivity", "two_scores"]
 
@@ -96,7 +97,7 @@ _EXACT = 1e-9  # where ranks are stable they move by 0, so any number above it b
 _EXACT_SHARE = 1e-3
 
 
-def prepare(asked: Asked) -> PaperPrepared:
+def prepare(asked: Asked, schema: Schema, neighbours: Neighbours, budget: Budget) -> PaperPrepared:
     """Choose what the paper's method will release, from public facts alone.
 
     The relation must be ``"replace_one"`` and the unit ``"row"``. With ``constants="paper"`` ε is what the paper says
@@ -116,8 +117,8 @@ def prepare(asked: Asked) -> PaperPrepared:
         InputError: If an argument is out of range.
         RefusedError: If the relation or unit is not covered, or no mechanism is known.
     """
-    epsilon, delta = asked.epsilon, asked.delta
-    count = check_question("paper", asked)
+    epsilon, delta = budget.epsilon, budget.delta
+    count = public_count("paper", neighbours)
     known = {
         "train": None,
         "test": None,
@@ -133,7 +134,7 @@ def prepare(asked: Asked) -> PaperPrepared:
         raise InputError("train and test are both public: then nothing is private. Give one of them.")
     role: Role = "test" if chosen["train"] is not None else "train" if chosen["test"] is not None else "both"
     other = "train" if role == "test" else "test"
-    public = None if role == "both" else public_pair(asked.schema, asked.x, asked.y, chosen[other], option=other)
+    public = None if role == "both" else public_pair(schema, asked.x, asked.y, chosen[other], option=other)
     _check_known(named, role, delta)
     lam = 1e-3 if role == "test" else 0.3
     lam = lam if chosen["regularisation"] is None else positive("regularisation", chosen["regularisation"])
@@ -156,17 +157,17 @@ def prepare(asked: Asked) -> PaperPrepared:
     if plan.event is None:
         notes += (_needs(named, one_score, role, n, m, epsilon),)
     return PaperPrepared(
-        question=Question(
+        schema=schema,
+        wording=Wording(
             x=asked.x,
             y=asked.y,
             method="paper",
             score=named,
-            plan=plan,
             abstain=positive("abstain", chosen["abstain"], allow_zero=True),
             notes=notes,
         ),
-        epsilon=epsilon,
-        delta=delta,
+        plan=plan,
+        budget=budget,
         rows=count,
         role=role,
         public=public,
@@ -244,9 +245,10 @@ class PaperPrepared:
     """The paper's method with everything chosen from public facts; the module says what it promises.
 
     Attributes:
-        question: What was asked, with the plan.
-        epsilon: The paper's claim, for the whole answer.
-        delta: The paper's claim, for the whole answer.
+        schema: The columns of the table.
+        wording: How a released margin is told.
+        plan: All that ``run`` will spend; free where no gap would stand out.
+        budget: The paper's claim, for the whole answer.
         rows: The public number of rows.
         role: What the private records are used for.
         public: The public records, or None with role ``"both"``.
@@ -256,9 +258,10 @@ class PaperPrepared:
         constants: The paper's, or the corrected ones.
     """
 
-    question: Question
-    epsilon: float
-    delta: float
+    schema: Schema
+    wording: Wording
+    plan: Plan
+    budget: Budget
     rows: int
     role: Role
     public: Pair | None
@@ -267,70 +270,63 @@ class PaperPrepared:
     width: float
     constants: Constants
 
-    @property
-    def plan(self) -> Plan:
-        """All that ``run`` will spend."""
-        return self.question.plan
-
-    def run(self, pairs: PairData, *, account: Account, seed: Seed) -> Direction:
-        """Read the pairs and answer; the account is charged for the whole plan before noise is drawn.
+    def run(self, table: PrivateTable, purse: Purse) -> Direction:
+        """Read the pairs and answer.
 
         Raises:
             InputError: If the table, or the public records, are not as many as was stated.
         """
+        asked = self.wording
         if self.plan.event is None:
-            return self.question.no_answer("Nothing was spent.", seed=seed)
-        check_rows(self.rows, pairs.rows)
-        private = pair_of(pairs)
+            return asked.no_answer("Nothing was spent.", purse)
+        check_rows(table, self.rows)
+        private = pair_of(PairData(table, asked.x, asked.y))
         if self.public is None:
             train, test = split_pair(private, shuffle=self.shuffle)
         else:
             train, test = (self.public, private) if self.role == "test" else (private, self.public)
         found = residuals(train, test, regularisation=self.regularisation)
-        account.spend(self.plan.event, purpose="direction (paper)", for_release=publishable(seed))
-        if self.question.score == "iqr":
-            return self._ranges(found, len(train.x), seed)
-        if self.role == "train" and self.question.score != "hsic":
-            return self._stable_ranks(found, len(train.x), seed)
-        return self._noisy_scores(found, len(train.x), seed)
+        paid = purse.within(self.plan.event, purpose="direction (paper)")
+        if asked.score == "iqr":
+            return self._ranges(found, len(train.x), paid)
+        if self.role == "train" and asked.score != "hsic":
+            return self._stable_ranks(found, len(train.x), paid)
+        return self._noisy_scores(found, paid)
 
-    def _noisy_scores(self, found: Residuals, n: int, seed: Seed) -> Direction:
+    def _noisy_scores(self, found: Residuals, purse: Purse) -> Direction:
         event = self.plan.event
         assert isinstance(event, LaplaceEvent)
-        released = laplace(
-            np.array(two_scores(self.question.score, found, width=self.width)),
-            sensitivity=2 * self._sensitivity(n, len(found.x)),
-            epsilon=self.epsilon,
-            seed=seed,
-        )
-        assert released.event == event
-        forward, backward = np.asarray(released.value, dtype=np.float64).tolist()
-        return self._answer(forward, backward, event.scale, 2, seed)
+        noisy = purse.add(np.array(two_scores(self.wording.score, found, width=self.width)), event)
+        forward, backward = np.asarray(noisy, dtype=np.float64).tolist()
+        return self._answer(forward, backward, event.scale, 2, purse)
 
-    def _stable_ranks(self, found: Residuals, n: int, seed: Seed) -> Direction:
+    def _part(self) -> ApproximateEvent:
+        """Return what one number costs that is released where it is stable: all of them are such parts of the plan."""
+        assert isinstance(self.plan.event, RepeatedEvent)
+        assert isinstance(self.plan.event.event, ApproximateEvent)
+        return self.plan.event.event
+
+    def _stable_ranks(self, found: Residuals, n: int, purse: Purse) -> Direction:
         change = drift(n, self.regularisation, self.constants)
-        scores = two_scores(self.question.score, found, width=self.width)
-        released = [
-            propose_test_release(
+        scores = two_scores(self.wording.score, found, width=self.width)
+        forward, backward = (
+            release_if_stable(
                 value,
                 1 + distance_to_instability(_smallest_gap(values), change, self.constants),
+                self._part(),
+                purse,
                 sensitivity=_EXACT,
-                epsilon=self.epsilon / 2,
-                delta=self.delta / 2,
                 release_share=_EXACT_SHARE,
-                seed=seed,
-            ).value
-            for value, values in zip(scores, (found.of_y, found.of_x), strict=True)
-        ]
-        forward, backward = released
-        if forward is None or backward is None:
-            return self.question.no_answer(
-                "One record of the training set could change the ranks of the residuals: no score is released.",
-                seed=seed,
             )
-        return self._answer(forward, backward, 2 * _EXACT / (_EXACT_SHARE * self.epsilon), 2, seed)
+            for value, values in zip(scores, (found.of_y, found.of_x), strict=True)
+        )
+        if forward is None or backward is None:
+            return self.wording.no_answer(
+                "One record of the training set could change the ranks of the residuals: no score is released.", purse
+            )
+        return self._answer(forward, backward, 2 * _EXACT / (_EXACT_SHARE * self.budget.epsilon), 2, purse)
 
-    def _ranges(self, found: Residuals, n: int, seed: Seed) -> Direction:
+    def _ranges(self, found: Residuals, n: int, purse: Purse) -> Direction:
         looks, parts = iqr_looks(self.role, self.constants)
         change = 0.0 if self.role == "test" else drift(n, self.regularisation, self.constants)
         logs: list[float] = []
@@ -346,42 +342,24 @@ class PaperPrepared:
             read = log_iqr_with_drift(
                 values, lower=-bound, upper=bound, width=_BIN, drift=moved, values_private=self.role != "train"
             )
-            log = propose_test_release(
-                read.value,
-                read.distances,
-                sensitivity=_BIN,
-                epsilon=self.epsilon / parts,
-                delta=self.delta / parts,
-                seed=seed,
-            ).value
+            log = release_if_stable(read.value, read.distances, self._part(), purse, sensitivity=_BIN)
             if log is None:
                 why = "An interquartile range is not stable enough at this ε and δ: it is not released."
-                return self.question.no_answer(why, seed=seed)
+                return self.wording.no_answer(why, purse)
             logs.append(log)
         x, of_y, y, of_x = logs
-        return self._answer(x + of_y, y + of_x, 3 * parts * _BIN / self.epsilon, looks, seed)
+        return self._answer(x + of_y, y + of_x, 3 * parts * _BIN / self.budget.epsilon, looks, purse)
 
-    def _answer(self, forward: float, backward: float, scale: float, noises: int, seed: Seed) -> Direction:
-        asked = self.question
+    def _answer(self, forward: float, backward: float, scale: float, noises: int, purse: Purse) -> Direction:
+        asked = self.wording
         margin = backward - forward
         return asked.answer(
             margin,
+            purse,
             noise_scale=scale * math.sqrt(noises),  # of one Laplace variable with as large a variance
             certainty=certainty(margin, scale, noises=noises, largest=LARGEST_GAP.get(asked.score, math.inf)),
             scores={f"{asked.x}->{asked.y}": forward, f"{asked.y}->{asked.x}": backward},
             scores_mean=f"{asked.score} of each direction, with noise: lower is more likely the right one",
-            seed=seed,
-        )
-
-    def _sensitivity(self, n: int, m: int) -> float:
-        return score_sensitivity(
-            self.question.score,
-            self.role,
-            n=n,
-            m=m,
-            regularisation=self.regularisation,
-            width=self.width,
-            constants=self.constants,
         )
 
 

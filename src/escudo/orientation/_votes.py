@@ -41,7 +41,7 @@ is how sure the sign of v is. A huge v does not help: V is at most k, and where 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -50,40 +50,30 @@ from numpy.typing import NDArray
 
 from escudo._validate import finite, positive, positive_integer, probability, whole
 from escudo.errors import InputError
-from escudo.mechanisms import Seed, publishable, votes
+from escudo.mechanisms import Purse, gaussian_event, laplace_event
 from escudo.orientation._blocks import FEWEST_DISTINCT, SMALLEST, cast
 from escudo.orientation._direction import (
     CANNOT_TELL,
     Asked,
     Batch,
     Direction,
-    PairData,
+    Score,
     arrow,
+    batches_of,
     check_options,
     scored_column,
 )
 from escudo.orientation._procedures import Procedure, procedure_of
-from escudo.privacy import Account, GaussianEvent, Guarantee, LaplaceEvent, Plan, Relation, Unit
+from escudo.privacy import Budget, GaussianEvent, Guarantee, LaplaceEvent, Neighbours, Plan, calibrate
+from escudo.table import PrivateTable, Schema
 
-__all__ = [
-    "VOTE_OPTIONS",
-    "Law",
-    "Poll",
-    "epsilon_needed",
-    "free_of_charge",
-    "needed_text",
-    "prepare",
-    "rows_needed",
-    "seating_of",
-    "sign_probability",
-    "verdict_rule",
-]
+__all__ = ["VOTE_OPTIONS", "Poll", "epsilon_needed", "poll_of", "prepare", "rows_needed", "sign_probability"]
 
 
 VOTE_OPTIONS: Mapping[str, Any] = {"abstain": None, "blocks": None, "shuffle": 0}
 
 
-def prepare(asked: Asked) -> PreparedVotes:
+def prepare(asked: Asked, schema: Schema, neighbours: Neighbours, budget: Budget) -> PreparedVotes:
     """Choose blocks, procedure and noise from public facts; δ is not needed.
 
     Options:
@@ -97,68 +87,27 @@ def prepare(asked: Asked) -> PreparedVotes:
         SchemaError: If a column is so coarse by its schema that every block would vote 0.
     """
     chosen = check_options("votes", asked.options, VOTE_OPTIONS)
-    schema, relation, unit = asked.schema, asked.relation, asked.unit
     for name in (asked.x, asked.y):
         scored_column(schema, name, fewest=FEWEST_DISTINCT)
-    procedure = procedure_of(asked.score)
-    seating = seating_of(
-        epsilon=asked.epsilon,
-        rows=asked.rows,
-        relation=relation,
-        unit=unit,
-        blocks=chosen["blocks"],
-        shuffle=chosen["shuffle"],
-    )
-    assert asked.rows is not None
-    # A rehearsal with public votes: the event depends on the budget alone.
-    event = votes(
-        np.zeros(1, dtype=np.int64),
-        epsilon=asked.epsilon,
-        assigned_by=seating.assigned_by,
-        relation=relation,
-        unit=unit,
-        max_rows_per_person=schema.max_rows_per_person,
-        seed=0,
-    ).event
-    assert isinstance(event, LaplaceEvent)
-    return PreparedVotes(
-        x=asked.x,
-        y=asked.y,
-        poll=Poll(
-            seating=seating,
-            procedure=procedure,
-            event=event,
-            rule=verdict_rule(seating.blocks, event.scale, chosen["abstain"]),
-            needed=needed_text(asked.rows, asked.epsilon, seating.sensitivity, unit),
-        ),
-        epsilon=asked.epsilon,
-        relation=relation,
-        unit=unit,
-        max_rows_per_person=schema.max_rows_per_person,
-    )
+    poll = poll_of(1, neighbours, Budget(budget.epsilon), score=asked.score, **chosen)
+    return PreparedVotes(schema=schema, x=asked.x, y=asked.y, poll=poll)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedVotes:
-    """Votes that know what they will cost.
+    """Votes on one pair that know what they will cost.
 
     Attributes:
+        schema: The columns of the table.
         x: One column.
         y: The other one.
         poll: The blocks, what each does, and when there is a verdict.
-        epsilon: What it may cost.
-        relation: Which tables are neighbours.
-        unit: Whose data differs.
-        max_rows_per_person: The most rows of one person that count, for the person unit.
     """
 
+    schema: Schema
     x: str
     y: str
     poll: Poll
-    epsilon: float
-    relation: Relation
-    unit: Unit
-    max_rows_per_person: int | None
 
     @property
     def plan(self) -> Plan:
@@ -167,29 +116,10 @@ class PreparedVotes:
         bought = f"{seating.blocks} blocks of about {seating.size} records, {self.poll.procedure.name}"
         return self.poll.plan("direction", "sum of votes", "verdict", buys=bought)
 
-    def run(self, pairs: PairData, *, account: Account, seed: Seed) -> Direction:
+    def run(self, table: PrivateTable, purse: Purse) -> Direction:
         """Let the blocks vote and answer."""
-        if self.poll.hopeless:
-            promise = free_of_charge(
-                self.plan,
-                relation=self.relation,
-                unit=self.unit,
-                max_rows_per_person=self.max_rows_per_person,
-                for_release=publishable(seed),
-            )
-            return self.poll.answer(self.x, self.y, None, guarantee=promise, plan=self.plan)
-        release = votes(
-            cast(self.poll.procedure.prefer, self.poll.seating.gather(pairs.batches(), 2)),
-            epsilon=self.epsilon,
-            assigned_by=self.poll.seating.assigned_by,
-            relation=self.relation,
-            unit=self.unit,
-            max_rows_per_person=self.max_rows_per_person,
-            account=account,
-            seed=seed,
-            purpose="sum of votes",
-        )
-        return self.poll.answer(self.x, self.y, release.value.value, guarantee=release.guarantee, plan=self.plan)
+        (margin,) = self.poll.margins(table, [(self.x, self.y)], purse, purpose="sum of votes")
+        return self.poll.answer(self.x, self.y, margin, purse)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,7 +151,24 @@ class Poll:
             return Plan(name, children=[Plan("votes", buys="nothing: no margin would stand out of the noise")])
         return Plan(name, children=[Plan(release, self.event, buys=buys), Plan(verdicts)], delta=delta)
 
-    def answer(self, x: str, y: str, margin: float | None, *, guarantee: Guarantee, plan: Plan) -> Direction:
+    def margins(
+        self, table: PrivateTable, pairs: Sequence[tuple[str, str]], purse: Purse, *, purpose: str
+    ) -> Sequence[float | None]:
+        """Let the blocks vote on every pair and return the noisy margins; None, unread, where it is hopeless."""
+        if self.hopeless:
+            return [None] * len(pairs)
+        names = tuple(dict.fromkeys(name for pair in pairs for name in pair))
+        records = self.seating.gather(batches_of(table, names), len(names))
+        place = {name: number for number, name in enumerate(names)}
+        exact = [int(cast(self.procedure.prefer, records[:, :, [place[x], place[y]]]).sum()) for x, y in pairs]
+        noisy = purse.add(np.array(exact), self.event, purpose=purpose)
+        return [float(margin) for margin in np.asarray(noisy, dtype=np.float64)]
+
+    def promise(self, purse: Purse) -> Guarantee:
+        """Return what the answers promise: as was charged, or of no event where nothing is released."""
+        return replace(purse.guarantee, source=None) if self.hopeless else purse.guarantee
+
+    def answer(self, x: str, y: str, margin: float | None, purse: Purse) -> Direction:
         """Return the answer that a released margin gives, or none: all of it is post-processing."""
         procedure, rule, blocks = self.procedure, self.rule, float(self.rule.blocks)
         if margin is None or rule.threshold is None:
@@ -234,10 +181,10 @@ class Poll:
                 verdict=CANNOT_TELL,
                 margin=0.0,
                 probability_correct=0.5,
-                guarantee=guarantee,
+                guarantee=self.promise(purse),
                 method="votes",
                 score=procedure.name,
-                plan=plan,
+                plan=purse.plan,
                 largest_margin=blocks,
                 notes=(drowned, self.needed),
             )
@@ -252,10 +199,10 @@ class Poll:
             verdict=CANNOT_TELL if not sure else arrow(x, y) if margin > 0 else arrow(y, x),
             margin=margin,
             probability_correct=sign_probability(margin, rule.blocks, rule.scale, law=rule.law),
-            guarantee=guarantee,
+            guarantee=self.promise(purse),
             method="votes",
             score=procedure.name,
-            plan=plan,
+            plan=purse.plan,
             scores={
                 arrow(x, y): float(np.clip((blocks + margin) / 2, 0, blocks)),
                 arrow(y, x): float(np.clip((blocks - margin) / 2, 0, blocks)),
@@ -266,6 +213,58 @@ class Poll:
             threshold=rule.threshold,
             notes=tuple(notes),
         )
+
+
+def poll_of(
+    pairs: int,
+    neighbours: Neighbours,
+    budget: Budget,
+    *,
+    score: Score = "committee",
+    abstain: float | None = None,
+    blocks: int | None = None,
+    shuffle: int = 0,
+) -> Poll:
+    """Choose blocks, noise and the rule of verdicts for so many pairs that are judged together.
+
+    Args:
+        pairs: How many pairs.
+        neighbours: Between which tables it must not tell; the number of rows or people, where it is public.
+        budget: What all pairs together may cost.
+        score: The block procedure.
+        abstain: When there is no verdict, as in :func:`verdict_rule`.
+        blocks: How many blocks, if not by the rule of this module.
+        shuffle: The public seed of the assignment.
+    """
+    procedure = procedure_of(score)
+    seating = seating_of(neighbours, epsilon=budget.epsilon / pairs, blocks=blocks, shuffle=shuffle)
+    event = _margins_event(pairs, seating.sensitivity, neighbours, budget)
+    if isinstance(event, GaussianEvent):  # less noise than planned for: fewer blocks stand out of it
+        each = seating.sensitivity / event.scale
+        seating = seating_of(neighbours, epsilon=each, blocks=blocks, shuffle=shuffle)
+    law: Law = "gaussian" if isinstance(event, GaussianEvent) else "laplace"
+    return Poll(
+        seating=seating,
+        procedure=procedure,
+        event=event,
+        rule=verdict_rule(seating.blocks, event.scale, abstain, law=law),
+        needed=needed_text(neighbours, seating.sensitivity / event.scale, seating.sensitivity),
+    )
+
+
+def _margins_event(pairs: int, moved: int, neighbours: Neighbours, budget: Budget) -> LaplaceEvent | GaussianEvent:
+    """Return the quieter release of the margins that the budget allows."""
+    stated = neighbours.stated
+    pure = laplace_event(pairs, sensitivity=moved * pairs, epsilon=budget.epsilon, integers=True, **stated)
+    if budget.delta == 0.0:
+        return pure
+
+    def quiet(scale: float) -> GaussianEvent:
+        length = math.nextafter(moved * math.sqrt(pairs), math.inf)
+        return gaussian_event(pairs, l2_sensitivity=length, scale=scale, integers=True, **stated)
+
+    found = quiet(calibrate(quiet, epsilon=budget.epsilon, delta=budget.delta))
+    return found if found.scale < math.sqrt(2) * pure.scale else pure  # standard deviations
 
 
 # ---- which record goes into which block
@@ -349,31 +348,22 @@ class Seating:
             filled += counts
 
 
-def seating_of(
-    *,
-    epsilon: float,
-    rows: int | None,
-    relation: Relation,
-    unit: Unit,
-    blocks: int | None = None,
-    shuffle: int = 0,
-) -> Seating:
+def seating_of(neighbours: Neighbours, *, epsilon: float, blocks: int | None = None, shuffle: int = 0) -> Seating:
     """Choose the blocks from public facts.
 
     Args:
+        neighbours: Between which tables it must not tell; the number of rows or people, where it is public.
         epsilon: What one vote may cost.
-        rows: The public number of rows, or of people for the person unit.
-        relation: Which tables are neighbours.
-        unit: Whose data differs.
         blocks: How many blocks, if not by the rule above.
         shuffle: The public seed of the permutation; choose it before you look at any data.
 
     Raises:
         InputError: If the number of rows is not known, or too small for two blocks.
     """
-    by_position = relation == "replace_one" and unit == "row"
+    relation, rows = neighbours.relation, neighbours.records
+    by_position = relation == "replace_one" and neighbours.unit == "row"
     sensitivity = 2 if by_position or relation == "add_remove" else 4
-    many = "people" if unit == "person" else "rows"
+    many = "people" if neighbours.unit == "person" else "rows"
     if rows is None:
         raise InputError(
             "how many blocks to make depends on the number of rows, which is private under add_remove and unknown "
@@ -458,35 +448,22 @@ def verdict_rule(blocks: int, scale: float, abstain: float | None, *, law: Law =
     return VerdictRule(blocks=blocks, scale=scale, law=law, threshold=threshold)
 
 
-def needed_text(rows: int, epsilon: float, sensitivity: float, unit: Unit) -> str:
+def needed_text(neighbours: Neighbours, epsilon: float, sensitivity: float) -> str:
     """Return what a clear pair would need, in a sentence.
 
     Args:
-        rows: The public number of rows, or of people.
+        neighbours: Whether rows or people are counted, and how many there are.
         epsilon: What one pair costs.
         sensitivity: How far one record or person moves a sum of votes.
-        unit: Whether rows or people are counted.
     """
+    rows = neighbours.records
+    assert rows is not None
     wanted = rows_needed(epsilon, sensitivity=sensitivity)
     if wanted <= rows:
         return "A clear pair would have stood out."
-    many = "people" if unit == "person" else "rows"
+    many = "people" if neighbours.unit == "person" else "rows"
     enough = epsilon_needed(rows, sensitivity=sensitivity)
     return f"A clear pair needs about N = {wanted:,} {many} at this ε, or about ε = {enough:.3g} per pair with these."
-
-
-def free_of_charge(
-    plan: Plan, *, relation: Relation, unit: Unit, max_rows_per_person: int | None, for_release: bool
-) -> Guarantee:
-    """Return the promise where nothing is released, to those whom the question was about."""
-    return replace(
-        plan.guarantee(),
-        relation=relation,
-        unit=unit,
-        max_rows_per_person=max_rows_per_person,
-        for_release=for_release,
-        source=None,
-    )
 
 
 # ---- what a noisy sum is worth

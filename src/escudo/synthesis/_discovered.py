@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo._validate import positive, whole
+from escudo._validate import positive
 from escudo.causal import CausalGraph
 from escudo.discovery import (
     MOST_NUMBERS,
@@ -39,8 +39,8 @@ from escudo.discovery import (
     table_batches,
 )
 from escudo.errors import InputError
-from escudo.mechanisms import Seed
-from escudo.privacy import Account, GaussianEvent, Guarantee, Plan, calibrate, parse_relation
+from escudo.mechanisms import Purse, Seed
+from escudo.privacy import Account, Budget, GaussianEvent, Guarantee, Plan, calibrate
 from escudo.synthesis._conditionals import TableConditional
 from escudo.synthesis._estimation import NoisyTable, estimate
 from escudo.synthesis._model import CausalModel
@@ -89,15 +89,15 @@ class PreparedDiscovered:
 
     def fit(self, table: PrivateTable, *, account: Account, seed: Seed, guarantee: Guarantee) -> CausalModel:
         """Find the graph, measure its families, and estimate; charges ``account`` before noise is drawn."""
-        found = self.structure.run(table, account, seed)
+        purse = Purse(account, seed, plan=self.plan, guarantee=guarantee)
+        found = self.structure.find(table, purse)
         assert found.tables is not None
         levels, residuals = found.tables.levels, found.tables.residuals
         raw = Levels(names=levels.names, cells=levels.cells, groups={})
         parents = _affordable(found.generating_graph, raw, residuals.rows)
         families = _largest(raw, parents)
         scopes = _closure(families)
-        terms = self.structure.design.terms
-        fresh = measure(table, raw, scopes, self.families, terms, rows=residuals.rows, account=account, seed=seed)
+        fresh = measure(table, raw, scopes, self.families, purse, rows=residuals.rows)
         together = _together(residuals, fresh, levels)
         tables = [
             NoisyTable(tuple(raw.names[i] for i in scope), cells, scale)
@@ -156,31 +156,24 @@ def prepare_discovered(
     schema.require_confirmed()
     if method == "gaussian":
         raise InputError("A generator from discovery needs tables: use method='auto', or name another generator.")
-    budget = positive("epsilon", epsilon, at_most=100.0)
-    at = delta_above_zero(delta)
-    design = design_of(
-        schema,
-        knowledge,
-        method=method,
-        epsilon=budget,
-        relation=parse_relation(relation),
-        public_rows=None if public_rows is None else whole("public_rows", public_rows, minimum=1),
-    )
+    budget = Budget(positive("epsilon", epsilon, at_most=100.0), delta_above_zero(delta))
+    neighbours = schema.neighbours(relation=relation, rows=public_rows)
+    design = design_of(schema, neighbours, budget, knowledge=knowledge, method=method)
 
     def events(level: float) -> list[GaussianEvent]:
         return [*design.events(level / math.sqrt(STRUCTURE_SHARE)), _families(design, level)]
 
-    level = calibrate(events, epsilon=budget, delta=at)
+    level = calibrate(events, epsilon=budget.epsilon, delta=budget.delta)
     return PreparedDiscovered(
         schema=schema,
-        structure=design.at(level / math.sqrt(STRUCTURE_SHARE), delta=at),
+        structure=design.at(level / math.sqrt(STRUCTURE_SHARE), delta=budget.delta),
         families=_families(design, level),
-        delta=at,
+        delta=budget.delta,
     )
 
 
 def _families(design: Design, level: float) -> GaussianEvent:
-    return release_event(level / math.sqrt(1 - STRUCTURE_SHARE), design.terms, numbers=MOST_NUMBERS)
+    return release_event(level / math.sqrt(1 - STRUCTURE_SHARE), design.neighbours, numbers=MOST_NUMBERS)
 
 
 def _affordable(graph: CausalGraph, levels: Levels, rows: float) -> dict[str, tuple[str, ...]]:

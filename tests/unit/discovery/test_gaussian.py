@@ -21,7 +21,7 @@ from escudo.discovery._gaussian import (
 from escudo.discovery._pattern import constraints_of, pattern
 from escudo.discovery._search import best_graph
 from escudo.errors import InputError, SchemaError
-from escudo.privacy import MemoryAccount
+from escudo.privacy import Budget, MemoryAccount, Neighbours
 from escudo.table import PrivateTable, Schema
 
 NAMES = ("age", "diet", "dose", "pressure", "risk", "sleep")
@@ -116,7 +116,7 @@ def test_knowledge_is_obeyed_and_directs_what_was_open(table: PrivateTable) -> N
 
 
 def test_the_plan_is_what_is_charged_and_costs_what_was_asked(table: PrivateTable) -> None:
-    prepared = _gaussian.prepare(table.schema, None, epsilon=0.7, delta=1e-6, relation="replace_one", public_rows=None)
+    prepared = _gaussian.prepare(table.schema, table.neighbours, Budget(0.7, 1e-6), knowledge=None)
     assert prepared.plan.guarantee().epsilon == pytest.approx(0.7, rel=1e-3)
     assert prepared.plan.guarantee().epsilon <= 0.7 * (1 + 1e-9)
     account = MemoryAccount(epsilon=1.0, delta=1e-6)
@@ -166,9 +166,7 @@ def test_what_it_cannot_do_is_refused(
     columns: dict[str, object], delta: float, error: type[Exception], match: str
 ) -> None:
     with pytest.raises(error, match=match):
-        _gaussian.prepare(
-            Schema.from_dict(columns), None, epsilon=1.0, delta=delta, relation="replace_one", public_rows=None
-        )
+        _gaussian.prepare(Schema.from_dict(columns), Neighbours(), Budget(1.0, delta), knowledge=None)
 
 
 class TestSearch:

@@ -208,6 +208,6 @@ class TestRefusals:
             ask(role, **options)
 
     def test_neighbours_of_another_size_are_refused(self) -> None:
-        data = PrivateTable(frame(), SCHEMA)
+        data = PrivateTable(frame(), SCHEMA, relation="add_remove", rows=1000)
         with pytest.raises(RefusedError, match="replace_one"):
-            direction(data, "cause", "effect", epsilon=1.0, method="paper", relation="add_remove", rows=1000)
+            direction(data, "cause", "effect", epsilon=1.0, method="paper")

@@ -26,6 +26,7 @@ from escudo.orientation._votes import (
     seating_of,
     verdict_rule,
 )
+from escudo.privacy import Neighbours
 
 Floats = NDArray[np.float64]
 
@@ -37,7 +38,15 @@ def batched(values: Floats, size: int, person: NDArray[np.int64] | None = None) 
 
 
 def by_position(rows: int, **options: int) -> Seating:
-    return seating_of(epsilon=1.0, rows=rows, relation="replace_one", unit="row", **options)
+    return seats(rows, **options)
+
+
+def seats(
+    rows: int | None, relation: str = "replace_one", unit: str = "row", *, epsilon: float = 1.0, **options: int
+) -> Seating:
+    most = 1 if unit == "person" else None
+    neighbours = Neighbours(relation=relation, unit=unit, max_rows_per_person=most, rows=rows)
+    return seating_of(neighbours, epsilon=epsilon, **options)
 
 
 # -- by position
@@ -87,7 +96,7 @@ def test_a_table_shorter_than_stated_leaves_seats_empty() -> None:
 
 
 def test_all_rows_of_a_person_lie_in_one_block() -> None:
-    seating = seating_of(epsilon=1.0, rows=1000, relation="replace_one", unit="person")
+    seating = seats(1000, unit="person")
     person = np.random.default_rng(0).integers(0, 1000, 3000)
     seated = seating.gather(batched(person[:, None].astype(float), 256, person), 1)[:, :, 0]
     homes = [set(block[~np.isnan(block)]) for block in seated]
@@ -96,7 +105,7 @@ def test_all_rows_of_a_person_lie_in_one_block() -> None:
 
 
 def test_a_rows_block_depends_on_its_own_values_alone() -> None:
-    seating = seating_of(epsilon=1.0, rows=1000, relation="add_remove", unit="row")
+    seating = seats(1000, "add_remove")
     values = np.random.default_rng(0).random((1000, 2))
     whole = seating.gather(batched(values, 100), 2)
     less = seating.gather(batched(np.delete(values, 17, axis=0), 100), 2)
@@ -119,18 +128,18 @@ def test_a_full_block_turns_further_records_away() -> None:
     [(1.0, 4000, 20), (5.0, 4000, 20), (0.1, 4000, 125), (0.1, 100_000, 200), (1.0, 400, 12), (1.0, 1_000_000, 489)],
 )
 def test_small_budgets_and_large_tables_get_more_blocks(epsilon: float, rows: int, blocks: int) -> None:
-    seating = seating_of(epsilon=epsilon, rows=rows, relation="replace_one", unit="row")
+    seating = seats(rows, epsilon=epsilon)
     assert seating.blocks == blocks
     assert SMALLEST <= seating.size <= LARGEST
 
 
 def test_where_noise_is_doubled_so_are_the_blocks() -> None:
-    people = seating_of(epsilon=1.0, rows=4000, relation="replace_one", unit="person")
+    people = seats(4000, unit="person")
     assert (people.sensitivity, people.blocks) == (4, 2 * FEWEST)
 
 
 def test_memory_is_bounded_however_large_the_table() -> None:
-    seating = seating_of(epsilon=1e-4, rows=10**9, relation="replace_one", unit="row")
+    seating = seats(10**9, epsilon=1e-4)
     assert seating.blocks * seating.size <= MOST_ROWS
 
 
@@ -139,18 +148,18 @@ def test_memory_is_bounded_however_large_the_table() -> None:
     [("replace_one", "row", 2), ("add_remove", "row", 2), ("add_remove", "person", 2), ("replace_one", "person", 4)],
 )
 def test_the_sensitivity_follows_from_how_records_find_their_block(relation, unit, sensitivity) -> None:  # type: ignore[no-untyped-def]
-    assert seating_of(epsilon=1.0, rows=5000, relation=relation, unit=unit).sensitivity == sensitivity
+    assert seats(5000, relation, unit).sensitivity == sensitivity
 
 
 def test_a_private_number_of_rows_must_be_stated() -> None:
     with pytest.raises(InputError, match="state a rough public number with rows="):
-        seating_of(epsilon=1.0, rows=None, relation="add_remove", unit="row")
+        seats(None, "add_remove")
 
 
 @pytest.mark.parametrize(("rows", "blocks"), [(63, None), (100, 60), (4000, 1), (4000, 2.5)])
 def test_too_few_rows_or_blocks_are_refused(rows: int, blocks: int | None) -> None:
     with pytest.raises(InputError):
-        seating_of(epsilon=1.0, rows=rows, relation="replace_one", unit="row", blocks=blocks)
+        seats(rows, blocks=blocks)
 
 
 # -- casting

@@ -84,9 +84,8 @@ class TestManyAnswers:
         pair = draw_pair("cubic", 3000, np.random.default_rng(0))
         other = draw_pair("tanh", 3000, np.random.default_rng(1))
         frame = pl.DataFrame({"a": pair.x, "b": pair.y, "c": other.x})
-        found = orient(
-            None, PrivateTable(frame, Schema.from_dict({name: BOUNDS for name in "abc"})), epsilon=6.0, seed=1
-        )
+        table = PrivateTable(frame, Schema.from_dict({name: BOUNDS for name in "abc"}))
+        found = orient(table, epsilon=6.0, seed=1)
         page = direction_page(found, rows=3000)
         told = sum(one.cause is not None for one in found.directions)
         assert f"{told} of 3 pairs have a direction" in page
