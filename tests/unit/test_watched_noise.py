@@ -34,7 +34,7 @@ from escudo.privacy import Guarantee, MemoryAccount, Plan, PureEvent, charging
 from escudo.synthesis import prepare, synthesize
 from escudo.table import PrivateTable, Schema
 from escudo.utility import evaluate_privately
-from escudo.utility._evaluated import fitting_evaluated, prepare_evaluated
+from escudo.utility._private import fitting_evaluated, prepare_evaluated
 
 ROWS = 400
 RNG = np.random.default_rng(0)
@@ -98,7 +98,7 @@ VERBS: dict[str, Callable[[PrivateTable], Any]] = {
     "effect_of": lambda table: effect_of(table, "a", "b", trial=True, epsilon=1.0),
     "direction by votes": lambda table: direction(table, "u", "v", epsilon=1.0),
     "direction by gap": lambda table: direction(table, "u", "v", epsilon=1.0, method="gap", train=FRAME[:200]),
-    "orient": lambda table: orient(None, table, epsilon=1.0, blocks=40),
+    "orient": lambda table: orient(table, epsilon=1.0, blocks=40),
 }
 
 

@@ -30,9 +30,8 @@ from escudo.cli._console import JsonFlag, emit
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from escudo.orientation import Direction, Orientation
-    from escudo.orientation._gap_planning import PlanningCurves
-    from escudo.table import PrivateTable, Schema
+    from escudo.orientation import Direction, Orientation, PlanningCurves
+    from escudo.table import Schema
 
 __all__ = ["direction"]
 
@@ -103,17 +102,18 @@ def direction(
         raise InputError("--all-pairs goes by votes; leave out --method, --train and --test.")
     check_files(report=out)
     table = open_table(data, schema, relation=relation, ledger=ledger, dataset=dataset)
-    terms: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "score": score, "relation": relation, "rows": rows}
+    table = table.under(relation=relation, rows=rows)
+    terms: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "score": score}
     terms |= {"accept_large_delta": accept_large_delta}
-    terms |= _extras(option or [], all_pairs=all_pairs)
+    terms |= _extras(option or [])
     if not all_pairs:
         terms |= {"method": method, **_public(train, test, table.schema, x, y)}
-    tree = plan_of(orient, None, table, **terms) if all_pairs else plan_of(ask, table, x, y, **terms)
+    tree = plan_of(orient, table, **terms) if all_pairs else plan_of(ask, table, x, y, **terms)
     if (plan or dataset is not None) and shown_first(table.account, tree, stop=plan, as_json=as_json):
         return
     found: Direction | Orientation
     if all_pairs:
-        found = orient(None, table, seed=seed, **terms)
+        found = orient(table, seed=seed, **terms)
     else:
         assert x is not None
         assert y is not None
@@ -135,24 +135,20 @@ def direction(
             from escudo.report import write
             from escudo.report._direction_page import direction_page
 
-            known = _public_rows(table, relation, rows)
+            known = table.neighbours.records
             page = direction_page(found, source=dataset or without_secrets(data), rows=known, curves=_curves(known))
             write(page, out)
 
 
-def _extras(option: list[str], *, all_pairs: bool) -> dict[str, Any]:
+def _extras(option: list[str]) -> dict[str, Any]:
     """Return the method's own options; what has an argument of its own must be given by that."""
     from escudo.errors import InputError
     from escudo.orientation import direction as ask
-    from escudo.orientation._asked import check_options
-    from escudo.orientation._votes import OPTIONS
 
     found = options_of(option)
     for name in found:
-        if name in (*signature(ask).parameters, "train", "test"):
+        if name in (*signature(ask).parameters, "relation", "rows", "train", "test"):
             raise InputError(f"{name!r} is no --option: it has an argument of its own.")
-    if all_pairs:
-        check_options("votes", found, OPTIONS)
     return found
 
 
@@ -166,15 +162,8 @@ def _public(train: Path | None, test: Path | None, schema: Schema, x: str | None
     return {role: open_data(str(path), schema.select([x, y])) for role, path in named.items() if path is not None}
 
 
-def _public_rows(table: PrivateTable, relation: str, stated: int | None) -> int | None:
-    from escudo.orientation._reading import public_rows
-    from escudo.privacy import parse_relation
-
-    return public_rows(table, parse_relation(relation)) if stated is None else stated
-
-
 def _curves(rows: int | None) -> PlanningCurves | None:
-    from escudo.orientation._gap_planning import planning_curves
+    from escudo.orientation import planning_curves
 
     return None if rows is None or rows < 100 else planning_curves(rows)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -76,8 +76,9 @@ def discover(
     Example: escudo discover visits.csv --schema visits.toml --epsilon 1 --out graph.dot --report graph.html
     """
     from escudo.causal import CausalGraph
-    from escudo.discovery import prepare, run_prepared
+    from escudo.discovery import discover as ask
     from escudo.errors import InputError
+    from escudo.privacy import plan as plan_of
     from escudo.report import discovery_page, write
 
     start = time.perf_counter()
@@ -86,21 +87,20 @@ def discover(
     check_files(graph=out, report=report, force=force)
     known = None if knowledge is None else CausalGraph.read(knowledge)
     table = open_table(data, schema, relation=relation, ledger=ledger, dataset=dataset)
-    prepared = prepare(
-        table.schema,
-        epsilon=epsilon,
-        delta=delta_for(table, delta, relation=relation, public_rows=public_rows),
-        knowledge=known,
-        method=method,
-        relation=relation,
-        public_rows=public_rows,
-        directions=directions,
-    )
-    tree = prepared.plan.judged(table, rows=public_rows, accept_large_delta=accept_large_delta)
+    table = table.under(relation=relation, rows=public_rows)
+    arguments: dict[str, Any] = {  # Any: they are of several types
+        "epsilon": epsilon,
+        "delta": delta_for(table, delta, relation=relation, public_rows=public_rows),
+        "knowledge": known,
+        "method": method,
+        "directions": directions,
+        "accept_large_delta": accept_large_delta,
+    }
+    tree = plan_of(ask, table, **arguments)
     if shown_first(table.account, tree, stop=plan, as_json=as_json):
         return
     assert out is not None
-    found = run_prepared(prepared, table, seed=seed, public_rows=public_rows, accept_large_delta=accept_large_delta)
+    found = ask(table, seed=seed, **arguments)
 
     def show(written: bool) -> None:
         seconds, file, page = time.perf_counter() - start, out if written else None, report if written else None

@@ -83,6 +83,7 @@ def effect(
     start = time.perf_counter()
     check_files(report=report)
     table = open_table(data, schema, relation=relation, ledger=ledger, dataset=dataset)
+    table = table.under(relation=relation, rows=public_rows)
     name, separator, level = outcome.partition("=") if outcome not in table.schema else (outcome, "", "")
     levels = None
     if compare is not None:
@@ -97,8 +98,6 @@ def effect(
         "trial": trial,
         "contrast": levels,
         "outcome_level": level if separator else None,
-        "relation": relation,
-        "public_rows": public_rows,
         "confidence": confidence,
         "accept_large_delta": accept_large_delta,
     }
@@ -124,7 +123,7 @@ def effect(
 
 
 def _print_effect(screen: Console, found: TreatmentEffect, report: Path | None, seconds: float) -> None:
-    from escudo.discovery._treatment import shown
+    from escudo.discovery import shown
 
     low, high = map(shown, found.interval)
     screen.print(

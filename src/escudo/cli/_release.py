@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from escudo.synthesis import Model, Prepared
     from escudo.synthesis.neural import Checkpoint
     from escudo.table import PrivateTable, Schema
-    from escudo.utility._evaluated import Evaluate, PreparedEvaluated
+    from escudo.utility import Evaluate, PreparedEvaluated
 
 __all__ = ["release", "sample"]
 
@@ -144,7 +144,7 @@ def release(
     from escudo.errors import InputError
     from escudo.privacy import parse_relation
     from escudo.report import check_target, warnings_of, write_release
-    from escudo.utility._evaluated import prepare_evaluated
+    from escudo.utility import prepare_evaluated
 
     start = time.perf_counter()
     if out is None and not plan:
@@ -293,7 +293,7 @@ def _fitting(
 ) -> Iterator[tuple[Model, Evaluate | None]]:
     """Give the model, and what evaluates its rows if that was paid for."""
     from escudo.synthesis import fitting
-    from escudo.utility._evaluated import PreparedEvaluated, fitting_evaluated
+    from escudo.utility import PreparedEvaluated, fitting_evaluated
 
     if isinstance(prepared, PreparedEvaluated):
         with fitting_evaluated(prepared, table, **terms) as both:

@@ -16,8 +16,7 @@ from escudo.report._page import render
 from escudo.report._promise import promise_sentence, rounded_up, stated, who_gets_what
 
 if TYPE_CHECKING:
-    from escudo.orientation import Direction, Orientation
-    from escudo.orientation._gap_planning import PlanningCurves
+    from escudo.orientation import Direction, Orientation, PlanningCurves
 
 __all__ = ["direction_page"]
 

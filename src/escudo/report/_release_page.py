@@ -46,8 +46,8 @@ from escudo.report._promise import (
 )
 from escudo.report._record import LIBRARIES, FileEntry, added_arrows, details_of, noise_of, observed_pairs, warnings_of
 from escudo.table import Numeric
+from escudo.utility import EVALUATION_PURPOSE as PURPOSE
 from escudo.utility import cells, dependence, synthetic_table
-from escudo.utility._private import PURPOSE
 
 if TYPE_CHECKING:
     import polars as pl

@@ -37,7 +37,7 @@ def treatment_page(found: TreatmentEffect, *, graph: CausalGraph | None = None, 
     """
     from markupsafe import Markup
 
-    from escudo.discovery._treatment import shown
+    from escudo.discovery import shown
 
     guarantee = found.guarantee
     epsilon, delta = stated(guarantee)
@@ -96,7 +96,7 @@ def interval_chart(
         title: What the chart shows, for screen readers.
         zero: Whether to mark 0 on the scale.
     """
-    from escudo.discovery._treatment import shown
+    from escudo.discovery import shown
     from escudo.report._charts import escaped, fitted, length_of, svg
 
     left = min(max(length_of(name, 13.0) for name, _, _ in lines), 220.0) + 14

@@ -10,7 +10,7 @@ Families hold at most three parents. Where a table over all cells of a family (w
 but not here) would be larger than the data can fill, the parents that say least are left out.
 
 **Guarantee.** A composition of Gaussian events, shown in the plan; their sensitivity is proved in
-``escudo.discovery._residuals``. Which families are measured depends on the table only through what was released before.
+``discovery/_measurement.py``. Which families are measured depends on the table only through what was released before.
 """
 
 from __future__ import annotations
@@ -21,14 +21,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from escudo.causal import CausalGraph
-from escudo.discovery import Discovery
-from escudo.discovery._discrete import Layout, PreparedDiscrete, layout_of
-from escudo.discovery._levels import Levels
-from escudo.discovery._measurement import MOST_NUMBERS, measure, release_event
-from escudo.discovery._residuals import Floats, Residuals, Scope
-from escudo.discovery._tables import batches
+from escudo.discovery import (
+    MOST_NUMBERS,
+    Design,
+    Discovery,
+    Levels,
+    PreparedDiscrete,
+    Residuals,
+    Scope,
+    design_of,
+    measure,
+    release_event,
+    table_batches,
+)
 from escudo.errors import InputError
 from escudo.mechanisms import Purse
 from escudo.privacy import Budget, GaussianEvent, Neighbours, Plan, calibrate
@@ -40,6 +48,8 @@ from escudo.synthesis._structure import graph_of
 from escudo.table import PrivateTable, Schema
 
 __all__ = ["STRUCTURE_SHARE", "prepare_discovered"]
+
+Floats = NDArray[np.float64]
 
 STRUCTURE_SHARE = 0.7
 """Of ρ: what goes to the tables that both the graph and the laws are read off."""
@@ -78,17 +88,14 @@ class PreparedDiscovered:
 
     def run(self, table: PrivateTable, purse: Purse) -> CausalModel:
         """Find the graph, measure its families, and estimate."""
-        account, seed = purse.account, purse.stream
-        assert account is not None
-        found = self.structure.run(table, account, seed)
+        found = self.structure.find(table, purse)
         assert found.tables is not None
         levels, residuals = found.tables.levels, found.tables.residuals
         raw = Levels(names=levels.names, cells=levels.cells, groups={})
         parents = _affordable(found.generating_graph, raw, residuals.rows)
         families = _largest(raw, parents)
         scopes = _closure(families)
-        terms = self.structure.terms
-        fresh = measure(table, raw, scopes, self.families, terms, rows=residuals.rows, account=account, seed=seed)
+        fresh = measure(table, raw, scopes, self.families, purse, rows=residuals.rows)
         together = _together(residuals, fresh, levels)
         tables = [
             NoisyTable(tuple(raw.names[i] for i in scope), cells, scale)
@@ -139,25 +146,18 @@ class DiscoveredSynthesis:
         schema.require_confirmed()
         if self.method == "gaussian":
             raise InputError("A generator from discovery needs tables: use method='auto', or name another generator.")
-        delta = above_zero(budget).delta
-        layout = layout_of(
-            schema,
-            self.knowledge,
-            method=self.method,
-            epsilon=budget.epsilon,
-            relation=neighbours.relation,
-            public_rows=neighbours.rows,
-        )
+        above_zero(budget)
+        design = design_of(schema, neighbours, budget, knowledge=self.knowledge, method=self.method)
 
         def events(level: float) -> list[GaussianEvent]:
-            return [*layout.events(level / math.sqrt(STRUCTURE_SHARE)), _families(layout, level)]
+            return [*design.events(level / math.sqrt(STRUCTURE_SHARE)), _families(design, level)]
 
-        level = calibrate(events, epsilon=budget.epsilon, delta=delta)
+        level = calibrate(events, epsilon=budget.epsilon, delta=budget.delta)
         return PreparedDiscovered(
             schema=schema,
-            structure=layout.at(level / math.sqrt(STRUCTURE_SHARE), delta=delta),
-            families=_families(layout, level),
-            delta=delta,
+            structure=design.at(level / math.sqrt(STRUCTURE_SHARE), delta=budget.delta),
+            families=_families(design, level),
+            delta=budget.delta,
         )
 
 
@@ -193,8 +193,8 @@ def prepare_discovered(
     return question.prepare(schema, neighbours_of(schema, relation, public_rows), Budget(epsilon, delta))
 
 
-def _families(layout: Layout, level: float) -> GaussianEvent:
-    return release_event(level / math.sqrt(1 - STRUCTURE_SHARE), layout.terms, numbers=MOST_NUMBERS)
+def _families(design: Design, level: float) -> GaussianEvent:
+    return release_event(level / math.sqrt(1 - STRUCTURE_SHARE), design.neighbours, numbers=MOST_NUMBERS)
 
 
 def _affordable(graph: CausalGraph, levels: Levels, rows: float) -> dict[str, tuple[str, ...]]:
@@ -248,7 +248,7 @@ def _together(first: Residuals, fresh: Residuals, levels: Levels) -> Residuals:
 def _tables(residuals: Residuals, scopes: Sequence[Scope]) -> list[tuple[Scope, Floats, float]]:
     """Return the table of each scope, and the standard deviation of the noise in one of its cells."""
     found = []
-    for batch in batches(residuals, scopes):
+    for batch in table_batches(residuals, scopes):
         variance = np.zeros(len(batch.scopes))
         for axes, noise in batch.noise.items():
             variance += noise / math.prod(size**2 for axis, size in enumerate(batch.shape) if axis not in axes)
