@@ -41,7 +41,7 @@ from escudo.privacy import (
     Relation,
 )
 from escudo.table import Categorical, Column, Level, Numeric, PrivateTable, Schema, outline
-from escudo.table._values import MISSING_LABEL, encodable
+from escudo.table._columns import MISSING_LABEL, encodable
 
 __all__ = ["learn_schema"]
 

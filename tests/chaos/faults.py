@@ -32,7 +32,7 @@ ON_SERVER = ("drop", "cut", "server")
 """Faults of a database server: drop: it ends the connection; cut: the network does; server: it is killed, and
 started again."""
 
-_WEIGHTS = dict(kill=3.0, torn=2.0, term=2.0, int=1.0, limit=1.5, full=1.5, clock=0.5, drop=2.0, cut=2.0, server=0.4)
+_WEIGHTS = dict(kill=3.0, torn=2.0, term=2.0, int=1.0, limit=1.5, full=1.5, clock=0.5, drop=2.0, cut=2.0, server=1.5)
 _DECISIVE = re.compile(
     r"rename|replace|unlink|fsync|commit|append|spend|fail\b|_put|\.keep|go_on|resume|mark|finish|_line"
 )
@@ -41,7 +41,7 @@ _DECISIVE = re.compile(
 _WATCHED = (
     "escudo/privacy/_ledger",
     "escudo/privacy/_account.py",
-    "escudo/privacy/_trainings.py",
+    "escudo/privacy/_ledger_chain.py",
     "escudo/privacy/_plan.py",
     "escudo/report/_release.py",
     "escudo/report/_custodian_report.py",
@@ -51,7 +51,7 @@ _WATCHED = (
     "escudo/mechanisms/_additive.py",
     "escudo/mechanisms/dpsgd/_checkpoint.py",
     "escudo/mechanisms/dpsgd/_mechanism.py",
-    "escudo/auditing/_log.py",
+    "escudo/auditing/_outputs.py",
     "escudo/cli/_release.py",
     "psycopg/connection.py",
     "psycopg/cursor.py",

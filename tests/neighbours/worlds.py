@@ -36,7 +36,7 @@ from escudo.auditing._replay import Transcript
 from escudo.mechanisms import Purse
 from escudo.mechanisms._noise import watching
 from escudo.mechanisms.dpsgd import _mechanism as training
-from escudo.privacy import ApproximateEvent
+from escudo.privacy import ApproximateEvent, _ledger_store
 
 SECONDS = re.compile(r"\b\d+\.\d+ s\b|(?<=\"seconds\": )\d+(\.\d+)?")
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
@@ -120,6 +120,7 @@ class Held:
             watching(self._transcript.watch),
             self._holding_the_rest(again),
             _stopped_clock(),
+            mock.patch.object(_ledger_store, "secrets", types.SimpleNamespace(token_hex=lambda size: "0" * 2 * size)),
             mock.patch.dict(os.environ, ESCUDO_STATE=str(Path(name) / "input.state")),  # where a ledger has its witness
         ):
             warnings.simplefilter("always")

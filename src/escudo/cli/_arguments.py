@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -22,7 +22,7 @@ from escudo.cli._sample import settings
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from escudo.privacy import Account, Plan
+    from escudo.privacy import Account, Event, Plan
     from escudo.table import PrivateTable
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "Delta",
     "Epsilon",
     "Force",
+    "GoingOn",
     "LedgerUrl",
     "PlanOnly",
     "PublicRows",
@@ -89,7 +90,7 @@ Force = Annotated[bool, typer.Option("--force", metavar="", help="Replace files 
 
 def delta_for(table: PrivateTable, delta: float | None, *, relation: str, public_rows: int | None) -> float:
     """Return the δ that was given, or the usual one for a table of this size, as far as that is public."""
-    from escudo.privacy._plan_delta import usual_delta
+    from escudo.privacy._plan import usual_delta
 
     if delta is not None:
         return delta
@@ -114,9 +115,23 @@ def open_table(data: str, schema: Path, *, relation: str, ledger: str | None, da
     return PrivateTable(open_data(data, described), described, account, dataset)
 
 
-def shown_first(account: Account, plan: Plan, *, stop: bool, as_json: bool) -> bool:
+class GoingOn(NamedTuple):
+    """A plan that goes on from a checkpoint, which paid for it or for a part of it.
+
+    Attributes:
+        checkpoint: The checkpoint.
+        due: What is charged for the rest; None for nothing.
+        again: Whether that was asked for.
+    """
+
+    checkpoint: Path
+    due: Event | None
+    again: bool
+
+
+def shown_first(account: Account, plan: Plan, *, stop: bool, as_json: bool, going_on: GoingOn | None = None) -> bool:
     """Show the plan and where it would leave the account, before anything is spent; return whether to stop there."""
-    standing = _standing(account, plan)
+    standing = _standing(account, plan, going_on)
     if stop:
         emit(
             {"plan": plan.to_json(), "ledger": standing, "spent": False},
@@ -128,13 +143,14 @@ def shown_first(account: Account, plan: Plan, *, stop: bool, as_json: bool) -> b
     return stop
 
 
-def _standing(account: Account, plan: Plan) -> dict[str, Any] | None:
+def _standing(account: Account, plan: Plan, going_on: GoingOn | None) -> dict[str, Any] | None:
     """Return where the account stands and where this plan would take it; None if nothing is recorded."""
     from escudo.privacy import LedgerAccount
 
     if not isinstance(account, LedgerAccount) or plan.event is None:
         return None
-    info, asked = account.info(), account.asked(plan.event)
+    event = plan.event if going_on is None else going_on.due
+    info, asked = account.info(), 0.0 if event is None else account.asked(event)
     return {
         "dataset": account.dataset,
         "cap": info.cap.epsilon,
@@ -143,7 +159,9 @@ def _standing(account: Account, plan: Plan) -> dict[str, Any] | None:
         "used": info.used,
         "asked": asked if math.isfinite(asked) else None,
         "left": info.remaining.epsilon,
-        "fits": account.fits(plan.event),
+        "fits": event is None or account.fits(event),
+        "checkpoint": None if going_on is None else str(going_on.checkpoint),
+        "needs_again": going_on is not None and event is not None and not going_on.again,
     }
 
 
@@ -154,13 +172,30 @@ def _print_plan(screen: Console, plan: Plan, standing: dict[str, Any] | None, *,
     if standing is None:
         line = "none: what is spent is not recorded anywhere (see --dataset)"
     else:
-        asked = standing["asked"]
         line = f"{standing['dataset']}: {percent_up(standing['used'])} of ε = {shown_down(standing['cap'])} used; this "
-        line += f"asks for {percent_up(asked)}" if asked is not None else "has no finite cost at the account's δ"
-        line += " and fits" if standing["fits"] else " and would be refused"
+        line += _asks(standing)
     screen.print(f"Ledger   {line}", markup=False)
     if stop:
         screen.print("Nothing was spent. Leave out --plan to go on.")
+
+
+def _asks(standing: dict[str, Any]) -> str:
+    """Return what a plan asks for, and what the answer would be."""
+    from escudo.privacy._tally import percent_up
+
+    asked, line = standing["asked"], ""
+    if standing["checkpoint"] is not None:
+        line = f"goes on from {standing['checkpoint']}, "
+        if asked == 0:
+            return line + "which was paid for, and asks for nothing"
+    line += f"asks for {percent_up(asked)}" if asked is not None else "has no finite cost at the account's δ"
+    if standing["needs_again"]:
+        return (
+            line
+            + " for the rest, as it was used before, and would be refused without --again"
+            + ("" if standing["fits"] else ", and with it")
+        )
+    return line + (" and fits" if standing["fits"] else " and would be refused")
 
 
 @contextmanager

@@ -185,7 +185,7 @@ def _target(mechanism: str | None, url: str | None, headers: list[str], limits: 
     if (mechanism is None) == (url is None):
         raise InputError("name what to audit: MODULE:FUNCTION, or --url for a service, but not both.")
     if url is not None:
-        from escudo.auditing._http import HttpTarget
+        from escudo.auditing import HttpTarget
 
         pieces = [text.partition(":") for text in headers]
         if any(not colon for _, colon, _ in pieces):

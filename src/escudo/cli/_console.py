@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 import traceback
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,12 +17,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from escudo._card import printable
-from escudo.errors import EscudoError, RefusedError
+from escudo.errors import EscudoError, LedgerWarning, RefusedError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["JsonFlag", "Stopped", "console", "emit", "report_bug", "report_error", "stopping_cleanly"]
+__all__ = [
+    "JsonFlag",
+    "Stopped",
+    "console",
+    "emit",
+    "report_bug",
+    "report_error",
+    "stopping_cleanly",
+    "to_the_end",
+    "warning_in_words",
+]
 
 JsonFlag = Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON object instead of text.")]
 
@@ -85,12 +96,46 @@ def stopping_cleanly() -> Iterator[None]:
             signal.signal(one, handler)
 
 
+@contextmanager
+def to_the_end() -> Iterator[None]:
+    """Ignore Ctrl-C, SIGTERM and SIGHUP inside the block: what it ends can no longer be undone, and is soon done.
+
+    A signal that came before raises here, at the latest, and nothing of the block happens.
+    """
+    names = ("SIGINT", "SIGTERM", "SIGHUP") if threading.current_thread() is threading.main_thread() else ()
+    known = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    before = {one: handler for one in known if callable(handler := signal.getsignal(one))}
+    try:
+        for one in before:
+            signal.signal(one, signal.SIG_IGN)
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
 def emit(payload: Mapping[str, Any], *, as_json: bool, human: Callable[[Console], None]) -> None:
     """Print ``payload`` as JSON for programs, or call ``human`` with a console for people."""
     if as_json:
         sys.stdout.write(json.dumps(payload, indent=2, ensure_ascii=False, allow_nan=False, default=str) + "\n")
     else:
         human(console())
+
+
+@contextmanager
+def warning_in_words() -> Iterator[None]:
+    """Show escudo's own warnings inside the block as a line on standard error, and others as Python does."""
+    with warnings.catch_warnings():
+        usual = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+            if issubclass(category, LedgerWarning):
+                console(stderr=True).print(f"Warning: {message}", markup=False, style="yellow")
+            else:
+                usual(message, category, *place, **more)
+
+        warnings.showwarning = show
+        yield
 
 
 def report_error(error: EscudoError, *, as_json: bool) -> None:

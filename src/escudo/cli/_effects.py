@@ -143,8 +143,7 @@ def _asked(
     through: tuple[str, ...],
     population: str | None,
 ) -> list[Effect]:
-    from escudo.effects import direct, effect, path, total
-    from escudo.effects._survey import outputs_of
+    from escudo.effects import direct, effect, outputs_of, path, total
 
     observed = on or outputs_of(sem)
     if held and through:

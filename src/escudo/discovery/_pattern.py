@@ -28,8 +28,7 @@ from numpy.typing import NDArray
 
 from escudo._progress import tracking
 from escudo._validate import did_you_mean
-from escudo.causal import CausalGraph, Knowledge
-from escudo.causal._check import first_cycle
+from escudo.causal import CausalGraph, Knowledge, first_cycle
 from escudo.errors import GraphError
 from escudo.table import Schema
 

@@ -16,8 +16,7 @@ from escudo.report._page import render
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-    from escudo.auditing import Audit
-    from escudo.auditing._result import Outputs
+    from escudo.auditing import Audit, Outputs
 
 __all__ = ["audit_page"]
 

@@ -9,7 +9,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from escudo.privacy import Guarantee, Plan
-from escudo.privacy._plan_text import cost_text
+from escudo.privacy._plan import cost_text
 from escudo.report._charts import percent
 from escudo.report._direction_charts import lines, margins, matrix, noisy_scores
 from escudo.report._page import render

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from escudo.privacy._plan_text import cost_text
+from escudo.privacy._plan import cost_text
 
 if TYPE_CHECKING:
     from escudo.utility import PrivateEvaluation

@@ -33,6 +33,7 @@ __all__ = [
     "FileEntry",
     "Noise",
     "added_arrows",
+    "details_of",
     "is_record",
     "noise_of",
     "observed_pairs",
@@ -42,7 +43,7 @@ __all__ = [
 ]
 
 FORMAT = "escudo release"
-VERSION = 2
+VERSION = 3
 LIBRARIES = ("dp-accounting", "numpy", "opendp", "polars")
 """Those whose versions decide what noise was drawn, and what it was counted as."""
 
@@ -121,6 +122,7 @@ def release_record(
             "libraries": {name: version(name) for name in LIBRARIES},
         },
         "dataset": dataset,
+        "anchor": model.details.get("anchor"),
         "guarantee": model.guarantee.to_json(),
         "warnings": warnings_of(model),
         "plan": model.plan.to_json(),
@@ -132,7 +134,7 @@ def release_record(
             "added": None if added is None else [list(edge) for edge in added],
             "observed": [list(pair) for pair in observed_pairs(model)],
         },
-        "generator": {"name": model.generator, "details": dict(model.details)},
+        "generator": {"name": model.generator, "details": details_of(model)},
         "synthetic": {"rows": rows, "seed": seed},
         "evaluation": {
             "noise": [
@@ -152,6 +154,11 @@ def release_record(
             for entry in sorted(entries, key=lambda entry: entry.path)
         ],
     }
+
+
+def details_of(model: Model) -> dict[str, Any]:
+    """Return public facts about the fit itself; what paid for it is told elsewhere."""
+    return {name: value for name, value in model.details.items() if name != "anchor"}
 
 
 def warnings_of(model: Model) -> list[str]:

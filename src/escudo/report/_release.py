@@ -1,9 +1,10 @@
 """The release folder: written as a whole, or not at all.
 
 Everything is written into a hidden folder beside the target, flushed to disk, and renamed. An error, Ctrl-C or a signal
-to end leaves the target as it was. An earlier release is *exchanged* with the new one in one step of the file system
-(``renameat2`` on Linux, ``renameatx_np`` on macOS): at every instant the target is the whole old release or the whole
-new one, also if the process is killed. Where the system cannot exchange, the old one is moved aside first; a process
+to end before that leaves the target as it was; after it the release is there, and the command line takes no signals
+until it has said so. An earlier release is *exchanged* with the new one in one step of the file system (``renameat2``
+on Linux, ``renameatx_np`` on macOS): at every instant the target is the whole old release or the whole new one, also if
+the process is killed. Where the system cannot exchange, the old one is moved aside first; a process
 that is killed between the two steps leaves no target, and the next release to that place, which looks first, moves it
 back. What a kill may leave besides is a hidden folder that nothing reads.
 
@@ -108,6 +109,7 @@ def write_release(
     table: PrivateTable | None = None,
     evaluate: Callable[[object], PrivateEvaluation] | None = None,
     overwrite: bool = False,
+    before_naming: Callable[[], object] | None = None,
 ) -> ReleaseFiles:
     """Draw synthetic rows and write them, the model, the record and the report into one folder, all or nothing.
 
@@ -125,6 +127,8 @@ def write_release(
         evaluate: Takes the synthetic rows and returns figures about them that were paid for, for record and report:
             what :func:`escudo.utility.fitting_evaluated` gives along with the model.
         overwrite: Whether an earlier release in that folder may be replaced; nothing else ever is.
+        before_naming: Called when all is on disk, just before the folder gets its name. From then on the release is
+            there: a program that can be stopped by signals should hold them back here until it is done with it.
 
     Raises:
         InputError: If the folder holds something else, or cannot be written; the target is then as it was.
@@ -161,6 +165,8 @@ def write_release(
                 section = comparison_section(table, synthetic, dataset=dataset)
                 copy_draft.write_text(custodian_copy(page, {"comparison": section}), encoding="utf-8")
             _flush(draft)
+            if before_naming is not None:
+                before_naming()
             _put(draft, target)
             if copy_draft is not None and copy is not None:
                 copy_draft.replace(copy)

@@ -28,9 +28,9 @@ from escudo.privacy import (
     RepeatedEvent,
     ZCDPEvent,
 )
-from escudo.privacy._composition import leaf_curve
 from escudo.privacy._curves import ORDERS
-from escudo.privacy._plan_text import cost_text
+from escudo.privacy._plan import cost_text
+from escudo.privacy._totals import leaf_curve
 from escudo.report._charts import heat_map, percent
 from escudo.report._limits import FoundEdge, discovered_edges, limits_of, picks_arrows
 from escudo.report._look import MAP_CELLS, MOST_CARDS, MOST_MAPPED, column_card, merged, pairs_of
@@ -44,10 +44,10 @@ from escudo.report._promise import (
     stated,
     who_gets_what,
 )
-from escudo.report._record import LIBRARIES, FileEntry, added_arrows, noise_of, observed_pairs, warnings_of
+from escudo.report._record import LIBRARIES, FileEntry, added_arrows, details_of, noise_of, observed_pairs, warnings_of
 from escudo.table import Numeric
+from escudo.utility import EVALUATION_PURPOSE as PURPOSE
 from escudo.utility import cells, dependence, synthetic_table
-from escudo.utility._private import PURPOSE
 
 if TYPE_CHECKING:
     import polars as pl
@@ -153,6 +153,7 @@ def release_page(
         generator=model.generator,
         hashes="\n".join(f"{entry.sha256}  {entry.path}" for entry in entries),
         history=f"escudo ledger history {shlex.quote(dataset)}" if dataset else "escudo ledger history",
+        anchor=model.details.get("anchor"),
         example=_example(model),
         citation=_citation(model, dataset, made, epsilon, delta),
         guarantee=guarantee,
@@ -162,7 +163,7 @@ def release_page(
         schema_text=_capped(schema.to_toml()),
         fingerprint=schema.fingerprint,
         edges=_capped("\n".join(f"{cause} -> {effect}" for cause, effect in graph.edges)),
-        details=_capped(json.dumps(dict(model.details), indent=1, ensure_ascii=False, default=str)),
+        details=_capped(json.dumps(details_of(model), indent=1, ensure_ascii=False, default=str)),
         versions=[(name, version(name)) for name in ("escudo", *LIBRARIES)],
     )
 

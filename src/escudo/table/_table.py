@@ -13,13 +13,19 @@ from numpy.typing import NDArray
 from escudo._validate import one_of, positive_integer, whole
 from escudo.errors import InputError
 from escudo.privacy import Neighbours, Relation, Unit, parse_relation
-from escudo.table._batches import ENCODINGS, Encoding, array_batches
 from escudo.table._columns import Column
-from escudo.table._contributions import CountSensitivity, count_sensitivity
-from escudo.table._counts import count_records, count_tables, count_values, requested_tables
-from escudo.table._engines import shielded
+from escudo.table._counts import (
+    ENCODINGS,
+    Encoding,
+    array_batches,
+    count_records,
+    count_tables,
+    count_values,
+    requested_tables,
+)
+from escudo.table._frames import open_source, shielded
+from escudo.table._rows import CountSensitivity, count_sensitivity
 from escudo.table._schema import Schema
-from escudo.table._source import open_source
 
 if TYPE_CHECKING:
     from escudo.privacy import Account, Ledger
@@ -39,7 +45,7 @@ class PrivateTable:
     ``person_id`` in the schema, at most ``max_rows_per_person`` rows of each person take part, a sample that depends
     only on that person's own rows and the public ``sample_seed``; rows without a person id take no part, nor do those
     whose id the table may have merged with another's, such as floats of 2^53 and more. The proofs are in
-    ``_contributions.py`` and ``_persons.py``.
+    ``_rows.py`` and ``_persons.py``.
 
     Args:
         frame: The data. Names and types of its columns are taken as public and may be refused, its rows never: one

@@ -7,7 +7,7 @@ steps is one that public numbers allow (``_sampling``), so the file tells no mor
 **Copies.** Two trainings that both went on from one state would release its later steps twice, and pay once. So a file
 is only ever written together with a row of the account that paid: a draft is written and synced; its digest is marked;
 only then does it get its name. Going on takes the newest mark, once, under a nonce that later marks and the end must
-show; the end is recorded before the result leaves (``escudo.privacy._trainings``). A file that cannot go on for nothing
+show; the end is recorded before the result leaves (``privacy._trainings``). A file that cannot go on for nothing
 may go on for the price of the steps that are left: its state was paid for, whatever became of the training since.
 
 **Killed** between the draft and its mark: the file from before goes on. Between mark and name: the draft is the newest,
@@ -148,10 +148,15 @@ def keeping(account: Account | None) -> MarkingAccount:
     )
 
 
-def found(path: Path, account: MarkingAccount) -> Kept | None:
+def found(path: Path, account: MarkingAccount, *, look: bool = False) -> Kept | None:
     """Return what can be gone on from at this path; None if there is nothing, or nothing that was marked.
 
     A draft that was marked, and whose process was killed before it got its name, gets it now.
+
+    Args:
+        path: The file.
+        account: What paid for it.
+        look: Whether to look only, and to leave all names as they are.
 
     Raises:
         InputError: If the file is not readable, or another account paid for it; nothing was spent.
@@ -160,9 +165,10 @@ def found(path: Path, account: MarkingAccount) -> Kept | None:
     with suppress(_UnreadableError):
         newer = _read(draft, path, account)
         if newer is not None and account.marked(newer.receipt, newer.number, newer.digest):
-            with _written(path):
-                os.replace(draft, path)
-                synced(path.parent)
+            if not look:
+                with _written(path):
+                    os.replace(draft, path)
+                    synced(path.parent)
             return newer
     return _read(path, path, account)
 

@@ -1,0 +1,443 @@
+"""A frame that was opened but not read: what it is, whether it fits the schema, and how to ask it.
+
+Lazy frames (polars, DuckDB, Ibis, PySpark) are asked in their own engine. A frame already in this process's memory
+(pandas, pyarrow, modin) is handed to polars column by column, without a copy where the memory layout allows it: its
+streaming group-by is several times faster than theirs. Dask does the same for each of its partitions, on its workers.
+Reading is total: whatever a single value is, it is a level, a number, a person's key or missing, never an error.
+
+Grouping, collecting and streaming run in the frame's own engine, and its error messages are withheld.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import narwhals as nw
+import numpy as np
+
+from escudo._validate import did_you_mean
+from escudo.errors import EngineError, EscudoError, InputError, SchemaError
+from escudo.table._columns import Categorical, Column, as_float, as_text, encodable
+from escudo.table._encode import Holds, check_holds, holds
+from escudo.table._persons import key_of_text, person_keys
+from escudo.table._schema import Schema
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["Source", "collect", "groups", "open_source", "shielded", "stream"]
+
+
+_EXACT_ON_IBIS = ("duckdb", "postgres")
+"""The databases behind Ibis in which text can be compared by its exact characters, by the collation C."""
+
+
+_WHOLE = {
+    "duckdb": "CASE WHEN {0} = trunc({0}) THEN TRY_CAST({0} AS bigint) END",
+    "postgres": "CASE WHEN {0} = trunc({0}) AND abs({0}) < 9223372036854775807 THEN CAST({0} AS bigint) END",
+}
+"""How a decimal person id is read there; other numbers are no ids, nor is NaN, which PostgreSQL puts above them all."""
+
+
+_FLOAT = {
+    "duckdb": "CAST({0} AS double)",
+    "postgres": "CASE WHEN {0} = 'NaN' THEN NULL WHEN abs({0}) > 1.7976931348623157e308 THEN"
+    " sign({0}) * CAST('Infinity' AS double precision) WHEN abs({0}) < 2.5e-324 THEN 0"
+    " ELSE CAST({0} AS double precision) END",
+}
+"""How a decimal is read as float64 there; PostgreSQL's own cast fails for what is too large or too small."""
+
+
+_TAKEN = (
+    "a pandas, polars or modin DataFrame, a polars LazyFrame, a pyarrow Table, a DuckDB relation, "
+    "an Ibis table, or a Dask or PySpark DataFrame"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A frame that was opened but not read.
+
+    Attributes:
+        engine: The frame's engine, such as ``"polars"``.
+        frame: The frame, as narwhals sees it.
+    """
+
+    engine: str
+    frame: nw.DataFrame[Any] | nw.LazyFrame[Any]
+
+    def __repr__(self) -> str:
+        return f"Source(engine={self.engine!r})"
+
+    def lazy(self, columns: Mapping[str, Column | None]) -> nw.LazyFrame[Any]:
+        """Return the named columns as a lazy frame of an engine that groups fast.
+
+        A person id that is text comes as the person's key if that engine is polars.
+
+        Args:
+            columns: The schema's column for each name; None for the person id.
+        """
+        chosen = self.frame.select(*map(nw.col, columns))
+        implementation = chosen.implementation
+        if implementation.is_polars():
+            frame = _in_polars(chosen.to_native().lazy(), columns)
+        elif isinstance(chosen, nw.LazyFrame):
+            return _in_database(chosen, columns)
+        elif implementation.is_pyarrow():
+            frame = _in_polars(chosen.to_polars().lazy(), columns)
+        else:
+            frame = _from_pandas(chosen, columns).lazy()
+        ready: nw.LazyFrame[Any] = nw.from_native(frame)
+        return ready
+
+    def slices(self, size: int) -> Iterator[Source]:
+        """Yield a frame in memory ``size`` rows at a time, in order; a lazy one as it is."""
+        if isinstance(self.frame, nw.LazyFrame):
+            yield self
+            return
+        for start in range(0, len(self.frame), size):
+            yield Source(engine=self.engine, frame=self.frame[start : start + size])
+
+    @staticmethod
+    def partition(part: Any) -> Source:
+        """Open one partition of a Dask frame."""
+        return Source(engine="pandas", frame=nw.from_native(part, eager_only=True))
+
+
+def open_source(frame: object, schema: Schema) -> Source:
+    """Open a frame: check that it is one and that its columns and their types fit the schema, without reading a row.
+
+    Which columns there are and the *type that the frame declares* for each are public, and may be refused. Values never
+    decide: a type that only says "Python objects" or "categories" is taken for every column of a schema, each value
+    being read by itself, and so are all types of numbers and booleans where the schema has numbers or booleans. So it
+    does not matter that pandas stores a column of whole numbers as floats because one is missing, or as objects because
+    one is text. It does matter whether *all* values of a column are text or numbers: where a program chose types by
+    looking at values, state them instead before anything is released. A frame without rows is a table like any other.
+
+    Raises:
+        InputError: If ``frame`` is no frame that is taken.
+        SchemaError: If a column of the schema is absent from the frame, or of a type that cannot hold it.
+    """
+    opened = _opened(frame)
+    found = opened.collect_schema()
+    _check_columns(schema, list(found))
+    for column in schema.fields:
+        dtype = found[column.name]
+        check_holds(column, _declared(opened, column.name, dtype), type(dtype).__name__)
+    if schema.person_id is not None:
+        _check_person(schema.person_id, found[schema.person_id], opened)
+    return Source(engine=opened.implementation.value, frame=opened)
+
+
+def _opened(frame: object) -> nw.DataFrame[Any] | nw.LazyFrame[Any]:
+    problem = None
+    try:
+        opened = nw.from_native(frame)  # type: ignore[call-overload]
+    except Exception as error:  # duplicate column names, for one; the message may show the frame
+        problem = type(error).__name__
+    if problem is not None and problem != "TypeError":
+        raise InputError(
+            f"frame cannot be read as a table ({problem}): are its column names distinct texts, and is the package it "
+            "comes from up to date?"
+        )
+    if problem is not None or not isinstance(opened, nw.DataFrame | nw.LazyFrame):
+        hint = " Read the file first, for instance with polars.scan_parquet." if isinstance(frame, str) else ""
+        raise InputError(f"frame must be {_TAKEN}; got {type(frame).__name__}.{hint}")
+    return opened
+
+
+def _check_columns(schema: Schema, found: list[str]) -> None:
+    wanted = [*schema.names, *(() if schema.person_id is None else (schema.person_id,))]
+    for name in wanted:
+        if name == "*" or (name.startswith("^") and name.endswith("$")):
+            raise SchemaError(f"column {name!r} reads as a pattern that stands for other columns; rename it.")
+    absent = [name for name in wanted if name not in found]
+    if absent:
+        listed = ", ".join(repr(name) for name in absent[:8]) + (", ..." if len(absent) > 8 else "")
+        raise SchemaError(
+            f"the table does not have the schema's column{'s' if len(absent) > 1 else ''} {listed}; "
+            f"rename the column in the table or in the schema.{did_you_mean(absent[0], found)}"
+        )
+
+
+def _declared(frame: nw.DataFrame[Any] | nw.LazyFrame[Any], name: str, dtype: Any) -> Holds:
+    """Return what a column holds by the type that the frame declares; narwhals would look at values of objects."""
+    native: Any = frame.to_native()
+    implementation = frame.implementation
+    if implementation.is_pandas_like() or implementation.is_dask():
+        kind = native.dtypes[name]
+        # Categories are collected from values, and one complex value makes a whole column complex.
+        loose = str(kind) in ("object", "category") or getattr(kind, "kind", "") == "c"
+        return "anything" if loose else holds(dtype)
+    if implementation.is_pyarrow():
+        import pyarrow as pa
+
+        kind = native.schema.field(name).type
+        if pa.types.is_dictionary(kind):
+            return holds(nw.from_native(pa.chunked_array([], kind.value_type), series_only=True).dtype)
+        return "anything" if pa.types.is_null(kind) else holds(dtype)
+    if implementation.is_polars():
+        import polars as pl
+
+        return "anything" if native.collect_schema()[name] in (pl.Null, pl.Object) else holds(dtype)
+    if implementation.is_duckdb() and str(native.types[native.columns.index(name)]).strip('"') == "NULL":
+        return "anything"
+    return holds(dtype)
+
+
+def _check_person(name: str, dtype: Any, frame: nw.DataFrame[Any] | nw.LazyFrame[Any]) -> None:
+    found = _declared(frame, name, dtype)
+    if found == "nothing usable" or (dtype == nw.Decimal and frame.implementation.is_pyspark()):
+        raise SchemaError(
+            f"the person id {name!r} is of type {type(dtype).__name__}; cast it to whole numbers or text in the table."
+        )
+    if found == "text" and frame.implementation.is_ibis():
+        raise SchemaError(f"the person id {name!r} is text, which is not supported on Ibis; use whole numbers.")
+
+
+def _in_polars(frame: pl.LazyFrame, columns: Mapping[str, Column | None]) -> pl.LazyFrame:
+    """Read Python objects one by one, and turn the texts of a person id into keys."""
+    import polars as pl
+
+    types, changed = frame.collect_schema(), []
+    for name, column in columns.items():
+        if types[name] == pl.Object:
+            changed.append(_project_lazily(name, column))
+        elif column is None and types[name] in (pl.String, pl.Categorical, pl.Enum):
+            changed.append(key_of_text(name))
+    return frame.with_columns(changed)
+
+
+def _project_lazily(name: str, column: Column | None) -> pl.Expr:
+    import polars as pl
+
+    def projected(values: pl.Series) -> pl.Series:
+        return _project(name, column, values.to_list())
+
+    return pl.col(name).map_batches(projected, return_dtype=_project(name, column, []).dtype)
+
+
+def _in_database(frame: nw.LazyFrame[Any], columns: Mapping[str, Column | None]) -> nw.LazyFrame[Any]:
+    """Compare text by its exact characters, whatever collation the database's columns have, and cast without an error.
+
+    Under a collation that ignores case, two people could share an id and the bound on one person's rows would not hold.
+    """
+    native: Any = frame.to_native()
+    if frame.implementation.is_duckdb():
+        listed = []
+        for name, dtype in frame.collect_schema().items():
+            quoted = '"' + name.replace('"', '""') + '"'
+            column = columns[name]
+            if dtype == nw.Unknown:  # nothing but nulls, or the type would have been refused
+                kind = "VARCHAR" if column is not None and column.kind == "string" else "DOUBLE"
+                listed.append(f"{quoted}::{kind} AS {quoted}")
+            else:
+                listed.append(f'{quoted} COLLATE "C" AS {quoted}' if dtype == nw.String else quoted)
+        native = native.select(", ".join(listed))
+    elif frame.implementation.is_ibis():
+        native = _exact_on_ibis(native, columns)
+    elif frame.implementation.is_pyspark():
+        from pyspark.sql import functions
+
+        collated = [f.name for f in native.schema if getattr(f.dataType, "collation", "UTF8_BINARY") != "UTF8_BINARY"]
+        native = native.withColumns({name: functions.collate(native[name], "UTF8_BINARY") for name in collated})
+    exact: nw.LazyFrame[Any] = nw.from_native(native)
+    return exact
+
+
+def _exact_on_ibis(table: Any, columns: Mapping[str, Column | None]) -> Any:
+    """Do the same through SQL, which also takes off the blanks of ``char(n)`` and the case-blindness of ``citext``."""
+    found = dict(table.schema().items())
+    texts = [name for name, dtype in found.items() if dtype.is_string()]
+    backend = table.get_backend()
+    if texts and backend.name not in _EXACT_ON_IBIS:
+        raise SchemaError(
+            f"column {texts[0]!r} is text in {backend.name}, which may take different texts for equal; store levels as "
+            "whole numbers there, or read the table into another engine."
+        )
+    selected, schema = [], {}
+    for name, dtype in found.items():
+        quoted = '"' + name.replace('"', '""') + '"'
+        expression, schema[name] = quoted, dtype
+        if dtype.is_string():
+            expression, schema[name] = f'CAST({quoted} AS text) COLLATE "C"', "string"
+        elif dtype.is_decimal() and backend.name in _EXACT_ON_IBIS:
+            whole = columns[name] is None
+            expression = (_WHOLE if whole else _FLOAT)[backend.name].format(quoted)
+            schema[name] = "int64" if whole else "float64"
+        selected.append(f"{expression} AS {quoted}")
+    if list(schema.items()) == list(found.items()):
+        return table
+    return backend.sql(f"SELECT {', '.join(selected)} FROM ({backend.compile(table)}) AS escudo_rows", schema=schema)
+
+
+def _from_pandas(frame: nw.DataFrame[Any], columns: Mapping[str, Column | None]) -> pl.DataFrame:
+    """Turn the columns of a pandas-like frame into polars, texts of a person id into keys."""
+    import polars as pl
+
+    native: Any = frame.to_native() if frame.implementation.is_pandas() else frame.to_pandas()
+    return pl.DataFrame([_series_from_pandas(name, native[name], column) for name, column in columns.items()])
+
+
+def _series_from_pandas(name: str, series: Any, column: Column | None) -> pl.Series:
+    """Turn a pandas series into polars: at once where its type fits the column, else value by value, to the same end.
+
+    Types are those of this series, which for a part of a Dask frame need not be those that the frame declares.
+    """
+    import polars as pl
+
+    categories = getattr(getattr(series, "cat", None), "categories", None)
+    if categories is not None:
+        levels = _project(name, column, list(categories)).extend_constant(None, 1)
+        codes = series.cat.codes.to_numpy().astype(np.int64)
+        return levels.gather(np.where(codes < 0, len(categories), codes))
+    if series.dtype != object:
+        try:
+            typed = pl.Series(name, pl.from_pandas(series, nan_to_null=False))
+        except Exception:  # text that is no valid Unicode, for one: each value for itself
+            typed = pl.Series(name, [], dtype=pl.Object)
+        text = typed.dtype == pl.String
+        if text or typed.dtype == pl.Boolean or typed.dtype.is_numeric():
+            if column is None:
+                return typed.to_frame().select(key_of_text(name)).to_series() if text else typed
+            if column.kind == "open" or text == (column.kind == "string"):
+                return typed
+    return _project(name, column, list(series))
+
+
+def _project(name: str, column: Column | None, values: Sequence[Any]) -> pl.Series:
+    """Return Python objects as levels, numbers or person keys: in a type that engines can hold."""
+    import polars as pl
+
+    if column is None:
+        return person_keys(name, values)
+    if isinstance(column, Categorical) and column.open:  # of unknown levels, texts alone can be told apart for certain
+        texts = [text if (text := as_text(value)) is not None and encodable(text) else None for value in values]
+        return pl.Series(name, texts, dtype=pl.String)
+    if isinstance(column, Categorical):
+        return pl.Series(name, [*column.levels, None]).gather(column.encode(values))
+    return pl.Series(name, np.fromiter(map(as_float, values), dtype=np.float64, count=len(values)))
+
+
+_T = TypeVar("_T")
+_QUERIES_AT_ONCE = 32  # bounds the memory of the hash tables that live at the same time
+_GROUPING_COLUMNS = 60  # GROUPING() packs one bit per column into a 64-bit integer
+
+
+def groups(frame: nw.LazyFrame[Any], sets: Sequence[Sequence[str]]) -> list[pl.DataFrame]:
+    """Return, for each set of columns, its groups and their numbers of rows ``n``, in as few passes as the engine can.
+
+    Args:
+        frame: Lazy frame with columns named by plain identifiers.
+        sets: Non-empty sets of its columns.
+    """
+    implementation = frame.implementation
+    if implementation.is_duckdb() or implementation.is_pyspark():
+        return [found for part in _parts(sets) for found in _grouping_sets(frame, part)]
+    counted = [frame.group_by(*chosen).agg(nw.len().alias("n")) for chosen in sets]
+    results: list[pl.DataFrame] = []
+    for start in range(0, len(counted), _QUERIES_AT_ONCE):
+        part = counted[start : start + _QUERIES_AT_ONCE]
+        if implementation.is_polars():
+            import polars as pl
+
+            results += pl.collect_all([query.to_native() for query in part], engine="streaming")
+        else:
+            results += [collect(query) for query in part]
+    return results
+
+
+def collect(frame: nw.LazyFrame[Any]) -> pl.DataFrame:
+    """Run a query and return its rows."""
+    if frame.implementation.is_polars():
+        return frame.to_native().collect(engine="streaming")  # type: ignore[no-any-return]
+    return frame.collect("polars").to_native()  # type: ignore[no-any-return]
+
+
+def stream(frame: nw.LazyFrame[Any], size: int) -> Iterator[pl.DataFrame]:
+    """Yield a query's rows in pieces, without holding all of them; pieces may be smaller or larger than ``size``."""
+    import polars as pl
+
+    native: Any = frame.to_native()
+    implementation = frame.implementation
+    if implementation.is_polars():
+        yield from native.collect_batches(chunk_size=size, maintain_order=True, engine="streaming")
+    elif implementation.is_duckdb():
+        # DuckDB allows one open result per connection: close it even if the caller stops half-way.
+        with getattr(native, "to_arrow_reader", native.fetch_arrow_reader)(size) as reader:
+            yield from map(_arrow_to_polars, reader)
+    elif implementation.is_ibis():
+        yield from map(_arrow_to_polars, native.to_pyarrow_batches(chunk_size=size))
+    elif implementation.is_pyspark():
+        rows = map(tuple, native.toLocalIterator(prefetchPartitions=True))
+        while piece := list(islice(rows, size)):
+            yield pl.DataFrame(piece, schema=native.columns, orient="row", infer_schema_length=None)
+    else:
+        yield collect(frame)
+
+
+def shielded(engine: str, doing: str, work: Callable[[], _T]) -> _T:
+    """Do ``work``, replacing any error of the engine, whose message may show values, by one that names its kind only.
+
+    Raises:
+        EngineError: If the engine failed.
+    """
+    try:
+        return work()
+    except EscudoError:
+        raise
+    except Exception as error:
+        kind = type(error).__name__
+    # Raised outside the handler: no chain of causes leads back to the engine's message.
+    raise EngineError(
+        f"the {engine} engine failed while {doing} ({kind}): a damaged file, a lost connection or too little memory, "
+        "for instance. Its message is withheld because it may show values of the table; run a query over the schema's "
+        "columns in the engine itself to see it."
+    )
+
+
+def _arrow_to_polars(data: Any) -> pl.DataFrame:
+    import polars as pl
+
+    frame = pl.from_arrow(data)
+    assert isinstance(frame, pl.DataFrame)
+    return frame
+
+
+def _parts(sets: Sequence[Sequence[str]]) -> Iterator[list[Sequence[str]]]:
+    """Split the sets so that each part is small enough for one query."""
+    part: list[Sequence[str]] = []
+    for chosen in sets:
+        if part and (len(part) == _QUERIES_AT_ONCE or len({*chosen}.union(*part)) > _GROUPING_COLUMNS):
+            yield part
+            part = []
+        part.append(chosen)
+    if part:
+        yield part
+
+
+def _grouping_sets(frame: nw.LazyFrame[Any], sets: Sequence[Sequence[str]]) -> list[pl.DataFrame]:
+    """Group by several sets of columns in one pass, with SQL's GROUPING SETS."""
+    names = sorted({name for chosen in sets for name in chosen})
+    native: Any = frame.select(*names).to_native()
+    if frame.implementation.is_duckdb():
+        listed = ", ".join(names)
+        wanted = ", ".join(f"({', '.join(chosen)})" for chosen in sets)
+        native = native.aggregate(f"{listed}, grouping({listed}) AS absent, count(*) AS n", f"GROUPING SETS ({wanted})")
+    else:
+        from pyspark.sql import functions
+
+        native = native.groupingSets([[native[name] for name in chosen] for chosen in sets], *names).agg(
+            functions.grouping_id(*names).alias("absent"), functions.count("*").alias("n")
+        )
+    found = collect(nw.from_native(native))
+    # One bit per name, set where the name is not in the group; it tells these nulls from those of the data.
+    absent = [sum(1 << (len(names) - 1 - i) for i, name in enumerate(names) if name not in chosen) for chosen in sets]
+    import polars as pl
+
+    return [
+        found.filter(pl.col("absent") == mask).select(*chosen, "n") for mask, chosen in zip(absent, sets, strict=True)
+    ]
