@@ -26,8 +26,8 @@ known for normal rows, and taken off. What remains is small against the noise, f
 (``benchmarks/gaussian_discovery.py``); unit rows throughout would take less noise, but mistake skewness for dependence.
 
 **Sensitivity.** Histograms of d columns: that of d tables of counts. Each matrix, in the Frobenius norm: that of one
-table of counts times C² (1 in the first), as :mod:`escudo.mechanisms._second_moments` proves. Rows enter as whole
-numbers of steps of 2⁻¹². A row with a missing value enters none of the three.
+table of counts times C² (1 in the first), as ``mechanisms/_additive.py`` proves. Rows enter as whole numbers of steps
+of 2⁻¹². A row with a missing value enters none of the three.
 
 **The search** is for the graph of linear effects with the best penalised likelihood. With v(x | P) the variance that a
 regression of x on its parents P leaves, and n the number of rows that would say as much without noise

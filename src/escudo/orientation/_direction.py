@@ -10,8 +10,8 @@ running it reads the columns and spends that.
 
 **Reading.** Every method sees columns as numbers in [0, 1], read in the table's own engine, one batch at a time
 (:class:`Batch`, :class:`PairData`). For the person unit a public hash of the person id comes with each row, so that all
-rows of a person can be sent to one block. A person's rows are bounded as everywhere (``table/_contributions.py``); rows
-without a person id take no part.
+rows of a person can be sent to one block. A person's rows are bounded as everywhere (``table/_rows.py``); rows without
+a person id take no part.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def direction(
     asked = Asked(x=x, y=y, method=method, score=score, options=options)
     prepared = asked.prepare(table.schema, table.neighbours, Budget(epsilon, delta))
     if method != "votes" and not planning():  # votes take a rough number; sensitivities of the others depend on it
-        check_rows(table)
+        check_rows(table.neighbours.records, table.record_count())
     return run(prepared, table, purpose=f"direction ({method})", accept_large_delta=accept_large_delta, seed=seed)
 
 
@@ -169,12 +169,11 @@ def check_options(method: str, options: Mapping[str, Any], known: Mapping[str, A
     return {**known, **options}
 
 
-def check_rows(table: PrivateTable, stated: int | None = None) -> None:
+def check_rows(stated: int | None, counted: int) -> None:
     """Raise unless a table has as many rows as sensitivities were computed for; under replace_one that is public."""
-    known = table.neighbours.records if stated is None else stated
-    if table.relation == "replace_one" and known is not None and known != (counted := table.record_count()):
+    if stated is not None and counted != stated:
         raise InputError(
-            f"rows was stated as {known:,}, but the table has {counted:,}: sensitivities depend on it. Leave rows "
+            f"rows was stated as {stated:,}, but the table has {counted:,}: sensitivities depend on it. Leave rows "
             "out; it is counted for you."
         )
 

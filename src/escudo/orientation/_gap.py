@@ -248,8 +248,9 @@ class GapPrepared:
         asked = self.wording
         if self.plan.event is None:
             return asked.no_answer(_needs(asked.score, self.epsilon, split=self.train is None), purse)
-        check_rows(table, self.rows)
-        pair, known = pair_of(PairData(table, asked.x, asked.y)), self.train
+        pairs, known = PairData(table, asked.x, asked.y), self.train
+        check_rows(self.rows, pairs.rows)
+        pair = pair_of(pairs)
         paid = purse.within(self.plan.event, purpose="direction (gap)")
         f: Regression
         g: Regression

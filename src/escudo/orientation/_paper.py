@@ -279,8 +279,9 @@ class PaperPrepared:
         asked = self.wording
         if self.plan.event is None:
             return asked.no_answer("Nothing was spent.", purse)
-        check_rows(table, self.rows)
-        private = pair_of(PairData(table, asked.x, asked.y))
+        pairs = PairData(table, asked.x, asked.y)
+        check_rows(self.rows, pairs.rows)
+        private = pair_of(pairs)
         if self.public is None:
             train, test = split_pair(private, shuffle=self.shuffle)
         else:

@@ -306,3 +306,20 @@ def test_a_narrow_range_far_from_zero_still_has_bins() -> None:
     schema = Schema.from_dict({"t": {"type": "boolean"}, "y": {"type": "numeric", "lower": 1e9, "upper": 1e9 + 1e-3}})
     found = effect_of(PrivateTable(frame, schema), "t", "y", trial=True, epsilon=5.0, seed=1)
     assert math.isclose(found.value, 5e-4, rel_tol=0.2)
+
+
+def test_an_account_says_between_which_tables_without_being_told_twice(frame: pl.DataFrame, schema: Schema) -> None:
+    account = MemoryAccount(relation="add_remove")
+    found = effect_of(PrivateTable(frame, schema, account), "drug", "well", graph=GRAPH, epsilon=1.0, seed=1)
+    assert found.guarantee.relation == "add_remove"
+    assert [receipt.event.relation for receipt in account.receipts] == ["add_remove"]
+    assert found.plan.leaves()[0].name == "table of well by drug by age"
+
+
+def test_the_interval_is_forecast_wherever_the_number_of_rows_is_public(frame: pl.DataFrame, schema: Schema) -> None:
+    asked = {"trial": True, "epsilon": 0.1}
+    table = PrivateTable(frame, schema)
+    assert "if rows spread evenly" in str(plan(effect_of, table, "drug", "well", **asked))
+    assert "if rows spread evenly" not in str(
+        plan(effect_of, table.under(relation="add_remove"), "drug", "well", **asked)
+    )

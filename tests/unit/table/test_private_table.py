@@ -33,6 +33,22 @@ def test_a_table_knows_its_schema_engine_unit_and_columns() -> None:
     assert table.columns == ("smoke", "age")
 
 
+def test_what_is_public_about_a_table_is_counted_only_where_neighbours_share_it() -> None:
+    table = PrivateTable(_frame(), SCHEMA)
+    assert table.neighbours.rows == 3
+    assert table.under(rows=5).neighbours.rows == 5
+    private = table.under(relation="add_remove")
+    assert (private.relation, private.neighbours.rows) == ("add_remove", None)
+    assert private.under(rows=4).neighbours.rows == 4
+    assert private.under(rows=4).under(relation="replace_one").neighbours.rows == 4
+
+
+@pytest.mark.parametrize("said", [{"rows": 0}, {"people": 0}, {"rows": -3}, {"relation": ""}])
+def test_what_cannot_be_public_about_a_table_is_refused(said: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=next(iter(said))):
+        PrivateTable(_frame(), SCHEMA).under(**said)
+
+
 @pytest.mark.parametrize("frame", ["data.parquet", {"smoke": ["no"]}, None, np.zeros((2, 2)), pl.Series([1])])
 def test_what_is_no_frame_is_refused_with_the_frames_that_are_taken(frame: object) -> None:
     with pytest.raises(InputError, match=r"pandas, polars .* DuckDB relation") as refused:
