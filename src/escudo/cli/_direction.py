@@ -133,7 +133,7 @@ def direction(
     with never_lost(show):
         if out is not None:
             from escudo.report import write
-            from escudo.report._direction_page import direction_page
+            from escudo.report._causal_pages import direction_page
 
             known = _public_rows(table, relation, rows)
             page = direction_page(found, source=dataset or without_secrets(data), rows=known, curves=_curves(known))

@@ -418,7 +418,7 @@ def _as_csv(exported: dict[str, Any]) -> str:
     import csv
     import io
 
-    from escudo.report._csv import guarded
+    from escudo._files import guarded
 
     text = io.StringIO()
     columns = ["sequence", "kind", "dataset", "recorded_at", "payload", "charge", "state", "previous", "hash"]

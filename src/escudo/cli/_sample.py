@@ -50,7 +50,7 @@ def sample(
     try:
         with out.open("xb") as file:
             if out.suffix == ".csv":
-                from escudo.report._csv import write_csv
+                from escudo._files import write_csv
 
                 write_csv(drawn, file)
             else:

@@ -17,19 +17,18 @@
 
 from __future__ import annotations
 
-from escudo.report._attack_page import attack_page
-from escudo.report._audit_page import audit_page
-from escudo.report._custodian_page import custodian_page
-from escudo.report._custodian_report import check_custodian_report, custodian_report
-from escudo.report._direction_page import direction_page
-from escudo.report._discovery_page import discovery_page
-from escudo.report._effects import effects_page, effects_picture, ledger_page
-from escudo.report._evaluation_page import evaluation_page
+from escudo.report._causal_pages import direction_page, discovery_page, treatment_page
+from escudo.report._custodian import attack_page, custodian_page, evaluation_page
+from escudo.report._effect_pages import audit_page, effects_page, effects_picture, ledger_page
 from escudo.report._page import check_page, render, write
-from escudo.report._record import release_schema, warnings_of
-from escudo.report._release import ReleaseFiles, check_target, write_release
-from escudo.report._release_page import release_page
-from escudo.report._treatment_page import treatment_page
+from escudo.report._release_folder import (
+    ReleaseFiles,
+    check_custodian_report,
+    check_target,
+    custodian_report,
+    write_release,
+)
+from escudo.report._release_report import release_page, release_schema, warnings_of
 
 __all__ = [
     "ReleaseFiles",

@@ -413,7 +413,7 @@ def test_a_failure_while_writing_marks_the_spend_and_leaves_nothing(
     def broken(*_: object, **__: object) -> str:
         raise RuntimeError("private words")
 
-    monkeypatch.setattr(escudo.report._release, "release_page", broken)
+    monkeypatch.setattr(escudo.report._release_folder, "release_page", broken)
     result = CliRunner().invoke(app, [*RELEASE, "--dataset", "visits-2026", "--out", "out"])
     assert isinstance(result.exception, RuntimeError)
     assert [row.kind for row in ledger.history()] == ["open", "spend", "failed"]
