@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from escudo.cli._arguments import RelationName, never_lost
-from escudo.cli._console import JsonFlag, emit
+from escudo.cli._console import JsonFlag, emit, never_lost
+from escudo.cli._options import RelationName
 from escudo.errors import InputError
 
 if TYPE_CHECKING:

@@ -1,8 +1,9 @@
-"""What every command shares: the two output forms, and errors as one clear paragraph."""
+"""What every command shows the same way: text or JSON, the plan first, errors as one clear paragraph."""
 
 from __future__ import annotations
 
 import json
+import math
 import signal
 import sys
 import threading
@@ -21,7 +22,20 @@ from escudo.errors import EscudoError, RefusedError
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["JsonFlag", "Stopped", "console", "emit", "report_bug", "report_error", "stopping_cleanly"]
+    from escudo.privacy import Account, Plan
+
+__all__ = [
+    "JsonFlag",
+    "Stopped",
+    "console",
+    "deliver",
+    "emit",
+    "never_lost",
+    "report_bug",
+    "report_error",
+    "shown_first",
+    "stopping_cleanly",
+]
 
 JsonFlag = Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON object instead of text.")]
 
@@ -91,6 +105,109 @@ def emit(payload: Mapping[str, Any], *, as_json: bool, human: Callable[[Console]
         sys.stdout.write(json.dumps(payload, indent=2, ensure_ascii=False, allow_nan=False, default=str) + "\n")
     else:
         human(console())
+
+
+def shown_first(account: Account, plan: Plan, *, stop: bool, as_json: bool) -> bool:
+    """Show the plan and where it would leave the account, before anything is spent; return whether to stop there."""
+    standing = _standing(account, plan)
+    if stop:
+        emit(
+            {"plan": plan.to_json(), "ledger": standing, "spent": False},
+            as_json=as_json,
+            human=lambda screen: _print_plan(screen, plan, standing, stop=True),
+        )
+    elif not as_json:
+        _print_plan(console(), plan, standing, stop=False)
+    return stop
+
+
+def _standing(account: Account, plan: Plan) -> dict[str, Any] | None:
+    """Return where the account stands and where this plan would take it; None if nothing is recorded."""
+    from escudo.privacy import LedgerAccount
+
+    if not isinstance(account, LedgerAccount) or plan.event is None:
+        return None
+    info, asked = account.info(), account.asked(plan.event)
+    return {
+        "dataset": account.dataset,
+        "cap": info.cap.epsilon,
+        "delta": info.cap.delta,
+        "spending": info.spending,
+        "used": info.used,
+        "asked": asked if math.isfinite(asked) else None,
+        "left": info.remaining.epsilon,
+        "fits": account.fits(plan.event),
+    }
+
+
+def _print_plan(screen: Console, plan: Plan, standing: dict[str, Any] | None, *, stop: bool) -> None:
+    from escudo.privacy._tally import percent_up, shown_down
+
+    screen.print(str(plan), markup=False)
+    if standing is None:
+        line = "none: what is spent is not recorded anywhere (see --dataset)"
+    else:
+        asked = standing["asked"]
+        line = f"{standing['dataset']}: {percent_up(standing['used'])} of ε = {shown_down(standing['cap'])} used; this "
+        line += f"asks for {percent_up(asked)}" if asked is not None else "has no finite cost at the account's δ"
+        line += " and fits" if standing["fits"] else " and would be refused"
+    screen.print(f"Ledger   {line}", markup=False)
+    if stop:
+        screen.print("Nothing was spent. Leave out --plan to go on.")
+
+
+@contextmanager
+def never_lost(show: Callable[[bool], None]) -> Iterator[None]:
+    """Write files about an answer; one that cannot be written does not lose the answer, which was paid or waited for.
+
+    Args:
+        show: Shows the answer; told whether its files were written.
+    """
+    try:
+        yield
+    except BaseException:
+        show(False)
+        raise
+    show(True)
+
+
+def deliver(
+    payload: Mapping[str, Any],
+    *,
+    human: Callable[[Console], None],
+    as_json: bool,
+    page: Callable[[], str],
+    out: Path | None,
+    copy: Callable[[], Path] | None,
+) -> None:
+    """Add a finding to the custodian's copy of a report, write its own page, and show it, whether or not that worked.
+
+    Args:
+        payload: The finding for programs.
+        human: Shows it to people.
+        as_json: For whom it is.
+        page: Makes its page.
+        out: Where the page goes; None for no page.
+        copy: Adds it to a release's copy and returns where that is; None without a release.
+    """
+    from escudo.report import write
+
+    written: dict[str, Path] = {}
+
+    def show(_: bool) -> None:
+        def both(screen: Console) -> None:
+            human(screen)
+            for path in written.values():
+                screen.print(f"NOT FOR RELEASE: {path}", markup=False)
+
+        places = {name: str(written[name]) if name in written else None for name in ("page", "custodian")}
+        emit({**payload, **places}, as_json=as_json, human=both)
+
+    with never_lost(show):
+        if copy is not None:
+            written["custodian"] = copy()
+        if out is not None:
+            written["page"] = write(page(), out)
 
 
 def report_error(error: EscudoError, *, as_json: bool) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from escudo.cli._console import JsonFlag, console, emit
+from escudo.cli._options import DEFAULT_LEDGER
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,7 +35,6 @@ LedgerUrl = Annotated[
     ),
 ]
 OneDataset = Annotated[str | None, typer.Argument(metavar="DATASET", help="One dataset; all if left out.")]
-DEFAULT = "sqlite:///escudo-ledger.db"
 
 
 class Format(StrEnum):
@@ -68,7 +68,7 @@ def open_account(
         float | None,
         typer.Option(help="Order of the cap's Rényi divergence; the best for Gaussian noise by default."),
     ] = None,
-    ledger: LedgerUrl = DEFAULT,
+    ledger: LedgerUrl = DEFAULT_LEDGER,
     as_json: JsonFlag = False,
 ) -> None:
     """Open a dataset's account, with a cap that never changes."""
@@ -97,7 +97,7 @@ def open_account(
 
 
 @app.command(epilog="Example: escudo ledger show visits-2026")
-def show(dataset: OneDataset = None, ledger: LedgerUrl = DEFAULT, as_json: JsonFlag = False) -> None:
+def show(dataset: OneDataset = None, ledger: LedgerUrl = DEFAULT_LEDGER, as_json: JsonFlag = False) -> None:
     """Show caps, how much of them is used and what is left."""
     from escudo.privacy import Ledger
 
@@ -122,7 +122,7 @@ def show(dataset: OneDataset = None, ledger: LedgerUrl = DEFAULT, as_json: JsonF
 
 
 @app.command(epilog="Example: escudo ledger history visits-2026")
-def history(dataset: OneDataset = None, ledger: LedgerUrl = DEFAULT, as_json: JsonFlag = False) -> None:
+def history(dataset: OneDataset = None, ledger: LedgerUrl = DEFAULT_LEDGER, as_json: JsonFlag = False) -> None:
     """List every account opened, every spend and every failed release."""
     from escudo.privacy import Ledger
 
@@ -144,7 +144,7 @@ def verify(
     exported: Annotated[
         Path | None, typer.Option("--export", metavar="FILE", help="Check a backup or export (jsonl), not a ledger.")
     ] = None,
-    ledger: LedgerUrl = DEFAULT,
+    ledger: LedgerUrl = DEFAULT_LEDGER,
     as_json: JsonFlag = False,
 ) -> None:
     """Check that no row was edited, removed, moved or added, and that no cap is passed (exit 5 if so)."""
@@ -172,7 +172,7 @@ def verify(
 @app.command(epilog="Example: escudo ledger backup ledger-2026-11.jsonl")
 def backup(
     out: Annotated[Path, typer.Argument(help="A new file; only its owner can read it.")],
-    ledger: LedgerUrl = DEFAULT,
+    ledger: LedgerUrl = DEFAULT_LEDGER,
     as_json: JsonFlag = False,
 ) -> None:
     """Write all rows to a file from which the ledger can be made again."""
@@ -186,7 +186,7 @@ def backup(
 @app.command(epilog="Example: escudo ledger restore ledger-2026-11.jsonl --ledger sqlite:///new.db")
 def restore(
     file: Annotated[Path, typer.Argument(help="What 'escudo ledger backup' wrote.")],
-    ledger: LedgerUrl = DEFAULT,
+    ledger: LedgerUrl = DEFAULT_LEDGER,
     as_json: JsonFlag = False,
 ) -> None:
     """Make a ledger again from a backup, with later rows that this machine has seen."""
@@ -198,7 +198,7 @@ def restore(
 
 
 @app.command(epilog="Example: escudo ledger recover")
-def recover(ledger: LedgerUrl = DEFAULT, as_json: JsonFlag = False) -> None:
+def recover(ledger: LedgerUrl = DEFAULT_LEDGER, as_json: JsonFlag = False) -> None:
     """Put rows back that this machine has seen and the ledger has lost."""
     from escudo.privacy import Ledger
 
@@ -209,7 +209,7 @@ def recover(ledger: LedgerUrl = DEFAULT, as_json: JsonFlag = False) -> None:
 
 
 @app.command(epilog="Example: escudo ledger upgrade")
-def upgrade(ledger: LedgerUrl = DEFAULT, as_json: JsonFlag = False) -> None:
+def upgrade(ledger: LedgerUrl = DEFAULT_LEDGER, as_json: JsonFlag = False) -> None:
     """Bring a ledger that an older escudo made up to date."""
     from escudo.privacy import Ledger
 
@@ -221,7 +221,7 @@ def upgrade(ledger: LedgerUrl = DEFAULT, as_json: JsonFlag = False) -> None:
 @app.command(epilog="Example: escudo ledger grant spender --ledger postgresql://owner@host/ledger")
 def grant(
     role: Annotated[str, typer.Argument(help="A PostgreSQL role.")],
-    ledger: LedgerUrl = DEFAULT,
+    ledger: LedgerUrl = DEFAULT_LEDGER,
     as_json: JsonFlag = False,
 ) -> None:
     """Let a PostgreSQL role read and spend, and neither change nor remove anything."""
@@ -233,7 +233,7 @@ def grant(
 
 
 @app.command(epilog="Example: escudo ledger forget --ledger sqlite:///old.db")
-def forget(ledger: LedgerUrl = DEFAULT, as_json: JsonFlag = False) -> None:
+def forget(ledger: LedgerUrl = DEFAULT_LEDGER, as_json: JsonFlag = False) -> None:
     """Let a new ledger begin where one was removed on purpose."""
     from escudo.privacy import Ledger
 
@@ -248,7 +248,7 @@ def export(
         Format, typer.Option("--format", help="jsonl (a row on each line), json (one object) or csv.")
     ] = Format.jsonl,
     out: Annotated[Path | None, typer.Option(help="A new file; standard output if left out.")] = None,
-    ledger: LedgerUrl = DEFAULT,
+    ledger: LedgerUrl = DEFAULT_LEDGER,
     as_json: JsonFlag = False,
 ) -> None:
     """Write all rows, hashes included, for an archive or an auditor; escudo ledger verify --export checks such a file.

@@ -1,7 +1,8 @@
-"""``escudo release``: a synthetic table that follows a causal graph, with its model, record and report."""
+"""``escudo release``: a synthetic table with its model, record and report; ``escudo sample``: more rows of a model."""
 
 from __future__ import annotations
 
+import os
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from escudo.cli._arguments import (
+from escudo.cli._console import JsonFlag, console, emit, shown_first
+from escudo.cli._options import (
     AcceptLargeDelta,
     Data,
     Dataset,
@@ -23,10 +25,8 @@ from escudo.cli._arguments import (
     delta_for,
     open_table,
     options_of,
-    shown_first,
+    settings,
 )
-from escudo.cli._console import JsonFlag, console, emit
-from escudo.cli._sample import MOST_ROWS, sample
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -38,10 +38,14 @@ if TYPE_CHECKING:
     from escudo.table import PrivateTable, Schema
     from escudo.utility._evaluated import Evaluate, PreparedEvaluated
 
-__all__ = ["release", "sample"]
+__all__ = ["MOST_ROWS", "release", "sample"]
 
+
+MOST_ROWS = 1_000_000_000
+"""More synthetic rows than this fit into no memory."""
 DISCOVER = "discover"
 """What --graph says to have the graph learnt; a file of that name is given as ./discover."""
+
 
 _SHOWN_EDGES = 12
 
@@ -332,3 +336,67 @@ def _word(text: str) -> str:
     from shlex import quote
 
     return quote(text)
+
+
+def sample(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The model folder of a release.")],
+    rows: Annotated[int, typer.Option("--rows", "-n", min=0, max=MOST_ROWS, help="How many rows.")] = 10,
+    do: Annotated[
+        list[str] | None, typer.Option("--do", metavar="COLUMN=VALUE", help="Set a column by intervention.")
+    ] = None,
+    given: Annotated[
+        list[str] | None, typer.Option("--given", metavar="COLUMN=VALUE", help="Condition on a column's value.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="For repeatable rows.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write .parquet or .csv instead of printing.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Draw rows from a released model, also under an intervention; free, as often as wanted.
+
+    Example: escudo sample release/model --rows 5 --do smoke=yes
+    """
+    from escudo.errors import InputError
+    from escudo.synthesis import load
+
+    if out is not None and out.suffix not in (".csv", ".parquet"):
+        raise InputError(f"--out must end in .csv or .parquet; got {out.name!r}.")
+    if out is not None and os.path.exists(out):  # unlike Path's, it takes any name
+        raise InputError(f"'{out}' exists; choose another name.")
+    drawn = load(model).sample(rows, do=settings("--do", do), given=settings("--given", given), seed=seed)
+    if out is None:
+        emit({"rows": drawn.to_dicts()}, as_json=as_json, human=lambda screen: _print_rows(screen, drawn))
+        return
+    try:
+        with out.open("xb") as file:
+            if out.suffix == ".csv":
+                from escudo._files import write_csv
+
+                write_csv(drawn, file)
+            else:
+                drawn.write_parquet(file)
+    except OSError as error:
+        raise InputError(f"cannot write '{out}': {error.strerror or 'input/output error'}.") from None
+    emit(
+        {"rows": rows, "file": str(out)},
+        as_json=as_json,
+        human=lambda screen: screen.print(f"{rows:,} rows written to {out}", markup=False),
+    )
+
+
+def _print_rows(screen: Console, frame: Any) -> None:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for name, dtype in frame.schema.items():
+        table.add_column(Text(name), justify="right" if dtype.is_numeric() else "left")
+    for row in frame.iter_rows():
+        table.add_row(*(Text(_shown(value)) for value in row))
+    screen.print(table)
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return ""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

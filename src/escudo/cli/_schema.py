@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from escudo.cli._arguments import AcceptLargeDelta, PublicRows
 from escudo.cli._console import JsonFlag, emit
+from escudo.cli._options import AcceptLargeDelta, PublicRows
 
 if TYPE_CHECKING:
     from rich.console import Console

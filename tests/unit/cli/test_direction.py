@@ -11,7 +11,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from escudo.cli._direction import direction
+from escudo.cli._causal import direction
 from escudo.errors import BudgetExceededError, InputError, RefusedError, SchemaError
 from escudo.orientation import _gap_planning
 from escudo.orientation._gap_planning import PlanningCurves

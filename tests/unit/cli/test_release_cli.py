@@ -444,7 +444,7 @@ SIGNALS = {"ctrl-c": signal.SIGINT, "kill": signal.SIGKILL, "terminate": signal.
 def test_a_release_stopped_half_way_is_in_the_ledger_and_nowhere_else(
     folder: Path, ledger: Ledger, sent: signal.Signals
 ) -> None:
-    program = INTERRUPTED.format(package="escudo.report", module="_release", name="_flush", said=HALF_WAY)
+    program = INTERRUPTED.format(package="escudo.report", module="_release_folder", name="_flush", said=HALF_WAY)
     process = subprocess.Popen(
         [sys.executable, "-c", program, *RELEASE, "--dataset", "visits-2026", "--out", "out"],
         stdout=subprocess.PIPE,

@@ -1,31 +1,19 @@
-"""Arguments that the commands about private tables share, in the same words, and what they stand for.
-
-All ask their question the same way: open the table behind its account, show the plan, stop there if that was all, check
-where files go before anything is spent.
-"""
+"""Arguments that several commands share, in the same words, and what they stand for."""
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from escudo.cli._console import console, emit
-from escudo.cli._ledger import DEFAULT
-from escudo.cli._sample import settings
-
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from escudo.privacy import Account, Plan
+    from escudo.privacy import Account
     from escudo.table import PrivateTable
 
 __all__ = [
+    "DEFAULT_LEDGER",
     "AcceptLargeDelta",
     "Data",
     "Dataset",
@@ -40,12 +28,16 @@ __all__ = [
     "Seeded",
     "check_files",
     "delta_for",
-    "never_lost",
+    "ledger_url",
     "open_table",
     "options_of",
-    "shown_first",
+    "settings",
     "without_secrets",
 ]
+
+
+DEFAULT_LEDGER = "sqlite:///escudo-ledger.db"
+
 
 Data = Annotated[
     str,
@@ -105,7 +97,7 @@ def open_table(data: str, schema: Path, *, relation: str, ledger: str | None, da
         raise InputError("a ledger holds one account per dataset; say which one with --dataset.")
     described = Schema.read(schema)
     described.require_confirmed(source=str(schema), data=without_secrets(data))
-    account: Account | str = ledger or os.environ.get("ESCUDO_LEDGER", DEFAULT)
+    account: Account | str = ledger_url(ledger)
     if dataset is None:
         account = MemoryAccount(
             relation=parse_relation(relation), unit=described.unit, max_rows_per_person=described.max_rows_per_person
@@ -113,75 +105,11 @@ def open_table(data: str, schema: Path, *, relation: str, ledger: str | None, da
     return PrivateTable(open_data(data, described), described, account, dataset)
 
 
-def shown_first(account: Account, plan: Plan, *, stop: bool, as_json: bool) -> bool:
-    """Show the plan and where it would leave the account, before anything is spent; return whether to stop there."""
-    standing = _standing(account, plan)
-    if stop:
-        emit(
-            {"plan": plan.to_json(), "ledger": standing, "spent": False},
-            as_json=as_json,
-            human=lambda screen: _print_plan(screen, plan, standing, stop=True),
-        )
-    elif not as_json:
-        _print_plan(console(), plan, standing, stop=False)
-    return stop
-
-
-def _standing(account: Account, plan: Plan) -> dict[str, Any] | None:
-    """Return where the account stands and where this plan would take it; None if nothing is recorded."""
-    from escudo.privacy import LedgerAccount
-
-    if not isinstance(account, LedgerAccount) or plan.event is None:
-        return None
-    info, asked = account.info(), account.asked(plan.event)
-    return {
-        "dataset": account.dataset,
-        "cap": info.cap.epsilon,
-        "delta": info.cap.delta,
-        "spending": info.spending,
-        "used": info.used,
-        "asked": asked if math.isfinite(asked) else None,
-        "left": info.remaining.epsilon,
-        "fits": account.fits(plan.event),
-    }
-
-
-def _print_plan(screen: Console, plan: Plan, standing: dict[str, Any] | None, *, stop: bool) -> None:
-    from escudo.privacy._tally import percent_up, shown_down
-
-    screen.print(str(plan), markup=False)
-    if standing is None:
-        line = "none: what is spent is not recorded anywhere (see --dataset)"
-    else:
-        asked = standing["asked"]
-        line = f"{standing['dataset']}: {percent_up(standing['used'])} of ε = {shown_down(standing['cap'])} used; this "
-        line += f"asks for {percent_up(asked)}" if asked is not None else "has no finite cost at the account's δ"
-        line += " and fits" if standing["fits"] else " and would be refused"
-    screen.print(f"Ledger   {line}", markup=False)
-    if stop:
-        screen.print("Nothing was spent. Leave out --plan to go on.")
-
-
-@contextmanager
-def never_lost(show: Callable[[bool], None]) -> Iterator[None]:
-    """Write files about an answer; one that cannot be written does not lose the answer, which was paid or waited for.
-
-    Args:
-        show: Shows the answer; told whether its files were written.
-    """
-    try:
-        yield
-    except BaseException:
-        show(False)
-        raise
-    show(True)
-
-
 def check_files(*, graph: Path | None = None, report: Path | None = None, force: bool = False) -> None:
     """Raise unless the files can be written, before anything is spent; an earlier report may be replaced."""
     from escudo.causal.formats import FORMATS, format_of
     from escudo.errors import InputError
-    from escudo.report._page import is_report
+    from escudo.report import is_report
 
     if graph is not None and "undirected edges" not in FORMATS[format_of(graph)].carries:
         raise InputError(
@@ -206,9 +134,29 @@ def check_files(*, graph: Path | None = None, report: Path | None = None, force:
             raise InputError(f"'{file}' cannot be written: permission denied.")
 
 
+def ledger_url(ledger: str | None) -> str:
+    """Return the ledger that was named, or the usual one."""
+    return ledger or os.environ.get("ESCUDO_LEDGER", DEFAULT_LEDGER)
+
+
 def without_secrets(data: str) -> str:
     """Return what was typed for DATA; of a URL, which may hold a password, a placeholder only."""
     return "DATA" if "://" in data else data
+
+
+def settings(option: str, pairs: list[str] | None) -> dict[str, str | None]:
+    """Read COLUMN=VALUE pairs; an empty value means missing."""
+    from escudo.errors import InputError
+
+    found: dict[str, str | None] = {}
+    for pair in pairs or []:
+        name, separator, value = pair.partition("=")
+        if not separator or not name:
+            raise InputError(f"{option} takes NAME=VALUE, such as smoke=yes; got {pair!r}.")
+        if name in found:
+            raise InputError(f"{option} names {name!r} twice.")
+        found[name] = value or None
+    return found
 
 
 def options_of(pairs: list[str]) -> dict[str, Any]:
