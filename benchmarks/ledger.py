@@ -398,6 +398,8 @@ Made by `python benchmarks/ledger.py`.
 |---|---|---|
 | SQLite: at least {TARGET_RATIO:g} of the pace of a bare insert that is durable in the file itself | \
 {rate["ratio_to_journal"]:.2f} | {_met(result["met"]["rate"])} |
+| the same against a bare insert into a write-ahead log, the stricter reading of "durable" | \
+{rate["ratio_to_log"]:.2f} | {_met(rate["ratio_to_log"] >= TARGET_RATIO)}; see below |
 | the first spend of a process on {long["rows"]:,} rows takes at most {TARGET_COLD:g} times as long as on \
 {short["rows"]:,} | {long["cold_ms"] / short["cold_ms"]:.2f} times | {_met(result["met"]["cold"])} |
 | PostgreSQL: {CLIENTS[-1]} clients reach at least {TARGET_CLIENTS:g} of the pace of {CLIENTS[0]}, and none fails | \
@@ -415,6 +417,12 @@ A spend waits for the disk twice, once for the ledger and once for the witness, 
 The least that a durable ledger can do (one row and one head record in one SQLite transaction, measured in turns) ran at
 {rate["journal_per_second"]:.0f} a second with a rollback journal, and at {rate["log_per_second"]:.0f} with a
 write-ahead log, of which the ledger reached {rate["ratio_to_log"]:.2f}.
+
+Against the log, half cannot be reached: such an insert waits for one `fdatasync`, a spend for two (the ledger's log,
+then the witness, which must be on disk before the receipt is given), so half is what a spend without any work would
+reach. The witness is written into space that it has already, as is the log once it has its length, so neither wait is
+for more than the bytes. The rest of the gap is the processor's: the chain of hashes, the check of the accounts, the
+filter, and reading the row back.
 
 {kills["killed_before_the_first_receipt"]} processes were killed before their first receipt.
 {kills["recorded_without_a_receipt_seen"]} spends were recorded without a receipt seen: the kill came between commit

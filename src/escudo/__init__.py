@@ -15,12 +15,14 @@ import lazy_loader
 
 if TYPE_CHECKING:
     from escudo import (
+        asking,
         attacks,
         auditing,
         causal,
         discovery,
         effects,
         errors,
+        learning,
         mechanisms,
         orientation,
         privacy,
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from escudo.causal import SEM, CausalGraph
     from escudo.discovery import discover, effect_of
     from escudo.errors import BudgetExceededError, EscudoError
-    from escudo.mechanisms import learn_schema
+    from escudo.learning import learn_schema
     from escudo.orientation import direction, orient
     from escudo.privacy import Guarantee, Ledger, Plan, plan
     from escudo.synthesis import load, synthesize
@@ -46,8 +48,8 @@ else:
     _attribute, _names, __all__ = lazy_loader.attach(
         __name__,
         submodules=[
-            "attacks", "auditing", "causal", "discovery", "effects", "errors", "mechanisms", "orientation", "privacy",
-            "report", "synthesis", "table", "utility",
+            "asking", "attacks", "auditing", "causal", "discovery", "effects", "errors", "learning", "mechanisms",
+            "orientation", "privacy", "report", "synthesis", "table", "utility",
         ],
         submod_attrs={
             "attacks": ["attack"],
@@ -55,7 +57,7 @@ else:
             "causal": ["SEM", "CausalGraph"],
             "discovery": ["discover", "effect_of"],
             "errors": ["BudgetExceededError", "EscudoError"],
-            "mechanisms": ["learn_schema"],
+            "learning": ["learn_schema"],
             "orientation": ["direction", "orient"],
             "privacy": ["Guarantee", "Ledger", "Plan", "plan"],
             "synthesis": ["load", "synthesize"],

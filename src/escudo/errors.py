@@ -1,4 +1,4 @@
-"""Every error escudo raises on purpose, as one small tree.
+"""Every error escudo raises on purpose, as one small tree, and the warning that is none.
 
 Each class carries the exit code the command line ends with, and each message says what is wrong, which argument or
 column, and what to do next. No message ever contains a value read from a private table.
@@ -14,6 +14,7 @@ __all__ = [
     "InputError",
     "LedgerCorruptError",
     "LedgerError",
+    "LedgerWarning",
     "NotIdentifiableError",
     "NotInPlanError",
     "ParseError",
@@ -121,3 +122,7 @@ class LedgerCorruptError(ViolationError, LedgerError):
     """The ledger's chain of hashes is broken: a row was edited, removed or reordered, or the file is damaged."""
 
     exit_code = 5
+
+
+class LedgerWarning(UserWarning):
+    """A ledger can be used, but what it promises rests on less than it should; says on what, and what to do."""

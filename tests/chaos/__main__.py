@@ -38,10 +38,10 @@ from chaos.stage import INVARIANTS, Case, Stage, World  # noqa: E402
 from chaos.stores import Server, server_binaries  # noqa: E402
 
 _WORLDS: dict[str, tuple[type[World], float]] = {  # with how many of a hundred faults each takes
-    "spend": (LedgerWorld, 78.0),
-    "release": (ReleaseWorld, 14.0),
-    "audit": (AuditWorld, 7.0),
-    "resume": (ResumeWorld, 1.0),
+    "spend": (LedgerWorld, 86.0),  # about 0.2 s of processor time each
+    "release": (ReleaseWorld, 7.0),  # 0.6 s
+    "audit": (AuditWorld, 5.0),  # 0.5 s
+    "resume": (ResumeWorld, 2.0),  # 10 s
 }
 _SHOWN = 40
 
@@ -89,6 +89,7 @@ class _Tally:
     def __init__(self, options: argparse.Namespace):
         self._options, self._start = options, time.time()
         self._counts: Counter[tuple[str, str, str]] = Counter()
+        self._seconds: Counter[tuple[str, str, str]] = Counter()
         self._violations: list[dict[str, Any]] = []
         self._problems: list[str] = []
         self._missed = 0
@@ -99,6 +100,7 @@ class _Tally:
             self._problems.append(found["problem"])
             print(f"\r{found['problem']}", file=sys.stderr)
             return
+        self._seconds[found["scene"], found["fault"], found["store"]] += found.pop("processor_seconds")
         if found["struck"]:
             self._counts[found["scene"], found["fault"], found["store"]] += 1
         else:
@@ -129,7 +131,13 @@ class _Tally:
             "faults": self._counts.total(),
             "drawn_but_too_late": self._missed,
             "by_scene_fault_store": [
-                {"scene": scene, "fault": fault, "store": store, "faults": count}
+                {
+                    "scene": scene,
+                    "fault": fault,
+                    "store": store,
+                    "faults": count,
+                    "processor_seconds": round(self._seconds[scene, fault, store], 1),
+                }
                 for (scene, fault, store), count in sorted(self._counts.items())
             ],
             "invariants": INVARIANTS,
@@ -155,8 +163,10 @@ def _work(options: argparse.Namespace, number: int, share: int, found: multiproc
         stack.callback(stage.disk.close)
         for which in worlds:
             try:
+                began = _busy()
                 for case in _played(stage, options, which):
-                    found.send(asdict(case) | {"world": which})
+                    found.send(asdict(case) | {"world": which, "processor_seconds": _busy() - began})
+                    began = _busy()
                     share -= case.struck
                     if share <= 0 and not options.world:
                         return
@@ -164,6 +174,11 @@ def _work(options: argparse.Namespace, number: int, share: int, found: multiproc
                 found.send({"problem": f"world {which} could not be played.\n{traceback.format_exc()}"})
                 if stage.failed_again():
                     return
+
+
+def _busy() -> float:
+    """Return how long the processor worked for this process and the children that ended; not for a server."""
+    return sum(os.times()[:4])
 
 
 def _played(stage: Stage, options: argparse.Namespace, number: int) -> Iterator[Case]:
@@ -187,10 +202,12 @@ def _print(result: dict[str, Any]) -> None:
         f"{result['drawn_but_too_late']} more came too late to matter."
     )
     for key in ("scene", "fault", "store"):
-        counts: Counter[str] = Counter()
+        counts, seconds = Counter[str](), Counter[str]()
         for entry in result["by_scene_fault_store"]:
             counts[entry[key]] += entry["faults"]
-        print(f"  by {key}: " + ", ".join(f"{name} {count}" for name, count in counts.most_common()))
+            seconds[entry[key]] += entry["processor_seconds"]
+        shown = [f"{name} {count} ({seconds[name] / count:.2f} s)" for name, count in counts.most_common()]
+        print(f"  by {key} (processor time each): " + ", ".join(shown))
     kinds = Counter((one["invariant"], one["scene"], one["fault"], one["store"]) for one in result["violations"])
     print(f"{len(result['violations'])} violations" + (":" if kinds else "."))
     for kind, count in kinds.most_common():

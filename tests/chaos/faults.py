@@ -32,7 +32,7 @@ ON_SERVER = ("drop", "cut", "server")
 """Faults of a database server: drop: it ends the connection; cut: the network does; server: it is killed, and
 started again."""
 
-_WEIGHTS = dict(kill=3.0, torn=2.0, term=2.0, int=1.0, limit=1.5, full=1.5, clock=0.5, drop=2.0, cut=2.0, server=0.4)
+_WEIGHTS = dict(kill=3.0, torn=2.0, term=2.0, int=1.0, limit=1.5, full=1.5, clock=0.5, drop=2.0, cut=2.0, server=1.5)
 _DECISIVE = re.compile(
     r"rename|replace|unlink|fsync|commit|append|spend|fail\b|put_folder|\.keep|go_on|resume|mark|finish|_line"
 )

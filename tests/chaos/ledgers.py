@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from chaos.children import Act, Outcome, Tell, perform
 from chaos.faults import ON_SERVER, Fault, drawn, drawn_kind
 from chaos.stage import Case, Stage, World, happened, in_words
+from chaos.stores import Rows
 from escudo.errors import BudgetExceededError, EscudoError, LedgerError
 from escudo.privacy import Event, Ledger, LedgerRow, PureEvent
 
@@ -61,6 +62,17 @@ def spending(url: str, dataset: str, amounts: Mapping[str, float]) -> Act:
     return in_words(body)
 
 
+def recovering(url: str) -> Act:
+    """Put rows back that the witness has and the ledger lacks."""
+
+    def body(tell: Tell) -> int:
+        with Ledger(url) as book:
+            tell(recovered=book.recover())
+        return 0
+
+    return in_words(body)
+
+
 def looking(url: str, dataset: str, purpose: str, uses: Sequence[str]) -> Act:
     """See whether a ledger is refused: by verify, by a spend, by opening it again."""
     ways: dict[str, Callable[[Ledger], object]] = {
@@ -95,6 +107,7 @@ class LedgerWorld(World):
         self.names = iter(f"visits-{number}" for number in range(10**9))
         self.marks = iter(f"p{number}" for number in range(10**9))
         self.dataset = next(self.names)
+        self.known: Rows | None = None  # what a ledger held before it was rolled back
 
     def close(self) -> None:
         """Remove the ledger."""
@@ -113,7 +126,9 @@ class LedgerWorld(World):
             draw = self.rng.random()
             if draw < 0.2:
                 yield self.tampered(self.rng.choice(self.store.roll_backs + self.store.edits + self.WITNESS))
-            elif draw < 0.35:
+            elif draw < 0.25:
+                yield self.recovered(drawn_kind(self.rng, often))
+            elif draw < 0.4:
                 yield self.raced(drawn_kind(self.rng, often))
             else:
                 yield self.spent(drawn_kind(self.rng, kinds))
@@ -130,8 +145,12 @@ class LedgerWorld(World):
                 book.open("spent", epsilon=CAP)
             apart.dataset = "spent"
             numbers = iter(range(10))
-            first = lambda: opening(apart.store.url, f"new-{next(numbers)}")  # noqa: E731
-            self.stage.events(name, first if scene == "open" else apart._act)
+            rehearsals = {
+                "open": lambda: opening(apart.store.url, f"new-{next(numbers)}"),
+                "spend": apart._act,
+                "recover": apart._rolled_back,
+            }
+            self.stage.events(name, rehearsals[scene])
             apart.close()
         return self.stage.events(name, _known)
 
@@ -174,6 +193,32 @@ class LedgerWorld(World):
         for outcome in outcomes:
             self.require_words(outcome)
             self.heard(outcome)
+        self.check()
+        return self.case
+
+    def _rolled_back(self) -> Act:
+        """Spend, put an older copy in the ledger's place, and return what puts the spends back."""
+        earlier = self.store.keep()
+        outcome = self.stage.run(self._act())
+        self.require_words(outcome)
+        self.heard(outcome)
+        self.known = self.store.rows()
+        self.store.tamper("older copy", earlier, self.rng)
+        return recovering(self.store.url)
+
+    def recovered(self, kind: str) -> Case:
+        """An older copy of the ledger is brought up to date from the witness; something goes wrong, and it is again."""
+        events = self._events("recover")
+        act = self._rolled_back()
+        rolled_back = self.store.rows() != self.known
+        self.suffer("recover", act, kind, events)
+        self.case.struck = self.case.struck and rolled_back
+        outcome = self.stage.run(recovering(self.store.url))
+        self.require_words(outcome)
+        if outcome.status != 0:
+            self.case.breaks("unusable", f"what was lost is not put back: {outcome.told}")
+        elif self.store.rows() != self.known:
+            self.case.breaks("lost", "what was put back is not what was lost")
         self.check()
         return self.case
 

@@ -197,6 +197,12 @@ class ReleaseWorld(World):
             case.breaks("uncharged", "a release lies there, and the ledger holds no new spend")
         if outcome.status == 0 and after == before:
             case.breaks("half", "the command said that all went well, and nothing is there")
+        said = " ".join(outcome.all("said"))
+        if after not in (before, HALF, None) and (
+            "nothing was written" in said
+            or (case.fault in ("term", "int") and any(row.kind == "failed" for row in new))
+        ):
+            case.breaks("half", f"a new release lies there, and it is called failed: {said[-300:]}")
         if case.fault in ("kill", "torn") and outcome.killed:
             return
         if left := sorted(set(self.drafts()) - drafts):

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,11 +19,13 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from escudo.errors import BudgetExceededError, InputError, LedgerCorruptError, LedgerError
+from escudo.cli import main
+from escudo.errors import BudgetExceededError, InputError, LedgerCorruptError, LedgerError, LedgerWarning
 from escudo.privacy import GaussianEvent, Guarantee, Ledger, PureEvent, RepeatedEvent, _ledger_session
 from escudo.privacy._ledger_chain import FIRST_GENESIS, canonical_json
 from escudo.privacy._ledger_replay import Replay
 
+STRICT = ["-W", "error", "-W", "ignore:The PostgreSQL server of the ledger"]  # as pytest here
 STORES = ["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)]
 
 
@@ -621,7 +624,7 @@ print(json.dumps(results))
 
 
 def run_script(script: str, *arguments: object) -> str:
-    command = [sys.executable, "-W", "error", "-c", textwrap.dedent(script), *map(str, arguments)]
+    command = [sys.executable, *STRICT, "-c", textwrap.dedent(script), *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -874,3 +877,27 @@ def test_a_lost_postgresql_connection_is_replaced(server: sa.URL) -> None:
             )
         ledger.spend("visits", PureEvent(epsilon=0.125))
         assert ledger.verify().rows == 3
+
+
+@pytest.mark.postgresql
+def test_a_server_that_does_not_wait_for_the_disk_is_warned_of_once(
+    server: sa.URL, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = new_database(server).render_as_string(hide_password=False)  # ours has fsync off
+    with warnings.catch_warnings(record=True) as caught, Ledger(url) as ledger:
+        warnings.simplefilter("always")
+        ledger.open("visits", epsilon=1.0)
+        ledger.close()
+        ledger.spend("visits", PureEvent(epsilon=0.25))
+    (said,) = [str(one.message) for one in caught if issubclass(one.category, LedgerWarning)]
+    assert re.search(r"runs with fsync = off: .*run with fsync = on \(ALTER SYSTEM SET fsync = on; SELECT", said)
+    assert "full_page_writes" not in said
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        for words in (["ledger", "verify"], ["doctor"]):
+            monkeypatch.setattr("sys.argv", ["escudo", *words, "--ledger", url])
+            with pytest.raises(SystemExit) as end:
+                main()
+            shown = capsys.readouterr()
+            assert end.value.code == 0
+            assert f"Warning: {said}" in (shown.err if words[0] == "ledger" else shown.out).replace("\n", " ")

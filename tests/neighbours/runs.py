@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import platform
+import signal
 import subprocess
 import time
 from collections import Counter
 from collections.abc import Mapping
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,15 @@ def tried(name: str, seed: int, neighbours: int, served: str | None) -> tuple[st
     case = next(case for case in search.every_case() if case.name == name)
     tries = list(search.Tries(case, seed, neighbours))
     return name, len(tries), [str(finding) for finding in tries if finding is not None]
+
+
+def _tried(job: tuple[str, int, int, str | None]) -> tuple[str, int, list[str]]:
+    return tried(*job)
+
+
+def _ignoring_signals() -> None:
+    """Leave it to the parent to stop: a shell sends its Ctrl-C to all of them."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def commit() -> str:
@@ -65,11 +74,9 @@ def run(pairs: int, *, only: str, seed: int, workers: int, out: Path | None, fir
         findings: list[str] = []
         begun, said = time.perf_counter(), 0.0
         # Spawned, since forks of jax hang; and anew now and then, since what jax has compiled it keeps.
-        with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), max_tasks_per_child=300) as pool:
-            futures = [pool.submit(tried, *job) for job in jobs]
+        with get_context("spawn").Pool(workers, initializer=_ignoring_signals, maxtasksperchild=100) as pool:
             try:
-                for future in as_completed(futures):
-                    name, count, found = future.result()
+                for name, count, found in pool.imap_unordered(_tried, jobs):
                     done[name] += count
                     findings += found
                     for finding in found[:2]:
@@ -81,7 +88,6 @@ def run(pairs: int, *, only: str, seed: int, workers: int, out: Path | None, fir
                         print(f"{done.total():,} pairs, {len(findings)} told apart, {said - begun:.0f} s", flush=True)
             except KeyboardInterrupt:
                 print("Stopped; what was tried is kept.", flush=True)
-            pool.shutdown(cancel_futures=True)
     seconds = time.perf_counter() - begun
     print(f"{done.total():,} pairs of {len(done)} cases in {seconds:.0f} s: {len(findings)} told apart.")
     if out is not None:

@@ -31,10 +31,12 @@ import numpy as np
 import polars as pl
 
 import escudo
+from escudo import learning
 from escudo.auditing._replay import Transcript
-from escudo.mechanisms import _histogram, _learn, _stability
+from escudo.mechanisms import Purse
 from escudo.mechanisms._noise import watching
 from escudo.mechanisms.dpsgd import _mechanism as training
+from escudo.privacy import ApproximateEvent, _ledger_store
 
 SECONDS = re.compile(r"\b\d+\.\d+ s\b|(?<=\"seconds\": )\d+(\.\d+)?")
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
@@ -118,6 +120,7 @@ class Held:
             watching(self._transcript.watch),
             self._holding_the_rest(again),
             _stopped_clock(),
+            mock.patch.object(_ledger_store, "secrets", types.SimpleNamespace(token_hex=lambda size: "0" * 2 * size)),
             mock.patch.dict(os.environ, ESCUDO_STATE=str(Path(name) / "input.state")),  # where a ledger has its witness
         ):
             warnings.simplefilter("always")
@@ -142,32 +145,34 @@ class Held:
         A stable histogram and propose-test-release hold the value that they release; a training by DP-SGD the
         parameters, at whose start and end the sum over all rows may move by one clipped gradient at most.
         """
-        usual, train, tell = _histogram.released, training._Run.go, _learn.stable_histogram
+        usual, train, tell = Purse.draw, training._Run.go, learning.show_keys
 
-        def released(event: Any, draw: Callable[[Any], Any], **terms: Any) -> Any:
+        def draw(purse: Purse, event: Any, law: Callable[[Any], Any], *, purpose: str = "") -> Any:
+            if not isinstance(event, ApproximateEvent):
+                return usual(purse, event, law, purpose=purpose)
             if not again:
-                release = usual(event, draw, **terms)
-                self._listed.append(release.value)
-                return release
+                value = usual(purse, event, law, purpose=purpose)
+                self._listed.append(value)
+                return value
             value = next(self._listing, None)
 
             def held(source: Any) -> Any:
-                draw(source)  # for the noise that it takes
+                law(source)  # for the noise that it takes
                 return value
 
             self._transcript.unlike = True  # as many numbers as there are keys; the value is compared instead
             try:
-                return usual(event, held, **terms)
+                return usual(purse, event, held, purpose=purpose)
             finally:
                 self._transcript.unlike = False
 
-        def told(counts: Mapping[Any, int], **terms: Any) -> Any:
-            bound = (terms.get("max_rows_per_person") or 1) * (2 if terms["relation"] == "replace_one" else 1)
+        def told(counts: Mapping[Any, int], event: ApproximateEvent, purse: Purse, **terms: Any) -> Any:
+            bound = (event.max_rows_per_person or 1) * (2 if event.relation == "replace_one" else 1)
             if not again:
                 self._listed.append(dict(counts))
             else:
                 self._found = self._found or _moved_keys(next(self._listing, {}), counts, bound)
-            return tell(counts, **terms)
+            return tell(counts, event, purse, **terms)
 
         def go(run: Any, state: Any, *file: Any) -> Any:
             public = plain([run.training, run.layout.shapes, run.expected_rows, run.event, run.fingerprint])
@@ -196,13 +201,13 @@ class Held:
             return value
 
         try:
-            _histogram.released = _stability.released = released  # type: ignore[assignment]
-            _learn.stable_histogram = told  # type: ignore[assignment]
+            Purse.draw = draw  # type: ignore[assignment, method-assign]
+            learning.show_keys = told  # type: ignore[assignment]
             training._Run.go = go  # type: ignore[method-assign]
             yield
         finally:
-            _histogram.released = _stability.released = usual
-            _learn.stable_histogram = tell
+            Purse.draw = usual  # type: ignore[method-assign]
+            learning.show_keys = tell
             training._Run.go = train  # type: ignore[method-assign]
 
 

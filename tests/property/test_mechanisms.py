@@ -23,7 +23,7 @@ from escudo.mechanisms import (
 )
 from escudo.mechanisms._grid import read_statistic
 from escudo.mechanisms._noise import laplace_cutoff, laplace_tail
-from escudo.mechanisms._quantiles import cell_utilities
+from escudo.mechanisms._selection import cell_utilities
 
 PARTS = 2**20
 reals = st.floats(-1e6, 1e6)

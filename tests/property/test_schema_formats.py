@@ -15,9 +15,7 @@ from hypothesis import strategies as st
 
 from escudo.errors import EscudoError
 from escudo.table import Categorical, Column, Numeric, Schema, check, draft, outline
-from escudo.table._schema_files import parse_schema
-from escudo.table._schema_import import from_sdv, from_smartnoise
-from escudo.table._schema_toml import confirm_toml
+from escudo.table._schema_files import confirm_toml, from_sdv, from_smartnoise, parse_schema
 
 NAMES = st.text(min_size=1, max_size=8).filter(lambda text: text.isascii() or _encodable(text))
 TEXTS = st.text(max_size=8).filter(lambda text: _encodable(text) and text != "(missing)")

@@ -13,9 +13,11 @@ import numpy as np
 import polars as pl
 import pytest
 
+from escudo.asking import run
 from escudo.discovery import discover, effect_of, prepare, run_prepared
 from escudo.errors import RefusedError
-from escudo.mechanisms import learn_schema
+from escudo.learning import learn_schema
+from escudo.mechanisms import Purse
 from escudo.orientation import direction, orient
 from escudo.privacy import MemoryAccount, Plan, PureEvent, delta_warning, plan
 from escudo.privacy._plan_delta import judged_delta, usual_delta
@@ -210,10 +212,18 @@ class TestTheRule:
 
     def test_a_pure_plan_is_not_judged_and_nothing_is_counted(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(PrivateTable, "record_count", lambda self: pytest.fail("not needed"))
-        assert judged_delta(0.0, table_of(), relation="replace_one") == ""
+        assert judged_delta(0.0, SCHEMA.neighbours()) == ""
         tree = Plan("a count", PureEvent(epsilon=0.5))
-        assert tree.judged(table_of()) is tree
-        assert Plan("nothing").judged(table_of()) == Plan("nothing")
+        assert tree.judged(SCHEMA.neighbours()) is tree
+        assert Plan("nothing").judged(SCHEMA.neighbours()) == Plan("nothing")
+
+        class Free:
+            schema, plan = SCHEMA, tree
+
+            def run(self, table: PrivateTable, purse: Purse) -> bool:
+                return purse.guarantee.epsilon == 0.5
+
+        assert run(Free(), table_of(), seed=0)
 
     def test_a_judged_plan_is_the_same_plan_with_a_warning(self) -> None:
         made = plan(synthesize, SCHEMA, None, epsilon=1.0, delta=1e-3, public_rows=ROWS)
@@ -226,17 +236,13 @@ class TestTheRule:
 
 @pytest.mark.parametrize("rows", [1, 5_000, 100_000, 100_001, 3_000_000, 10**9])
 def test_the_usual_delta_is_never_warned_of(rows: int) -> None:
-    usual = usual_delta(SCHEMA, relation="replace_one", rows=rows)
+    usual = usual_delta(SCHEMA.neighbours(rows=rows))
     assert 0 < usual <= 1e-6
     assert delta_warning(usual, rows) == ""
     assert rows > 100_000 or usual == 1e-6
 
 
-def test_the_usual_delta_asks_a_table_only_for_what_is_public() -> None:
-    class Private:
-        unit = "row"
-
-        def record_count(self) -> int:
-            raise AssertionError("asked")
-
-    assert usual_delta(Private(), relation="add_remove") == 1e-6
+def test_the_usual_delta_asks_a_table_only_for_what_is_public(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = table_of().under(relation="add_remove")
+    monkeypatch.setattr(PrivateTable, "record_count", lambda self: pytest.fail("it is private"))
+    assert usual_delta(asked.neighbours) == 1e-6

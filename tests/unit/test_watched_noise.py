@@ -11,13 +11,14 @@ import pytest
 
 from escudo.discovery import discover, effect_of
 from escudo.errors import InputError, RefusedError
+from escudo.learning import learn_schema
 from escudo.mechanisms import (
+    Purse,
     _noise,
     exponential,
     gap_sign,
     gaussian,
     laplace,
-    learn_schema,
     log_iqr,
     permute_and_flip,
     propose_test_release,
@@ -28,7 +29,6 @@ from escudo.mechanisms import (
     votes,
 )  # fmt: skip
 from escudo.mechanisms._noise import SecureNoise, noise_source, watched, watching
-from escudo.mechanisms._release import released
 from escudo.orientation import direction, orient
 from escudo.privacy import Guarantee, MemoryAccount, Plan, PureEvent, charging
 from escudo.synthesis import prepare, synthesize
@@ -172,7 +172,7 @@ def test_a_plan_that_was_charged_for_release_pays_no_watched_step() -> None:
         watching(lambda source, event: NoNoise()),
         pytest.raises(InputError, match="charged for release"),
     ):
-        released(step, lambda noise: 0, account=purse, seed=None, purpose="")
+        Purse(purse).draw(step, lambda noise: 0)
 
 
 def test_outside_the_block_nobody_watches() -> None:

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from escudo.cli import _audit, _causal, _custodian, _doctor, _effects, _graph, _ledger, _release, _schema
-from escudo.cli._console import report_bug, report_error, stopping_cleanly
+from escudo.cli._console import report_bug, report_error, stopping_cleanly, warning_in_words
 from escudo.errors import EscudoError
 
 __all__ = ["app", "main"]
@@ -63,7 +63,7 @@ def main() -> None:
     """Run the command line; turn escudo's errors into one paragraph and an exit code."""
     as_json, debug = "--json" in sys.argv[1:], "--debug" in sys.argv[1:]
     try:
-        with stopping_cleanly():
+        with stopping_cleanly(), warning_in_words():
             app(prog_name="escudo")
     except EscudoError as error:
         if debug:

@@ -8,23 +8,25 @@ import signal
 import sys
 import threading
 import traceback
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from escudo._card import printable
-from escudo.errors import EscudoError, RefusedError
+from escudo.errors import EscudoError, LedgerWarning, RefusedError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from escudo.privacy import Account, Plan
+    from escudo.privacy import Account, Event, Plan
 
 __all__ = [
+    "GoingOn",
     "JsonFlag",
     "Stopped",
     "console",
@@ -35,6 +37,8 @@ __all__ = [
     "report_error",
     "shown_first",
     "stopping_cleanly",
+    "to_the_end",
+    "warning_in_words",
 ]
 
 JsonFlag = Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON object instead of text.")]
@@ -99,6 +103,24 @@ def stopping_cleanly() -> Iterator[None]:
             signal.signal(one, handler)
 
 
+@contextmanager
+def to_the_end() -> Iterator[None]:
+    """Ignore Ctrl-C, SIGTERM and SIGHUP inside the block: what it ends can no longer be undone, and is soon done.
+
+    A signal that came before raises here, at the latest, and nothing of the block happens.
+    """
+    names = ("SIGINT", "SIGTERM", "SIGHUP") if threading.current_thread() is threading.main_thread() else ()
+    known = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    before = {one: handler for one in known if callable(handler := signal.getsignal(one))}
+    try:
+        for one in before:
+            signal.signal(one, signal.SIG_IGN)
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
 def emit(payload: Mapping[str, Any], *, as_json: bool, human: Callable[[Console], None]) -> None:
     """Print ``payload`` as JSON for programs, or call ``human`` with a console for people."""
     if as_json:
@@ -107,9 +129,23 @@ def emit(payload: Mapping[str, Any], *, as_json: bool, human: Callable[[Console]
         human(console())
 
 
-def shown_first(account: Account, plan: Plan, *, stop: bool, as_json: bool) -> bool:
+class GoingOn(NamedTuple):
+    """A plan that goes on from a checkpoint, which paid for it or for a part of it.
+
+    Attributes:
+        checkpoint: The checkpoint.
+        due: What is charged for the rest; None for nothing.
+        again: Whether that was asked for.
+    """
+
+    checkpoint: Path
+    due: Event | None
+    again: bool
+
+
+def shown_first(account: Account, plan: Plan, *, stop: bool, as_json: bool, going_on: GoingOn | None = None) -> bool:
     """Show the plan and where it would leave the account, before anything is spent; return whether to stop there."""
-    standing = _standing(account, plan)
+    standing = _standing(account, plan, going_on)
     if stop:
         emit(
             {"plan": plan.to_json(), "ledger": standing, "spent": False},
@@ -121,13 +157,14 @@ def shown_first(account: Account, plan: Plan, *, stop: bool, as_json: bool) -> b
     return stop
 
 
-def _standing(account: Account, plan: Plan) -> dict[str, Any] | None:
+def _standing(account: Account, plan: Plan, going_on: GoingOn | None) -> dict[str, Any] | None:
     """Return where the account stands and where this plan would take it; None if nothing is recorded."""
     from escudo.privacy import LedgerAccount
 
     if not isinstance(account, LedgerAccount) or plan.event is None:
         return None
-    info, asked = account.info(), account.asked(plan.event)
+    event = plan.event if going_on is None else going_on.due
+    info, asked = account.info(), 0.0 if event is None else account.asked(event)
     return {
         "dataset": account.dataset,
         "cap": info.cap.epsilon,
@@ -136,7 +173,9 @@ def _standing(account: Account, plan: Plan) -> dict[str, Any] | None:
         "used": info.used,
         "asked": asked if math.isfinite(asked) else None,
         "left": info.remaining.epsilon,
-        "fits": account.fits(plan.event),
+        "fits": event is None or account.fits(event),
+        "checkpoint": None if going_on is None else str(going_on.checkpoint),
+        "needs_again": going_on is not None and event is not None and not going_on.again,
     }
 
 
@@ -147,13 +186,30 @@ def _print_plan(screen: Console, plan: Plan, standing: dict[str, Any] | None, *,
     if standing is None:
         line = "none: what is spent is not recorded anywhere (see --dataset)"
     else:
-        asked = standing["asked"]
         line = f"{standing['dataset']}: {percent_up(standing['used'])} of ε = {shown_down(standing['cap'])} used; this "
-        line += f"asks for {percent_up(asked)}" if asked is not None else "has no finite cost at the account's δ"
-        line += " and fits" if standing["fits"] else " and would be refused"
+        line += _asks(standing)
     screen.print(f"Ledger   {line}", markup=False)
     if stop:
         screen.print("Nothing was spent. Leave out --plan to go on.")
+
+
+def _asks(standing: dict[str, Any]) -> str:
+    """Return what a plan asks for, and what the answer would be."""
+    from escudo.privacy._tally import percent_up
+
+    asked, line = standing["asked"], ""
+    if standing["checkpoint"] is not None:
+        line = f"goes on from {standing['checkpoint']}, "
+        if asked == 0:
+            return line + "which was paid for, and asks for nothing"
+    line += f"asks for {percent_up(asked)}" if asked is not None else "has no finite cost at the account's δ"
+    if standing["needs_again"]:
+        return (
+            line
+            + " for the rest, as it was used before, and would be refused without --again"
+            + ("" if standing["fits"] else ", and with it")
+        )
+    return line + (" and fits" if standing["fits"] else " and would be refused")
 
 
 @contextmanager
@@ -208,6 +264,22 @@ def deliver(
             written["custodian"] = copy()
         if out is not None:
             written["page"] = write(page(), out)
+
+
+@contextmanager
+def warning_in_words() -> Iterator[None]:
+    """Show escudo's own warnings inside the block as a line on standard error, and others as Python does."""
+    with warnings.catch_warnings():
+        usual = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+            if issubclass(category, LedgerWarning):
+                console(stderr=True).print(f"Warning: {message}", markup=False, style="yellow")
+            else:
+                usual(message, category, *place, **more)
+
+        warnings.showwarning = show
+        yield
 
 
 def report_error(error: EscudoError, *, as_json: bool) -> None:

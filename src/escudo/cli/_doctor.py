@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import time
+import warnings
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -83,21 +84,24 @@ def _devices() -> list[str]:
 
 def _ledger(url: str | None) -> dict[str, Any]:
     """Return whether the ledger is there, and whole."""
-    from escudo.errors import EscudoError, LedgerCorruptError
+    from escudo.errors import EscudoError, LedgerCorruptError, LedgerWarning
     from escudo.privacy import Ledger
 
     place = ledger_url(url)
     shown = place.partition("://")[0] + "://…" if "@" in place else place  # a URL may hold a password
     if place.startswith("sqlite:///") and not os.path.exists(place.removeprefix("sqlite:///")):
         return {"url": shown, "state": "none here yet; escudo ledger open makes one", "whole": None, "readable": None}
-    try:
-        with Ledger(place) as book:
-            problem, datasets = book.verify().problem, len(book.datasets())
-    except EscudoError as error:
-        whole = False if isinstance(error, LedgerCorruptError) else None
-        return {"url": shown, "state": str(error), "whole": whole, "readable": False}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            with Ledger(place) as book:
+                problem, datasets = book.verify().problem, len(book.datasets())
+        except EscudoError as error:
+            whole = False if isinstance(error, LedgerCorruptError) else None
+            return {"url": shown, "state": str(error), "whole": whole, "readable": False}
     state = problem or f"whole, datasets: {datasets}"
-    return {"url": shown, "state": state, "whole": problem is None, "readable": True}
+    said = [str(one.message) for one in caught if issubclass(one.category, LedgerWarning)]
+    return {"url": shown, "state": state, "whole": problem is None, "readable": True, "warnings": said}
 
 
 def _audit() -> dict[str, Any]:
@@ -137,6 +141,8 @@ def _print(screen: Console, found: dict[str, Any]) -> None:
         screen.print(f"{name:<16} {extra['version'] or 'not installed':<14} {extra['for']}", highlight=False)
     screen.print("devices   " + (", ".join(found["devices"]) or "JAX is not installed"))
     screen.print(f"ledger    {found['ledger']['url']}: {found['ledger']['state']}", markup=False)
+    for said in found["ledger"].get("warnings", ()):
+        screen.print(f"          Warning: {said}", markup=False, style="yellow")
     screen.print(f"audit     {found['audit']['verdict']} ({found['audit']['seconds']} s)", markup=False)
     if found["healthy"] and found["ledger"]["readable"] is False:
         screen.print("Healthy, but for the ledger: it cannot be read.", style="bold")

@@ -139,7 +139,7 @@ def verify(
     ] = None,
     expect: Annotated[
         list[Path] | None,
-        typer.Option(metavar="FILE", help="What was kept: 'show --json' or a backup; may be repeated."),
+        typer.Option(metavar="FILE", help="What was kept: a release.json, 'show --json' or a backup; may be repeated."),
     ] = None,
     exported: Annotated[
         Path | None, typer.Option("--export", metavar="FILE", help="Check a backup or export (jsonl), not a ledger.")
@@ -277,21 +277,28 @@ def _done(said: str, payload: dict[str, Any], *, as_json: bool) -> None:
 
 
 def _kept_head(file: Path) -> str:
-    """Return the head in a file that was kept: JSON, or JSON lines of which the first has it."""
+    """Return the head in a file that was kept: a release's record, JSON, or JSON lines of which the first has it."""
     import json
 
     from escudo.errors import InputError
 
     try:
-        text = file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise InputError(f"{file} cannot be read: {error.strerror}.") from None
     for part in (text, text.partition("\n")[0]):
         try:
-            return str(json.loads(part)["head"])
-        except (ValueError, KeyError, TypeError):
+            found = json.loads(part)
+        except (ValueError, RecursionError):
             continue
-    raise InputError(f"{file} holds no head of a ledger; keep what 'escudo ledger show --json' prints.")
+        if isinstance(found, dict) and found.get("anchor", found) is None:
+            raise InputError(f"{file} is the record of a release that no ledger paid for: it says nothing about one.")
+        anchor = found.get("anchor", found) if isinstance(found, dict) else None
+        if isinstance(anchor, dict) and "head" in anchor:
+            return str(anchor["head"])
+    raise InputError(
+        f"{file} holds no head of a ledger; keep a release.json, or what 'escudo ledger show --json' prints."
+    )
 
 
 def _account_json(info: AccountInfo) -> dict[str, Any]:

@@ -81,10 +81,11 @@ Force = Annotated[bool, typer.Option("--force", metavar="", help="Replace files 
 
 def delta_for(table: PrivateTable, delta: float | None, *, relation: str, public_rows: int | None) -> float:
     """Return the δ that was given, or the usual one for a table of this size, as far as that is public."""
-    from escudo.privacy import parse_relation
     from escudo.privacy._plan_delta import usual_delta
 
-    return usual_delta(table, relation=parse_relation(relation), rows=public_rows) if delta is None else delta
+    if delta is not None:
+        return delta
+    return usual_delta(table.under(relation=relation, rows=public_rows).neighbours)
 
 
 def open_table(data: str, schema: Path, *, relation: str, ledger: str | None, dataset: str | None) -> PrivateTable:

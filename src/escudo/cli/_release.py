@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from escudo.cli._console import JsonFlag, console, emit, shown_first
+from escudo.cli._console import GoingOn, JsonFlag, console, emit, shown_first, to_the_end
 from escudo.cli._options import (
     AcceptLargeDelta,
     Data,
@@ -33,8 +33,10 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from escudo.privacy import Account, Plan
     from escudo.report import ReleaseFiles
     from escudo.synthesis import Model, Prepared
+    from escudo.synthesis.neural._checkpoint import Checkpoint
     from escudo.table import PrivateTable, Schema
     from escudo.utility._evaluated import Evaluate, PreparedEvaluated
 
@@ -172,55 +174,58 @@ def release(
     )
     judged: dict[str, Any] = {"accept_large_delta": accept_large_delta}
     tree = prepared.plan.judged(table, rows=known, **judged)
-    if shown_first(table.account, tree, stop=plan, as_json=as_json):
+    going_on = _gone_on_from(prepared, table.account, tree, seed=seed)
+    if shown_first(table.account, tree, stop=plan, as_json=as_json, going_on=going_on):
         return
-    if checkpoint is not None and checkpoint.exists() and not as_json:
+    if going_on is not None and not as_json:
         console().print(f"Goes on from {checkpoint}: what it has behind it is not paid for again.", markup=False)
     assert out is not None
-    try:
-        with _fitting(prepared, table, seed=seed, public_rows=known, **judged) as (model, evaluated):
-            made = rows or int(model.details["rows"])
-            try:
-                files = write_release(
-                    model,
-                    out,
-                    rows=made,
-                    dataset=dataset or "",
-                    csv=csv,
-                    seed=seed,
-                    table=table if custodian else None,
-                    evaluate=evaluated,
-                    overwrite=force,
-                )
-            except InputError as error:  # such as a disk that is full by now
-                raise InputError(f"{error} What was spent stays spent.") from None
-    except KeyboardInterrupt as stop:
-        kept = checkpoint is not None and checkpoint.exists()
-        going_on = f" Give the same command again to go on from {checkpoint}." if kept else ""
-        console(stderr=True).print(
-            f"Interrupted: nothing was written to {out}. What was spent stays spent.{going_on}", markup=False
+    with ExitStack() as last:
+        try:
+            with _fitting(prepared, table, seed=seed, public_rows=known, **judged) as (model, evaluated):
+                made = rows or int(model.details["rows"])
+                try:
+                    files = write_release(
+                        model,
+                        out,
+                        rows=made,
+                        dataset=dataset or "",
+                        csv=csv,
+                        seed=seed,
+                        table=table if custodian else None,
+                        evaluate=evaluated,
+                        overwrite=force,
+                        before_naming=lambda: last.enter_context(to_the_end()),
+                    )
+                except InputError as error:  # such as a disk that is full by now
+                    raise InputError(f"{error} What was spent stays spent.") from None
+        except KeyboardInterrupt as stop:
+            kept = checkpoint is not None and checkpoint.exists()
+            how = f" Give the same command again to go on from {checkpoint}." if kept else ""
+            console(stderr=True).print(
+                f"Interrupted: nothing was written to {out}. What was spent stays spent.{how}", markup=False
+            )
+            raise typer.Exit(getattr(stop, "exit_code", 130)) from None
+        seconds = time.perf_counter() - start
+        found = model.details.get("discovery")
+        payload = {
+            "directory": str(out),
+            "rows": made,
+            "generator": model.generator,
+            "guarantee": model.guarantee.to_json(),
+            "for_release": model.guarantee.for_release,
+            "warnings": warnings_of(model),
+            "dataset": dataset,
+            "graph": found,
+            "evaluation": None if files.evaluation is None else files.evaluation.to_json(),
+            "custodian": None if files.custodian is None else str(files.custodian),
+            "seconds": round(seconds, 2),
+        }
+        emit(
+            payload,
+            as_json=as_json,
+            human=lambda screen: _print_release(screen, out, model, files, rows=made, seconds=seconds),
         )
-        raise typer.Exit(getattr(stop, "exit_code", 130)) from None
-    seconds = time.perf_counter() - start
-    found = model.details.get("discovery")
-    payload = {
-        "directory": str(out),
-        "rows": made,
-        "generator": model.generator,
-        "guarantee": model.guarantee.to_json(),
-        "for_release": model.guarantee.for_release,
-        "warnings": warnings_of(model),
-        "dataset": dataset,
-        "graph": found,
-        "evaluation": None if files.evaluation is None else files.evaluation.to_json(),
-        "custodian": None if files.custodian is None else str(files.custodian),
-        "seconds": round(seconds, 2),
-    }
-    emit(
-        payload,
-        as_json=as_json,
-        human=lambda screen: _print_release(screen, out, model, files, rows=made, seconds=seconds),
-    )
 
 
 def _prepared(
@@ -268,6 +273,22 @@ def _going_on(checkpoint: Path | None, again: bool, dataset: str | None) -> dict
             "--ledger if it is not the usual one."
         )
     return {"checkpoint": checkpoint, "again": again}
+
+
+def _gone_on_from(
+    prepared: Prepared | PreparedEvaluated, account: Account, plan: Plan, *, seed: int | None
+) -> GoingOn | None:
+    """Return the checkpoint that the release would go on from, and what that would charge; None without one."""
+    import numpy as np
+
+    from escudo.utility._evaluated import PreparedEvaluated
+
+    generator = prepared.generator if isinstance(prepared, PreparedEvaluated) else prepared
+    kept: Checkpoint | None = getattr(generator, "checkpoint", None)
+    if kept is None:
+        return None
+    begun, due = kept.due(account, plan, seed=None if seed is None else np.random.default_rng(seed))
+    return GoingOn(kept.folder, due, kept.again) if begun else None
 
 
 @contextmanager

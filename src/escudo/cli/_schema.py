@@ -78,7 +78,7 @@ def learn(
     from dataclasses import replace
 
     from escudo.errors import EscudoError, InputError
-    from escudo.mechanisms import learn_schema
+    from escudo.learning import learn_schema
     from escudo.privacy import Ledger
     from escudo.table import Schema, outline, scan
 
@@ -245,7 +245,7 @@ def _report_written(schema: Schema, out: Path, *, as_json: bool, notes: Any) -> 
 
 
 def _custodian_only() -> str:
-    from escudo.table._draft import CUSTODIAN_ONLY
+    from escudo.table._custodian import CUSTODIAN_ONLY
 
     return CUSTODIAN_ONLY
 

@@ -1,24 +1,58 @@
-"""Laplace and Gaussian noise on whole arrays, discrete, on a public grid."""
+r"""Laplace and Gaussian noise on whole arrays, discrete, on a public grid.
+
+Which way it goes: the sign of a private gap, and the majority of private blocks.
+
+Sums of z zᵀ over rows of bounded length: exact whatever the order of the rows, and never far from a neighbour's.
+
+A row enters as whole numbers of some public step, computed from that row alone. Products of whole numbers add up
+exactly, so neither the order of the rows nor the engine that gives them can change the sum: it depends on the rows as a
+multiset, and a neighbour's sum differs by the changed rows' own terms.
+
+**Sensitivity**, in the Frobenius norm, for rows with :math:`\|z\|^2 \le L`. One row adds a matrix of norm
+:math:`\|z\|^2 \le L`. Replacing it takes away one such matrix and adds another, and as
+:math:`\langle z z^T, z' z'^T \rangle = (z \cdot z')^2 \ge 0`,
+
+.. math:: \|z z^T - z' z'^T\|^2 \;\le\; \|z\|^4 + \|z'\|^4 \;\le\; 2 L^2 .
+
+A person with at most k rows adds a positive semidefinite matrix of norm at most kL, and the inner product of two such
+matrices is not negative either. So the sum moves by at most L times what one table of counts does
+(:func:`~escudo.table.count_sensitivity`), for either relation and unit; rows of squared length L that are orthogonal
+attain it.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import TypeAlias
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from escudo._validate import positive, positive_integer
+from escudo._validate import one_of, positive, positive_integer
 from escudo.errors import InputError
-from escudo.mechanisms._grid import Statistic, check_steps, default_grid, read_statistic, rounded_up
-from escudo.mechanisms._noise import NoiseSource, Seed
-from escudo.mechanisms._release import Release, bound_on_rows, released
-from escudo.privacy import Account, GaussianEvent, LaplaceEvent, Relation, Unit
+from escudo.mechanisms._grid import check_steps, default_grid, read_statistic, rounded_up, unknown
+from escudo.mechanisms._noise import Integers, Seed, laplace_tail
+from escudo.mechanisms._purse import Noisy, Purse, Release, with_bound
+from escudo.privacy import Account, GaussianEvent, LaplaceEvent, NeighbourOptions, parse_relation
 
-__all__ = ["Noisy", "as_planned", "gaussian", "gaussian_event", "laplace", "laplace_event"]
-
-Noisy: TypeAlias = int | float | NDArray[np.int64] | NDArray[np.float64]
-"""What comes back: of the type and shape of what went in."""
+__all__ = [
+    "Verdict",
+    "as_planned",
+    "bounded_rows",
+    "gap_event",
+    "gap_sign",
+    "gaussian",
+    "gaussian_event",
+    "laplace",
+    "laplace_event",
+    "second_moments",
+    "sum_of_votes",
+    "verdict",
+    "votes",
+    "votes_event",
+]
 
 
 def laplace(
@@ -28,12 +62,10 @@ def laplace(
     epsilon: float | None = None,
     scale: float | None = None,
     grid: float | None = None,
-    relation: Relation = "replace_one",
-    unit: Unit = "row",
-    max_rows_per_person: int | None = None,
     account: Account | None = None,
     seed: Seed = None,
     purpose: str = "Laplace mechanism",
+    **terms: Unpack[NeighbourOptions],
 ) -> Release[Noisy]:
     r"""Release numbers with Laplace noise, drawn exactly on a public grid.
 
@@ -49,13 +81,11 @@ def laplace(
         scale: Scale of the noise in the values' units.
         grid: Step of the public grid for real numbers, a power of two; by default derived from ``sensitivity``, the
             noise and the number of coordinates, and so fine that rounding costs less than one part in 10⁵.
-        relation: The neighbouring relation ``sensitivity`` is stated for.
-        unit: The unit ``sensitivity`` is stated for.
-        max_rows_per_person: With ``unit="person"``: the most rows of one person that take part; the account's by
-            default.
         account: What to charge, before noise is drawn; None leaves charging to the caller.
         seed: None for a release; a seed makes the noise repeatable and the result not for release.
         purpose: Why, for the account.
+        terms: The ``relation``, ``unit`` and ``max_rows_per_person`` that ``sensitivity`` is stated for
+            (:class:`~escudo.privacy.NeighbourOptions`); the bound is the account's by default.
 
     Returns:
         The noisy numbers in the shape they came, with guarantee and :class:`~escudo.privacy.LaplaceEvent`.
@@ -76,23 +106,17 @@ def laplace(
     >>> release.value.dtype, release.event.scale >= 2.0, release.guarantee.for_release
     (dtype('int64'), True, False)
     """
-    statistic = read_statistic("values", values)
-    event = _laplace_event(
-        statistic,
+    statistic, purse = read_statistic("values", values), Purse(account, seed)
+    event = laplace_event(
+        statistic.size,
         sensitivity=sensitivity,
         epsilon=epsilon,
         scale=scale,
         grid=grid,
-        relation=relation,
-        unit=unit,
-        max_rows_per_person=bound_on_rows(unit, max_rows_per_person, account),
+        integers=statistic.exact,
+        **with_bound(terms, account),
     )
-
-    def draw(noise: NoiseSource) -> Noisy:
-        noisy = noise.add_laplace(statistic.steps(event.grid), event.scale / event.grid)
-        return statistic.restored(noisy, event.grid)
-
-    return released(event, draw, account=account, seed=seed, purpose=purpose)
+    return purse.release(purse.add(statistic.numbers, event, purpose=purpose), event)
 
 
 def laplace_event(
@@ -103,9 +127,7 @@ def laplace_event(
     scale: float | None = None,
     grid: float | None = None,
     integers: bool = False,
-    relation: Relation = "replace_one",
-    unit: Unit = "row",
-    max_rows_per_person: int | None = None,
+    **terms: Unpack[NeighbourOptions],
 ) -> LaplaceEvent:
     """Return the event of :func:`laplace` on ``size`` numbers, before they are known: for plans.
 
@@ -116,9 +138,7 @@ def laplace_event(
         scale: Scale of the noise.
         grid: Step of the public grid for real numbers.
         integers: Whether the numbers will be integers by type.
-        relation: The neighbouring relation.
-        unit: The unit.
-        max_rows_per_person: With ``unit="person"``: the most rows of one person that take part.
+        terms: Between which tables.
 
     Raises:
         InputError: If an argument is out of range.
@@ -127,31 +147,7 @@ def laplace_event(
     >>> event.l1_sensitivity, event.scale, event.grid, event.dimensions
     (2.0, 4.0, 1.0, 3)
     """
-    count = positive_integer("size", size)
-    return _laplace_event(
-        Statistic(numbers=np.zeros(count, dtype=np.int64) if integers else np.zeros(count)),
-        sensitivity=sensitivity,
-        epsilon=epsilon,
-        scale=scale,
-        grid=grid,
-        relation=relation,
-        unit=unit,
-        max_rows_per_person=max_rows_per_person,
-    )
-
-
-def _laplace_event(
-    statistic: Statistic,
-    *,
-    sensitivity: float,
-    epsilon: float | None,
-    scale: float | None,
-    grid: float | None,
-    relation: Relation,
-    unit: Unit,
-    max_rows_per_person: int | None,
-) -> LaplaceEvent:
-    """Return the event of :func:`laplace` on this statistic; of the values only type and shape are looked at."""
+    statistic = unknown(positive_integer("size", size), integers=integers)
     delta = positive("sensitivity", sensitivity)
     goal = _one_of_two("epsilon", epsilon, "scale", scale)
     heading = goal if epsilon is None else delta / goal
@@ -163,9 +159,7 @@ def _laplace_event(
         scale=noise_scale * step,  # exact, like all products and quotients with the grid: it is a power of two
         grid=step,
         dimensions=statistic.size,
-        relation=relation,
-        unit=unit,
-        max_rows_per_person=max_rows_per_person,
+        **terms,
     )
 
 
@@ -177,12 +171,10 @@ def gaussian(
     scale: float | None = None,
     grid: float | None = None,
     changed_cells: int | None = None,
-    relation: Relation = "replace_one",
-    unit: Unit = "row",
-    max_rows_per_person: int | None = None,
     account: Account | None = None,
     seed: Seed = None,
     purpose: str = "Gaussian mechanism",
+    **terms: Unpack[NeighbourOptions],
 ) -> Release[Noisy]:
     r"""Release numbers with Gaussian noise, drawn exactly on a public grid.
 
@@ -199,13 +191,11 @@ def gaussian(
         grid: Step of the public grid for real numbers, a power of two; derived from public numbers by default.
         changed_cells: For tables of counts: how many cells at most differ between neighbours, each by one. It sharpens
             the accounting (exact privacy loss of the discrete law); integers only.
-        relation: The neighbouring relation ``l2_sensitivity`` is stated for.
-        unit: The unit ``l2_sensitivity`` is stated for.
-        max_rows_per_person: With ``unit="person"``: the most rows of one person that take part; the account's by
-            default.
         account: What to charge, before noise is drawn; None leaves charging to the caller.
         seed: None for a release; a seed makes the noise repeatable and the result not for release.
         purpose: Why, for the account.
+        terms: The ``relation``, ``unit`` and ``max_rows_per_person`` that ``l2_sensitivity`` is stated for
+            (:class:`~escudo.privacy.NeighbourOptions`); the bound is the account's by default.
 
     Returns:
         The noisy numbers in the shape they came, with guarantee and :class:`~escudo.privacy.GaussianEvent`.
@@ -225,24 +215,18 @@ def gaussian(
     >>> round(release.event.scale, 3)
     1.0
     """
-    statistic = read_statistic("values", values)
-    event = _gaussian_event(
-        statistic,
+    statistic, purse = read_statistic("values", values), Purse(account, seed)
+    event = gaussian_event(
+        statistic.size,
         l2_sensitivity=l2_sensitivity,
         rho=rho,
         scale=scale,
         grid=grid,
         changed_cells=changed_cells,
-        relation=relation,
-        unit=unit,
-        max_rows_per_person=bound_on_rows(unit, max_rows_per_person, account),
+        integers=statistic.exact,
+        **with_bound(terms, account),
     )
-
-    def draw(noise: NoiseSource) -> Noisy:
-        noisy = noise.add_gaussian(statistic.steps(event.grid), event.scale / event.grid)
-        return statistic.restored(noisy, event.grid)
-
-    return released(event, draw, account=account, seed=seed, purpose=purpose)
+    return purse.release(purse.add(statistic.numbers, event, purpose=purpose), event)
 
 
 def gaussian_event(
@@ -254,9 +238,7 @@ def gaussian_event(
     grid: float | None = None,
     changed_cells: int | None = None,
     integers: bool = False,
-    relation: Relation = "replace_one",
-    unit: Unit = "row",
-    max_rows_per_person: int | None = None,
+    **terms: Unpack[NeighbourOptions],
 ) -> GaussianEvent:
     """Return the event of :func:`gaussian` on ``size`` numbers, before they are known: for plans.
 
@@ -268,9 +250,7 @@ def gaussian_event(
         grid: Step of the public grid for real numbers.
         changed_cells: For tables of counts.
         integers: Whether the numbers will be integers by type.
-        relation: The neighbouring relation.
-        unit: The unit.
-        max_rows_per_person: With ``unit="person"``: the most rows of one person that take part.
+        terms: Between which tables.
 
     Raises:
         InputError: If an argument is out of range.
@@ -279,33 +259,7 @@ def gaussian_event(
     >>> event.l2_sensitivity, event.scale, event.grid, event.changed_cells
     (1.0, 4.0, 1.0, None)
     """
-    count = positive_integer("size", size)
-    return _gaussian_event(
-        Statistic(numbers=np.zeros(count, dtype=np.int64) if integers else np.zeros(count)),
-        l2_sensitivity=l2_sensitivity,
-        rho=rho,
-        scale=scale,
-        grid=grid,
-        changed_cells=changed_cells,
-        relation=relation,
-        unit=unit,
-        max_rows_per_person=max_rows_per_person,
-    )
-
-
-def _gaussian_event(
-    statistic: Statistic,
-    *,
-    l2_sensitivity: float,
-    rho: float | None,
-    scale: float | None,
-    grid: float | None,
-    changed_cells: int | None,
-    relation: Relation,
-    unit: Unit,
-    max_rows_per_person: int | None,
-) -> GaussianEvent:
-    """Return the event of :func:`gaussian` on this statistic; of the values only type and shape are looked at."""
+    statistic = unknown(positive_integer("size", size), integers=integers)
     delta = positive("l2_sensitivity", l2_sensitivity)
     goal = _one_of_two("rho", rho, "scale", scale)
     heading = goal if rho is None else delta / math.sqrt(2 * goal)
@@ -321,9 +275,7 @@ def _gaussian_event(
         scale=noise_scale * step,
         grid=step,
         changed_cells=changed_cells,
-        relation=relation,
-        unit=unit,
-        max_rows_per_person=max_rows_per_person,
+        **terms,
     )
 
 
@@ -357,18 +309,8 @@ def as_planned(
     >>> as_planned([120, 80], event, seed=0, purpose="counts").event == event
     True
     """
-    statistic = read_statistic("values", values)
-    if not statistic.exact or event.grid != 1:
-        raise InputError("values and the event planned for them must be of integers, on the grid 1.")
-    if isinstance(event, LaplaceEvent) and event.dimensions != statistic.size:
-        raise InputError(f"the event is planned for {event.dimensions} numbers, and values has {statistic.size}.")
-    scale = check_steps("the noise scale", event.scale)
-
-    def draw(noise: NoiseSource) -> Noisy:
-        add = noise.add_laplace if isinstance(event, LaplaceEvent) else noise.add_gaussian
-        return statistic.restored(add(statistic.steps(1.0), scale), 1.0)
-
-    return released(event, draw, account=account, seed=seed, purpose=purpose)
+    purse = Purse(account, seed)
+    return purse.release(purse.add(values, event, purpose=purpose), event)
 
 
 def _one_of_two(first: str, a: float | None, second: str, b: float | None) -> float:
@@ -377,3 +319,217 @@ def _one_of_two(first: str, a: float | None, second: str, b: float | None) -> fl
             f"give either {first} or {second}: {first} is what the release may cost, {second} is the noise."
         )
     return positive(first, a) if a is not None else positive(second, b)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    r"""A noisy number and what its sign is worth, all of it computed from the released number.
+
+    Attributes:
+        sign: 1, -1, or 0 where the noisy number is exactly 0.
+        value: The noisy number.
+        doubt: If the private number were 0 or of the other sign, noise alone would have shown ``sign`` at least this
+            strongly with at most this probability: :math:`P(Z \ge |\mathrm{value}|/g)`. A p-value for the sign, not the
+            probability that it is wrong.
+    """
+
+    sign: Literal[-1, 0, 1]
+    value: float
+    doubt: float
+
+
+def gap_sign(
+    gap: float,
+    *,
+    sensitivity: float,
+    epsilon: float,
+    grid: float | None = None,
+    account: Account | None = None,
+    seed: Seed = None,
+    purpose: str = "sign of a gap",
+    **terms: Unpack[NeighbourOptions],
+) -> Release[Verdict]:
+    r"""Release the sign of a difference of scores, and the noisy difference with it.
+
+    Releases gap + Laplace noise of scale Δ/ε and reads the sign off. It is right with probability
+    :math:`1 - \tfrac12 e^{-x}`, :math:`x = |\mathrm{gap}|\,ε/Δ` (up to one grid step).
+
+    Args:
+        gap: The private difference, such as a score of one hypothesis minus that of the other.
+        sensitivity: Most that the *gap* moves between neighbours: twice that of a score, if both scores can move fully.
+        epsilon: What the release may cost.
+        grid: Step of the public grid, a power of two; derived from public numbers by default.
+        account: What to charge, before noise is drawn; None leaves charging to the caller.
+        seed: None for a release; a seed makes the noise repeatable and the result not for release.
+        purpose: Why, for the account.
+        terms: The ``relation``, ``unit`` and ``max_rows_per_person`` that ``sensitivity`` is stated for
+            (:class:`~escudo.privacy.NeighbourOptions`); the bound is the account's by default.
+
+    Returns:
+        The verdict, with guarantee and event.
+
+    Raises:
+        InputError: If an argument is out of range; nothing was spent.
+        BudgetExceededError: If the account refuses; nothing was spent or drawn.
+
+    **Guarantee.** That of :func:`laplace`; sign and doubt are functions of what it released. *Why the gap:* two noisy
+    scores at the same total err with probability :math:`(\tfrac12 + \tfrac x4) e^{-x}`, the exponential mechanism
+    with :math:`1/(1 + e^x)`, both larger; permute-and-flip errs equally and tells less. And no rule that treats both
+    signs alike does better, up to rounding: at gap 0 it says each sign with probability 1/2, so if k neighbours lead
+    from here to there, :math:`P(\mathrm{wrong}) \ge \tfrac12 e^{-kε}`, and k is x/ε rounded up where steps of size Δ
+    exist.
+
+    **Reference.** Design note "sensitivities", Proposition 7(a).
+
+    >>> gap_sign(0.2, sensitivity=0.01, epsilon=1.0, seed=0).value.sign
+    1
+    """
+    if np.ndim(gap) != 0:
+        raise InputError("gap must be one number; call gap_sign once per gap.")
+    event = gap_event(sensitivity=sensitivity, epsilon=epsilon, grid=grid, **with_bound(terms, account))
+    purse = Purse(account, seed)
+    return purse.release(verdict(purse.add(float(gap), event, purpose=purpose), event), event)
+
+
+def votes(
+    block_votes: ArrayLike,
+    *,
+    epsilon: float,
+    assigned_by: Literal["position", "value"] = "position",
+    account: Account | None = None,
+    seed: Seed = None,
+    purpose: str = "votes over disjoint blocks",
+    **terms: Unpack[NeighbourOptions],
+) -> Release[Verdict]:
+    r"""Release the majority of votes that were cast inside disjoint blocks of records, by any procedure whatever.
+
+    Cut the records into k disjoint blocks, k public; inside block j run anything and let it vote
+    :math:`v_j \in \{-1, 0, 1\}`. Releases :math:`\sum_j v_j` + Laplace noise of scale 2/ε and reads the sign off. When
+    the sum is V > 0 the sign is right with probability about :math:`1 - \tfrac12 e^{-εV/2}`.
+
+    Args:
+        block_votes: One vote per block, integers in {-1, 0, 1}, shape (k,). A block that fails must vote 0, not raise.
+        epsilon: What the release may cost.
+        assigned_by: How records found their block: ``"position"`` for a public rule that looks at no value, such as the
+            row's number; ``"value"`` for a rule that looks at the record alone, such as a public hash of its id.
+        account: What to charge, before noise is drawn; None leaves charging to the caller.
+        seed: None for a release; a seed makes the noise repeatable and the result not for release.
+        purpose: Why, for the account.
+        terms: The ``relation``, ``unit`` and ``max_rows_per_person`` (:class:`~escudo.privacy.NeighbourOptions`): all
+            rows of a person must lie in one block. The bound is the account's by default.
+
+    Returns:
+        The verdict, with guarantee and event; its value is a whole number of votes.
+
+    Raises:
+        InputError: If a vote is not -1, 0 or 1, there is none, or blocks are cut by position under ``add_remove``,
+            where one more record shifts all records behind it.
+        BudgetExceededError: If the account refuses; nothing was spent or drawn.
+
+    **Guarantee.** ε-differentially private for the whole table, exactly, whatever the blocks computed. *Proof.* One
+    record (or person) lies in one block, and a replaced one stays where it was if blocks are cut by position: one
+    vote moves, by at most 2. So does adding a record where its values alone choose the block. Where they do and a
+    record is replaced, it may leave one block and enter another: two votes move, by at most 4 together, and the noise
+    has scale 4/ε.
+
+    **Reference.** Design note "sensitivities", Proposition 13; K. Nissim, S. Raskhodnikova, A. Smith (2007), "Smooth
+    sensitivity and sampling", for sample-and-aggregate.
+
+    >>> votes([1] * 30 + [-1] * 4, epsilon=1.0, seed=0).value.sign
+    1
+    """
+    event = votes_event(epsilon=epsilon, assigned_by=assigned_by, **with_bound(terms, account))
+    purse = Purse(account, seed)
+    return purse.release(verdict(purse.add(sum_of_votes(block_votes), event, purpose=purpose), event), event)
+
+
+def votes_event(
+    *, epsilon: float, assigned_by: Literal["position", "value"] = "position", **terms: Unpack[NeighbourOptions]
+) -> LaplaceEvent:
+    """Return the event of :func:`votes`, before any is cast: for plans.
+
+    Raises:
+        InputError: If an argument is out of range, or blocks are cut by position under ``add_remove``.
+    """
+    by_value = one_of("assigned_by", assigned_by, ("position", "value")) == "value"
+    replacing = parse_relation(terms.get("relation", "replace_one")) == "replace_one"
+    if not (by_value or replacing):
+        raise InputError(
+            "blocks cut by position shift when a record is added or removed; assign records to blocks by a rule that "
+            "looks at the record alone and say assigned_by='value', or use relation='replace_one'."
+        )
+    return laplace_event(1, sensitivity=4 if by_value and replacing else 2, epsilon=epsilon, integers=True, **terms)
+
+
+def sum_of_votes(block_votes: ArrayLike) -> int:
+    """Return the sum of votes, which is private.
+
+    Raises:
+        InputError: If a vote is not -1, 0 or 1, or there is none.
+    """
+    cast = np.asarray(block_votes)
+    if cast.ndim != 1 or not cast.size:
+        raise InputError("block_votes must be a one-dimensional array with at least one vote.")
+    if cast.dtype.kind != "i" or not np.isin(cast, (-1, 0, 1)).all():
+        raise InputError("block_votes must be integers in {-1, 0, 1}; a block that fails or cannot tell votes 0.")
+    return int(cast.sum())
+
+
+def gap_event(
+    *, sensitivity: float, epsilon: float, grid: float | None = None, **terms: Unpack[NeighbourOptions]
+) -> LaplaceEvent:
+    """Return the event of :func:`gap_sign`, before the gap is known: for plans."""
+    return laplace_event(1, sensitivity=sensitivity, epsilon=epsilon, grid=grid, **terms)
+
+
+def verdict(noisy: Noisy, event: LaplaceEvent) -> Verdict:
+    """Return what the sign of a noisy number is worth, by the noise that the event states."""
+    value = float(noisy)
+    steps = round(abs(value) / event.grid)
+    sign: Literal[-1, 0, 1] = 1 if value > 0 else -1 if value < 0 else 0
+    return Verdict(sign=sign, value=value, doubt=laplace_tail(steps, event.scale / event.grid))
+
+
+_SHRINK = 1 - 2.0**-40  # outweighs the rounding errors of the factor that shrinks a row
+
+
+def bounded_rows(rows: NDArray[np.float64], limit: int) -> NDArray[np.float64]:
+    """Return rows as whole numbers, rounded towards zero, each with a squared length of at most ``limit``, exactly.
+
+    Longer ones are shrunk. *Proof.* Such a row is multiplied by a factor a hair below the one that makes it as long as
+    the limit, by more than rounding errors amount to, and rounding towards zero makes no number larger. Of the others
+    the squared length is at most ``limit`` up to a rounding error below 1, and after rounding it is a whole number.
+
+    Args:
+        rows: Finite numbers in steps, of shape (rows, columns).
+        limit: The largest squared length; times the number of columns it is below 2⁵².
+
+    Returns:
+        Whole numbers as float64, of the same shape; each row is a function of that row alone.
+
+    >>> bounded_rows(np.array([[3.0, 4.9], [30.0, 40.0]]), 50).tolist()
+    [[3.0, 4.0], [4.0, 5.0]]
+    """
+    squared = (rows * rows).sum(axis=1)
+    factor = np.ones(len(rows))
+    long = squared > limit
+    factor[long] = np.sqrt(limit / squared[long]) * _SHRINK
+    whole: NDArray[np.float64] = np.trunc(rows * factor[:, None])
+    return whole
+
+
+def second_moments(batches: Iterable[NDArray[np.float64]], side: int) -> Integers:
+    """Return the sum of z zᵀ over rows of whole numbers, exactly.
+
+    Args:
+        batches: Arrays of shape (rows, side) that hold whole numbers as float64. The sum of products over a batch must
+            stay below 2⁵³, and over all of them below 2⁶³.
+        side: How many numbers a row has.
+
+    Returns:
+        An array of shape (side, side).
+    """
+    total = np.zeros((side, side), dtype=np.int64)
+    for rows in batches:
+        total += (rows.T @ rows).astype(np.int64)
+    return total

@@ -40,7 +40,7 @@ from escudo._validate import positive
 from escudo.errors import InputError
 from escudo.mechanisms._noise import Integers
 
-__all__ = ["MAX_STEPS", "Norm", "Statistic", "check_steps", "default_grid", "read_statistic", "rounded_up"]
+__all__ = ["MAX_STEPS", "Norm", "Statistic", "check_steps", "default_grid", "read_statistic", "rounded_up", "unknown"]
 
 Norm: TypeAlias = Literal["l1", "l2", "linf"]
 
@@ -121,6 +121,12 @@ def read_statistic(name: str, values: ArrayLike) -> Statistic:
             f"{name} holds NaN or an infinity; bound the statistic first: clip its inputs, guard empty sums."
         )
     return Statistic(numbers=numbers)
+
+
+def unknown(size: int, *, integers: bool) -> Statistic:
+    """Return a statistic of so many numbers of which nothing but their type is known, for plans."""
+    none: NDArray[Any] = np.zeros((), np.int64 if integers else np.float64)
+    return Statistic(numbers=np.broadcast_to(none, size))
 
 
 def default_grid(statistic: Statistic, *, sensitivity: float, scale: float, norm: Norm, grid: float | None) -> float:

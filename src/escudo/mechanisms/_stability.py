@@ -1,22 +1,151 @@
-"""Propose-test-release: answer precisely where the data are stable, and say "no answer" where they are not."""
+r"""Propose-test-release: answer precisely where the data are stable, and say "no answer" where they are not.
+
+How far a table is from a different interquartile range: the exact distances behind propose-test-release.
+
+For m records, :math:`H = \ln(v_{(h)} - v_{(l)})` with :math:`l = \lceil m/4 \rceil`, :math:`h = \lceil 3m/4 \rceil`.
+The log scale is cut into bins :math:`[iw + o, (i+1)w + o)`, for the offsets o = 0 and o = w/2. The distance A_o is
+the least number of records to change so that H leaves its bin.
+
+**Exact.** After at most k changes the smallest reachable range is :math:`\min_{0 \le i \le k} v_{(h-k+i)} - v_{(l+i)}`
+(move i records from below v_(l) and k-i from above v_(h) into the middle; 0 once k ≥ h - l), the largest is
+:math:`\max_{0 \le i \le k} v_{(h+i)} - v_{(l-k+i)}` (move i records from the middle to the top and k-i to the bottom),
+with the public bounds in place of ranks past the ends. Both are monotone in k, so bisection finds A_o.
+
+**Sensitivity 1.** If D and a neighbour D′ are in the same bin, a way out for one is a way out for the other with at
+most one change more. If they are not, one change leads out for each, so both distances are 1.
+
+**Degenerate ranges.** A range of 0, or below the lowest edge, belongs to no bin: its distance is 1, and so is that of
+every neighbour in a bin, because one change leads out of that bin.
+
+Comparisons are made on the range itself, against the edges :math:`e^{iw+o}` as float64 numbers; float64 subtraction is
+monotone, so all of the above holds for the numbers as computed.
+
+Histograms over keys nobody knew beforehand: noise, and a threshold that hides rare keys.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar, Unpack
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from escudo._validate import finite, positive, probability
+from escudo._validate import finite, positive, probability, whole
 from escudo.errors import InputError
 from escudo.mechanisms._grid import check_steps, default_grid, read_statistic, rounded_up
-from escudo.mechanisms._iqr import LogIqr, read_log_iqr
 from escudo.mechanisms._noise import Integers, NoiseSource, Seed, laplace_cutoff
-from escudo.mechanisms._release import Release, bound_on_rows, released
-from escudo.privacy import Account, ApproximateEvent, Relation, Unit, parse_relation
+from escudo.mechanisms._purse import Purse, Release, with_bound
+from escudo.privacy import Account, ApproximateEvent, NeighbourOptions, Relation, parse_relation, parse_unit
 
-__all__ = ["log_iqr", "propose_test_release"]
+__all__ = [
+    "LogIqr",
+    "Threshold",
+    "log_iqr",
+    "propose_test_release",
+    "read_log_iqr",
+    "show_keys",
+    "stable_histogram",
+    "stable_threshold",
+]
+
+
+_DEEP = 50.0  # bins reach down to e^-50 of the public range
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogIqr:
+    """A private log interquartile range and how many records must change to move it out of its two bins.
+
+    Attributes:
+        value: ln IQR, or None where the range is 0.
+        distances: The distance for the offsets 0 and w/2, each of sensitivity 1.
+        records: How many records there are, which is public under ``replace_one``.
+    """
+
+    value: float | None
+    distances: tuple[int, int]
+    records: int
+
+
+def read_log_iqr(values: ArrayLike, *, lower: float, upper: float, width: float) -> LogIqr:
+    """Return the log interquartile range of a column and its distances; all of it is private.
+
+    Args:
+        values: The column, shape (m,), m ≥ 1; clamped to [lower, upper], NaN counts as the middle.
+        lower: Public lower bound.
+        upper: Public upper bound.
+        width: Width of the bins on the natural log scale, from 0.001 to 10.
+
+    Raises:
+        InputError: If the column is empty or not made of numbers, or an argument is out of range.
+    """
+    low, high = finite("lower", lower), finite("upper", upper)
+    if not low < high or not math.isfinite(high - low):
+        raise InputError("lower must be below upper, by a finite amount.")
+    if not 1e-3 <= finite("width", width) <= 10:
+        raise InputError(f"width must lie between 0.001 and 10; got {width!r}.")
+    array = np.asarray(values)
+    if array.ndim != 1 or not array.size or array.dtype.kind not in "iuf":
+        raise InputError("each column must be a one-dimensional array of numbers with at least one record.")
+    clamped = np.nan_to_num(array.astype(np.float64), nan=low / 2 + high / 2, posinf=high, neginf=low)
+    ordered = _Ordered(np.sort(np.clip(clamped, low, high)), low, high)
+    spread = ordered.smallest(0)
+    first, second = (_distance(ordered, _edges(low, high, width, offset)) for offset in (0.0, width / 2))
+    return LogIqr(value=math.log(spread) if spread > 0 else None, distances=(first, second), records=array.size)
+
+
+class _Ordered:
+    """Sorted values within public bounds, and the ranges that k changes can reach."""
+
+    def __init__(self, values: NDArray[np.float64], lower: float, upper: float) -> None:
+        count = values.size
+        self.values = values
+        self.first, self.third = math.ceil(count / 4) - 1, math.ceil(3 * count / 4) - 1
+        # Ranks past an end mean records moved to the public bound.
+        self.padded = np.concatenate([np.full(count, lower), values, np.full(count, upper)])
+
+    def smallest(self, changes: int) -> float:
+        """Return the smallest interquartile range that at most ``changes`` changed records can bring about."""
+        if changes > 0 and changes >= self.third - self.first:
+            return 0.0
+        low = self.values[self.first : self.first + changes + 1]
+        high = self.values[self.third - changes : self.third + 1]
+        return float(np.min(high - low))
+
+    def largest(self, changes: int) -> float:
+        """Return the largest interquartile range that at most ``changes`` changed records can bring about."""
+        count = self.values.size
+        low = self.padded[count + self.first - changes : count + self.first + 1]
+        high = self.padded[count + self.third : count + self.third + changes + 1]
+        return float(np.max(high - low))
+
+
+def _edges(low: float, high: float, width: float, offset: float) -> NDArray[np.float64]:
+    top = math.log(high - low)
+    indices = np.arange(math.floor((top - _DEEP) / width), math.ceil(top / width) + 2)
+    edges: NDArray[np.float64] = np.maximum.accumulate(np.exp(indices * width + offset))
+    return edges
+
+
+def _bin(edges: NDArray[np.float64], spread: float) -> int:
+    return int(np.searchsorted(edges, spread, side="right"))
+
+
+def _distance(ordered: _Ordered, edges: NDArray[np.float64]) -> int:
+    home = _bin(edges, ordered.smallest(0))
+    if home == 0:  # below the lowest edge
+        return 1
+    stays, leaves = 0, ordered.third - ordered.first  # with that many changes the range can be 0
+    while leaves - stays > 1:
+        middle = (stays + leaves) // 2
+        if _bin(edges, ordered.smallest(middle)) == home == _bin(edges, ordered.largest(middle)):
+            stays = middle
+        else:
+            leaves = middle
+    return leaves
 
 
 def propose_test_release(
@@ -28,12 +157,10 @@ def propose_test_release(
     delta: float,
     release_share: float | None = None,
     grid: float | None = None,
-    relation: Relation = "replace_one",
-    unit: Unit = "row",
-    max_rows_per_person: int | None = None,
     account: Account | None = None,
     seed: Seed = None,
     purpose: str = "propose-test-release",
+    **terms: Unpack[NeighbourOptions],
 ) -> Release[float | None]:
     r"""Release a number whose sensitivity is small only near stable tables, if this table is one; else None.
 
@@ -50,13 +177,11 @@ def propose_test_release(
         delta: Probability of answering where no test should pass, in (0, 1).
         release_share: The part of epsilon for the release; 1/(t + 1) by default, so that e₁ = e₂.
         grid: Step of the public grid for ``value``, a power of two; derived from public numbers by default.
-        relation: The neighbouring relation of sensitivities and distances.
-        unit: The unit of sensitivities and distances.
-        max_rows_per_person: With ``unit="person"``: the most rows of one person that take part; the account's by
-            default.
         account: What to charge, before noise is drawn; None leaves charging to the caller.
         seed: None for a release; a seed makes the noise repeatable and the result not for release.
         purpose: Why, for the account.
+        terms: The ``relation``, ``unit`` and ``max_rows_per_person`` of sensitivities and distances
+            (:class:`~escudo.privacy.NeighbourOptions`); the bound is the account's by default.
 
     Returns:
         The noisy number, or None for "no answer"; both cost the same.
@@ -85,8 +210,7 @@ def propose_test_release(
         raise InputError(f"release_share must lie strictly between 0 and 1; got {share!r}.")
     total = positive("epsilon", epsilon)
     slack = probability("delta", delta, allow_zero=False)
-    rows = bound_on_rows(unit, max_rows_per_person, account)
-    event = ApproximateEvent(epsilon=total, delta=slack, relation=relation, unit=unit, max_rows_per_person=rows)
+    event, purse = ApproximateEvent(epsilon=total, delta=slack, **with_bound(terms, account)), Purse(account, seed)
     statistic = read_statistic("value", 0.0 if value is None else float(value))
     moved = positive("sensitivity", sensitivity)
     step = default_grid(statistic, sensitivity=moved, scale=moved / (share * total), norm="l1", grid=grid)
@@ -95,7 +219,7 @@ def propose_test_release(
     test_scale = check_steps("the noise scale", rounded_up(tests.size / ((1 - share) * total)))
     least = 1 + laplace_cutoff(slack / tests.size, test_scale)
 
-    def draw(noise: NoiseSource) -> float | None:
+    def law(noise: NoiseSource) -> float | None:
         passed = bool((noise.add_laplace(tests, test_scale) >= least).any())
         if not passed or value is None:
             return None
@@ -103,7 +227,7 @@ def propose_test_release(
         assert isinstance(noisy, float)
         return noisy
 
-    return released(event, draw, account=account, seed=seed, purpose=purpose)
+    return purse.release(purse.draw(event, law, purpose=purpose), event)
 
 
 def log_iqr(
@@ -149,7 +273,7 @@ def log_iqr(
 
     **Guarantee.** (ε, δ)-differentially private for a whole record, all columns at once, by
     :func:`propose_test_release` with the distance :math:`\min_j \max(A_{j,1}, A_{j,2})` (a minimum of maxima of
-    sensitivity-1 distances, :mod:`escudo.mechanisms._iqr`): where it is at least 2, every column shares a bin with
+    sensitivity-1 distances, see :func:`read_log_iqr`): where it is at least 2, every column shares a bin with
     its neighbour, and the sum moves by less than :math:`w \sum_j |c_j|`.
 
     Prefer :func:`quantiles` unless the bounds are very wide: it always answers, is purely ε-private and errs less.
@@ -201,3 +325,122 @@ def _read_distances(distances: int | Sequence[int], value: float | None) -> Inte
     if value is None and (tests > 1).any():
         raise InputError("value may be None only where every distance is at most 1.")
     return tests
+
+
+K = TypeVar("K", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Threshold:
+    """How :func:`stable_histogram` treats a count: noise of this scale, shown from this noisy count on."""
+
+    scale: float
+    least: int
+
+
+def stable_threshold(
+    *, epsilon: float, delta: float, relation: Relation = "replace_one", max_rows_per_person: int = 1
+) -> Threshold:
+    r"""Return the least threshold that makes a histogram over unknown keys (ε, δ)-differentially private.
+
+    With k rows per unit the noise scale is s = k/ε under ``add_remove`` and 2k/ε under ``replace_one``. With
+    :math:`q(c) = P(c + Z \ge T)`, the chance that a key of true count c is shown, the threshold T is the least with
+    :math:`\max(q(k),\; k\,q(1)) \le δ`. See :func:`stable_histogram` for the proof.
+
+    >>> stable_threshold(epsilon=1.0, delta=1e-6, relation="add_remove").least
+    15
+    >>> stable_threshold(epsilon=1.0, delta=1e-6).least
+    28
+    """
+    rows = whole("max_rows_per_person", max_rows_per_person, minimum=1)
+    slack = probability("delta", delta, allow_zero=False)
+    moved = rows * (1 if parse_relation(relation) == "add_remove" else 2)
+    scale = check_steps("the noise scale", rounded_up(moved / positive("epsilon", epsilon)))
+    return Threshold(
+        scale=scale, least=max(rows + laplace_cutoff(slack, scale), 1 + laplace_cutoff(slack / rows, scale))
+    )
+
+
+def stable_histogram(
+    counts: Mapping[K, int],
+    *,
+    epsilon: float,
+    delta: float,
+    account: Account | None = None,
+    seed: Seed = None,
+    purpose: str = "stable histogram",
+    **terms: Unpack[NeighbourOptions],
+) -> Release[dict[K, int]]:
+    r"""Release the keys that many rows have, with noisy counts; keys need not be known beforehand.
+
+    Every key that occurs gets :math:`n_x + Z_x` with discrete Laplace noise and is shown if that reaches the
+    threshold T of :func:`stable_threshold`. Keys come back in sorted order, never in the order of the table.
+
+    Args:
+        counts: Rows per key. Keys of count 0 are as good as absent.
+        epsilon: Loss of the counts.
+        delta: Probability of showing what only one unit has, in (0, 1).
+        account: What to charge, before noise is drawn; None leaves charging to the caller.
+        seed: None for a release; a seed makes the noise repeatable and the result not for release.
+        purpose: Why, for the account.
+        terms: The ``relation``, ``unit`` and, for persons, ``max_rows_per_person``: the most rows that one person has.
+
+    Returns:
+        Noisy counts of the keys shown, possibly none.
+
+    Raises:
+        InputError: If an argument is out of range; nothing was spent.
+        BudgetExceededError: If the account refuses; nothing was spent or drawn.
+
+    **Guarantee.** (ε, δ)-differentially private. *Proof.* Let V be the keys that only D has, W those that only its
+    neighbour D′ has, C the common ones; let :math:`1 - δ_V` and :math:`1 - δ_W` be the probabilities that no key of
+    V, or of W, is shown. Noise is independent across keys. For a set S of outputs let S₀ be those that show keys of C
+    only, and P_C, P′_C the laws of the common part. The counts of C move by at most k (``add_remove``) or 2k
+    (``replace_one``: k rows leave, k come) in l1 norm, so :math:`P_C \le e^ε P'_C`. Then
+
+    .. math:: P_D(S) \le δ_V + (1 - δ_V) P_C(S_0) \le δ_V + (1 - δ_W) P_C(S_0) + (δ_W - δ_V)^+
+              \le \max(δ_V, δ_W) + e^ε (1 - δ_W) P'_C(S_0) \le \max(δ_V, δ_W) + e^ε P_{D'}(S).
+
+    The keys of V (or W) hold at most k rows together, all of one unit, so :math:`δ_V \le \sum_{x \in V} q(c_x)`,
+    :math:`\sum c_x \le k`. Because T ≥ k, :math:`q(c) = p^{T-c}/(1+p)` is convex in c on 1...k; for r keys the sum is
+    largest with one key of k-r+1 rows and r-1 keys of one, and that is convex in r, so largest at r = 1 or r = k:
+    :math:`δ_V \le \max(q(k), k\,q(1)) \le δ`.
+
+    **Reference.** A. Korolova et al. (2009), "Releasing search queries and clicks privately", for the idea; the
+    threshold and proof for ``replace_one`` and for persons are ours.
+
+    >>> stable_histogram({"b": 500, "a": 300, "rare": 1}, epsilon=1.0, delta=1e-6, seed=0).value.keys()
+    dict_keys(['a', 'b'])
+    """
+    event, purse = ApproximateEvent(epsilon=epsilon, delta=delta, **terms), Purse(account, seed)
+    return purse.release(show_keys(counts, event, purse, purpose=purpose), event)
+
+
+def show_keys(counts: Mapping[K, int], event: ApproximateEvent, purse: Purse, *, purpose: str = "") -> dict[K, int]:
+    """Return the keys and noisy counts of :func:`stable_histogram`, paid by a purse; the event states the terms."""
+    rows = event.max_rows_per_person
+    parse_unit(event.unit, rows)
+    threshold = stable_threshold(
+        epsilon=event.epsilon, delta=event.delta, relation=event.relation, max_rows_per_person=rows or 1
+    )
+    keys, occupied = _read_keys(counts)
+
+    def law(noise: NoiseSource) -> dict[K, int]:
+        noisy = noise.add_laplace(occupied, threshold.scale) if keys else occupied
+        return {key: count for key, count in zip(keys, noisy.tolist(), strict=True) if count >= threshold.least}
+
+    return purse.draw(event, law, purpose=purpose)
+
+
+def _read_keys(counts: Mapping[K, int]) -> tuple[list[K], Integers]:
+    if not isinstance(counts, Mapping):
+        raise InputError(f"counts must map keys to numbers of rows; got {type(counts).__name__}.")
+    # Names no key in its message: keys are private.
+    if any(isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0 for n in counts.values()):
+        raise InputError("counts must be whole numbers of at least 0.")
+    keys = sorted((key for key, count in counts.items() if count > 0), key=_order)
+    return keys, np.array([min(int(counts[key]), 2**60) for key in keys], dtype=np.int64)
+
+
+def _order(key: Hashable) -> tuple[str, int | float | str]:
+    return type(key).__name__, key if isinstance(key, int | float | str) else repr(key)

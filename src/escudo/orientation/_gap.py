@@ -40,8 +40,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from escudo._validate import one_of, positive, whole
-from escudo.mechanisms import Seed, gap_sign, laplace, laplace_event, publishable, quantiles
-from escudo.mechanisms._quantiles import quantile_event
+from escudo.mechanisms import Seed, gap_sign, laplace, laplace_event, publishable, quantile_event, quantiles
 from escudo.orientation._answer import Direction
 from escudo.orientation._asked import Asked, check_options, check_width
 from escudo.orientation._gap_answer import ABSTAIN, Question, check_question

@@ -1,7 +1,7 @@
 """Columns of a private table as numbers in [0, 1], read in its own engine, one batch at a time.
 
 For the person unit a public hash of the person id comes with each row, so that all rows of a person can be sent to one
-block. A person's rows are bounded as everywhere (``table/_contributions.py``); rows without a person id take no part.
+block. A person's rows are bounded as everywhere (``table/_rows.py``); rows without a person id take no part.
 """
 
 from __future__ import annotations

@@ -48,10 +48,10 @@ from escudo.privacy._events import (
     ZCDPEvent,
 )
 from escudo.privacy._guarantee import Guarantee
-from escudo.privacy._relations import Relation, Unit, parse_relation, parse_unit
+from escudo.privacy._relations import Budget, NeighbourOptions, Neighbours, Relation, Unit, parse_relation, parse_unit
 
 if TYPE_CHECKING:
-    from escudo.privacy._account import Account, MarkingAccount, MemoryAccount, Receipt
+    from escudo.privacy._account import Account, MarkingAccount, MemoryAccount, Receipt, marked_if_failed
     from escudo.privacy._ledger import AccountInfo, Ledger, LedgerAccount, LedgerRow, Verification
     from escudo.privacy._plan import Plan, charging, plan, plannable
     from escudo.privacy._plan_delta import delta_warning
@@ -60,6 +60,7 @@ __all__ = [
     "Account",
     "AccountInfo",
     "ApproximateEvent",
+    "Budget",
     "ComposedEvent",
     "Event",
     "ExponentialEvent",
@@ -72,6 +73,8 @@ __all__ = [
     "LedgerRow",
     "MarkingAccount",
     "MemoryAccount",
+    "NeighbourOptions",
+    "Neighbours",
     "ParallelEvent",
     "Plan",
     "PureEvent",
@@ -91,6 +94,7 @@ __all__ = [
     "gdp_to_delta",
     "gdp_to_epsilon",
     "guarantee_of",
+    "marked_if_failed",
     "parse_relation",
     "parse_unit",
     "plan",
@@ -110,6 +114,7 @@ _LATER = {
     "MarkingAccount": "_account",
     "MemoryAccount": "_account",
     "Receipt": "_account",
+    "marked_if_failed": "_account",
     "AccountInfo": "_ledger",
     "Ledger": "_ledger",
     "LedgerAccount": "_ledger",

@@ -38,6 +38,7 @@ class Receipt:
         for_release: False for a seeded run, whose results must not be published.
         recorded_at: Time in ISO 8601, UTC.
         hash: Hash of the ledger's row, or empty for an account in memory.
+        ledger_id: Which ledger it is in; empty for an account in memory.
     """
 
     dataset: str
@@ -47,6 +48,12 @@ class Receipt:
     for_release: bool = True
     recorded_at: str
     hash: str = ""
+    ledger_id: str = ""
+
+    @property
+    def anchor(self) -> dict[str, str | int] | None:
+        """The ledger just after this spend, as ``Ledger.anchor`` says it, to keep elsewhere; None in memory."""
+        return {"ledger_id": self.ledger_id, "rows": self.sequence, "head": self.hash} if self.ledger_id else None
 
 
 @runtime_checkable
@@ -87,6 +94,9 @@ class MarkingAccount(Account, Protocol):
 
     def marked(self, receipt: Receipt, number: int, digest: str) -> bool:
         """Return whether a file was ever a checkpoint of the training."""
+
+    def goes_on(self, receipt: Receipt, number: int, digest: str) -> bool:
+        """Return whether ``resume`` would let a training go on from a file now."""
 
     def resume(self, receipt: Receipt, number: int, digest: str) -> str:
         """Record that a training goes on from its newest checkpoint, once; return the nonce that its end must show."""
@@ -215,6 +225,12 @@ class MemoryAccount:
         with self._lock:
             self._require_own(receipt)
             return (receipt.sequence, number, digest) in self._marks
+
+    def goes_on(self, receipt: Receipt, number: int, digest: str) -> bool:
+        """Return whether ``resume`` would let a training go on from a file now; see ``Ledger.goes_on``."""
+        with self._lock:
+            self._require_own(receipt)
+            return trainings.goes_on(self._trainings, receipt.sequence, number, digest)
 
     def resume(self, receipt: Receipt, number: int, digest: str) -> str:
         """Note that a training goes on from its newest checkpoint; see ``Ledger.resume``."""

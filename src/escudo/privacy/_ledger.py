@@ -21,11 +21,13 @@ from __future__ import annotations
 
 import html
 import secrets
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from escudo._validate import positive
 from escudo.errors import InputError, LedgerError
+from escudo.privacy import _trainings as trainings
 from escudo.privacy._account import Receipt, one_line
 from escudo.privacy._events import Event
 from escudo.privacy._guarantee import Guarantee
@@ -53,7 +55,7 @@ class Ledger(Keeping):
         url: ``sqlite:///relative/path.db``, ``sqlite:////absolute/path.db``, or ``postgresql://user:password@host/name``
             (which needs ``pip install 'escudo[postgresql]'``). Keep a SQLite ledger on a local disk: its locks do not
             hold on most network file systems.
-        timeout: Seconds to wait while another process writes.
+        timeout: Seconds that a call waits while other processes and threads write, all together.
 
     Raises:
         LedgerError: If the URL is not usable.
@@ -174,8 +176,8 @@ class Ledger(Keeping):
             LedgerError: If the database cannot be written; then nothing must be released.
         """
         purpose = one_line("purpose", purpose)
-        self._prepare(dataset, event)
-        with self._writing() as session:
+        left = self._prepare(dataset, event)
+        with self._writing(time.monotonic() + left) as session:
             record = self._account(session, dataset)
             terms = terms_of(record.dataset, record.terms)
             admitted, for_release = stated(event, for_release=for_release, terms=terms)
@@ -198,11 +200,17 @@ class Ledger(Keeping):
             for_release=for_release,
             recorded_at=row.recorded_at,
             hash=row.hash,
+            ledger_id=session.ledger_id,
         )
 
-    def _prepare(self, dataset: str, event: Event | Guarantee) -> None:
-        """Work out beforehand, and keep, what takes long about a spend: nobody is to wait for it."""
-        with self._lock:
+    def _prepare(self, dataset: str, event: Event | Guarantee) -> float:
+        """Work out beforehand, and keep, what takes long about a spend: nobody is to wait for it.
+
+        Returns:
+            How many seconds may still be waited for others; working takes none of them.
+        """
+        with self._store.held() as deadline:
+            left = deadline - time.monotonic()
             record = self._known.get(dataset)
             if record is None or terms_of(record.dataset, record.terms).filter is None:
                 with self._reading() as session:
@@ -216,6 +224,7 @@ class Ledger(Keeping):
             tally.pay(admitted)
         elif terms.filter is not None:
             terms.filter.pay(admitted, record.spent)
+        return left
 
     def fail(self, receipt: Receipt, reason: str = "") -> None:
         """Mark a spend as failed; it stays spent. Marking it again changes nothing.
@@ -266,6 +275,7 @@ class Ledger(Keeping):
                 for_release=payload["for_release"],
                 recorded_at=row.recorded_at,
                 hash=row.hash,
+                ledger_id=session.ledger_id,
             )
 
     def mark(self, receipt: Receipt, number: int, digest: str, *, nonce: str = "") -> None:
@@ -285,6 +295,22 @@ class Ledger(Keeping):
             self._require_spend(session, record, receipt)
             payload = {"spend": receipt.sequence, "number": number, "digest": digest, "nonce": nonce}
             self._append(session, "mark", record.dataset, payload)
+
+    def goes_on(self, receipt: Receipt, number: int, digest: str) -> bool:
+        """Return whether ``resume`` would let a training go on from a file now; nothing is recorded.
+
+        Args:
+            receipt: The training's spend.
+            number: Which checkpoint.
+            digest: SHA-256 of its file.
+
+        Raises:
+            InputError: If the receipt is not of this ledger.
+        """
+        with self._reading() as session:
+            record = self._account(session, receipt.dataset)
+            self._require_spend(session, record, receipt)
+            return trainings.goes_on(record.trainings, receipt.sequence, number, digest)
 
     def resume(self, receipt: Receipt, number: int, digest: str) -> str:
         """Record that a training goes on from a checkpoint, and return the nonce that its end must show.

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from escudo._validate import did_you_mean, positive
-from escudo.errors import InputError, LedgerCorruptError, LedgerError, UnsupportedEventError
+from escudo.errors import InputError, LedgerCorruptError, LedgerError, LedgerWarning, UnsupportedEventError
 from escudo.privacy._account import now
 from escudo.privacy._events import Event
 from escudo.privacy._filter import Paid
@@ -47,18 +47,18 @@ class Book:
 
     @contextmanager
     def _reading(self) -> Iterator[Session]:
-        with self._lock:
+        with self._store.held():
             witnessed = self._witnessed()
             with self._store.reading() as session:
                 self._require_what_was_seen(session, witnessed)
                 yield session
 
     @contextmanager
-    def _writing(self) -> Iterator[Session]:
+    def _writing(self, deadline: float | None = None) -> Iterator[Session]:
         """Give a session that no other writer overlaps; what it adds is durable, read back and witnessed at the end."""
-        with self._lock:
+        with self._store.held(deadline) as until:
             witnessed = self._witnessed()
-            with self._store.writing() as session:
+            with self._store.writing(until) as session:
                 self._require_what_was_seen(session, witnessed)
                 yield session
             if session.added:
@@ -117,6 +117,7 @@ class Book:
             warnings.warn(
                 f"This machine has no witness of the ledger {self.name} yet, and starts one at row {here.rows}: an "
                 "older copy from before would not be noticed here.",
+                LedgerWarning,
                 stacklevel=5,
             )
             witness.start(session.ledger_id, here)

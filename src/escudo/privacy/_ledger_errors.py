@@ -11,10 +11,11 @@ import sqlalchemy as sa
 
 from escudo.errors import LedgerCorruptError, LedgerError
 
-__all__ = ["DAMAGED", "explained"]
+__all__ = ["DAMAGED", "KEPT", "explained"]
 
 _NOTHING = "Nothing was recorded and nothing was released."
-_LOCKED = f"another process has kept it locked for {{timeout:g}} s. {_NOTHING} Try again."
+KEPT = f"{{who}} kept it locked for {{timeout:g}} s. {_NOTHING} Try again."
+_LOCKED = KEPT.replace("{who}", "another process has")
 _READ_ONLY = f"it cannot be written: the file, its folder or its disk is read-only for you. {_NOTHING}"
 _FULL = f"the disk is full. {_NOTHING} Free some space and try again."
 DAMAGED = "it is not a SQLite database, or it is damaged. Restore it from a backup, and count what was spent since."

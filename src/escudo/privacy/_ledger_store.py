@@ -1,7 +1,8 @@
 """Where a ledger's rows live: a SQLite file or a PostgreSQL database, through SQLAlchemy.
 
 A writer first locks: SQLite by BEGIN IMMEDIATE, PostgreSQL by SELECT ... FOR UPDATE on the head record. A commit is on
-disk before it returns (SQLite: write-ahead log with synchronous=FULL; PostgreSQL: synchronous_commit is never off).
+disk before it returns (SQLite: write-ahead log with synchronous=FULL; PostgreSQL: synchronous_commit is never off; that
+the server itself waits for the disk, fsync and full_page_writes, is for its owner to see to, who is warned if not).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import sqlite3
 import tempfile
 import threading
 import time
+import warnings
 import weakref
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -21,12 +23,12 @@ from urllib.parse import quote
 
 import sqlalchemy as sa
 
-from escudo.errors import LedgerCorruptError, LedgerError
+from escudo.errors import LedgerCorruptError, LedgerError, LedgerWarning
 from escudo.privacy._ledger_chain import (
     LedgerRow,
     genesis,
 )
-from escudo.privacy._ledger_errors import DAMAGED, explained
+from escudo.privacy._ledger_errors import DAMAGED, KEPT, explained
 from escudo.privacy._ledger_session import (
     ACCOUNTS,
     FORMAT,
@@ -45,6 +47,7 @@ __all__ = ["Store"]
 
 _CREATION_LOCK = 0x65736375646F  # any fixed number: only escudo's table creation takes this PostgreSQL advisory lock
 _SMALLEST_DATABASE = 512
+_DURABLE = ["fsync", "full_page_writes", "synchronous_commit"]  # settings of PostgreSQL without which commits get lost
 
 
 class Store:
@@ -73,6 +76,8 @@ class Store:
         self._engine: sa.Engine | None = None
         self._file: tuple[int, int] | None = None
         self._checked = False
+        self._lax: list[str] = []  # what the server should have switched on
+        self._warned = False
         _STORES.add(self)
 
     def exists(self) -> bool:
@@ -150,7 +155,12 @@ class Store:
     @contextmanager
     def upgrading(self, ledger_id: str) -> Iterator[Session]:
         """Give a session on tables of the present format that hold the rows of format 1, in one transaction."""
-        with self.lock, self._explained(), self._queued(), self._transaction(write=True) as connection:
+        with (
+            self._explained(),
+            self.held() as until,
+            self._queued(until),
+            self._transaction(write=True, until=until) as connection,
+        ):
             old = first_rows(connection)
             for table in (ROWS, HEAD):
                 connection.exec_driver_sql(f"DROP TABLE {table}")
@@ -171,25 +181,65 @@ class Store:
             yield Session(connection, for_update=False, whole=whole)
 
     @contextmanager
-    def writing(self) -> Iterator[Session]:
-        """Give a session that no other writer overlaps; it is committed durably at the end, or not at all."""
-        with self.lock, self._explained(), self._queued(), self._transaction(write=True) as connection:
-            yield Session(connection, for_update=True)
+    def held(self, deadline: float | None = None) -> Iterator[float]:
+        """Let no other thread of this process in; give the time, by ``time.monotonic``, until which to wait for others.
 
-    def _queued(self) -> AbstractContextManager[None]:
-        return self.witness.queue(self._timeout) if self.path is not None else nullcontext()
+        Args:
+            deadline: Until when to wait, also for other threads; the store's timeout from now on by default.
+        """
+        deadline = time.monotonic() + self._timeout if deadline is None else deadline
+        if not self.lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
+            with self._explained():
+                raise LedgerError(KEPT.format(who="other threads have", timeout=self._timeout))
+        try:
+            yield deadline
+        finally:
+            self.lock.release()
 
     @contextmanager
-    def _transaction(self, *, write: bool = False) -> Iterator[sa.Connection]:
+    def writing(self, deadline: float | None = None) -> Iterator[Session]:
+        """Give a session that no other writer overlaps; it is committed durably at the end, or not at all.
+
+        Other threads, the queue of processes and the database's lock are waited for one after the other, all of it
+        until one deadline.
+        """
+        with (
+            self._explained(),
+            self.held(deadline) as until,
+            self._queued(until),
+            self._transaction(write=True, until=until) as connection,
+        ):
+            yield Session(connection, for_update=True)
+
+    def _queued(self, until: float) -> AbstractContextManager[None]:
+        return self.witness.queue(until, self._timeout) if self.path is not None else nullcontext()
+
+    @contextmanager
+    def _transaction(self, *, write: bool = False, until: float | None = None) -> Iterator[sa.Connection]:
         if self.path is not None:
             self._file_size()
         if self._engine is None:
             self._engine = self._sqlite_engine(self.path) if self.path is not None else self._postgresql_engine()
-        options: dict[str, Any] = {"escudo_write": write}
+        options: dict[str, Any] = {"escudo_write": write, "escudo_until": until}
         if self.path is None:
             options["isolation_level"] = "READ COMMITTED" if write else "REPEATABLE READ"
         with self._engine.connect().execution_options(**options) as connection, connection.begin():
+            self._warn_of_lax_server()
             yield connection
+
+    def _warn_of_lax_server(self) -> None:
+        """Say, once, that the server may lose what it has confirmed."""
+        if self._lax and not self._warned:
+            self._warned = True
+            off, on = (", ".join(f"{name} = {state}" for name in self._lax) for state in ("off", "on"))
+            orders = " ".join(f"ALTER SYSTEM SET {name} = on;" for name in self._lax)
+            warnings.warn(
+                f"The PostgreSQL server of the ledger {self.name} runs with {off}: a power cut can take back spends "
+                "that were granted, and their releases are out by then. This machine's witness would notice, but only "
+                f"when the ledger is next used. Have the server run with {on} ({orders} SELECT pg_reload_conf();).",
+                LedgerWarning,
+                stacklevel=2,
+            )
 
     def _file_size(self) -> int:
         """Return the size of the SQLite file, 0 if there is none, and let go of a file that was deleted or replaced.
@@ -250,8 +300,12 @@ class Store:
 
         @sa.event.listens_for(engine, "begin")
         def begin(connection: sa.Connection) -> None:
-            write = connection.get_execution_options().get("escudo_write")
-            connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+            options = connection.get_execution_options()
+            driver = cast(sqlite3.Connection, connection.connection.driver_connection)
+            until = options.get("escudo_until")
+            wait = self._timeout if until is None else max(0.0, until - time.monotonic())
+            driver.execute(f"PRAGMA busy_timeout = {round(1000 * wait)}")
+            driver.execute("BEGIN IMMEDIATE" if options.get("escudo_write") else "BEGIN")
 
         return engine
 
@@ -285,9 +339,11 @@ class Store:
         @sa.event.listens_for(engine, "connect")
         def settings(connection: Any, _: object) -> None:
             cursor = connection.cursor()
-            cursor.execute("SHOW synchronous_commit")
-            if cursor.fetchone()[0] == "off":
+            cursor.execute("SELECT name FROM pg_settings WHERE setting = 'off' AND name = ANY(%s)", [_DURABLE])
+            off = {name for (name,) in cursor.fetchall()}
+            if "synchronous_commit" in off:  # which is this connection's to decide
                 cursor.execute("SET synchronous_commit = on")
+            self._lax = sorted(off - {"synchronous_commit"})
             # Waiting for a row that others change one after the other is many waits: the whole of it is bounded.
             cursor.execute(f"SET lock_timeout = {max(1, round(self._timeout * 1000))}")
             cursor.execute(f"SET statement_timeout = {max(1, round(self._timeout * 1000))}")

@@ -135,6 +135,10 @@ class LedgerAccount:
         """Record a checkpoint of a training; see ``Ledger.mark``."""
         self.ledger.mark(receipt, number, digest, nonce=nonce)
 
+    def goes_on(self, receipt: Receipt, number: int, digest: str) -> bool:
+        """Return whether ``resume`` would let a training go on from a file now; see ``Ledger.goes_on``."""
+        return self.ledger.goes_on(receipt, number, digest)
+
     def resume(self, receipt: Receipt, number: int, digest: str) -> str:
         """Record that a training goes on from its newest checkpoint; see ``Ledger.resume``."""
         return self.ledger.resume(receipt, number, digest)

@@ -23,14 +23,16 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from escudo.errors import LedgerCorruptError, LedgerError
+from escudo.errors import LedgerCorruptError, LedgerError, LedgerWarning
 from escudo.privacy._ledger_chain import LedgerRow, canonical_json
+from escudo.privacy._ledger_errors import KEPT
 
 __all__ = ["Seen", "Witness"]
 
 _MOST_MISSED = 10_000
 """Most rows written by others that are copied on the way; a longer gap is left, and only the end is remembered."""
 _BLOCK = 65_536
+_TAIL = 4_096  # longer than most rows
 
 
 class Seen(NamedTuple):
@@ -160,10 +162,18 @@ class Witness:
     def _file(self, ledger_id: str) -> Path:
         return self._folder / f"{ledger_id}.witness"
 
+    def _opened(self, name: str) -> int:
+        """Open a file of the folder, for its owner alone; both are made if they are not there."""
+        folder, flags = self._folder, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        try:
+            return os.open(folder / name, flags, 0o600)
+        except FileNotFoundError:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            return os.open(folder / name, flags, 0o600)
+
     @contextmanager
     def _locked(self, ledger_id: str) -> Iterator[int]:
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = os.open(self._file(ledger_id), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = self._opened(f"{ledger_id}.witness")
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield descriptor
@@ -171,32 +181,32 @@ class Witness:
             os.close(descriptor)
 
     @contextmanager
-    def queue(self, timeout: float) -> Iterator[None]:
+    def queue(self, deadline: float, timeout: float) -> Iterator[None]:
         """Wait until no other process of this user writes to the ledger: a fair wait, where SQLite's own starves some.
 
         It is a courtesy; what keeps writers apart is the database's lock.
 
+        Args:
+            deadline: Until when, by ``time.monotonic``.
+            timeout: How many seconds that is from when the wait began, for the message.
+
         Raises:
-            LedgerError: If it takes longer than ``timeout`` seconds.
+            LedgerError: If it takes longer.
         """
         try:
-            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            descriptor = os.open(self._folder / f"{self._key}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            descriptor = self._opened(f"{self._key}.lock")
         except OSError:
             yield
             return
         try:
-            deadline, pause = time.monotonic() + timeout, 0.0002
+            pause = 0.0002
             while True:
                 try:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     break
                 except OSError:
                     if time.monotonic() > deadline:
-                        raise LedgerError(
-                            f"other processes have kept it locked for {timeout:g} s. Nothing was recorded and nothing "
-                            "was released. Try again."
-                        ) from None
+                        raise LedgerError(KEPT.format(who="other processes have", timeout=timeout)) from None
                     time.sleep(pause)
                     pause = min(2 * pause, 0.002)
             yield
@@ -212,6 +222,7 @@ class Witness:
             warnings.warn(
                 f"The witness of the ledger cannot be written in {self._folder} ({error.strerror}): an older copy of "
                 "the ledger would not be noticed. Name another folder in ESCUDO_STATE.",
+                LedgerWarning,
                 stacklevel=2,
             )
 
@@ -235,20 +246,25 @@ def _append(descriptor: int, text: bytes) -> None:
 
 def _last_line(descriptor: int) -> bytes | None:
     """Return the last whole line of a file, or None if there is none."""
-    end = _end(descriptor)
-    tail, start = b"", end
-    while start and tail.count(b"\n") < 2:
-        begin = max(0, start - _BLOCK)
+    tail, start = b"", _end(descriptor)
+    while True:
+        end = len(tail) - 1  # tail ends with the newline of a whole line
+        while end >= 0 and (begin := tail.rfind(b"\n", 0, end)) >= 0:
+            if b"\0" not in (line := tail[begin + 1 : end]):  # a power cut may leave holes
+                return line
+            end = begin
+        if not start:
+            line = tail[: max(0, end)]
+            return line if line and b"\0" not in line else None
+        begin = max(0, start - _TAIL)
         tail, start = os.pread(descriptor, start - begin, begin) + tail, begin
-    whole = [line for line in tail.split(b"\n")[:-1] if b"\0" not in line]  # a power cut may leave holes
-    return whole[-1] if whole else None
 
 
 def _end(descriptor: int) -> int:
     """Return where the last whole line ends: before the zeros, and before a line that a crash cut short."""
     start = os.fstat(descriptor).st_size
     while start:
-        begin = max(0, start - _BLOCK)
+        begin = max(0, start - _BLOCK)  # the zeros behind it are at most so many
         block = os.pread(descriptor, start - begin, begin)
         if (found := block.rfind(b"\n")) >= 0:
             return begin + found + 1

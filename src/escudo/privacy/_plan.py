@@ -24,9 +24,9 @@ from escudo.privacy._composition import leaves
 from escudo.privacy._event import check_count
 from escudo.privacy._events import ComposedEvent, Event, RepeatedEvent
 from escudo.privacy._guarantee import Guarantee
-from escudo.privacy._plan_delta import Described, judged_delta
+from escudo.privacy._plan_delta import judged_delta
 from escudo.privacy._plan_text import plan_html, plan_text
-from escudo.privacy._relations import Relation, Unit
+from escudo.privacy._relations import Neighbours, Relation, Unit
 
 __all__ = ["Plan", "charging", "plan", "plannable"]
 
@@ -131,12 +131,12 @@ class Plan:
             return self.delta
         return 0.0 if self.event is None or math.isfinite(RunningTotal.of(self.event).quick_epsilon(0.0)) else 1e-6
 
-    def judged(self, table: Described, *, rows: int | None = None, accept_large_delta: bool = False) -> Plan:
-        """Return the plan with a warning if its δ is large for the table, by the rule of ``_plan_delta``.
+    def judged(self, neighbours: Any, *, rows: int | None = None, accept_large_delta: bool = False) -> Plan:
+        """Return the plan with a warning if its δ is large for so many records, by the rule of ``_plan_delta``.
 
         Args:
-            table: The private table, or its schema. Records are counted only where ``replace_one`` makes them public.
-            rows: The number of records, if it is stated.
+            neighbours: Between which tables the plan promises, and how many records they have, where that is public.
+            rows: The number of records, if it is stated. SHIM until the verbs are questions.
             accept_large_delta: Whether a δ that is not below one over the number of records was meant.
 
         Raises:
@@ -144,13 +144,9 @@ class Plan:
         """
         if self.event is None:
             return self
-        warning = judged_delta(
-            self.stated_delta,
-            table,
-            relation=self.event.relation,
-            rows=rows,
-            accept_large_delta=accept_large_delta,
-        )
+        if not isinstance(neighbours, Neighbours):  # SHIM until the verbs are questions: a table or its schema
+            neighbours = _shim(neighbours, self.event, rows)
+        warning = judged_delta(self.stated_delta, neighbours, accept_large_delta=accept_large_delta)
         if not warning:
             return self
         whole = {"children": self.children} if self.children else {"event": self.once}
@@ -219,7 +215,16 @@ class Plan:
         return plan_html(self)
 
 
-class _Purse:
+def _shim(table: Any, event: Event, rows: int | None) -> Neighbours:  # SHIM until the verbs are questions
+    from dataclasses import replace as put
+
+    if callable(table.neighbours):
+        return table.neighbours(relation=event.relation, rows=rows)  # type: ignore[no-any-return]
+    known = table.under(relation=event.relation).neighbours
+    return known if rows is None else put(known, rows=rows, people=None)  # type: ignore[no-any-return]
+
+
+class _PlannedAccount:
     """An account that pays what a plan shows and nothing else; made by ``charging``."""
 
     def __init__(self, account: Account, plan: Plan, receipt: Receipt | None, *, for_release: bool):
@@ -330,7 +335,7 @@ def charging(
     event = plan.event
     if event is not None and receipt is None:
         receipt = account.spend(event, purpose=purpose or plan.name, for_release=for_release)
-    purse = _Purse(account, plan, receipt, for_release=for_release)
+    purse = _PlannedAccount(account, plan, receipt, for_release=for_release)
     try:
         with marked_if_failed(purse, receipt):
             yield purse

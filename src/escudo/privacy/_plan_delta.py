@@ -21,12 +21,11 @@ Reference:
 from __future__ import annotations
 
 import math
-from typing import Protocol, runtime_checkable
 
 from escudo.errors import RefusedError
-from escudo.privacy._relations import Relation, Unit
+from escudo.privacy._relations import Neighbours, Unit
 
-__all__ = ["Counted", "Described", "delta_warning", "judged_delta", "usual_delta"]
+__all__ = ["delta_warning", "judged_delta", "usual_delta"]
 
 CEILING, CAUTION = 1e-3, 1e-5
 """For a table of unknown size: from here on a δ is refused, and above this one it is a warning."""
@@ -35,22 +34,6 @@ USUAL = 1e-6
 """The δ of those who state none, where the table is not so large that it would be too much."""
 
 _NAMES: dict[Unit, str] = {"row": "rows", "person": "people"}
-
-
-class Described(Protocol):
-    """A schema, or anything else that says whom it protects."""
-
-    @property
-    def unit(self) -> Unit:
-        """Whose data differs between neighbours."""
-
-
-@runtime_checkable
-class Counted(Described, Protocol):
-    """A private table, which can be asked how many records it has where that is public."""
-
-    def record_count(self) -> int:
-        """Return the number of rows, or of people where they are protected."""
 
 
 def delta_warning(delta: float, records: float | None, *, unit: Unit = "row") -> str:
@@ -86,17 +69,12 @@ def delta_warning(delta: float, records: float | None, *, unit: Unit = "row") ->
     )
 
 
-def judged_delta(
-    delta: float, table: Described, *, relation: Relation, rows: int | None = None, accept_large_delta: bool = False
-) -> str:
+def judged_delta(delta: float, neighbours: Neighbours, *, accept_large_delta: bool = False) -> str:
     """Return the warning that a δ deserves before anything is spent, or refuse it.
 
     Args:
         delta: The δ of the promise.
-        table: Whose unit counts; its records are counted only if ``relation`` makes their number public.
-        relation: Which tables are neighbours.
-        rows: The number of records, if it is stated. Where people are protected it may be one of rows: there are at
-            most as many people.
+        neighbours: Whose unit counts, and how many records they have, where that is public.
         accept_large_delta: Whether a δ that the rule refuses was meant.
 
     Raises:
@@ -104,35 +82,22 @@ def judged_delta(
     """
     if delta == 0.0:
         return ""
-    records = _records(table, relation, rows)
-    warning = delta_warning(delta, records, unit=table.unit)
-    refused, cautious = _limits(records)
+    warning = delta_warning(delta, neighbours.records, unit=neighbours.unit)
+    refused, cautious = _limits(neighbours.records)
     if delta < refused or accept_large_delta:
         return warning
-    known = "" if records is not None else f", state the number of {_NAMES[table.unit]} if it is public (public_rows)"
+    names = _NAMES[neighbours.unit]
+    known = "" if neighbours.records is not None else f", state the number of {names} if it is public (rows)"
     raise RefusedError(
         f"{warning} Choose δ of at most {_rounded_down(cautious)}{known}, or say that you mean it with "
         "accept_large_delta=True (--accept-large-delta). Nothing was spent."
     )
 
 
-def usual_delta(table: Described, *, relation: Relation, rows: int | None = None) -> float:
-    """Return the δ for those who state none: 1e-6, or less where a table is so large that this deserves a warning.
-
-    Args:
-        table: As for :func:`judged_delta`, like all that follow.
-        relation: Which tables are neighbours.
-        rows: The number of records, if it is stated.
-    """
-    _, cautious = _limits(_records(table, relation, rows))
+def usual_delta(neighbours: Neighbours) -> float:
+    """Return the δ for those who state none: 1e-6, or less where a table is so large that this deserves a warning."""
+    _, cautious = _limits(neighbours.records)
     return USUAL if cautious >= USUAL else float(_rounded_down(cautious))
-
-
-def _records(table: Described, relation: Relation, rows: int | None) -> int | None:
-    """Return the number of records that is stated, or public; None where nothing may be known about it."""
-    if rows is None and relation == "replace_one" and isinstance(table, Counted):
-        return table.record_count()
-    return rows
 
 
 def _limits(records: float | None) -> tuple[float, float]:

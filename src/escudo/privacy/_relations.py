@@ -7,12 +7,23 @@ the rows of one person.
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from dataclasses import dataclass
+from typing import Literal, TypedDict, get_args
 
-from escudo._validate import did_you_mean, one_of, positive_integer
+from escudo._validate import did_you_mean, one_of, positive, positive_integer, probability, whole
 from escudo.errors import InputError
 
-__all__ = ["RELATIONS", "UNITS", "Relation", "Unit", "parse_relation", "parse_unit"]
+__all__ = [
+    "RELATIONS",
+    "UNITS",
+    "Budget",
+    "NeighbourOptions",
+    "Neighbours",
+    "Relation",
+    "Unit",
+    "parse_relation",
+    "parse_unit",
+]
 
 Relation = Literal["replace_one", "add_remove"]
 Unit = Literal["row", "person"]
@@ -95,3 +106,75 @@ def parse_unit(unit: str, max_rows_per_person: int | None = None) -> Unit:
     elif max_rows_per_person is not None:
         raise InputError("max_rows_per_person goes with unit='person'; leave it out to protect single rows.")
     return chosen
+
+
+class NeighbourOptions(TypedDict, total=False):
+    """Between which tables a sensitivity or a promise is stated; replacing one row where nothing else is said.
+
+    Attributes:
+        relation: Which tables are neighbours.
+        unit: Whose data differs between them.
+        max_rows_per_person: With ``unit="person"``: the most rows of one person that take part.
+    """
+
+    relation: Relation
+    unit: Unit
+    max_rows_per_person: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Neighbours:
+    """Which two tables a question compares, and what both of them have in common.
+
+    Attributes:
+        relation: Which tables are neighbours; any library's spelling is taken.
+        unit: Whose data differs between them.
+        max_rows_per_person: With ``unit="person"``: the most rows of one person that take part.
+        rows: The number of rows if it is public: stated, or the same in all neighbours; None where it is private.
+        people: With ``unit="person"``: the number of people, likewise.
+
+    Raises:
+        InputError: If an argument is out of range, or unit and bound do not go together.
+
+    >>> Neighbours(relation="bounded", rows=120)
+    Neighbours(relation='replace_one', unit='row', max_rows_per_person=None, rows=120, people=None)
+    """
+
+    relation: Relation = "replace_one"
+    unit: Unit = "row"
+    max_rows_per_person: int | None = None
+    rows: int | None = None
+    people: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "relation", parse_relation(self.relation))
+        parse_unit(self.unit, self.max_rows_per_person)
+        for name, count in (("rows", self.rows), ("people", self.people)):
+            if count is not None:
+                object.__setattr__(self, name, whole(name, count, minimum=1))
+
+    @property
+    def stated(self) -> NeighbourOptions:
+        """What an event states of it."""
+        return {"relation": self.relation, "unit": self.unit, "max_rows_per_person": self.max_rows_per_person}
+
+    @property
+    def records(self) -> int | None:
+        """The number of what is protected, if it is public; a number of rows bounds that of people."""
+        return self.rows if self.people is None else self.people
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a question may cost: ε at most, except with probability δ.
+
+    Raises:
+        InputError: If ε is not above 0 and at most 100, or δ is not in [0, 1).
+    """
+
+    epsilon: float
+    delta: float = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", positive("epsilon", self.epsilon, at_most=100.0))
+        object.__setattr__(self, "delta", probability("delta", self.delta))

@@ -22,7 +22,7 @@ from typing import Any
 from escudo._validate import whole
 from escudo.errors import InputError
 
-__all__ = ["finished", "marked", "resumed"]
+__all__ = ["finished", "goes_on", "marked", "resumed"]
 
 MAX_MARKS = 100_000
 
@@ -57,6 +57,15 @@ def resumed(known: str, spend: int, number: int, digest: str, nonce: str) -> str
             "on from it would draw steps again that were paid for once."
         )
     return _with(known, spend, found | {"used": True, "nonce": nonce})
+
+
+def goes_on(known: str, spend: int, number: int, digest: str) -> bool:
+    """Return whether :func:`resumed` would let the training go on from a file."""
+    try:
+        resumed(known, spend, number, digest, "")
+    except InputError:
+        return False
+    return True
 
 
 def finished(known: str, spend: int, nonce: str) -> str:

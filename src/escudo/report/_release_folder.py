@@ -1,7 +1,9 @@
 """The release folder, and beside it the custodian's copy of its report.
 
 The folder appears as a whole, or not at all (``escudo/_files.py``): all its files are flushed to disk before it gets
-its name, and an earlier release is exchanged with the new one in one step.
+its name, and an earlier release is exchanged with the new one in one step. An error, Ctrl-C or a signal to end before
+that leaves the place as it was; after it the release is there, and the command line takes no signals until it has said
+so.
 
 ``report.html`` is never changed after a release. What compares with the real table is no part of it: a copy of the
 report lies beside the folder that is handed over, as ``NAME-custodian.html``, readable by its owner only. It holds the
@@ -101,6 +103,7 @@ def write_release(
     table: PrivateTable | None = None,
     evaluate: Callable[[object], PrivateEvaluation] | None = None,
     overwrite: bool = False,
+    before_naming: Callable[[], object] | None = None,
 ) -> ReleaseFiles:
     """Draw synthetic rows and write them, the model, the record and the report into one folder, all or nothing.
 
@@ -118,6 +121,8 @@ def write_release(
         evaluate: Takes the synthetic rows and returns figures about them that were paid for, for record and report:
             what :func:`escudo.utility.fitting_evaluated` gives along with the model.
         overwrite: Whether an earlier release in that folder may be replaced; nothing else ever is.
+        before_naming: Called when all is on disk, just before the folder gets its name. From then on the release is
+            there: a program that can be stopped by signals should hold them back here until it is done with it.
 
     Raises:
         InputError: If the folder holds something else, or cannot be written; the target is then as it was.
@@ -154,6 +159,8 @@ def write_release(
                 section = comparison_section(table, synthetic, dataset=dataset)
                 copy_draft.write_text(_copy(page, {"comparison": section}), encoding="utf-8")
             _flush(draft)
+            if before_naming is not None:
+                before_naming()
             put_folder(draft, target)
             if copy_draft is not None and copy is not None:
                 copy_draft.replace(copy)

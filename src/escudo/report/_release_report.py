@@ -80,7 +80,7 @@ __all__ = [
 # ---- the record
 
 _FORMAT = "escudo release"
-_VERSION = 2
+_VERSION = 3
 _LIBRARIES = ("dp-accounting", "numpy", "opendp", "polars")
 """Those whose versions decide what noise was drawn, and what it was counted as."""
 
@@ -139,6 +139,7 @@ def release_record(
             "libraries": {name: version(name) for name in _LIBRARIES},
         },
         "dataset": dataset,
+        "anchor": model.details.get("anchor"),
         "guarantee": model.guarantee.to_json(),
         "warnings": warnings_of(model),
         "plan": model.plan.to_json(),
@@ -150,7 +151,7 @@ def release_record(
             "added": None if added is None else [list(edge) for edge in added],
             "observed": [list(pair) for pair in observed_pairs(model)],
         },
-        "generator": {"name": model.generator, "details": dict(model.details)},
+        "generator": {"name": model.generator, "details": _details(model)},
         "synthetic": {"rows": rows, "seed": seed},
         "evaluation": {
             "noise": [
@@ -167,6 +168,11 @@ def release_record(
         },
         "files": [asdict(entry) for entry in sorted(entries, key=lambda entry: entry.path)],
     }
+
+
+def _details(model: Model) -> dict[str, Any]:
+    """Return public facts about the fit itself; what paid for it is told elsewhere."""
+    return {name: value for name, value in model.details.items() if name != "anchor"}
 
 
 @cache
@@ -694,6 +700,7 @@ def release_page(
         generator=model.generator,
         hashes="\n".join(f"{entry.sha256}  {entry.path}" for entry in entries),
         history=f"escudo ledger history {shlex.quote(dataset)}" if dataset else "escudo ledger history",
+        anchor=model.details.get("anchor"),
         example=_example(model),
         citation=_citation(model, dataset, made, epsilon, delta),
         guarantee=guarantee,
@@ -703,7 +710,7 @@ def release_page(
         schema_text=_capped(schema.to_toml()),
         fingerprint=schema.fingerprint,
         edges=_capped("\n".join(f"{cause} -> {effect}" for cause, effect in graph.edges)),
-        details=_capped(json.dumps(dict(model.details), indent=1, ensure_ascii=False, default=str)),
+        details=_capped(json.dumps(_details(model), indent=1, ensure_ascii=False, default=str)),
         versions=[(name, version(name)) for name in ("escudo", *_LIBRARIES)],
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from escudo._validate import one_of, positive, whole
 from escudo.causal import CausalGraph
 from escudo.errors import InputError
 from escudo.mechanisms import Seed, publishable
-from escudo.privacy import Account, Guarantee, Plan, Relation, charging, parse_relation, plannable
+from escudo.privacy import Account, Guarantee, Plan, Receipt, Relation, charging, parse_relation, plannable
 from escudo.synthesis._automatic import Chosen, choose
 from escudo.synthesis._baselines import Independent, OneWay
 from escudo.synthesis._linear import Linear
@@ -205,7 +205,15 @@ def fitting(
     plan = prepared.plan.judged(table, rows=public_rows, accept_large_delta=accept_large_delta)
     promise = replace(plan.guarantee(max_rows_per_person=table.max_rows_per_person), for_release=publishable(seed))
     with paying(prepared, table.account, plan, for_release=promise.for_release, seed=noise) as purse:
-        yield prepared.fit(table, account=purse, seed=noise, guarantee=promise)
+        yield anchored(prepared.fit(table, account=purse, seed=noise, guarantee=promise), purse)
+
+
+def anchored(model: Model, purse: Account, **changes: Any) -> Model:
+    """Return a model whose details say what the ledger was just after it paid, if it did; with other changes."""
+    receipt = getattr(purse, "receipt", None)
+    if isinstance(receipt, Receipt) and receipt.anchor is not None:
+        changes["details"] = {**model.details, "anchor": receipt.anchor}
+    return cast(Model, replace(cast(Any, model), **changes)) if changes else model  # all are frozen dataclasses
 
 
 def paying(

@@ -8,12 +8,10 @@
 * :class:`PrivateTable`: a frame of any engine behind its schema and its ledger account.
 """
 
-from escudo.table._check import ColumnCheck, PersonCheck, SchemaCheck, check
 from escudo.table._columns import Categorical, Column, Level, Numeric
-from escudo.table._contributions import CountSensitivity, count_sensitivity
-from escudo.table._databases import open_data
-from escudo.table._draft import draft, outline
-from escudo.table._files import scan
+from escudo.table._custodian import ColumnCheck, PersonCheck, SchemaCheck, check, draft, outline
+from escudo.table._files import open_data, scan
+from escudo.table._rows import CountSensitivity, count_sensitivity
 from escudo.table._schema import Schema
 from escudo.table._table import PrivateTable
 

@@ -3,15 +3,707 @@
 A column never looks at data. It fixes, once and for every dataframe engine, which of ``size`` cells a value belongs
 to, so that the same table gives the same counts to the last unit wherever it lives. :meth:`Categorical.encode` and
 :meth:`Numeric.encode` are the reference that every engine's own expressions are tested against.
+
+What all columns share: how single values are read, the same for every engine, and checks of a description.
+
+Categorical columns: finitely many public levels, ordered or not.
+
+Numeric columns: public bounds, cut into bins by a rule that all engines compute alike.
+
+A column as plain data, the form that TOML, JSON and ``Schema.from_dict`` share.
+
+A list is short for the levels of a categorical column. Everything else is a mapping with a ``type``:
+
+=============  ==========================================================================================
+type           keys beside ``missing``, ``confirmed``
+=============  ==========================================================================================
+categorical    ``levels``, ``other``
+ordinal        ``levels`` in their order, ``other``
+boolean        ``other``; the levels are false and true
+numeric        ``lower``, ``upper``, ``bins`` or ``edges``; ``integer``, ``fill``
+=============  ==========================================================================================
 """
 
 from __future__ import annotations
 
-from typing import TypeAlias
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from decimal import Decimal
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any, Final, Literal, TypeAlias
 
-from escudo.table._categorical import Categorical, Level
-from escudo.table._numeric import Numeric
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Categorical", "Column", "Level", "Numeric"]
+from escudo._validate import did_you_mean, finite
+from escudo.errors import InputError, RefusedError, SchemaError
+
+__all__ = [
+    "MAX_CELLS",
+    "MISSING_LABEL",
+    "Categorical",
+    "Column",
+    "Level",
+    "Numeric",
+    "Spec",
+    "as_float",
+    "as_real",
+    "as_text",
+    "check_flags",
+    "check_name",
+    "checked_codes",
+    "column_from_spec",
+    "default_bins",
+    "encodable",
+    "is_null",
+    "listed",
+    "one_dimensional",
+    "plain",
+    "spec_of_column",
+]
+
+
+MAX_CELLS = 10_000_000
+"""The most levels or bins one column may have."""
+
+
+MISSING_LABEL = "(missing)"
+"""How the missing cell is shown to people."""
+
+
+def check_name(name: object) -> None:
+    """Raise unless ``name`` can name a column."""
+    if not isinstance(name, str) or not name:
+        raise SchemaError("a column's name must be text and not empty; rename the column in the table.")
+    if not encodable(name):
+        raise SchemaError("a column's name is not valid Unicode text; rename the column in the table.")
+
+
+def check_flags(column: Any, *flags: str) -> None:
+    """Raise unless the named attributes of a column are booleans and its note is text."""
+    for flag in flags:
+        if not isinstance(getattr(column, flag), bool):
+            raise SchemaError(f"column {column.name!r}: {flag} must be true or false.")
+    if not isinstance(column.note, str) or not encodable(column.note):
+        raise SchemaError(f"column {column.name!r}: note must be text.")
+
+
+def listed(name: str, attribute: str, value: object) -> list[Any]:
+    """Return ``value`` as a list, or raise if it is no collection of items."""
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise SchemaError(f"column {name!r}: {attribute} must be a list.")
+    return list(value)
+
+
+def checked_codes(name: str, codes: ArrayLike, size: int) -> NDArray[np.int64]:
+    """Return cell numbers as an array, or raise unless all lie in ``range(size)``."""
+    cells = np.asarray(codes)
+    if cells.size and (cells.dtype.kind not in "iu" or cells.min() < 0 or cells.max() >= size):
+        raise InputError(f"column {name!r}: codes must be whole numbers in 0 ... {size - 1}.")
+    return cells.astype(np.int64)
+
+
+def encodable(text: str) -> bool:
+    """Whether text can be written to a file: it holds no lone surrogate."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def plain(value: Any) -> Any:
+    """Turn NumPy scalars into Python ones, so that a schema prints, hashes and serialises alike."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def one_dimensional(name: str, values: ArrayLike) -> NDArray[Any]:
+    """Return values as an array of shape (n,), keeping each item of a mixed list as it is."""
+    if isinstance(values, np.ndarray):
+        array = values
+    else:  # item by item: NumPy would turn a mixed list into text, and lists of one length into a table
+        array = np.fromiter(values if isinstance(values, Iterable) else [values], dtype=object)
+    if array.ndim != 1:
+        raise InputError(f"column {name!r}: values must be one-dimensional; got {array.ndim} dimensions.")
+    return array
+
+
+def is_null(value: Any) -> bool:
+    """Whether a value means "missing": None, NaN (a signalling one too), NaT and pandas' NA; no value is an error."""
+    try:
+        if value is None or type(value).__name__ in {"NAType", "NaTType"}:
+            return True
+        if isinstance(value, float):
+            return math.isnan(value)
+        if isinstance(value, Decimal):
+            return Decimal.is_nan(value)  # comparing a signalling NaN would be an error
+        if isinstance(value, np.floating | np.datetime64 | np.timedelta64):
+            return bool(np.isnan(value))
+    except Exception:  # an object that does not even say what it is
+        return True
+    return False
+
+
+def as_real(value: Any) -> Any:
+    """Return a value that is a real number as a Python number, and None for any other; no value is an error.
+
+    Booleans are the numbers 0 and 1, and a complex number is a real one exactly if its imaginary part is zero: NumPy
+    turns a whole column into complex numbers for the sake of one. What is returned equals the value exactly, and
+    hashes and compares as Python's own numbers do, whatever methods the value's class may have.
+    """
+    try:
+        if isinstance(value, complex | np.complexfloating):
+            value = value.real if value.imag == 0 else None
+        if is_null(value) or isinstance(value, np.timedelta64):  # which NumPy takes for an integer
+            return None
+        if isinstance(value, int):
+            return int.__index__(value)
+        if isinstance(value, float):
+            return float.__float__(value)
+        if isinstance(value, Decimal):
+            return value if type(value) is Decimal else Decimal(value)
+        if isinstance(value, Fraction):
+            return Fraction(value.numerator, value.denominator)
+        if isinstance(value, np.bool_ | np.integer):
+            return int(value)
+        if isinstance(value, np.longdouble):
+            return float(value) if np.isinf(value) else Fraction(*value.as_integer_ratio())
+        return float(value) if isinstance(value, np.floating) else None
+    except Exception:  # an object whose methods fail
+        return None
+
+
+def as_text(value: Any) -> str | None:
+    """Return a value that is text as a plain one of the same characters, and None for any other; never an error."""
+    try:
+        return str.__getitem__(value, slice(None)) if isinstance(value, str) else None
+    except Exception:  # an object that does not even say what it is
+        return None
+
+
+def as_float(value: Any) -> float:
+    """Read one object as float64; what is no real number reads as NaN, what is too large as an infinity."""
+    number = as_real(value)
+    if number is None:
+        return math.nan
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
+
+
+Level: TypeAlias = str | int | bool
+
+
+_EXACT = 2**53  # From here on, engines that compare as float64 would confuse neighbouring whole numbers.
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Categorical:
+    """A column that takes one of finitely many public levels.
+
+    A value falls into the cell of the level it equals: text by exact characters, numbers and booleans by value
+    (``1``, ``1.0``, ``True`` and ``Decimal(1)`` are equal), and text never equals a number. Null and NaN fall into
+    the missing cell if ``missing`` is true, else where unknown values go. A value that is no level, of whatever kind,
+    goes to the level ``other`` if one is named, else to the missing cell if there is one, else to the *first* level.
+
+    Args:
+        name: The column's name in the table.
+        levels: Distinct strings, whole numbers (below 2^53 in size) or booleans, all of one kind. Empty only
+            for an unconfirmed column whose levels are still to be learnt.
+        ordered: Whether the levels have an order (an ordinal column).
+        missing: Whether missing values have a cell of their own, which comes last.
+        other: The level that unknown values count as.
+        confirmed: Whether a person vouched that the levels are public; false for those read from data.
+        note: A remark for people, written as a comment; no part of the column's identity.
+
+    Raises:
+        SchemaError: If the levels are not distinct, of mixed kinds or absent, or ``other`` is none of them.
+
+    >>> smoke = Categorical("smoke", ["no", "yes"], missing=True)
+    >>> smoke.size, smoke.labels
+    (3, ('no', 'yes', '(missing)'))
+    >>> smoke.encode(["yes", None, "no", "sometimes"]).tolist()
+    [1, 2, 0, 2]
+    """
+
+    name: str
+    levels: tuple[Level, ...] = ()
+    _: KW_ONLY
+    ordered: bool = False
+    missing: bool = False
+    other: Level | None = None
+    confirmed: bool = True
+    note: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        check_name(self.name)
+        check_flags(self, "ordered", "missing", "confirmed")
+        levels = tuple(plain(level) for level in listed(self.name, "levels", self.levels))
+        object.__setattr__(self, "levels", levels)
+        object.__setattr__(self, "other", plain(self.other))
+        if not levels and self.confirmed:
+            raise self._error(
+                "a confirmed column needs at least one level; list them, or say confirmed = false to learn them."
+            )
+        if len(levels) >= MAX_CELLS:
+            raise self._error(f"more than {MAX_CELLS:,} levels; group them, or leave the column out.")
+        self._check_levels(levels)
+        if self.other is not None and not (self.other in levels and type(self.other) is type(levels[0])):
+            raise self._error("other must be one of the levels; add it to them, or name another.")
+
+    def _check_levels(self, levels: tuple[Level, ...]) -> None:
+        # Positions instead of values: the levels of an unconfirmed column were read from private data.
+        seen: dict[Level, int] = {}
+        for position, level in enumerate(levels):
+            if not isinstance(level, str | int):
+                raise self._error(f"level {position + 1} is not a string, a whole number or a boolean.")
+            if type(level) is not type(levels[0]):
+                raise self._error(f"levels 1 and {position + 1} are of different kinds; make them all of one kind.")
+            if isinstance(level, str) and not encodable(level):
+                raise self._error(f"level {position + 1} is not valid Unicode text.")
+            if isinstance(level, int) and abs(level) >= _EXACT:
+                raise self._error(f"level {position + 1} is 2^53 or more in size; write the levels as strings.")
+            if level in seen:
+                raise self._error(f"levels {seen[level] + 1} and {position + 1} are the same; remove one.")
+            seen[level] = position
+        if self.missing and MISSING_LABEL in seen:
+            raise self._error(f"{MISSING_LABEL!r} is how the missing cell is shown; rename that level.")
+
+    def _error(self, problem: str) -> SchemaError:
+        return SchemaError(f"column {self.name!r}: {problem}")
+
+    def _settled(self) -> Categorical:
+        if self.open:
+            raise RefusedError(
+                f"column {self.name!r} has no levels yet; state them in the schema, "
+                "or learn them privately with 'escudo schema learn'."
+            )
+        return self
+
+    @property
+    def kind(self) -> Literal["string", "integer", "boolean", "open"]:
+        """What the levels are; ``"open"`` while they are still to be learnt."""
+        if not self.levels:
+            return "open"
+        if isinstance(self.levels[0], str):
+            return "string"
+        return "boolean" if isinstance(self.levels[0], bool) else "integer"
+
+    @property
+    def summary(self) -> str:
+        """The column in a few words, without anything that was read from data and not confirmed."""
+        missing = " + missing" if self.missing else ""
+        if not self.confirmed:
+            return f"{'ordinal' if self.ordered else 'categorical'}{missing}, not confirmed"
+        count = f"{len(self.levels):,} {'ordered ' if self.ordered else ''}level"
+        return f"{count}{'' if len(self.levels) == 1 else 's'}{missing}"
+
+    def __repr__(self) -> str:
+        return f"Categorical({self.name!r}: {self.summary})"
+
+    @property
+    def open(self) -> bool:
+        """Whether the levels are still to be learnt."""
+        return not self.levels
+
+    @property
+    def size(self) -> int:
+        """The number of cells, the missing one included."""
+        return len(self._settled().levels) + self.missing
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What to call each cell when showing it to people."""
+        return (*map(str, self._settled().levels), *((MISSING_LABEL,) if self.missing else ()))
+
+    @property
+    def codes(self) -> dict[Level, int]:
+        """The cell of each level."""
+        return {level: code for code, level in enumerate(self._settled().levels)}
+
+    @property
+    def missing_code(self) -> int | None:
+        """The cell of missing values, the last one, or None if they have no cell of their own."""
+        return len(self._settled().levels) if self.missing else None
+
+    @property
+    def other_code(self) -> int:
+        """The cell that values outside the levels fall into."""
+        if self.other is not None:
+            return self.levels.index(self.other)
+        return len(self.levels) if self.missing else 0
+
+    @property
+    def null_code(self) -> int:
+        """The cell that null and NaN fall into."""
+        return len(self.levels) if self.missing else self.other_code
+
+    def encode(self, values: ArrayLike) -> NDArray[np.int64]:
+        """Return the cell of each value of a one-dimensional array; no value is an error.
+
+        Args:
+            values: A sequence or array of shape (n,), of any type.
+
+        Returns:
+            Cells in ``range(size)``, of shape (n,).
+        """
+        array = one_dimensional(self.name, values)
+        if array.dtype.kind in "OmMV":  # times and records would turn into plain numbers in a list
+            return self._cells(array)
+        distinct, inverse = np.unique(array, return_inverse=True)
+        return self._cells(distinct.tolist())[inverse]
+
+    def _cells(self, values: Iterable[Any]) -> NDArray[np.int64]:
+        codes: dict[Any, int] = {**self.codes}
+        null, other = self.null_code, self.other_code
+        read = as_text if self.kind == "string" else as_real
+
+        def cell(value: Any) -> int:
+            # Equal numbers hash alike across int, float, Decimal and Fraction: one lookup is the docstring's rule.
+            found = codes.get(read(value), -1)
+            return found if found >= 0 else null if is_null(value) else other
+
+        return np.fromiter(map(cell, values), dtype=np.int64)
+
+    def decode(self, codes: ArrayLike) -> NDArray[np.object_]:
+        """Return the level of each cell, None for the missing cell.
+
+        Raises:
+            InputError: If a code is not in ``range(size)``.
+        """
+        cells = checked_codes(self.name, codes, self.size)
+        values = np.empty(len(self.levels) + 1, dtype=object)
+        values[:-1] = self.levels
+        return values[cells]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Numeric:
+    r"""A column of numbers with public bounds, cut into bins.
+
+    With ``boundaries`` :math:`b_0 < b_1 < \dots < b_m`, all float64, a value :math:`x` taken as float64 falls into
+
+    .. math:: \mathrm{cell}(x) = \#\{\, 1 \le j \le m - 1 : x \ge b_j \,\}.
+
+    Values below ``lower`` or above ``upper``, infinities included, are thereby clamped to the first and last bin,
+    and the last bin is closed. Comparing two float64 numbers is exact on every engine, so all engines agree. Unless
+    ``edges`` are given, :math:`b_j = \mathrm{lower} + j \cdot \mathrm{width}` in float64 with
+    :math:`\mathrm{width} = (\mathrm{upper} - \mathrm{lower}) / m`, so an engine may also start from
+    :math:`\lfloor (x - \mathrm{lower}) / \mathrm{width} \rfloor` and correct by one step against :math:`b_j`.
+
+    Null, NaN and values that are no numbers fall into the missing cell if ``missing`` is true, else into the bin of
+    ``fill``, a public value that is the middle of [lower, upper] unless stated.
+
+    Args:
+        name: The column's name in the table.
+        lower: The smallest value; smaller ones are clamped to it.
+        upper: The largest value; larger ones are clamped to it.
+        bins: How many bins of equal width.
+        edges: Bin boundaries instead of ``bins``, increasing, from ``lower`` to ``upper``.
+        integer: Whether the values are whole numbers.
+        missing: Whether missing values have a cell of their own, which comes last.
+        fill: What missing values count as when they have no cell of their own.
+        confirmed: Whether a person vouched that the bounds are public; false for those read from data.
+        note: A remark for people, written as a comment; no part of the column's identity.
+
+    Raises:
+        SchemaError: If the bounds are not finite and increasing, or the bins too many or too narrow.
+
+    >>> age = Numeric("age", 0, 110, 22)
+    >>> age.labels[0], age.labels[-1]
+    ('[0, 5)', '[105, 110]')
+    >>> age.encode([-3, 0, 4.999, 5, 110, 200, None]).tolist()
+    [0, 0, 0, 1, 21, 21, 11]
+    """
+
+    name: str
+    lower: float | None = None
+    upper: float | None = None
+    bins: int = 20
+    _: KW_ONLY
+    edges: tuple[float, ...] | None = None
+    integer: bool = False
+    missing: bool = False
+    fill: float | None = None
+    confirmed: bool = True
+    note: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        check_name(self.name)
+        check_flags(self, "integer", "missing", "confirmed")
+        if self.edges is not None:
+            self._check_edges(self.edges)
+        if isinstance(self.bins, bool) or not isinstance(self.bins, int | np.integer):
+            raise self._error("bins must be a whole number.")
+        if not 1 <= self.bins < MAX_CELLS:
+            raise self._error(f"bins must lie between 1 and {MAX_CELLS - 1:,}.")
+        object.__setattr__(self, "bins", int(self.bins))
+        if (self.lower is None) != (self.upper is None):
+            raise self._error("lower and upper belong together; give both.")
+        if self.lower is None or self.upper is None:
+            if self.confirmed:
+                raise self._error("give lower and upper, or say confirmed = false to learn them.")
+            if self.fill is not None:
+                raise self._error("fill needs lower and upper.")
+            return
+        lower, upper = self._number("lower", self.lower), self._number("upper", self.upper)
+        if not lower < upper:
+            raise self._error("lower must be below upper.")
+        # A few units in the last place keep neighbouring boundaries apart after rounding.
+        if not 8 * math.ulp(max(abs(lower), abs(upper))) < (upper - lower) / self.bins < math.inf:
+            raise self._error("the bins are too narrow or too wide for floating point; change bins, lower or upper.")
+        object.__setattr__(self, "lower", lower)
+        object.__setattr__(self, "upper", upper)
+        if self.fill is not None:
+            object.__setattr__(self, "fill", self._number("fill", self.fill))
+            if not lower <= self.fill <= upper:
+                raise self._error("fill must lie between lower and upper.")
+
+    def _check_edges(self, edges: Sequence[float]) -> None:
+        numbers = tuple(self._number("each of edges", edge) for edge in listed(self.name, "edges", edges))
+        if len(numbers) < 2 or not all(a < b for a, b in pairwise(numbers)):
+            raise self._error("edges must be at least two increasing numbers.")
+        for bound, given, implied in (("lower", self.lower, numbers[0]), ("upper", self.upper, numbers[-1])):
+            if given is not None and self._number(bound, given) != implied:
+                raise self._error(f"{bound} is not the {'first' if bound == 'lower' else 'last'} edge; leave it out.")
+        object.__setattr__(self, "edges", numbers)
+        object.__setattr__(self, "lower", numbers[0])
+        object.__setattr__(self, "upper", numbers[-1])
+        object.__setattr__(self, "bins", len(numbers) - 1)
+
+    def _number(self, field: str, value: object) -> float:
+        try:
+            return finite(field, value) + 0.0  # -0.0 and 0.0 are one number
+        except (InputError, OverflowError, TypeError):
+            raise self._error(f"{field} must be a finite number.") from None
+
+    def _error(self, problem: str) -> SchemaError:
+        return SchemaError(f"column {self.name!r}: {problem}")
+
+    def _settled(self) -> Numeric:
+        if self.open:
+            raise RefusedError(
+                f"column {self.name!r} has no lower and upper yet; state them in the schema, "
+                "or learn them privately with 'escudo schema learn'."
+            )
+        return self
+
+    @property
+    def kind(self) -> Literal["number"]:
+        """What the values are."""
+        return "number"
+
+    @property
+    def summary(self) -> str:
+        """The column in a few words, without anything that was read from data and not confirmed."""
+        missing = " + missing" if self.missing else ""
+        if not self.confirmed:
+            return f"numeric{missing}, not confirmed"
+        return f"{self.bins:,} bin{'' if self.bins == 1 else 's'} on [{self.lower:g}, {self.upper:g}]{missing}"
+
+    def __repr__(self) -> str:
+        return f"Numeric({self.name!r}: {self.summary})"
+
+    @property
+    def open(self) -> bool:
+        """Whether the bounds are still to be learnt."""
+        return self.lower is None
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """``lower`` and ``upper``, known to be stated.
+
+        Raises:
+            RefusedError: If they are still to be learnt.
+        """
+        column = self._settled()
+        assert column.lower is not None
+        assert column.upper is not None
+        return column.lower, column.upper
+
+    @property
+    def boundaries(self) -> NDArray[np.float64]:
+        """The ``bins + 1`` bin boundaries, increasing, as float64."""
+        lower, upper = self.bounds
+        if self.edges is not None:
+            return np.array(self.edges, dtype=np.float64)
+        # The last one as stated: bins times the width may round past it, beyond the largest float even.
+        return np.append(lower + np.arange(self.bins, dtype=np.float64) * ((upper - lower) / self.bins), upper)
+
+    @property
+    def fill_value(self) -> float:
+        """What missing values count as when they have no cell of their own: ``fill``, else the middle."""
+        lower, upper = self.bounds
+        return lower / 2 + upper / 2 if self.fill is None else self.fill
+
+    @property
+    def size(self) -> int:
+        """The number of cells, the missing one included."""
+        return self._settled().bins + self.missing
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What to call each cell when showing it to people, such as ``[0, 5)``."""
+        boundaries = self.boundaries.tolist()
+        for digits in range(12, 18):  # as short as 12 digits allow, yet all different
+            texts = [f"{boundary:.{digits}g}" for boundary in boundaries]
+            if len(set(texts)) == len(texts):
+                break
+        bins = [f"[{low}, {high})" for low, high in pairwise(texts)]
+        bins[-1] = bins[-1][:-1] + "]"
+        return (*bins, *((MISSING_LABEL,) if self.missing else ()))
+
+    @property
+    def missing_code(self) -> int | None:
+        """The cell of missing values, the last one, or None if they have no cell of their own."""
+        return self._settled().bins if self.missing else None
+
+    @property
+    def null_code(self) -> int:
+        """The cell that null, NaN and values that are no numbers fall into."""
+        if self.missing:
+            return self._settled().bins
+        return int(np.searchsorted(self.boundaries[1:-1], self.fill_value, side="right"))
+
+    def encode(self, values: ArrayLike) -> NDArray[np.int64]:
+        """Return the cell of each value of a one-dimensional array; no value is an error.
+
+        Args:
+            values: A sequence or array of shape (n,), of any type.
+
+        Returns:
+            Cells in ``range(size)``, of shape (n,).
+        """
+        array = one_dimensional(self.name, values)
+        if array.dtype.kind in "biuf":
+            numbers = array.astype(np.float64)
+        elif array.dtype.kind in "Oc":
+            numbers = np.fromiter(map(as_float, array), dtype=np.float64, count=array.size)
+        else:
+            numbers = np.full(array.shape, math.nan)
+        cells = np.searchsorted(self.boundaries[1:-1], numbers, side="right").astype(np.int64)
+        cells[np.isnan(numbers)] = self.null_code
+        return cells
+
+    def decode(self, codes: ArrayLike) -> NDArray[np.float64]:
+        """Return the middle of each bin, NaN for the missing cell.
+
+        Raises:
+            InputError: If a code is not in ``range(size)``.
+        """
+        cells = checked_codes(self.name, codes, self.size)
+        boundaries = self.boundaries
+        return np.append(boundaries[:-1] / 2 + boundaries[1:] / 2, math.nan)[cells]
+
 
 Column: TypeAlias = Categorical | Numeric
+
+
+Spec = dict[str, Any]
+
+
+_COMMON = ("type", "missing", "confirmed")
+_KEYS: Final[dict[str, tuple[str, ...]]] = {
+    "categorical": (*_COMMON, "levels", "other"),
+    "ordinal": (*_COMMON, "levels", "other"),
+    "boolean": (*_COMMON, "other"),
+    "numeric": (*_COMMON, "lower", "upper", "bins", "edges", "integer", "fill"),
+}
+_AS_A = {kind: f"{'an' if kind == 'ordinal' else 'a'} {kind}" for kind in _KEYS}
+_BOOLEAN = (False, True)
+_BINS = 20
+
+
+def column_from_spec(name: str, spec: object) -> Column:
+    """Build a column from its plain form.
+
+    Raises:
+        SchemaError: If a key is unknown, a value is of the wrong kind, or the column is inconsistent.
+
+    >>> column_from_spec("age", {"type": "numeric", "lower": 0, "upper": 110, "bins": 22}).size
+    22
+    """
+    if isinstance(spec, list | tuple):
+        return Categorical(name, tuple(spec))
+    if not isinstance(spec, Mapping):
+        raise SchemaError(f"column {name!r}: expected a list of levels, or a table with a 'type'.")
+    kind = spec.get("type")
+    if not isinstance(kind, str) or kind not in _KEYS:
+        hint = did_you_mean(kind, _KEYS) if isinstance(kind, str) else ""
+        raise SchemaError(f"column {name!r}: type must be one of {', '.join(map(repr, _KEYS))}.{hint}")
+    for key in spec:
+        if key not in _KEYS[kind]:
+            allowed = ", ".join(_KEYS[kind])
+            raise SchemaError(
+                f"column {name!r}: {_AS_A[kind]} column has no key {key!r:.60}; it may have {allowed}."
+                + did_you_mean(str(key)[:60], _KEYS[kind])
+            )
+    options = {key: value for key, value in spec.items() if key != "type"}
+    if kind == "numeric":
+        return _numeric(name, options)
+    if kind == "boolean":
+        return Categorical(name, _BOOLEAN, **options)
+    if "levels" not in options:
+        raise SchemaError(
+            f"column {name!r}: {_AS_A[kind]} column needs levels; list them, such as levels = ['no', 'yes']."
+        )
+    return Categorical(name, ordered=kind == "ordinal", **options)
+
+
+def _numeric(name: str, options: dict[str, Any]) -> Numeric:
+    if "edges" in options and "bins" in options:
+        raise SchemaError(f"column {name!r}: edges and bins say the same thing twice; leave one out.")
+    column = Numeric(name, **options)
+    if "edges" in options or "bins" in options or column.lower is None or column.upper is None:
+        return column
+    return replace(column, bins=default_bins(column.lower, column.upper, integer=column.integer))
+
+
+def default_bins(lower: float, upper: float, *, integer: bool) -> int:
+    """Return how many bins to cut [lower, upper] into when nobody said: 20, or one for each whole number if fewer.
+
+    >>> default_bins(0, 4, integer=True), default_bins(0, 4, integer=False)
+    (5, 20)
+    """
+    return int(min(_BINS, upper - lower + 1)) if integer and upper - lower >= 1 else _BINS
+
+
+def spec_of_column(column: Column) -> Spec:
+    """Return the plain form of a column, leaving out what is as by default.
+
+    >>> spec_of_column(Categorical("smoke", ["no", "yes"]))
+    {'type': 'categorical', 'levels': ['no', 'yes']}
+    """
+    spec: Spec
+    if isinstance(column, Categorical):
+        if column.levels == _BOOLEAN and column.kind == "boolean" and not column.ordered:
+            spec = {"type": "boolean"}
+        else:
+            spec = {"type": "ordinal" if column.ordered else "categorical", "levels": list(column.levels)}
+        if column.other is not None:
+            spec["other"] = column.other
+    else:
+        spec = {"type": "numeric"}
+        if column.edges is not None:
+            spec["edges"] = [_short(edge) for edge in column.edges]
+        else:
+            if column.lower is not None and column.upper is not None:
+                spec |= {"lower": _short(column.lower), "upper": _short(column.upper)}
+            spec["bins"] = column.bins
+        if column.integer:
+            spec["integer"] = True
+        if column.fill is not None:
+            spec["fill"] = _short(column.fill)
+    if column.missing:
+        spec["missing"] = True
+    if not column.confirmed:
+        spec["confirmed"] = False
+    return spec
+
+
+def _short(number: float) -> float | int:
+    """Write 5.0 as 5: the same float64 when read back, and easier on the eye."""
+    return int(number) if number.is_integer() and abs(number) < 2**53 else number

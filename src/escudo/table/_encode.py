@@ -4,29 +4,63 @@ A categorical column is *guarded*: the engine keeps a value that is a level and 
 null, so at most ``size + 1`` values are left and a group-by stays small whatever the data hold. The few values that
 come out are then read by :meth:`Categorical.encode`, the reference. A numeric column is binned in the engine by exact
 float64 comparisons. Nothing here looks at data.
+
+How a dataframe stores a column, in the few kinds that matter when a schema is drafted or checked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import narwhals as nw
 import numpy as np
+from narwhals.dtypes import DType
 from numpy.typing import NDArray
 
 from escudo.errors import SchemaError
 from escudo.table._columns import Categorical, Column, Numeric
-from escudo.table._dtypes import storage_of
 
 if TYPE_CHECKING:
     import polars as pl
-    from narwhals.dtypes import DType
 
-__all__ = ["Holds", "cells_of", "check_holds", "clipped", "guarded", "holds", "number", "sortable"]
+__all__ = [
+    "Holds",
+    "Storage",
+    "cells_of",
+    "check_holds",
+    "clipped",
+    "guarded",
+    "holds",
+    "number",
+    "sortable",
+    "storage_of",
+]
+
+
+Storage: TypeAlias = Literal["string", "integer", "float", "boolean", "time", "object", "empty", "other"]
+
+
+def storage_of(dtype: DType) -> Storage:
+    """Return how a dataframe stores a column; decimals count as floats, categories as strings."""
+    if dtype.is_integer():
+        return "integer"
+    if dtype.is_numeric():
+        return "float"
+    if dtype == nw.Boolean:
+        return "boolean"
+    if dtype in (nw.String, nw.Categorical, nw.Enum):
+        return "string"
+    if dtype.is_temporal():
+        return "time"
+    if dtype == nw.Object:
+        return "object"
+    return "empty" if dtype == nw.Unknown else "other"
+
 
 Holds = Literal["text", "number", "anything", "nothing usable"]
 """What a frame's column holds, judged by its type alone."""
+
 
 _BEYOND = 2**53  # A whole number that is no level: levels are below it in size.
 

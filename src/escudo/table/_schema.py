@@ -1,4 +1,7 @@
-"""The schema: the public description of a table, without which nothing is released."""
+"""The schema: the public description of a table, without which nothing is released.
+
+A schema as a small card for notebooks.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,17 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
+from html import escape
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
 from escudo._validate import did_you_mean, positive_integer
 from escudo.errors import InputError, RefusedError, SchemaError
-from escudo.table._columns import Categorical, Column, Numeric
-from escudo.table._spec import column_from_spec, spec_of_column
-from escudo.table._values import encodable
+from escudo.privacy import Neighbours, parse_relation
+from escudo.table._columns import Categorical, Column, Numeric, column_from_spec, encodable, spec_of_column
 
-__all__ = ["Schema", "schema_from_document"]
+__all__ = ["Schema", "schema_card", "schema_from_document"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +168,7 @@ class Schema:
 
     def to_toml(self) -> str:
         """Return the schema as TOML text, notes as comments."""
-        from escudo.table._schema_toml import to_toml
+        from escudo.table._schema_files import to_toml
 
         return to_toml(self)
 
@@ -183,6 +186,24 @@ class Schema:
     def unit(self) -> Literal["row", "person"]:
         """Whom a guarantee protects: one row, or one person with all their rows."""
         return "row" if self.person_id is None else "person"
+
+    def neighbours(
+        self, *, relation: str = "replace_one", rows: int | None = None, people: int | None = None
+    ) -> Neighbours:
+        """Return between which tables of this schema a promise holds.
+
+        Args:
+            relation: Which tables are neighbours.
+            rows: The number of rows, if it is public.
+            people: The number of people, if it is public.
+        """
+        return Neighbours(
+            relation=parse_relation(relation),
+            unit=self.unit,
+            max_rows_per_person=self.max_rows_per_person,
+            rows=rows,
+            people=people,
+        )
 
     @property
     def confirmed(self) -> bool:
@@ -297,7 +318,6 @@ class Schema:
         return f"Schema({', '.join(shown)})"
 
     def _repr_html_(self) -> str:
-        from escudo.table._schema_html import schema_card
 
         return schema_card(self)
 
@@ -367,3 +387,26 @@ def _confirmed(column: Column) -> Column:
             "or learn them with 'escudo schema learn'."
         )
     return replace(column, confirmed=True)
+
+
+_SHOWN = 40
+
+
+def schema_card(schema: Schema) -> str:
+    """Return the schema as an HTML table: names and shapes, nothing that was read from data and not confirmed."""
+    rows = "".join(
+        f"<tr><td style='text-align:left'><code>{escape(column.name)}</code></td>"
+        f"<td style='text-align:left'>{escape(column.summary)}</td></tr>"
+        for column in schema.fields[:_SHOWN]
+    )
+    if len(schema) > _SHOWN:
+        rows += f"<tr><td colspan='2' style='text-align:left'>… and {len(schema) - _SHOWN:,} more</td></tr>"
+    protects = (
+        "protects one row"
+        if schema.person_id is None
+        else f"protects one person (<code>{escape(schema.person_id)}</code>, at most {schema.max_rows_per_person} rows)"
+    )
+    state = "confirmed" if schema.confirmed else "<b>not confirmed: releases refuse it</b>"
+    plural = "" if len(schema) == 1 else "s"
+    caption = f"Schema: {len(schema):,} column{plural} · {protects} · {state}"
+    return f"<table><caption style='text-align:left'>{caption}</caption>{rows}</table>"

@@ -1,19 +1,367 @@
-"""Schema files: which format a path means, and reading and writing without surprises."""
+"""Schema files: which format a path means, and reading and writing without surprises.
+
+Schemas as TOML: read with line and column in every error, written with comments, confirmed in place.
+
+Schemas from the neighbours' metadata: SDV (JSON) and SmartNoise (YAML).
+
+SmartNoise's bounds are written to be public, so they count as confirmed. SDV's metadata are mostly detected from data
+and state no bounds at all, so whatever they leave open must be stated or learnt. What escudo cannot use (dates, free
+text, identifiers) is left out, and a note says so.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+import re
+import tomllib
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from escudo.errors import InputError, ParseError, SchemaError
+from escudo._validate import did_you_mean
+from escudo.errors import EscudoError, InputError, ParseError, SchemaError
+from escudo.table._columns import Categorical, Column, Numeric, default_bins, spec_of_column
 from escudo.table._schema import Schema, schema_from_document
-from escudo.table._schema_import import from_sdv, from_smartnoise, is_sdv
-from escudo.table._schema_toml import confirm_toml, parse_toml
 
-__all__ = ["confirm_file", "parse_schema", "read_schema", "read_text", "write_schema", "write_text"]
+__all__ = [
+    "confirm_file",
+    "confirm_toml",
+    "from_sdv",
+    "from_smartnoise",
+    "is_sdv",
+    "parse_schema",
+    "parse_toml",
+    "read_schema",
+    "read_text",
+    "to_toml",
+    "write_schema",
+    "write_text",
+]
+
+
+_WIDTH = 100
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
+_UNCONFIRMED_LINE = re.compile(r"^(\s*confirmed\s*=\s*)false\b")
+
+
+def parse_toml(text: str, source: str = "schema") -> dict[str, Any]:
+    """Parse TOML text.
+
+    Raises:
+        ParseError: If the text is not TOML; names ``source``, line and column.
+    """
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ParseError("the tables or lists are nested too deeply.", source=source) from None
+    except ValueError as error:  # TOMLDecodeError, or a number beyond Python's limits
+        problem = str(error)
+        place = _PLACE.search(problem)
+        if place is None:
+            raise ParseError("not valid TOML: a value is beyond what can be read.", source=source) from None
+        line, column = (int(place[1]), int(place[2])) if place[1] else (text.count("\n") + 1, None)
+        problem = problem[: place.start()]
+        raise ParseError(f"not valid TOML: {problem}.", source=source, line=line, column=column) from None
+
+
+def to_toml(schema: Schema) -> str:
+    """Return the schema as TOML text, notes as comments.
+
+    >>> print(to_toml(Schema.from_dict({"smoke": ["no", "yes"]})), end="")
+    [columns.smoke]
+    type = "categorical"
+    levels = ["no", "yes"]
+    """
+    blocks = []
+    if schema.notes:
+        blocks.append(_comment(schema.notes))
+    if table := schema.to_dict().get("table"):
+        blocks.append("[table]\n" + _pairs(table))
+    blocks.extend(_column_block(column) for column in schema.fields)
+    return "\n".join(blocks)
+
+
+def _column_block(column: Column) -> str:
+    comment = _comment([column.note]) if column.note else ""
+    return f"{comment}[columns.{_key(column.name)}]\n{_pairs(spec_of_column(column))}"
+
+
+def _pairs(table: dict[str, Any]) -> str:
+    return "".join(f"{key} = {_value(value, indent=len(key) + 3)}\n" for key, value in table.items())
+
+
+def _key(name: str) -> str:
+    return name if _BARE_KEY.fullmatch(name) else _string(name)
+
+
+def _value(value: Any, *, indent: int) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return _string(value)
+    if isinstance(value, list):
+        return _list([_value(item, indent=0) for item in value], room=_WIDTH - indent)
+    return repr(value)  # an int, or a finite float, whose shortest exact form is valid TOML
+
+
+def _list(items: list[str], *, room: int) -> str:
+    flat = f"[{', '.join(items)}]"
+    if len(flat) <= room:
+        return flat
+    lines, line = [], ""
+    for item in items:
+        if line and len(line) + len(item) + 2 > _WIDTH:
+            lines.append(line)
+            line = ""
+        line += (" " if line else "  ") + item + ","
+    return "\n".join(["[", *lines, line, "]"])
+
+
+def _string(text: str) -> str:
+    # JSON's escapes are a subset of TOML's; only a raw DEL is allowed there and not here.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")
+
+
+def _comment(notes: Iterable[str]) -> str:
+    lines = [line for note in notes for line in note.splitlines()]
+    printable = (
+        "".join(character if character >= " " and character != "\x7f" else " " for character in line) for line in lines
+    )
+    return "".join(f"# {line}".rstrip() + "\n" for line in printable)
+
+
+def confirm_toml(text: str, names: Collection[str], *, confirmed: Schema) -> str:
+    """Set ``confirmed = true`` for the named columns, keeping every comment where that is possible.
+
+    Args:
+        text: The schema file as it stands.
+        names: The columns to confirm.
+        confirmed: The schema that the new text must describe.
+
+    Returns:
+        ``text`` with the lines changed; or, where the text is written in a way that editing single lines cannot
+        follow, ``confirmed`` written afresh.
+    """
+    lines = text.split("\n")
+    column: str | None = None
+    for number, line in enumerate(lines):
+        if line.lstrip().startswith("["):
+            column = _header(line)
+        elif column in names:
+            lines[number] = _UNCONFIRMED_LINE.sub(r"\1true", line)
+    edited = "\n".join(lines)
+    try:
+        if Schema.from_dict(parse_toml(edited)) == confirmed:
+            return edited
+    except EscudoError:
+        pass
+    return to_toml(confirmed)
+
+
+def _header(line: str) -> str | None:
+    """Return the column that a line such as ``[columns.age]`` opens, if it is such a line."""
+    try:
+        columns = parse_toml(line.strip()).get("columns")
+    except ParseError:
+        return None
+    return next(iter(columns)) if isinstance(columns, dict) and columns else None
+
+
+_SMARTNOISE_TABLE_KEYS = frozenset({
+    "rows", "rows_exact", "row_privacy", "max_ids", "sample_max_ids",
+    "clamp_counts", "clamp_columns", "use_dpsu", "censor_dims",
+})  # fmt: skip
+
+
+def is_sdv(document: object) -> bool:
+    """Whether a JSON document looks like SDV metadata rather than a schema of ours."""
+    if not isinstance(document, Mapping):
+        return False
+    columns = document.get("columns")
+    return (
+        "METADATA_SPEC_VERSION" in document
+        or "tables" in document
+        or (isinstance(columns, Mapping) and any(isinstance(c, Mapping) and "sdtype" in c for c in columns.values()))
+    )
+
+
+def from_sdv(document: Mapping[str, Any], *, table: str | None = None) -> Schema:
+    """Build a schema from SDV metadata (single table, or one table of several).
+
+    Args:
+        document: The metadata, as parsed from JSON.
+        table: Which table, if there are several.
+
+    Raises:
+        SchemaError: If the metadata name no usable column, or several tables and none is chosen.
+
+    >>> from_sdv({"columns": {"paid": {"sdtype": "boolean"}, "age": {"sdtype": "numerical"}}}).open_columns
+    ('age',)
+    """
+    if "tables" in document:
+        document = _choose(document["tables"], table)
+    columns = document.get("columns")
+    if not isinstance(columns, Mapping):
+        raise SchemaError("the SDV metadata describe no columns; expected a 'columns' object.")
+    keys = {key for key in (document.get("primary_key"), document.get("sequence_key")) if isinstance(key, str)}
+    fields: list[Column] = []
+    notes = ["Imported from SDV metadata."]
+    for name, spec in columns.items():
+        sdtype = spec.get("sdtype") if isinstance(spec, Mapping) else None
+        if not isinstance(sdtype, str):
+            raise SchemaError(f"column {name!r}: the SDV metadata give it no 'sdtype'.")
+        if name in keys or sdtype == "id":
+            notes.append(_left_out(name, "an identifier. If it says whose row it is, make it the person_id of [table]"))
+        elif sdtype == "boolean":
+            fields.append(Categorical(name, (False, True), missing=True))
+        elif sdtype == "categorical":
+            fields.append(_sdv_categorical(name, spec.get("order")))
+        elif sdtype == "numerical":
+            whole = "int" in str(spec.get("computer_representation", "")).lower()
+            fields.append(
+                Numeric(name, integer=whole, missing=True, confirmed=False, note="lower and upper: state or learn them")
+            )
+        else:
+            notes.append(_left_out(name, _unusable(sdtype)))
+    return _schema(fields, notes)
+
+
+def _sdv_categorical(name: str, order: object) -> Categorical:
+    if isinstance(order, list) and order:
+        note = "levels as listed in the metadata: confirm that they are public"
+        return Categorical(name, tuple(order), ordered=True, missing=True, confirmed=False, note=note)
+    return Categorical(name, missing=True, confirmed=False, note="levels: state or learn them")
+
+
+def from_smartnoise(document: object, *, table: str | None = None) -> Schema:
+    """Build a schema from SmartNoise metadata (collection, schema, table, columns).
+
+    ``private_id`` and ``max_ids`` become person id and max rows per person, unless ``row_privacy`` is set; nullable
+    columns get a missing cell, and a ``missing_value`` is what missing values count as.
+
+    Args:
+        document: The metadata, as parsed from YAML.
+        table: Which table, as ``table`` or ``schema.table``, if there are several.
+
+    Raises:
+        SchemaError: If the metadata name no usable column, or several tables and none is chosen.
+    """
+    facts = _choose(_smartnoise_tables(document), table)
+    fields: list[Column] = []
+    notes = ["Imported from SmartNoise metadata."]
+    person_id: str | None = None
+    for name, spec in facts.items():
+        if name in _SMARTNOISE_TABLE_KEYS:
+            continue
+        if not isinstance(name, str):
+            raise SchemaError("a column's name reads as a number or a boolean; put it in quotes.")
+        if not isinstance(spec, Mapping) or not isinstance(spec.get("type"), str):
+            raise SchemaError(f"column {name!r}: the SmartNoise metadata give it no 'type'.")
+        if spec.get("private_id") is True:
+            person_id = name
+            continue
+        column = _smartnoise_column(name, spec)
+        if column is None:
+            notes.append(_left_out(name, _unusable(spec["type"])))
+        else:
+            fields.append(column)
+    if person_id is None or facts.get("row_privacy") is True:
+        return _schema(fields, notes)
+    return _schema(fields, notes, person_id=person_id, max_rows_per_person=facts.get("max_ids", 1))
+
+
+def _smartnoise_tables(document: object) -> dict[str, Any]:
+    """Return the tables by ``schema.table``, from the three levels of SmartNoise's layout."""
+    tables: dict[str, Any] = {}
+    if isinstance(document, Mapping):
+        for collection, schemas in document.items():
+            if collection == "engine" or not isinstance(schemas, Mapping):
+                continue
+            for schema, inner in schemas.items():
+                if isinstance(inner, Mapping):
+                    tables |= {f"{schema}.{name}": facts for name, facts in inner.items() if isinstance(facts, Mapping)}
+    if not tables:
+        raise SchemaError(
+            "no SmartNoise table found; expected collection, schema, table and columns, nested in this order."
+        )
+    return tables
+
+
+def _smartnoise_column(name: str, spec: Mapping[str, Any]) -> Column | None:
+    kind = spec["type"]
+    fallback = spec.get("missing_value")
+    missing = spec.get("nullable", True) is not False and fallback is None
+    if kind == "boolean":
+        other = fallback if isinstance(fallback, bool) else None
+        return Categorical(name, (False, True), missing=missing, other=other)
+    if kind == "string":
+        return Categorical(name, missing=missing, confirmed=False, note="levels: state or learn them")
+    if kind not in ("int", "float"):
+        return None
+    lower, upper = _number(name, "lower", spec), _number(name, "upper", spec)
+    if lower is None or upper is None:
+        note = "lower and upper: state or learn them"
+        return Numeric(name, integer=kind == "int", missing=missing, confirmed=False, note=note)
+    fill = _number(name, "missing_value", spec)
+    return Numeric(
+        name,
+        lower,
+        upper,
+        default_bins(lower, upper, integer=kind == "int"),
+        integer=kind == "int",
+        missing=missing,
+        fill=None if fill is None else min(max(fill, lower), upper),
+        note="the metadata say nothing about bins: change the number if you like",
+    )
+
+
+def _number(name: str, key: str, spec: Mapping[str, Any]) -> float | None:
+    value = spec.get(key)
+    if value is None:
+        return None
+    try:
+        return float(value)  # YAML reads 1e6 as text
+    except (TypeError, ValueError, OverflowError):
+        raise SchemaError(f"column {name!r}: {key} must be a finite number.") from None
+
+
+def _choose(tables: object, wanted: str | None) -> Mapping[str, Any]:
+    if not isinstance(tables, Mapping) or not tables:
+        raise SchemaError("the metadata describe no tables.")
+    if wanted is not None:
+        matches = [name for name in tables if str(name) == wanted or str(name).endswith(f".{wanted}")]
+    else:
+        matches = list(tables)
+    listed = ", ".join(map(repr, tables))
+    if not matches:
+        raise SchemaError(
+            f"no table {wanted!r}; the metadata describe {listed}." + did_you_mean(str(wanted), map(str, tables))
+        )
+    if len(matches) > 1:
+        raise SchemaError(f"the metadata describe several tables, {listed}: say which one (--table, or table=...).")
+    facts = tables[matches[0]]
+    if not isinstance(facts, Mapping):
+        raise SchemaError(f"table {matches[0]!r} is not described by a mapping.")
+    return facts
+
+
+def _unusable(kind: str) -> str:
+    if kind in ("datetime", "date", "time"):
+        return "a date or time. To use it, add a column of whole days since a public date"
+    return f"of type {kind!r}, which is no number and has no fixed levels"
+
+
+def _left_out(name: str, why: str) -> str:
+    return f"Left out {name!r}: {why}."
+
+
+def _schema(fields: list[Column], notes: list[str], **person: Any) -> Schema:
+    if not fields:
+        raise SchemaError("the metadata hold no column that escudo can use: numbers, booleans or categories.")
+    return Schema(tuple(fields), notes=tuple(notes), **person)
+
 
 _MAX_BYTES = 256 * 2**20
 _FORMATS = (".toml", ".json", ".yaml", ".yml")

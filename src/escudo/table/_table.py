@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from html import escape
 from typing import TYPE_CHECKING, Any, overload
 
@@ -11,14 +12,20 @@ from numpy.typing import NDArray
 
 from escudo._validate import one_of, positive_integer, whole
 from escudo.errors import InputError
-from escudo.privacy import Relation, Unit
-from escudo.table._batches import ENCODINGS, Encoding, array_batches
+from escudo.privacy import Neighbours, Relation, Unit, parse_relation
 from escudo.table._columns import Column
-from escudo.table._contributions import CountSensitivity, count_sensitivity
-from escudo.table._counts import count_records, count_tables, count_values, requested_tables
-from escudo.table._engines import shielded
+from escudo.table._counts import (
+    ENCODINGS,
+    Encoding,
+    array_batches,
+    count_records,
+    count_tables,
+    count_values,
+    requested_tables,
+)
+from escudo.table._frames import open_source, shielded
+from escudo.table._rows import CountSensitivity, count_sensitivity
 from escudo.table._schema import Schema
-from escudo.table._source import open_source
 
 if TYPE_CHECKING:
     from escudo.privacy import Account, Ledger
@@ -38,7 +45,7 @@ class PrivateTable:
     ``person_id`` in the schema, at most ``max_rows_per_person`` rows of each person take part, a sample that depends
     only on that person's own rows and the public ``sample_seed``; rows without a person id take no part, nor do those
     whose id the table may have merged with another's, such as floats of 2^53 and more. The proofs are in
-    ``_contributions.py`` and ``_persons.py``.
+    ``_rows.py`` and ``_persons.py``.
 
     Args:
         frame: The data. Names and types of its columns are taken as public and may be refused, its rows never: one
@@ -49,6 +56,10 @@ class PrivateTable:
             one, an account in memory keeps track until the process ends.
         dataset: The name of the table's account in the ledger.
         sample_seed: The public seed that decides which rows of a person are kept.
+        relation: Which tables are neighbours, ``"replace_one"`` or ``"add_remove"``; the account's relation by default,
+            and replacing one where there is neither.
+        rows: The number of rows, if it is public knowledge where neighbours need not share it.
+        people: With a person id: the number of people, if it is public knowledge where neighbours need not share it.
 
     Raises:
         InputError: If ``frame`` is no frame, or ledger and dataset do not go together.
@@ -63,7 +74,7 @@ class PrivateTable:
     [[1, 1], [0, 1]]
     """
 
-    __slots__ = ("_account", "_sample_seed", "_schema", "_source")
+    __slots__ = ("_account", "_neighbours", "_sample_seed", "_schema", "_source", "_stated")
 
     def __init__(
         self,
@@ -73,6 +84,9 @@ class PrivateTable:
         dataset: str | None = None,
         *,
         sample_seed: int = 0,
+        relation: str | None = None,
+        rows: int | None = None,
+        people: int | None = None,
     ):
         if not isinstance(schema, Schema):
             raise InputError(
@@ -82,7 +96,12 @@ class PrivateTable:
         self._schema = schema
         self._sample_seed = whole("sample_seed", sample_seed)
         self._source = open_source(frame, schema)
-        self._account = _account(schema, ledger, dataset)
+        chosen = None if relation is None else parse_relation(relation)
+        self._account = _account(schema, ledger, dataset, chosen)
+        self._stated = schema.neighbours(
+            relation=self._account.relation if chosen is None else chosen, rows=rows, people=people
+        )
+        self._neighbours: Neighbours | None = None
 
     @property
     def schema(self) -> Schema:
@@ -93,6 +112,27 @@ class PrivateTable:
     def account(self) -> Account:
         """The account that releases from this table are charged to."""
         return self._account
+
+    @property
+    def relation(self) -> Relation:
+        """Which tables are neighbours."""
+        return self._stated.relation
+
+    @property
+    def neighbours(self) -> Neighbours:
+        """Between which tables what is asked of this one promises, and what is public about all of them.
+
+        Replacing one row leaves the number of rows as it was, and replacing one person that of people: it is counted
+        then, once, unless it was stated. A person may be replaced by one with fewer rows, and what is added or removed
+        changes the numbers: there they are private, and not counted.
+        """
+        if self._neighbours is None:
+            stated = self._stated
+            if stated.relation == "replace_one" and stated.records is None:
+                count = self.record_count() or None  # a table without rows says nothing about its neighbours
+                stated = replace(stated, rows=count) if self.unit == "row" else replace(stated, people=count)
+            self._neighbours = stated
+        return self._neighbours
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -225,12 +265,8 @@ class PrivateTable:
         """
         return shielded(self.engine, "counting rows", lambda: count_records(self._source, self._schema))
 
-    def public_row_count(self, relation: Relation) -> int | None:
-        """Return how many rows the table has if neighbours always have the same number, else None.
-
-        Replacing one row leaves the number of rows as it was. A person may be replaced by one with fewer rows, and what
-        is added or removed changes the number: there it is private, and not counted.
-        """
+    def public_row_count(self, relation: Relation) -> int | None:  # SHIM until the verbs are questions
+        """Return how many rows the table has if neighbours always have the same number, else None."""
         return self.record_count() if relation == "replace_one" and self.unit == "row" else None
 
     def value_counts(self, column: str) -> list[tuple[Any, int]]:
@@ -261,7 +297,7 @@ class PrivateTable:
         Raises:
             SchemaError: If the schema does not have a column of that name, or the frame cannot hold it so.
         """
-        return self._like(self._schema.with_columns(*columns), self._account)
+        return self._like(schema=self._schema.with_columns(*columns))
 
     def with_account(self, account: Account) -> PrivateTable:
         """Return the same table, whose releases are charged to another account.
@@ -269,24 +305,34 @@ class PrivateTable:
         Raises:
             InputError: If the account protects another unit than the schema.
         """
-        return self._like(self._schema, account)
+        return self._like(account=account)
 
-    def _like(self, schema: Schema, account: Account) -> PrivateTable:
-        return PrivateTable(self._source.frame, schema, account, sample_seed=self._sample_seed)
+    def under(self, *, relation: str | None = None, rows: int | None = None, people: int | None = None) -> PrivateTable:
+        """Return the same table with another relation, or another public number of rows or people.
+
+        Raises:
+            InputError: If an argument is out of range.
+        """
+        stated = self._stated
+        return self._like(
+            relation=relation or stated.relation, rows=rows or stated.rows, people=people or stated.people
+        )
+
+    def _like(self, schema: Schema | None = None, account: Account | None = None, **stated: Any) -> PrivateTable:
+        terms = {"relation": self._stated.relation, "rows": self._stated.rows, "people": self._stated.people, **stated}
+        return PrivateTable(
+            self._source.frame, schema or self._schema, account or self._account, sample_seed=self._sample_seed, **terms
+        )
 
     def sensitivity(self, tables: int = 1, *, relation: Relation | None = None) -> CountSensitivity:
         """Return how far one row or person can move ``tables`` of this table's count tables, taken together.
 
         Args:
             tables: How many tables are counted.
-            relation: Which tables are compared; the account's relation by default.
+            relation: Which tables are compared; this table's relation by default.
         """
-        return count_sensitivity(
-            tables,
-            relation=self.account.relation if relation is None else relation,
-            unit=self.unit,
-            max_rows_per_person=self.max_rows_per_person,
-        )
+        stated = self._stated.stated
+        return count_sensitivity(tables, **(stated if relation is None else {**stated, "relation": relation}))
 
     def __repr__(self) -> str:
         return f"PrivateTable(engine={self.engine!r}, schema={self._schema!r})"
@@ -305,14 +351,16 @@ def _names(schema: Schema, columns: object) -> tuple[str, ...]:
     return names
 
 
-def _account(schema: Schema, ledger: Ledger | Account | str | None, dataset: str | None) -> Account:
+def _account(
+    schema: Schema, ledger: Ledger | Account | str | None, dataset: str | None, relation: Relation | None
+) -> Account:
     from escudo.privacy import Account, MemoryAccount
 
     if ledger is None or isinstance(ledger, Account):
         if dataset is not None:
             raise InputError("dataset names an account in a ledger; give that ledger too, or leave dataset out.")
         if ledger is None:
-            return MemoryAccount(unit=schema.unit, max_rows_per_person=schema.max_rows_per_person)
+            return MemoryAccount(**schema.neighbours(relation=relation or "replace_one").stated)
         account: Account = ledger
     else:
         from escudo.privacy import Ledger  # slow to import, so only for those who have one

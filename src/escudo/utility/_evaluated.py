@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from math import floor, log10, sqrt
-from typing import Any, cast
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from escudo.errors import InputError
 from escudo.mechanisms import publishable
 from escudo.privacy import GDPEvent, Plan, calibrate, guarantee_of
 from escudo.synthesis import Model, Prepared
-from escudo.synthesis._generators import paying
+from escudo.synthesis._generators import anchored, paying
 from escudo.table import PrivateTable, Schema
 from escudo.utility._private import PreparedFigures, PrivateEvaluation, prepare_figures
 
@@ -141,8 +140,7 @@ def fitting_evaluated(
     promise = replace(plan.guarantee(max_rows_per_person=table.max_rows_per_person), for_release=publishable(seed))
     with paying(prepared.generator, table.account, plan, for_release=promise.for_release, seed=noise) as purse:
         model = prepared.generator.fit(table, account=purse, seed=noise, guarantee=promise)
-        whole_model = cast(Model, replace(cast(Any, model), plan=plan))  # every model is a frozen dataclass
-        yield whole_model, partial(prepared.figures.run, table, account=purse, seed=noise)
+        yield anchored(model, purse, plan=plan), partial(prepared.figures.run, table, account=purse, seed=noise)
 
 
 def _rounded_down(number: float) -> float:

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,16 @@ from typer.testing import CliRunner
 import escudo.report
 import escudo.utility
 from escudo.causal import asia
-from escudo.cli import app
-from escudo.errors import BudgetExceededError, EscudoError, GraphError, InputError, LedgerError, RefusedError
+from escudo.cli import app, main
+from escudo.errors import (
+    BudgetExceededError,
+    EscudoError,
+    GraphError,
+    InputError,
+    LedgerError,
+    LedgerWarning,
+    RefusedError,
+)
 from escudo.privacy import Ledger
 from escudo.synthesis import load
 from escudo.table import Schema
@@ -374,6 +383,11 @@ def test_a_copied_checkpoint_is_released_once_and_again_only_if_that_is_paid_for
     assert stopped.exit_code == 130
     assert "Give the same command again to go on from kept." in stopped.output
     shutil.copytree("kept", "copy")
+    before = ledger.head
+    assert "this goes on from kept, which was paid for, and asks for nothing\n" in run(*words, "--plan").output
+    planned = json.loads(run(*words, "--plan", "--json").stdout)["ledger"]
+    assert (planned["asked"], planned["fits"], planned["checkpoint"]) == (0.0, True, "kept")
+    assert ledger.head == before
     assert "Goes on from kept" in run(*words, "--out", "out").output
     assert not Path("kept").exists()
     for _ in range(2):
@@ -381,6 +395,9 @@ def test_a_copied_checkpoint_is_released_once_and_again_only_if_that_is_paid_for
         refused = refusal(*words, "--out", "other")
         assert re.search(r"finished.*Nothing was spent.*costs ε = 0\.\d+ at δ = 1e-06 .*--again", str(refused))
         assert not Path("other").exists()
+    asks = r"this goes on from kept, asks for [\d.]+ ?% for the rest.*would be refused without --again\n"
+    assert re.search(asks, run(*words, "--plan").output)
+    assert re.search(r"this goes on from kept, asks for [\d.]+ ?% and fits\n", run(*words, "--plan", "--again").output)
     run(*words, "--out", "other", "--again")
     assert [row.event.kind for row in ledger.history() if row.kind == "spend"] == ["composed", "repeated"]
     assert ledger.verify().ok
@@ -402,6 +419,37 @@ def test_exit_codes_and_one_clear_paragraph(folder: Path, ledger: Ledger) -> Non
     over = in_terminal(*RELEASE[:-1], "9", "--dataset", "visits-2026", "--out", "out", "--json", cwd=folder)
     assert (over.returncode, over.stdout) == (4, "")
     assert json.loads(over.stderr)["error"] == "BudgetExceededError"
+
+
+def test_a_release_says_what_the_ledger_was_after_its_spend_and_so_a_rolled_back_ledger_is_noticed(
+    folder: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = folder / "escudo-ledger.db"
+    older = database.read_bytes()
+    run(*RELEASE, "--dataset", "visits-2026", "--out", "out", "--rows", "10", "--evaluate", "0.1")
+    anchor = json.loads(Path("out/release.json").read_text())["anchor"]
+    (spend,) = [row for row in ledger.history() if row.kind == "spend"]
+    assert anchor == {"ledger_id": ledger.anchor["ledger_id"], "rows": spend.sequence, "head": spend.hash}
+    page = Path("out/report.html").read_text()
+    assert "Anchor of the ledger after this spend" in page
+    assert all(str(value) in page for value in anchor.values())
+    ledger.open("later", epsilon=1.0)
+    ledger.close()
+    assert "holds good" in run("ledger", "verify", "--expect", "out/release.json").stdout
+    monkeypatch.setenv("ESCUDO_STATE", str(folder / "elsewhere"))  # on another machine: only the release knows
+    for path in folder.glob("escudo-ledger.db*"):
+        path.unlink()
+    database.write_bytes(older)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LedgerWarning)
+        assert "fingerprint that you expect" in str(refusal("ledger", "verify", "--expect", "out/release.json"))
+
+
+def test_a_release_that_no_ledger_paid_for_anchors_nothing(folder: Path) -> None:
+    run(*RELEASE, "--out", "out", "--rows", "10")
+    assert json.loads(Path("out/release.json").read_text())["anchor"] is None
+    assert "Anchor of the ledger" not in Path("out/report.html").read_text()
+    assert "no ledger paid for" in str(refusal("ledger", "verify", "--expect", "out/release.json"))
 
 
 # -- failures half-way
@@ -469,6 +517,39 @@ def test_a_release_stopped_half_way_is_in_the_ledger_and_nowhere_else(
         assert not [path for path in folder.iterdir() if path.name.startswith(".")]  # no draft is left
     assert ledger.total("visits-2026").epsilon_at(1e-6) > 0.99
     assert not (folder / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("sent", "there"), [(signal.SIGINT, False), (signal.SIGTERM, True), (signal.SIGHUP, False)], ids=str
+)
+def test_a_signal_after_the_folder_has_its_name_takes_nothing_back(
+    folder: Path,
+    ledger: Ledger,
+    sent: signal.Signals,
+    there: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if there:
+        run(*RELEASE, "--out", "out", "--rows", "10")
+    put, before = escudo.report._release._put, signal.getsignal(sent)
+
+    def late(draft: Path, target: Path) -> None:
+        put(draft, target)
+        os.kill(os.getpid(), sent)
+
+    monkeypatch.setattr(escudo.report._release, "_put", late)
+    force = ["--force"] if there else []
+    monkeypatch.setattr(sys, "argv", ["escudo", *RELEASE, "--dataset", "visits-2026", "--out", "out", *force])
+    with pytest.raises(SystemExit) as end:
+        main()
+    shown = capsys.readouterr()
+    assert (end.value.code, shown.err) == (0, "")
+    assert "Released to out/" in shown.out
+    assert [row.kind for row in ledger.history()] == ["open", "spend"]
+    assert pl.read_parquet("out/synthetic.parquet").height == ROWS
+    assert not list(folder.glob(".*"))
+    assert signal.getsignal(sent) is before
 
 
 # -- sampling

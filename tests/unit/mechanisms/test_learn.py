@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 from escudo.errors import BudgetExceededError, EscudoError, InputError, SchemaError
-from escudo.mechanisms import learn_schema, stable_threshold
-from escudo.mechanisms._columns import bounded, levelled, occupied, stripped, tail_probability, wide
+from escudo.learning import bounded, learn_schema, levelled, occupied, stripped, tail_probability, wide
+from escudo.mechanisms import stable_threshold
 from escudo.privacy import ApproximateEvent, LaplaceEvent, MemoryAccount, RepeatedEvent, plan
 from escudo.table import Categorical, Numeric, Schema, draft
 

@@ -10,7 +10,7 @@ import pytest
 
 from escudo.errors import InputError
 from escudo.mechanisms import quantile_cells, quantiles
-from escudo.mechanisms._quantiles import cell_utilities
+from escudo.mechanisms._selection import cell_utilities
 from escudo.privacy import ExponentialEvent, RepeatedEvent
 
 PARTS = 2**20

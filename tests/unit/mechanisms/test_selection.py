@@ -10,7 +10,7 @@ import pytest
 
 from escudo.errors import InputError
 from escudo.mechanisms import exponential, permute_and_flip
-from escudo.mechanisms._selection import select_scale
+from escudo.mechanisms._purse import select_scale
 from escudo.privacy import ExponentialEvent, PureEvent
 
 both = pytest.mark.parametrize("choose", [exponential, permute_and_flip])

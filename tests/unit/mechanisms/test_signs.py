@@ -10,8 +10,8 @@ import pytest
 
 from escudo.errors import InputError
 from escudo.mechanisms import gap_sign, votes
+from escudo.mechanisms._additive import verdict
 from escudo.mechanisms._noise import laplace_tail
-from escudo.mechanisms._signs import _verdict
 from escudo.privacy import LaplaceEvent
 
 UNIT_NOISE = LaplaceEvent(l1_sensitivity=1.0, scale=1.0, grid=1.0)
@@ -25,7 +25,7 @@ def test_the_gap_is_charged_with_its_own_sensitivity():
 
 @pytest.mark.parametrize(("value", "sign"), [(3.0, 1), (-3.0, -1), (0.0, 0)])
 def test_the_sign_is_read_off_the_released_value(value, sign):
-    assert _verdict(value, UNIT_NOISE).sign == sign
+    assert verdict(value, UNIT_NOISE).sign == sign
 
 
 def test_doubt_is_the_chance_that_noise_alone_shows_as_much():
@@ -33,14 +33,14 @@ def test_doubt_is_the_chance_that_noise_alone_shows_as_much():
     mass = np.exp(-np.abs(support) * 1.0)
     mass /= mass.sum()
     for value in range(6):
-        assert _verdict(float(value), UNIT_NOISE).doubt == pytest.approx(mass[support >= value].sum())
-        assert _verdict(float(-value), UNIT_NOISE).doubt == _verdict(float(value), UNIT_NOISE).doubt
+        assert verdict(float(value), UNIT_NOISE).doubt == pytest.approx(mass[support >= value].sum())
+        assert verdict(float(-value), UNIT_NOISE).doubt == verdict(float(value), UNIT_NOISE).doubt
 
 
 def test_doubt_bounds_the_chance_of_a_wrong_sign_at_least_this_strong():
     """For every true value of the other sign, exceeding a released value is no likelier than its doubt says."""
     for truth, shown in itertools.product(range(-5, 1), range(1, 8)):
-        assert laplace_tail(shown - truth, 1.0) <= _verdict(float(shown), UNIT_NOISE).doubt
+        assert laplace_tail(shown - truth, 1.0) <= verdict(float(shown), UNIT_NOISE).doubt
 
 
 def test_the_sign_is_right_as_often_as_proposition_7_says():

@@ -10,8 +10,8 @@ import pytest
 
 from escudo.errors import InputError
 from escudo.mechanisms import log_iqr, propose_test_release, read_log_iqr
-from escudo.mechanisms._iqr import _Ordered
 from escudo.mechanisms._noise import laplace_cutoff, laplace_tail
+from escudo.mechanisms._stability import _Ordered
 
 LATTICE = (0.0, 0.5, 1.0, 2.0, 4.0)  # the public bounds are its ends, and changed records may take any of these
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ import pytest
 from escudo.errors import BudgetExceededError, InputError, LedgerCorruptError, LedgerError
 from escudo.privacy import Ledger, PureEvent
 from escudo.privacy._filter import Charge, Paid
+from escudo.privacy._ledger_witness import Witness
 
 SPEND = {"event": PureEvent(epsilon=0.001).to_json(), "purpose": "", "for_release": True}
 
@@ -182,10 +184,56 @@ def test_two_first_users_make_one_ledger(path: Path) -> None:
 def test_a_queue_that_takes_too_long_is_an_error_and_records_nothing(ledger: Ledger) -> None:
     ledger.open("visits", epsilon=1.0)
     waiting = Ledger(ledger.name, timeout=0.05)
-    with ledger._store.witness.queue(1.0), pytest.raises(LedgerError, match=r"locked for 0.05 s.*Nothing was recorded"):
+    queue = ledger._store.witness.queue(float("inf"), float("inf"))
+    with queue, pytest.raises(LedgerError, match=r"locked for 0.05 s.*Nothing was recorded"):
         waiting.spend("visits", PureEvent(epsilon=0.5))
     waiting.spend("visits", PureEvent(epsilon=0.5))
     assert ledger.verify().rows == 2
+
+
+def test_threads_the_queue_and_the_database_are_waited_for_until_one_deadline(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger.open("visits", epsilon=1.0)
+    clock, queue, seen = [time.monotonic()], Witness.queue, []
+    monkeypatch.setattr("escudo.privacy._ledger_store.time.monotonic", lambda: clock[0])
+
+    @contextmanager
+    def slow(self: Witness, *terms: float) -> Iterator[None]:
+        clock[0] += 29.0  # of the ledger's 30 seconds
+        with queue(self, *terms):
+            yield
+
+    monkeypatch.setattr(Witness, "queue", slow)
+    with ledger._writing() as session:
+        seen = session._run("PRAGMA busy_timeout")
+    assert seen == [(1000,)]
+    with ledger._reading() as session:  # which waits for nobody before
+        assert session._run("PRAGMA busy_timeout") == [(30_000,)]
+
+
+def test_a_thread_that_keeps_the_ledger_too_long_is_an_error_and_records_nothing(tmp_path: Path) -> None:
+    with Ledger(f"sqlite:///{tmp_path / 'ledger.db'}", timeout=0.05) as ledger:
+        ledger.open("visits", epsilon=1.0)
+        held, done = threading.Event(), threading.Event()
+
+        def keep() -> None:
+            with ledger._lock:
+                held.set()
+                done.wait(10)  # an error comes long before
+
+        thread = threading.Thread(target=keep)
+        thread.start()
+        held.wait()
+        try:
+            with pytest.raises(
+                LedgerError, match=r"other threads have kept it locked for 0.05 s. Nothing was recorded"
+            ):
+                ledger.spend("visits", PureEvent(epsilon=0.5))
+        finally:
+            done.set()
+            thread.join()
+        assert ledger.verify().rows == 1
 
 
 # -- bad files, bad disks, bad names

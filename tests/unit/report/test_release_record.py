@@ -136,7 +136,9 @@ class TestForm:
         ("path", "value"),
         [
             ("format", "other"),
-            ("version", 1),
+            ("version", 2),
+            ("anchor", {}),
+            ("anchor", {"ledger_id": "a", "rows": 1, "head": "0"}),
             ("made.time", "yesterday"),
             ("made.libraries.opendp", None),
             ("guarantee.relation", "bounded"),

@@ -148,10 +148,15 @@ def keeping(account: Account | None) -> MarkingAccount:
     )
 
 
-def found(path: Path, account: MarkingAccount) -> Kept | None:
+def found(path: Path, account: MarkingAccount, *, look: bool = False) -> Kept | None:
     """Return what can be gone on from at this path; None if there is nothing, or nothing that was marked.
 
     A draft that was marked, and whose process was killed before it got its name, gets it now.
+
+    Args:
+        path: The file.
+        account: What paid for it.
+        look: Whether to look only, and to leave all names as they are.
 
     Raises:
         InputError: If the file is not readable, or another account paid for it; nothing was spent.
@@ -160,9 +165,10 @@ def found(path: Path, account: MarkingAccount) -> Kept | None:
     with suppress(_UnreadableError):
         newer = _read(draft, path, account)
         if newer is not None and account.marked(newer.receipt, newer.number, newer.digest):
-            with _written(path):
-                os.replace(draft, path)
-                synced(path.parent)
+            if not look:
+                with _written(path):
+                    os.replace(draft, path)
+                    synced(path.parent)
             return newer
     return _read(path, path, account)
 

@@ -33,7 +33,7 @@ import time
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +42,7 @@ from escudo._progress import tracking
 from escudo._validate import positive, probability, whole
 from escudo.errors import InputError
 from escudo.mechanisms._noise import Seed, SeededNoise, noise_source
-from escudo.mechanisms._release import Release
+from escudo.mechanisms._purse import Release
 from escudo.mechanisms.dpsgd._checkpoint import (
     Kept,
     TrainingFile,
@@ -53,8 +53,16 @@ from escudo.mechanisms.dpsgd._checkpoint import (
     keeping,
     state_of,
 )
-from escudo.privacy import Account, Relation, RepeatedEvent, SampledGaussianEvent, Unit, guarantee_of
-from escudo.privacy._account import marked_if_failed
+from escudo.privacy import (
+    Account,
+    NeighbourOptions,
+    Relation,
+    RepeatedEvent,
+    SampledGaussianEvent,
+    Unit,
+    guarantee_of,
+    marked_if_failed,
+)
 
 if TYPE_CHECKING:
     from escudo.mechanisms.dpsgd._core import Knobs, Recipe, State
@@ -113,7 +121,9 @@ class Training:
         for beta in self.betas:
             probability("betas", beta)
 
-    def event(self, relation: Relation, unit: Unit = "row", max_rows_per_person: int | None = None) -> RepeatedEvent:
+    def event(
+        self, relation: Relation = "replace_one", unit: Unit = "row", max_rows_per_person: int | None = None
+    ) -> RepeatedEvent:
         """Return what the training costs."""
         step = SampledGaussianEvent(
             noise_multiplier=self.noise_multiplier,
@@ -235,13 +245,11 @@ def train(
     *,
     expected_rows: float,
     delta: float,
-    relation: Relation = "replace_one",
-    unit: Unit = "row",
-    max_rows_per_person: int | None = None,
     account: Account | None = None,
     seed: Seed = None,
     purpose: str = "DP-SGD",
     checkpoint: str | os.PathLike[str] | TrainingFile | None = None,
+    **terms: Unpack[NeighbourOptions],
 ) -> Release[Floats]:
     """Train a network by DP-SGD and release its parameters.
 
@@ -253,9 +261,6 @@ def train(
         training: The public numbers.
         expected_rows: The number of rows that gradients are divided by: public or noisy.
         delta: The δ at which the guarantee is stated.
-        relation: Neighbouring relation.
-        unit: Whose data differs.
-        max_rows_per_person: With ``unit="person"``: the most rows of one person.
         account: What to charge, before anything is drawn; None leaves charging to the caller.
         seed: None for a release; a seed makes it repeatable and not for release.
         purpose: Why, for the account.
@@ -264,6 +269,7 @@ def train(
             knows them while the process lasts. Whoever keeps more than a training gives the
             :class:`~escudo.mechanisms.dpsgd._checkpoint.TrainingFile` in which that is kept, and sees to the lock, the
             charge and the end.
+        terms: The ``relation``, ``unit`` and ``max_rows_per_person``, see :class:`~escudo.privacy.NeighbourOptions`.
 
     Returns:
         The parameters, averaged over the last steps.
@@ -277,9 +283,9 @@ def train(
 
     if np.shape(start) != (layout.size,) or not np.isfinite(start).all():
         raise InputError(f"start must be a vector of {layout.size} finite parameters.")
-    event = training.event(relation, unit, max_rows_per_person)
+    event = training.event(**terms)
     noise = noise_source(seed)
-    promise = guarantee_of(event, delta=delta, max_rows_per_person=max_rows_per_person, for_release=noise.for_release)
+    promise = guarantee_of(event, delta=delta, for_release=noise.for_release)
     run = _started(loss_fn, layout, rows, training, expected_rows, noise, event)
     if isinstance(checkpoint, TrainingFile):
         value = run.go(_state(run, checkpoint) if checkpoint.arrays else first_state(start), checkpoint)
@@ -304,13 +310,11 @@ def resume(
     *,
     expected_rows: float,
     delta: float,
-    relation: Relation = "replace_one",
-    unit: Unit = "row",
-    max_rows_per_person: int | None = None,
     account: Account,
     seed: Seed = None,
     purpose: str = "DP-SGD",
     again: bool = False,
+    **terms: Unpack[NeighbourOptions],
 ) -> Release[Floats]:
     """Finish a training that :func:`train` began and charged for; nothing is charged again.
 
@@ -325,33 +329,31 @@ def resume(
         training: The same public numbers.
         expected_rows: The same number of rows.
         delta: The δ at which the guarantee is stated.
-        relation: Neighbouring relation.
-        unit: Whose data differs.
-        max_rows_per_person: With ``unit="person"``: the most rows of one person.
         account: What paid for the training.
         seed: None for a release, or what the training had.
         purpose: Why, for the account, if it is charged.
         again: Whether to pay once more for the steps that are left where they cannot be had for nothing: the file is
             not the newest, or was resumed and then stopped before its next checkpoint, or the training has ended.
+        terms: As for :func:`train`.
 
     Raises:
         InputError: If there is no such file, it belongs to another training or account, another training uses it, or
             the account does not let it go on: says why, and what it would cost to pay again. Nothing was spent.
         BudgetExceededError: If what is left cannot be paid for again; nothing was spent.
     """
-    event = training.event(relation, unit, max_rows_per_person)
+    event = training.event(**terms)
     noise = noise_source(seed)
     path, marking = Path(checkpoint), keeping(account)
     run = _started(loss_fn, layout, rows, training, expected_rows, noise, event)
-    promise = guarantee_of(event, delta=delta, max_rows_per_person=max_rows_per_person, for_release=noise.for_release)
+    promise = guarantee_of(event, delta=delta, for_release=noise.for_release)
     with file_held(path):
         kept = found(path, marking)
         if kept is None or not kept.arrays:
             raise InputError(f"{path} is no readable checkpoint.")
         state = _state(run, kept)
         left = training.left(event, kept.done)
-        terms: dict[str, Any] = {"for_release": noise.for_release, "purpose": purpose}
-        file = go_on(kept, marking, left, delta=delta, again=again, **terms)
+        paying: dict[str, Any] = {"for_release": noise.for_release, "purpose": purpose}
+        file = go_on(kept, marking, left, delta=delta, again=again, **paying)
         with marked_if_failed(account, file.receipt):
             value = _ended(run.go(state, file), file)
     return Release(value=value, guarantee=promise, event=event)

@@ -112,11 +112,7 @@ class Checkpoint:
             BudgetExceededError: If the account does not allow what is to be charged; nothing was spent.
         """
         assert plan.event is not None, "a network is trained"
-        facts = {
-            **self.facts,
-            "plan": digest(plan.event.to_json()),
-            "seed": "none" if seed is None else digest(seed.bit_generator.state),
-        }
+        facts = self._all_facts(plan, seed)
         marking = keeping(account)
         terms: dict[str, Any] = {"for_release": for_release, "purpose": purpose}
         with self._held():
@@ -130,8 +126,7 @@ class Checkpoint:
                     arrays={},
                 )
             else:
-                self._require(kept, facts)
-                left = plan.less(self.start, *([RepeatedEvent(event=self.step, count=kept.done)] if kept.done else []))
+                left = self._left(kept, plan, facts)
                 assert left.event is not None, "the last step is never kept"
                 self._file = go_on(kept, marking, left.event, delta=plan.stated_delta, again=self.again, **terms)
                 if seed is not None:
@@ -142,6 +137,31 @@ class Checkpoint:
             finally:
                 self._file = None
             shutil.rmtree(self.folder, ignore_errors=True)
+
+    def due(self, account: Account, plan: Plan, *, seed: np.random.Generator | None) -> tuple[bool, Event | None]:
+        """Return whether :meth:`charging` would go on from the folder, and what it would charge; None for nothing.
+
+        Nothing is spent, recorded or changed. What cannot go on for nothing is charged for only with ``again``.
+
+        Raises:
+            InputError: If it is the checkpoint of another release or of another account.
+        """
+        marking = keeping(account)
+        kept = found(self.folder / _TRAINING, marking, look=True)
+        if kept is None:
+            return False, plan.event
+        left = self._left(kept, plan, self._all_facts(plan, seed))
+        return True, None if marking.goes_on(kept.receipt, kept.number, kept.digest) else left.event
+
+    def _left(self, kept: Kept, plan: Plan, facts: Mapping[str, str]) -> Plan:
+        """Return what is left of a plan, once it is sure that the folder is of this release."""
+        self._require(kept, facts)
+        return plan.less(self.start, *([RepeatedEvent(event=self.step, count=kept.done)] if kept.done else []))
+
+    def _all_facts(self, plan: Plan, seed: np.random.Generator | None) -> dict[str, str]:
+        assert plan.event is not None, "a network is trained"
+        state = "none" if seed is None else digest(seed.bit_generator.state)
+        return {**self.facts, "plan": digest(plan.event.to_json()), "seed": state}
 
     def require_same(self) -> None:
         """Refuse to go on with another schema, graph or other settings than the stopped release had.

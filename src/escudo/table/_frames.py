@@ -4,38 +4,43 @@ Lazy frames (polars, DuckDB, Ibis, PySpark) are asked in their own engine. A fra
 (pandas, pyarrow, modin) is handed to polars column by column, without a copy where the memory layout allows it: its
 streaming group-by is several times faster than theirs. Dask does the same for each of its partitions, on its workers.
 Reading is total: whatever a single value is, it is a level, a number, a person's key or missing, never an error.
+
+Queries that run in the frame's own engine: grouping, collecting and streaming, with its error messages withheld.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import narwhals as nw
 import numpy as np
 
 from escudo._validate import did_you_mean
-from escudo.errors import InputError, SchemaError
-from escudo.table._columns import Categorical, Column
+from escudo.errors import EngineError, EscudoError, InputError, SchemaError
+from escudo.table._columns import Categorical, Column, as_float, as_text, encodable
 from escudo.table._encode import Holds, check_holds, holds
 from escudo.table._persons import key_of_text, person_keys
 from escudo.table._schema import Schema
-from escudo.table._values import as_float, as_text, encodable
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Source", "open_source"]
+__all__ = ["Source", "collect", "groups", "open_source", "shielded", "stream"]
+
 
 _EXACT_ON_IBIS = ("duckdb", "postgres")
 """The databases behind Ibis in which text can be compared by its exact characters, by the collation C."""
+
 
 _WHOLE = {
     "duckdb": "CASE WHEN {0} = trunc({0}) THEN TRY_CAST({0} AS bigint) END",
     "postgres": "CASE WHEN {0} = trunc({0}) AND abs({0}) < 9223372036854775807 THEN CAST({0} AS bigint) END",
 }
 """How a decimal person id is read there; other numbers are no ids, nor is NaN, which PostgreSQL puts above them all."""
+
 
 _FLOAT = {
     "duckdb": "CAST({0} AS double)",
@@ -44,6 +49,7 @@ _FLOAT = {
     " ELSE CAST({0} AS double precision) END",
 }
 """How a decimal is read as float64 there; PostgreSQL's own cast fails for what is too large or too small."""
+
 
 _TAKEN = (
     "a pandas, polars or modin DataFrame, a polars LazyFrame, a pyarrow Table, a DuckDB relation, "
@@ -314,3 +320,124 @@ def _project(name: str, column: Column | None, values: Sequence[Any]) -> pl.Seri
     if isinstance(column, Categorical):
         return pl.Series(name, [*column.levels, None]).gather(column.encode(values))
     return pl.Series(name, np.fromiter(map(as_float, values), dtype=np.float64, count=len(values)))
+
+
+_T = TypeVar("_T")
+_QUERIES_AT_ONCE = 32  # bounds the memory of the hash tables that live at the same time
+_GROUPING_COLUMNS = 60  # GROUPING() packs one bit per column into a 64-bit integer
+
+
+def groups(frame: nw.LazyFrame[Any], sets: Sequence[Sequence[str]]) -> list[pl.DataFrame]:
+    """Return, for each set of columns, its groups and their numbers of rows ``n``, in as few passes as the engine can.
+
+    Args:
+        frame: Lazy frame with columns named by plain identifiers.
+        sets: Non-empty sets of its columns.
+    """
+    implementation = frame.implementation
+    if implementation.is_duckdb() or implementation.is_pyspark():
+        return [found for part in _parts(sets) for found in _grouping_sets(frame, part)]
+    counted = [frame.group_by(*chosen).agg(nw.len().alias("n")) for chosen in sets]
+    results: list[pl.DataFrame] = []
+    for start in range(0, len(counted), _QUERIES_AT_ONCE):
+        part = counted[start : start + _QUERIES_AT_ONCE]
+        if implementation.is_polars():
+            import polars as pl
+
+            results += pl.collect_all([query.to_native() for query in part], engine="streaming")
+        else:
+            results += [collect(query) for query in part]
+    return results
+
+
+def collect(frame: nw.LazyFrame[Any]) -> pl.DataFrame:
+    """Run a query and return its rows."""
+    if frame.implementation.is_polars():
+        return frame.to_native().collect(engine="streaming")  # type: ignore[no-any-return]
+    return frame.collect("polars").to_native()  # type: ignore[no-any-return]
+
+
+def stream(frame: nw.LazyFrame[Any], size: int) -> Iterator[pl.DataFrame]:
+    """Yield a query's rows in pieces, without holding all of them; pieces may be smaller or larger than ``size``."""
+    import polars as pl
+
+    native: Any = frame.to_native()
+    implementation = frame.implementation
+    if implementation.is_polars():
+        yield from native.collect_batches(chunk_size=size, maintain_order=True, engine="streaming")
+    elif implementation.is_duckdb():
+        # DuckDB allows one open result per connection: close it even if the caller stops half-way.
+        with getattr(native, "to_arrow_reader", native.fetch_arrow_reader)(size) as reader:
+            yield from map(_arrow_to_polars, reader)
+    elif implementation.is_ibis():
+        yield from map(_arrow_to_polars, native.to_pyarrow_batches(chunk_size=size))
+    elif implementation.is_pyspark():
+        rows = map(tuple, native.toLocalIterator(prefetchPartitions=True))
+        while piece := list(islice(rows, size)):
+            yield pl.DataFrame(piece, schema=native.columns, orient="row", infer_schema_length=None)
+    else:
+        yield collect(frame)
+
+
+def shielded(engine: str, doing: str, work: Callable[[], _T]) -> _T:
+    """Do ``work``, replacing any error of the engine, whose message may show values, by one that names its kind only.
+
+    Raises:
+        EngineError: If the engine failed.
+    """
+    try:
+        return work()
+    except EscudoError:
+        raise
+    except Exception as error:
+        kind = type(error).__name__
+    # Raised outside the handler: no chain of causes leads back to the engine's message.
+    raise EngineError(
+        f"the {engine} engine failed while {doing} ({kind}): a damaged file, a lost connection or too little memory, "
+        "for instance. Its message is withheld because it may show values of the table; run a query over the schema's "
+        "columns in the engine itself to see it."
+    )
+
+
+def _arrow_to_polars(data: Any) -> pl.DataFrame:
+    import polars as pl
+
+    frame = pl.from_arrow(data)
+    assert isinstance(frame, pl.DataFrame)
+    return frame
+
+
+def _parts(sets: Sequence[Sequence[str]]) -> Iterator[list[Sequence[str]]]:
+    """Split the sets so that each part is small enough for one query."""
+    part: list[Sequence[str]] = []
+    for chosen in sets:
+        if part and (len(part) == _QUERIES_AT_ONCE or len({*chosen}.union(*part)) > _GROUPING_COLUMNS):
+            yield part
+            part = []
+        part.append(chosen)
+    if part:
+        yield part
+
+
+def _grouping_sets(frame: nw.LazyFrame[Any], sets: Sequence[Sequence[str]]) -> list[pl.DataFrame]:
+    """Group by several sets of columns in one pass, with SQL's GROUPING SETS."""
+    names = sorted({name for chosen in sets for name in chosen})
+    native: Any = frame.select(*names).to_native()
+    if frame.implementation.is_duckdb():
+        listed = ", ".join(names)
+        wanted = ", ".join(f"({', '.join(chosen)})" for chosen in sets)
+        native = native.aggregate(f"{listed}, grouping({listed}) AS absent, count(*) AS n", f"GROUPING SETS ({wanted})")
+    else:
+        from pyspark.sql import functions
+
+        native = native.groupingSets([[native[name] for name in chosen] for chosen in sets], *names).agg(
+            functions.grouping_id(*names).alias("absent"), functions.count("*").alias("n")
+        )
+    found = collect(nw.from_native(native))
+    # One bit per name, set where the name is not in the group; it tells these nulls from those of the data.
+    absent = [sum(1 << (len(names) - 1 - i) for i, name in enumerate(names) if name not in chosen) for chosen in sets]
+    import polars as pl
+
+    return [
+        found.filter(pl.col("absent") == mask).select(*chosen, "n") for mask, chosen in zip(absent, sets, strict=True)
+    ]

@@ -1,0 +1,446 @@
+"""Learning a schema: bounds and levels that are not public, under differential privacy.
+
+Columns on their way to being learnt: stripped of what was read from data, counted, and filled in again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+
+from escudo._validate import finite
+from escudo.asking import planning, run, verb
+from escudo.errors import InputError
+from escudo.mechanisms import (
+    Integers,
+    Purse,
+    Release,
+    Seed,
+    choose_cells,
+    laplace_cutoff,
+    laplace_event,
+    quantile_event,
+    show_keys,
+    stable_threshold,
+)
+from escudo.privacy import (
+    Account,
+    ApproximateEvent,
+    Budget,
+    ComposedEvent,
+    Event,
+    LaplaceEvent,
+    Neighbours,
+    Plan,
+    Relation,
+)
+from escudo.table import Categorical, Column, Level, Numeric, PrivateTable, Schema, outline
+from escudo.table._columns import MISSING_LABEL, encodable
+
+__all__ = ["learn_schema"]
+
+
+CELLS = 256
+"""How many equal cells the bounds are looked for in, once their powers of four are known."""
+
+
+OTHER = "(other)"
+"""The level that learnt text columns have for all levels that were not learnt."""
+
+
+_BINS = 20
+
+
+_MISTAKEN = 1e-3  # chance that noise makes any empty power of four look occupied
+
+
+_SURE = 5.0  # an end lands beyond the data with probability at most e^-5, and then still within the power of four
+
+
+_MOST_CUT = 0.2  # rather than cut more off an end, keep the power of four
+
+
+_BEYOND = 2**53  # whole numbers from here on are no levels
+
+
+_POWERS = tuple(4.0**power for power in range(-16, 33))  # 2e-10 ... 2e19, beyond every 64-bit integer
+
+
+def stripped(column: Column, dtype: nw.dtypes.DType) -> Column:
+    """Return an unconfirmed column without anything that may have been read from data.
+
+    Its name, whether it is numeric or categorical, an order of levels and the bins of an open column remain; levels,
+    bounds, and whether values are missing or whole go. What is whole is said by the type in the table, and missing
+    values get a cell in any case. A boolean type leaves nothing to be learnt.
+    """
+    if isinstance(column, Numeric):
+        bins = column.bins if column.open else _BINS
+        return Numeric(column.name, bins=bins, integer=dtype.is_integer(), missing=True, confirmed=False)
+    if dtype == nw.Boolean:
+        return Categorical(column.name, (False, True), missing=True)
+    return Categorical(column.name, ordered=column.ordered, missing=True, confirmed=False)
+
+
+def wide(column: Numeric) -> Numeric:
+    """Return the column cut at 0 and at the powers of four with either sign: a public grid for numbers of any scale."""
+    powers = [power for power in _POWERS if power >= 1 or not column.integer]
+    return Numeric(column.name, edges=(*(-power for power in reversed(powers)), 0.0, *powers), missing=True)
+
+
+def occupied(noisy: Integers, scale: float) -> range:
+    """Return the span of cells whose noisy counts are too large for noise of this scale alone; it may be empty."""
+    (found,) = np.nonzero(noisy >= laplace_cutoff(_MISTAKEN / noisy.size, scale))
+    return range(found[0], found[-1] + 1) if found.size else range(0)
+
+
+def tail_probability(tails: float, noisy_rows: int, scale: float) -> float | None:
+    """Return which quantile to ask for at each end: ``tails``, or more where noise of this scale demands it, or None.
+
+    An empty cell beyond the data is worth exp(-rows cut off / scale) of the right one; there are at most ``CELLS`` of
+    them. So scale · (ln CELLS + 5) rows must be cut off for the answer to be within the data almost surely.
+    """
+    needed = scale * (math.log(CELLS) + _SURE) / max(noisy_rows, 1)
+    share = max(tails, needed)
+    return share if share <= max(tails, _MOST_CUT) else None
+
+
+def between(column: Numeric, cells: range) -> Numeric:
+    """Return the column between the ends of some of its cells, cut into equal ones."""
+    lower, upper = float(column.boundaries[cells.start]), float(column.boundaries[cells.stop])
+    return Numeric(column.name, lower, upper, CELLS, missing=True)
+
+
+def bounded(column: Numeric, found: Numeric) -> Numeric:
+    """Return the column with the bounds that were found, widened to round numbers."""
+    assert found.lower is not None
+    assert found.upper is not None
+    lower, upper, bins = found.lower, found.upper, column.bins
+    if column.integer:
+        lower, upper = math.floor(lower), math.ceil(upper)
+        bins = min(bins, upper - lower)
+    else:
+        digits = 2 - math.floor(math.log10(upper - lower))  # about a hundredth of the length
+        step = 10.0**-digits
+        lower = min(lower, round(math.floor(lower / step) * step, digits))
+        upper = max(upper, round(math.ceil(upper / step) * step, digits))
+    return replace(column, lower=lower, upper=upper, bins=bins, confirmed=True, note="bounds learnt privately")
+
+
+def unbounded(column: Numeric) -> Numeric:
+    """Return the column still open, with a note that says why."""
+    return replace(column, note="too few values to learn bounds with this budget; state lower and upper")
+
+
+def levelled(column: Categorical, shown: Sequence[Level]) -> Categorical:
+    """Return the column with the levels that were shown, or still open if there is none."""
+    if not shown:
+        return replace(column, note="no level was common enough to be learnt with this budget; state the levels")
+    note = "levels learnt privately"
+    if not isinstance(shown[0], str):
+        return replace(column, levels=tuple(shown), confirmed=True, note=note)
+    levels = (*(level for level in shown if level != OTHER), OTHER)
+    return replace(column, levels=levels, other=OTHER, confirmed=True, note=note)
+
+
+def cell_counts(frame: object, schema: Schema, columns: Sequence[Numeric]) -> list[Integers]:
+    """Return the private counts of each column's cells, without the missing one, for the schema's unit."""
+    if not columns:
+        return []
+    table = PrivateTable(frame, _schema(schema, columns))
+    return [counts[:-1] for counts in table.counts([[column.name] for column in columns])]
+
+
+def level_counts(frame: object, schema: Schema, name: str) -> Mapping[Level, int]:
+    """Return the private counts of a column's values, for the schema's unit.
+
+    Levels are text in columns of text, and whole numbers in columns of numbers; what could be no level is left out.
+    Each row has one value, so left-out rows only lower the counts.
+    """
+    dtype = nw.from_native(frame).collect_schema()[name]  # type: ignore[call-overload]
+    read = _number if dtype.is_numeric() else _text
+    counts: dict[Level, int] = {}
+    for value, rows in PrivateTable(frame, _schema(schema, [schema[name]])).value_counts(name):
+        level = read(value)
+        if level is not None:
+            counts[level] = counts.get(level, 0) + rows
+    if schema.unit == "row" or not counts:
+        return counts
+    # Bounding what a person contributes is the table's business; the levels seen serve it as a schema, in here only.
+    levels = sorted(counts)
+    column = Categorical(name, tuple(levels), missing=True)
+    kept = PrivateTable(frame, _schema(schema, [column])).counts(name)
+    return dict(zip(levels, kept.tolist(), strict=False))  # the last cell is of missing values
+
+
+def _schema(schema: Schema, columns: Sequence[Column]) -> Schema:
+    return Schema(tuple(columns), person_id=schema.person_id, max_rows_per_person=schema.max_rows_per_person)
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value != MISSING_LABEL and encodable(value) else None
+
+
+def _number(value: Any) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal) or not math.isfinite(value):
+        return None
+    whole = int(value)
+    return whole if whole == value and abs(whole) < _BEYOND else None
+
+
+_PURPOSE = "learn schema"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Span:
+    """Where a column's values are, as released: between powers of four, and which quantiles to ask for in there."""
+
+    cut: Numeric | None
+    tail: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Counted:
+    """What was counted of a private frame, and the frame."""
+
+    frame: object
+    histograms: list[Integers]
+    levels: list[Mapping[Level, int]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Task:
+    """What is to be learnt, between which tables and for how much; made from arguments and column types alone.
+
+    Attributes:
+        schema: The columns, stripped of what a draft read from data.
+        neighbours: Which tables are neighbours.
+        budget: What it may cost in all.
+        tails: The part of the values left out at each end of a numeric column.
+        read: What was counted before anything is spent: histograms over the powers of four, and values. Private.
+    """
+
+    schema: Schema
+    neighbours: Neighbours
+    budget: Budget
+    tails: float
+    read: _Counted | None = field(default=None, repr=False)
+
+    @property
+    def numeric(self) -> tuple[Numeric, ...]:
+        """The columns whose bounds are to be learnt."""
+        return tuple(c for c in self.schema.fields if isinstance(c, Numeric) and not c.confirmed)
+
+    @property
+    def categorical(self) -> tuple[Categorical, ...]:
+        """The columns whose levels are to be learnt."""
+        return tuple(c for c in self.schema.fields if isinstance(c, Categorical) and not c.confirmed)
+
+    @property
+    def share(self) -> float:
+        """The epsilon of one column."""
+        return self.budget.epsilon / (len(self.numeric) + len(self.categorical))
+
+    @property
+    def slack(self) -> float:
+        """The delta of one categorical column."""
+        return self.budget.delta / len(self.categorical)
+
+    def scale_event(self, grid: Numeric) -> LaplaceEvent:
+        """Return what the histogram of a column over the powers of four costs."""
+        terms = {"sensitivity": self.moved_rows, "epsilon": self.share / 2}
+        return laplace_event(grid.bins, **terms, integers=True, **self.neighbours.stated)
+
+    @property
+    def ends_event(self) -> Event:
+        """What the two quantiles of a numeric column cost."""
+        return quantile_event(count=2, epsilon=self.share / 2, **self.neighbours.stated)
+
+    @property
+    def levels_event(self) -> ApproximateEvent:
+        """What the levels of a categorical column cost."""
+        return ApproximateEvent(epsilon=self.share, delta=self.slack, **self.neighbours.stated)
+
+    @property
+    def plan(self) -> Plan:
+        """The budget tree."""
+        parts = [self._plan_bounds(column) for column in self.numeric]
+        parts += [self._plan_levels(column) for column in self.categorical]
+        return Plan(_PURPOSE, children=parts, delta=self.budget.delta if self.categorical else 0.0)
+
+    @property
+    def moved_rows(self) -> int:
+        """The l1 sensitivity of a histogram: k rows come, or k rows leave and k come."""
+        return (self.schema.max_rows_per_person or 1) * (1 if self.neighbours.relation == "add_remove" else 2)
+
+    @property
+    def quantile_scale(self) -> float:
+        """The scale, in rows, of the noise under which a cell is chosen for each of two quantiles."""
+        return 4 * (self.schema.max_rows_per_person or 1) / (self.share / 2)
+
+    def reading(self, frame: object) -> _Task:
+        """Read what can be read before anything is spent: an engine that fails then costs nothing."""
+        return replace(
+            self,
+            read=_Counted(
+                frame=frame,
+                histograms=cell_counts(frame, self.schema, [wide(column) for column in self.numeric]),
+                levels=[level_counts(frame, self.schema, column.name) for column in self.categorical],
+            ),
+        )
+
+    def run(self, table: PrivateTable, purse: Purse) -> Release[Schema]:
+        """Learn the bounds, then the levels."""
+        assert self.read is not None, "counted before"
+        grids = [wide(column) for column in self.numeric]
+        found = [self.find(grid, counts, purse) for grid, counts in zip(grids, self.read.histograms, strict=True)]
+        narrow = [span.cut for span in found if span.cut is not None and span.tail is not None]
+        finer = dict(zip((cut.name for cut in narrow), cell_counts(self.read.frame, self.schema, narrow), strict=True))
+        learnt: list[Column] = []
+        for column, span in zip(self.numeric, found, strict=True):
+            learnt.append(self.bounds(column, span, finer.get(column.name), purse))
+        for known, counts in zip(self.categorical, self.read.levels, strict=True):
+            learnt.append(
+                levelled(known, list(show_keys(counts, self.levels_event, purse, purpose="stable histogram")))
+            )
+        plan = purse.plan
+        value = replace(self.schema.with_columns(*learnt), notes=(f"Warning: {plan.warning}",) if plan.warning else ())
+        event = plan.event or ComposedEvent(events=(), **self.neighbours.stated)
+        return Release(value=value, guarantee=purse.guarantee, event=event)
+
+    def find(self, grid: Numeric, counts: Integers, purse: Purse) -> _Span:
+        """Release where the values are, to powers of four; all the rest looks at what was released."""
+        noisy = np.asarray(purse.add(counts, self.scale_event(grid), purpose="Laplace mechanism"))
+        cells = occupied(noisy, self.moved_rows / (self.share / 2))
+        if not cells:
+            return _Span(cut=None, tail=None)
+        rows = int(noisy[cells.start : cells.stop].sum())
+        return _Span(cut=between(grid, cells), tail=tail_probability(self.tails, rows, self.quantile_scale))
+
+    def bounds(self, column: Numeric, span: _Span, counts: Integers | None, purse: Purse) -> Numeric:
+        """Release the bounds within a span, by two quantiles at half of a column's share where rows suffice."""
+        if span.cut is None:
+            return unbounded(column)
+        if span.tail is None or counts is None:
+            return bounded(column, span.cut)
+        first, last = choose_cells(counts, [span.tail, 1 - span.tail], self.ends_event, purse, purpose="quantiles")
+        return bounded(column, between(span.cut, range(int(first), int(last) + 1)))
+
+    def _plan_bounds(self, column: Numeric) -> Plan:
+        steps = [
+            Plan("to powers of four", self.scale_event(wide(column)), buys="a histogram of numbers of any scale"),
+            Plan(f"to 1/{CELLS} of that", self.ends_event, buys="lower and upper, two quantiles"),
+        ]
+        return Plan(f"bounds of {column.name}", children=steps)
+
+    def _plan_levels(self, column: Categorical) -> Plan:
+        rows, terms = self.schema.max_rows_per_person or 1, {"epsilon": self.share, "delta": self.slack}
+        least = stable_threshold(**terms, relation=self.neighbours.relation, max_rows_per_person=rows).least
+        return Plan(f"levels of {column.name}", self.levels_event, buys=f"levels that about {least} rows or more have")
+
+
+def _read_task(
+    frame: object, schema: Schema | None, budget: Budget, *, tails: float, relation: str, rows: int | None
+) -> _Task:
+    start = outline(frame) if schema is None else schema
+    if not isinstance(start, Schema):
+        raise InputError(f"schema must be an escudo Schema or None; got {type(start).__name__}.")
+    if start.confirmed:
+        raise InputError(
+            "every column of the schema is confirmed, so there is nothing to learn; use the schema as it is."
+        )
+    if not 0 <= finite("tails", tails) < 0.5:
+        raise InputError(f"tails must lie in [0, 0.5), the part of the values left out at each end; got {tails!r}.")
+    PrivateTable(frame, start)  # says at once if a column is absent, or of a type that cannot be read
+    types = nw.from_native(frame).collect_schema()  # type: ignore[call-overload]
+    columns = [stripped(start[name], types[name]) for name in start.unconfirmed]
+    task = _Task(
+        schema=replace(start.with_columns(*columns), notes=()),
+        neighbours=start.neighbours(relation=relation, rows=rows),
+        budget=budget,
+        tails=tails,
+    )
+    if budget.delta == 0 and task.categorical:
+        raise InputError("delta must be above 0 to learn levels: rare ones stay hidden except with probability delta.")
+    return task
+
+
+@verb
+def learn_schema(
+    frame: object,
+    schema: Schema | None = None,
+    *,
+    epsilon: float,
+    delta: float,
+    tails: float = 0.005,
+    relation: Relation | None = None,
+    account: Account | None = None,
+    public_rows: int | None = None,
+    accept_large_delta: bool = False,
+    seed: Seed = None,
+    purpose: str = _PURPOSE,
+) -> Release[Schema]:
+    r"""Learn the bounds and levels that nobody vouched for, and return a schema that may be used.
+
+    Only unconfirmed columns are learnt and paid for, each at an equal share of epsilon:
+
+    * **numeric**: a noisy histogram over the powers of four with either sign (no bound needs to be known) says where
+      the values are; then the quantiles ``tails`` and 1 - ``tails`` among 256 equal cells between there, by
+      :func:`quantile_cells`; widened to round numbers;
+    * **categorical**: the levels that enough rows have, by :func:`stable_histogram`. Text gets a level "(other)" for
+      all the rest;
+    * **boolean**, by its type in the table: false and true, at no cost.
+
+    A column with too few values to learn anything at this budget stays unconfirmed, and its note says so.
+
+    Everything is counted by group-by in the frame's own engine. Names and types of columns, and which of them the
+    schema lists as numeric or categorical, are taken as public. A draft chose them by looking at data: start from
+    :func:`~escudo.table.outline` (the default) where that matters. What else a draft read from data, its levels and
+    bounds and whether values are missing or whole, is thrown away: every learnt column has a cell for missing values.
+
+    Args:
+        frame: The private table, of any engine that :class:`~escudo.table.PrivateTable` takes.
+        schema: What is known; by default an outline made of column names and types.
+        epsilon: What learning may cost in all.
+        delta: Probability of showing a level that only one row or person has, in all; 0 is enough for numbers alone.
+        tails: The part of the values left out at each end of a numeric column, in [0, 0.5), to be clamped later; more
+            are left out where there are too few rows for the noise.
+        relation: Which tables are neighbours; the account's relation by default.
+        account: What to charge, all of it at once, before noise is drawn; None leaves charging to the caller.
+        public_rows: The number of rows, if it is public knowledge: δ is judged by it.
+        accept_large_delta: Whether a δ that is not below one over the number of rows or people was meant; it is
+            refused otherwise, by a public or stated number (``Plan.judged``).
+        seed: None for a release; a seed makes the result repeatable and not for release.
+        purpose: Why, for the account.
+
+    Returns:
+        The schema, confirmed in what was learnt, with the guarantee of learning it.
+
+    Raises:
+        InputError: If an argument is out of range or there is nothing to learn; nothing was spent.
+        SchemaError: If the table lacks a column of the schema; nothing was spent.
+        RefusedError: If δ is too large for the table; nothing was spent.
+        BudgetExceededError: If the account refuses; nothing was spent or drawn.
+
+    **Guarantee.** (ε, δ)-differentially private for a row, or for a person with all their rows if the schema has a
+    person id: the composition of what ``learn_schema.plan(...)`` shows. *Proof.* Counts are of at most
+    ``max_rows_per_person`` rows of each person, as the two mechanisms assume. The second cut of a numeric column
+    depends on the first only through what was released, which adaptive composition allows; rounding and naming look at
+    nothing else.
+
+    >>> import polars as pl
+    >>> table = pl.DataFrame({"age": [20, 30, 40, 50, 60] * 400, "smoke": ["no", "no", "no", "yes", "rarely"] * 400})
+    >>> learnt = learn_schema(table, epsilon=8.0, delta=1e-6, seed=0).value
+    >>> learnt["smoke"].levels, learnt.confirmed
+    (('no', 'rarely', 'yes', '(other)'), True)
+    """
+    chosen = relation or ("replace_one" if account is None else account.relation)
+    task = _read_task(frame, schema, Budget(epsilon, delta), tails=tails, relation=chosen, rows=public_rows)
+    table = PrivateTable(frame, task.schema, account, relation=chosen, rows=public_rows)
+    how: dict[str, Any] = {"purpose": purpose, "accept_large_delta": accept_large_delta, "seed": seed}
+    return run(task if planning() else task.reading(frame), table, **how)
