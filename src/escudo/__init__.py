@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         mechanisms,
         orientation,
         privacy,
+        releasing,
         report,
         synthesis,
         table,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from escudo.learning import learn_schema
     from escudo.orientation import direction, orient
     from escudo.privacy import Guarantee, Ledger, Plan, plan
+    from escudo.releasing import release
     from escudo.synthesis import load, synthesize
     from escudo.table import PrivateTable, Schema
     from escudo.utility import evaluate
@@ -49,7 +51,7 @@ else:
         __name__,
         submodules=[
             "asking", "attacks", "auditing", "causal", "discovery", "effects", "errors", "learning", "mechanisms",
-            "orientation", "privacy", "report", "synthesis", "table", "utility",
+            "orientation", "privacy", "releasing", "report", "synthesis", "table", "utility",
         ],
         submod_attrs={
             "attacks": ["attack"],
@@ -60,6 +62,7 @@ else:
             "learning": ["learn_schema"],
             "orientation": ["direction", "orient"],
             "privacy": ["Guarantee", "Ledger", "Plan", "plan"],
+            "releasing": ["release"],
             "synthesis": ["load", "synthesize"],
             "table": ["PrivateTable", "Schema"],
             "utility": ["evaluate"],

@@ -8,13 +8,14 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from escudo.cli._console import JsonFlag, emit, never_lost, shown_first
+from escudo.cli._console import JsonFlag, emit, never_lost
 from escudo.cli._options import (
     AcceptLargeDelta,
     Data,
@@ -28,9 +29,9 @@ from escudo.cli._options import (
     RelationName,
     SchemaFile,
     Seeded,
+    TableOptions,
     check_files,
-    delta_for,
-    open_table,
+    command,
     options_of,
     without_secrets,
 )
@@ -40,58 +41,62 @@ if TYPE_CHECKING:
 
     from escudo.discovery import Discovery, TreatmentEffect
     from escudo.orientation import Direction, Orientation
-    from escudo.orientation._gap_planning import PlanningCurves
     from escudo.table import PrivateTable, Schema
 
 __all__ = ["direction", "discover", "effect"]
 
 
-def direction(
-    data: Data,
-    x: Annotated[str | None, typer.Argument(metavar="X", help="One column.")] = None,
-    y: Annotated[str | None, typer.Argument(metavar="Y", help="The other column.")] = None,
-    *,
-    schema: SchemaFile,
-    epsilon: Epsilon,
+@dataclass(frozen=True, kw_only=True)
+class DirectionOptions(TableOptions):
+    """What ``escudo direction`` is told."""
+
+    data: Data
+    x: Annotated[str | None, typer.Argument(metavar="X", help="One column.")] = None
+    y: Annotated[str | None, typer.Argument(metavar="Y", help="The other column.")] = None
+    schema: SchemaFile
+    epsilon: Epsilon
     delta: Annotated[
         float,
         typer.Option("--delta", "-d", help="Probability that the promise may fail, where the method needs one; 1e-6."),
-    ] = 0.0,
-    method: Annotated[str, typer.Option(help="votes (default), gap or paper.")] = "votes",
+    ] = 0.0
+    method: Annotated[str, typer.Option(help="votes (default), gap or paper.")] = "votes"
     score: Annotated[
         str, typer.Option(help="What a block computes (votes), or the dependence measured; committee: the usual one.")
-    ] = "committee",
+    ] = "committee"
     all_pairs: Annotated[
         bool,
         typer.Option("--all-pairs", metavar="", help="Ask about all pairs of columns under the one budget, by votes."),
-    ] = False,
+    ] = False
     train: Annotated[
         Path | None, typer.Option(metavar="FILE", help="PUBLIC records that fit the regressions (gap, paper).")
-    ] = None,
-    test: Annotated[Path | None, typer.Option(metavar="FILE", help="PUBLIC records that are scored (paper).")] = None,
-    relation: RelationName = "replace_one",
-    rows: Annotated[
+    ] = None
+    test: Annotated[Path | None, typer.Option(metavar="FILE", help="PUBLIC records that are scored (paper).")] = None
+    relation: RelationName = "replace_one"
+    public_rows: Annotated[
         int | None,
         typer.Option(
             "--public-rows", "--rows", min=1, help="About how many rows or people, where add_remove hides it."
         ),
-    ] = None,
-    accept_large_delta: AcceptLargeDelta = False,
-    ledger: LedgerUrl = None,
-    dataset: Dataset = None,
+    ] = None
+    accept_large_delta: AcceptLargeDelta = False
+    ledger: LedgerUrl = None
+    dataset: Dataset = None
     option: Annotated[
         list[str] | None,
         typer.Option(
             "--option", metavar="NAME=VALUE", help="What else the method takes, such as blocks=40; repeatable."
         ),
-    ] = None,
-    seed: Seeded = None,
-    plan: PlanOnly = False,
+    ] = None
+    seed: Seeded = None
+    plan: PlanOnly = False
     out: Annotated[
         Path | None, typer.Option("--report", "-r", "--out", "-o", metavar="FILE", help="Write a page with the answer.")
-    ] = None,
-    as_json: JsonFlag = False,
-) -> None:
+    ] = None
+    as_json: JsonFlag = False
+
+
+@command
+def direction(asked: DirectionOptions) -> None:
     """Say which of two columns causes the other, or that one cannot tell.
 
     A margin above 0 speaks for X as the cause, below 0 for Y. The answer is about a model of noise: it does not rule
@@ -103,88 +108,82 @@ def direction(
     from escudo.orientation import direction as ask
     from escudo.orientation import orient
     from escudo.privacy import plan as plan_of
+    from escudo.report import write
 
-    if all_pairs and (x is not None or y is not None):
+    x, y = asked.x, asked.y
+    if asked.all_pairs and (x is not None or y is not None):
         raise InputError("--all-pairs asks about all columns of the schema; leave out X and Y.")
-    if not all_pairs and (x is None or y is None):
+    if not asked.all_pairs and (x is None or y is None):
         raise InputError("name two columns: escudo direction DATA X Y ..., or use --all-pairs.")
-    if all_pairs and (method != "votes" or train is not None or test is not None):
+    if asked.all_pairs and (asked.method != "votes" or asked.train is not None or asked.test is not None):
         raise InputError("--all-pairs goes by votes; leave out --method, --train and --test.")
-    check_files(report=out)
-    table = open_table(data, schema, relation=relation, ledger=ledger, dataset=dataset)
-    terms: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "score": score, "relation": relation, "rows": rows}
-    terms |= {"accept_large_delta": accept_large_delta}
-    terms |= _extras(option or [], all_pairs=all_pairs)
-    if not all_pairs:
-        terms |= {"method": method, **_public(train, test, table.schema, x, y)}
-    tree = plan_of(orient, None, table, **terms) if all_pairs else plan_of(ask, table, x, y, **terms)
-    if (plan or dataset is not None) and shown_first(table.account, tree, stop=plan, as_json=as_json):
+    check_files(report=asked.out)
+    table = asked.table()
+    terms: dict[str, Any] = {"epsilon": asked.epsilon, "delta": asked.delta, "score": asked.score}
+    terms |= {"accept_large_delta": asked.accept_large_delta, "relation": asked.relation, "rows": asked.public_rows}
+    terms |= _extras(asked)
+    if not asked.all_pairs:
+        terms |= {"method": asked.method, **_public_records(asked, table.schema)}
+    tree = plan_of(orient, None, table, **terms) if asked.all_pairs else plan_of(ask, table, x, y, **terms)
+    if (asked.plan or asked.dataset is not None) and asked.stops_at(tree, table.account):
         return
     found: Direction | Orientation
-    if all_pairs:
-        found = orient(None, table, seed=seed, **terms)
+    if asked.all_pairs:
+        found = orient(None, table, seed=asked.seed, **terms)
     else:
         assert x is not None
         assert y is not None
-        found = ask(table, x, y, seed=seed, **terms)
+        found = ask(table, x, y, seed=asked.seed, **terms)
 
     def show(written: bool) -> None:
-        page = out if written else None
+        page = asked.out if written else None
 
         def human(screen: Console) -> None:
             screen.print(str(found), markup=False)
             if page is not None:
                 screen.print(f"Report   {page}", markup=False)
 
-        payload = {**_payload(found), "dataset": dataset, "report": None if page is None else str(page)}
-        emit(payload, as_json=as_json, human=human)
+        payload = {**_payload(found), "dataset": asked.dataset, "report": None if page is None else str(page)}
+        emit(payload, as_json=asked.as_json, human=human)
 
     with never_lost(show):
-        if out is not None:
-            from escudo.report import direction_page, write
-
-            known = _public_rows(table, relation, rows)
-            page = direction_page(found, source=dataset or without_secrets(data), rows=known, curves=_curves(known))
-            write(page, out)
+        if asked.out is not None:
+            write(_page(asked, found, table), asked.out)
 
 
-def _extras(option: list[str], *, all_pairs: bool) -> dict[str, Any]:
+def _extras(asked: DirectionOptions) -> dict[str, Any]:
     """Return the method's own options; what has an argument of its own must be given by that."""
     from escudo.errors import InputError
     from escudo.orientation import direction as ask
     from escudo.orientation._asked import check_options
     from escudo.orientation._votes import OPTIONS
 
-    found = options_of(option)
+    found = options_of(asked.option or [])
     for name in found:
         if name in (*signature(ask).parameters, "train", "test"):
             raise InputError(f"{name!r} is no --option: it has an argument of its own.")
-    if all_pairs:
+    if asked.all_pairs:
         check_options("votes", found, OPTIONS)
     return found
 
 
-def _public(train: Path | None, test: Path | None, schema: Schema, x: str | None, y: str | None) -> dict[str, Any]:
+def _public_records(asked: DirectionOptions, schema: Schema) -> dict[str, Any]:
     """Return public records by their role, read with the schema's own column types."""
     from escudo.table import open_data
 
-    assert x is not None
-    assert y is not None
-    named = {"train": train, "test": test}
-    return {role: open_data(str(path), schema.select([x, y])) for role, path in named.items() if path is not None}
+    assert asked.x is not None
+    assert asked.y is not None
+    columns, named = schema.select([asked.x, asked.y]), {"train": asked.train, "test": asked.test}
+    return {role: open_data(str(path), columns) for role, path in named.items() if path is not None}
 
 
-def _public_rows(table: PrivateTable, relation: str, stated: int | None) -> int | None:
-    from escudo.orientation._reading import public_rows
-    from escudo.privacy import parse_relation
-
-    return public_rows(table, parse_relation(relation)) if stated is None else stated
-
-
-def _curves(rows: int | None) -> PlanningCurves | None:
+def _page(asked: DirectionOptions, found: Direction | Orientation, table: PrivateTable) -> str:
     from escudo.orientation._gap_planning import planning_curves
+    from escudo.report import direction_page
 
-    return None if rows is None or rows < 100 else planning_curves(rows)
+    rows = table.neighbours.records
+    curves = None if rows is None or rows < 100 else planning_curves(rows)
+    return direction_page(found, source=asked.dataset or without_secrets(asked.data), rows=rows, curves=curves)
 
 
 def _payload(found: Direction | Orientation) -> dict[str, Any]:
@@ -219,40 +218,46 @@ def _answer(found: Any) -> dict[str, Any]:
     }
 
 
-def discover(
-    data: Data,
-    schema: SchemaFile,
-    epsilon: Epsilon,
-    delta: Delta = None,
+@dataclass(frozen=True, kw_only=True)
+class DiscoverOptions(TableOptions):
+    """What ``escudo discover`` is told."""
+
+    data: Data
+    schema: SchemaFile
+    epsilon: Epsilon
+    delta: Delta = None
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="Where the graph goes, such as graph.dot.")
-    ] = None,
+    ] = None
     knowledge: Annotated[
         Path | None,
         typer.Option(
             "--knowledge", "-k", help="What is known: a graph with stated, required and forbidden arrows, tiers."
         ),
-    ] = None,
-    method: Annotated[str, typer.Option(help="auto, exact, two-stage, joint or gaussian.")] = "auto",
+    ] = None
+    method: Annotated[str, typer.Option(help="auto, exact, two-stage, joint or gaussian.")] = "auto"
     directions: Annotated[
         float,
         typer.Option(
             metavar="SHARE", help="The share of epsilon, 0 to 1, for votes on edges left without a direction."
         ),
-    ] = 0.0,
+    ] = 0.0
     report: Annotated[
         Path | None, typer.Option("--report", "-r", metavar="FILE", help="Write a page with the drawn graph.")
-    ] = None,
-    relation: RelationName = "replace_one",
-    public_rows: PublicRows = None,
-    accept_large_delta: AcceptLargeDelta = False,
-    ledger: LedgerUrl = None,
-    dataset: Dataset = None,
-    force: Force = False,
-    seed: Seeded = None,
-    plan: PlanOnly = False,
-    as_json: JsonFlag = False,
-) -> None:
+    ] = None
+    relation: RelationName = "replace_one"
+    public_rows: PublicRows = None
+    accept_large_delta: AcceptLargeDelta = False
+    ledger: LedgerUrl = None
+    dataset: Dataset = None
+    force: Force = False
+    seed: Seeded = None
+    plan: PlanOnly = False
+    as_json: JsonFlag = False
+
+
+@command
+def discover(asked: DiscoverOptions) -> None:
     """Learn a causal graph from a private table.
 
     Example: escudo discover visits.csv --schema visits.toml --epsilon 1 --out graph.dot --report graph.html
@@ -260,29 +265,32 @@ def discover(
     from escudo.causal import CausalGraph
     from escudo.discovery import prepare, run_prepared
     from escudo.errors import InputError
+    from escudo.privacy import usual_delta
     from escudo.report import discovery_page, write
 
     start = time.perf_counter()
-    if out is None and not plan:
+    out, report = asked.out, asked.report
+    if out is None and not asked.plan:
         raise InputError("--out says where the graph goes, such as graph.dot. Or add --plan to look first.")
-    check_files(graph=out, report=report, force=force)
-    known = None if knowledge is None else CausalGraph.read(knowledge)
-    table = open_table(data, schema, relation=relation, ledger=ledger, dataset=dataset)
+    check_files(graph=out, report=report, force=asked.force)
+    known = None if asked.knowledge is None else CausalGraph.read(asked.knowledge)
+    table = asked.table()
     prepared = prepare(
         table.schema,
-        epsilon=epsilon,
-        delta=delta_for(table, delta, relation=relation, public_rows=public_rows),
+        epsilon=asked.epsilon,
+        delta=usual_delta(table.neighbours) if asked.delta is None else asked.delta,
         knowledge=known,
-        method=method,
-        relation=relation,
-        public_rows=public_rows,
-        directions=directions,
+        method=asked.method,
+        relation=asked.relation,
+        public_rows=asked.public_rows,
+        directions=asked.directions,
     )
-    tree = prepared.plan.judged(table, rows=public_rows, accept_large_delta=accept_large_delta)
-    if shown_first(table.account, tree, stop=plan, as_json=as_json):
+    tree = prepared.plan.judged(table.neighbours, accept_large_delta=asked.accept_large_delta)
+    if asked.stops_at(tree, table.account):
         return
     assert out is not None
-    found = run_prepared(prepared, table, seed=seed, public_rows=public_rows, accept_large_delta=accept_large_delta)
+    terms: dict[str, Any] = {"seed": asked.seed, "accept_large_delta": asked.accept_large_delta}
+    found = run_prepared(prepared, table, public_rows=asked.public_rows, **terms)
 
     def show(written: bool) -> None:
         seconds, file, page = time.perf_counter() - start, out if written else None, report if written else None
@@ -291,15 +299,15 @@ def discover(
             "file": None if file is None else str(file),
             "report": None if page is None else str(page),
             "for_release": found.guarantee.for_release,
-            "dataset": dataset,
+            "dataset": asked.dataset,
             "seconds": round(seconds, 2),
         }
-        emit(payload, as_json=as_json, human=lambda screen: _print_found(screen, found, file, page, seconds))
+        emit(payload, as_json=asked.as_json, human=lambda screen: _print_found(screen, found, file, page, seconds))
 
     with never_lost(show):
         found.graph.write(out, lossy=True)  # what some formats leave behind is the knowledge that was given
         if report is not None:
-            write(discovery_page(found, dataset=dataset or "", known=known), report)
+            write(discovery_page(found, dataset=asked.dataset or "", known=known), report)
 
 
 def _print_found(screen: Console, found: Discovery, out: Path | None, report: Path | None, seconds: float) -> None:
@@ -325,42 +333,48 @@ def _print_found(screen: Console, found: Discovery, out: Path | None, report: Pa
     screen.print(f"What it means: {found.guarantee}", markup=False)
 
 
-def effect(
-    data: Data,
-    treatment: Annotated[str, typer.Argument(metavar="TREATMENT", help="The column that is set.")],
+@dataclass(frozen=True, kw_only=True)
+class EffectOptions(TableOptions):
+    """What ``escudo effect`` is told."""
+
+    data: Data
+    treatment: Annotated[str, typer.Argument(metavar="TREATMENT", help="The column that is set.")]
     outcome: Annotated[
         str, typer.Argument(metavar="OUTCOME", help="The column that responds; COLUMN=LEVEL for a share.")
-    ],
-    schema: SchemaFile,
-    epsilon: Epsilon,
+    ]
+    schema: SchemaFile
+    epsilon: Epsilon
     graph: Annotated[
         Path | None, typer.Option("--graph", "-g", help="The causal graph; it says what to adjust for.")
-    ] = None,
+    ] = None
     adjust: Annotated[
         list[str] | None, typer.Option("--adjust", "-a", metavar="COLUMN", help="Adjust for this column (repeat it).")
-    ] = None,
+    ] = None
     trial: Annotated[
         bool, typer.Option("--trial", metavar="", help="The treatment was assigned by chance: adjust for nothing.")
-    ] = False,
+    ] = False
     delta: Annotated[
         float, typer.Option("--delta", "-d", help="0: Laplace noise, best for one question. Above: Gaussian, for many.")
-    ] = 0.0,
+    ] = 0.0
     compare: Annotated[
         str | None, typer.Option(metavar="CONTROL,TREATED", help="The levels to compare; first and last by default.")
-    ] = None,
-    confidence: Annotated[float, typer.Option(help="How often the interval should hold the truth.")] = 0.95,
+    ] = None
+    confidence: Annotated[float, typer.Option(help="How often the interval should hold the truth.")] = 0.95
     report: Annotated[
         Path | None, typer.Option("--report", "-r", metavar="FILE", help="Write a page with the answer.")
-    ] = None,
-    relation: RelationName = "replace_one",
-    public_rows: PublicRows = None,
-    accept_large_delta: AcceptLargeDelta = False,
-    ledger: LedgerUrl = None,
-    dataset: Dataset = None,
-    seed: Seeded = None,
-    plan: PlanOnly = False,
-    as_json: JsonFlag = False,
-) -> None:
+    ] = None
+    relation: RelationName = "replace_one"
+    public_rows: PublicRows = None
+    accept_large_delta: AcceptLargeDelta = False
+    ledger: LedgerUrl = None
+    dataset: Dataset = None
+    seed: Seeded = None
+    plan: PlanOnly = False
+    as_json: JsonFlag = False
+
+
+@command
+def effect(asked: EffectOptions) -> None:
     """Estimate the average effect of one column on another, with an interval for chance and noise together.
 
     Example: escudo effect visits.csv smoke lung --graph clinic.dot --schema visits.toml --epsilon 0.5
@@ -372,31 +386,33 @@ def effect(
     from escudo.report import treatment_page, write
 
     start = time.perf_counter()
+    report = asked.report
     check_files(report=report)
-    table = open_table(data, schema, relation=relation, ledger=ledger, dataset=dataset)
-    name, separator, level = outcome.partition("=") if outcome not in table.schema else (outcome, "", "")
+    table = asked.table()
+    whole = asked.outcome in table.schema
+    name, separator, level = (asked.outcome, "", "") if whole else asked.outcome.partition("=")
     levels = None
-    if compare is not None:
-        levels = tuple(part.strip() for part in compare.split(","))
+    if asked.compare is not None:
+        levels = tuple(part.strip() for part in asked.compare.split(","))
         if len(levels) != 2:
-            raise InputError(f"--compare takes two levels, CONTROL,TREATED; got {compare!r}.")
+            raise InputError(f"--compare takes two levels, CONTROL,TREATED; got {asked.compare!r}.")
     arguments: dict[str, Any] = {  # Any: they are of several types
-        "graph": None if graph is None else CausalGraph.read(graph),
-        "epsilon": epsilon,
-        "delta": delta,
-        "adjust": adjust or None,
-        "trial": trial,
+        "graph": None if asked.graph is None else CausalGraph.read(asked.graph),
+        "epsilon": asked.epsilon,
+        "delta": asked.delta,
+        "adjust": asked.adjust or None,
+        "trial": asked.trial,
         "contrast": levels,
         "outcome_level": level if separator else None,
-        "relation": relation,
-        "public_rows": public_rows,
-        "confidence": confidence,
-        "accept_large_delta": accept_large_delta,
+        "relation": asked.relation,
+        "public_rows": asked.public_rows,
+        "confidence": asked.confidence,
+        "accept_large_delta": asked.accept_large_delta,
     }
-    tree = plan_of(effect_of, table, treatment, name, **arguments)
-    if shown_first(table.account, tree, stop=plan, as_json=as_json):
+    tree = plan_of(effect_of, table, asked.treatment, name, **arguments)
+    if asked.stops_at(tree, table.account):
         return
-    found = effect_of(table, treatment, name, seed=seed, **arguments)
+    found = effect_of(table, asked.treatment, name, seed=asked.seed, **arguments)
 
     def show(written: bool) -> None:
         seconds, page = time.perf_counter() - start, report if written else None
@@ -404,14 +420,14 @@ def effect(
             **found.to_json(),
             "report": None if page is None else str(page),
             "for_release": found.guarantee.for_release,
-            "dataset": dataset,
+            "dataset": asked.dataset,
             "seconds": round(seconds, 2),
         }
-        emit(payload, as_json=as_json, human=lambda screen: _print_effect(screen, found, page, seconds))
+        emit(payload, as_json=asked.as_json, human=lambda screen: _print_effect(screen, found, page, seconds))
 
     with never_lost(show):
         if report is not None:
-            write(treatment_page(found, graph=arguments["graph"], dataset=dataset or ""), report)
+            write(treatment_page(found, graph=arguments["graph"], dataset=asked.dataset or ""), report)
 
 
 def _print_effect(screen: Console, found: TreatmentEffect, report: Path | None, seconds: float) -> None:

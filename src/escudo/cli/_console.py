@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -23,10 +23,10 @@ from escudo.errors import EscudoError, LedgerWarning, RefusedError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from escudo.privacy import Account, Event, Plan
+    from escudo.privacy import Account, Plan
+    from escudo.releasing import Resumption
 
 __all__ = [
-    "GoingOn",
     "JsonFlag",
     "Stopped",
     "console",
@@ -129,23 +129,11 @@ def emit(payload: Mapping[str, Any], *, as_json: bool, human: Callable[[Console]
         human(console())
 
 
-class GoingOn(NamedTuple):
-    """A plan that goes on from a checkpoint, which paid for it or for a part of it.
-
-    Attributes:
-        checkpoint: The checkpoint.
-        due: What is charged for the rest; None for nothing.
-        again: Whether that was asked for.
-    """
-
-    checkpoint: Path
-    due: Event | None
-    again: bool
-
-
-def shown_first(account: Account, plan: Plan, *, stop: bool, as_json: bool, going_on: GoingOn | None = None) -> bool:
+def shown_first(
+    account: Account, plan: Plan, *, stop: bool, as_json: bool, resumption: Resumption | None = None
+) -> bool:
     """Show the plan and where it would leave the account, before anything is spent; return whether to stop there."""
-    standing = _standing(account, plan, going_on)
+    standing = _standing(account, plan, resumption)
     if stop:
         emit(
             {"plan": plan.to_json(), "ledger": standing, "spent": False},
@@ -157,13 +145,13 @@ def shown_first(account: Account, plan: Plan, *, stop: bool, as_json: bool, goin
     return stop
 
 
-def _standing(account: Account, plan: Plan, going_on: GoingOn | None) -> dict[str, Any] | None:
+def _standing(account: Account, plan: Plan, resumption: Resumption | None) -> dict[str, Any] | None:
     """Return where the account stands and where this plan would take it; None if nothing is recorded."""
     from escudo.privacy import LedgerAccount
 
     if not isinstance(account, LedgerAccount) or plan.event is None:
         return None
-    event = plan.event if going_on is None else going_on.due
+    event = plan.event if resumption is None else resumption.due
     info, asked = account.info(), 0.0 if event is None else account.asked(event)
     return {
         "dataset": account.dataset,
@@ -174,13 +162,13 @@ def _standing(account: Account, plan: Plan, going_on: GoingOn | None) -> dict[st
         "asked": asked if math.isfinite(asked) else None,
         "left": info.remaining.epsilon,
         "fits": event is None or account.fits(event),
-        "checkpoint": None if going_on is None else str(going_on.checkpoint),
-        "needs_again": going_on is not None and event is not None and not going_on.again,
+        "checkpoint": None if resumption is None else str(resumption.checkpoint),
+        "needs_again": resumption is not None and event is not None and not resumption.again,
     }
 
 
 def _print_plan(screen: Console, plan: Plan, standing: dict[str, Any] | None, *, stop: bool) -> None:
-    from escudo.privacy._tally import percent_up, shown_down
+    from escudo.privacy import percent_up, shown_down
 
     screen.print(str(plan), markup=False)
     if standing is None:
@@ -195,7 +183,7 @@ def _print_plan(screen: Console, plan: Plan, standing: dict[str, Any] | None, *,
 
 def _asks(standing: dict[str, Any]) -> str:
     """Return what a plan asks for, and what the answer would be."""
-    from escudo.privacy._tally import percent_up
+    from escudo.privacy import percent_up
 
     asked, line = standing["asked"], ""
     if standing["checkpoint"] is not None:

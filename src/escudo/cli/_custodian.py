@@ -6,13 +6,16 @@ person.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from escudo.cli._console import JsonFlag, console, deliver
-from escudo.cli._options import without_secrets
+from escudo.cli._options import command, without_secrets
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,11 +27,14 @@ if TYPE_CHECKING:
 __all__ = ["attack", "evaluate"]
 
 
-def evaluate(
+@dataclass(frozen=True, kw_only=True)
+class EvaluateOptions:
+    """What ``escudo evaluate`` is told."""
+
     real_train: Annotated[
         str, typer.Argument(metavar="REAL_TRAIN", help="The rows the generator was fitted to: a file or a database.")
-    ],
-    real_test: Annotated[str, typer.Argument(metavar="REAL_TEST", help="Real rows held out from it.")],
+    ]
+    real_test: Annotated[str, typer.Argument(metavar="REAL_TEST", help="Real rows held out from it.")]
     synthetic: Annotated[
         list[str] | None,
         typer.Argument(
@@ -36,7 +42,7 @@ def evaluate(
             help="Synthetic rows; several files for several fits. Or --release.",
             show_default=False,
         ),
-    ] = None,
+    ] = None
     release: Annotated[
         Path | None,
         typer.Option(
@@ -46,18 +52,18 @@ def evaluate(
             help="Evaluate this release, and add what is found to the custodian's copy of its report, beside DIR: NOT "
             "FOR RELEASE.",
         ),
-    ] = None,
+    ] = None
     schema: Annotated[
         Path | None,
         typer.Option(
             "--schema", "-s", help="The table's public description (escudo schema); the release's by default."
         ),
-    ] = None,
-    targets: Annotated[int, typer.Option(min=1, help="How many columns to predict, drawn at random.")] = 20,
+    ] = None
+    targets: Annotated[int, typer.Option(min=1, help="How many columns to predict, drawn at random.")] = 20
     target: Annotated[
         list[str] | None,
         typer.Option("--target", metavar="COLUMN", help="Predict this column instead; may be repeated."),
-    ] = None,
+    ] = None
     learner: Annotated[
         list[str] | None,
         typer.Option(
@@ -65,24 +71,27 @@ def evaluate(
             metavar="NAME",
             help="Use this learner only: linear svc, rbf svc, logistic, forest or neighbours; may be repeated.",
         ),
-    ] = None,
-    most_rows: Annotated[int, typer.Option(min=10, help="The most rows that a learner sees.")] = 5000,
+    ] = None
+    most_rows: Annotated[int, typer.Option(min=10, help="The most rows that a learner sees.")] = 5000
     model: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR", help="A released model, to compare its interventions too; the release's by default."
         ),
-    ] = None,
+    ] = None
     reference: Annotated[
         Path | None, typer.Option(metavar="BIF", help="The true network that the model is compared with.")
-    ] = None,
+    ] = None
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="HTML", help="Write a page of its own: NOT FOR RELEASE.")
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Decides targets, samples and learners.")] = 0,
-    jobs: Annotated[int, typer.Option(help="Processes to use; -1 for all cores.")] = -1,
-    as_json: JsonFlag = False,
-) -> None:
+    ] = None
+    seed: Annotated[int, typer.Option(min=0, help="Decides targets, samples and learners.")] = 0
+    jobs: Annotated[int, typer.Option(help="Processes to use; -1 for all cores.")] = -1
+    as_json: JsonFlag = False
+
+
+@command
+def evaluate(asked: EvaluateOptions) -> None:
     """Compare what can be learnt from synthetic rows with what can be learnt from the real ones.
 
     The figures read the real rows exactly, and nothing is charged: they are
@@ -94,48 +103,57 @@ def evaluate(
     Or: escudo evaluate train.csv test.csv made.csv --schema visits.toml
     """
     from escudo.causal import Network
-    from escudo.report import check_page, custodian_report, evaluation_page
+    from escudo.report import check_page, evaluation_page
     from escudo.synthesis import load
     from escudo.utility import LEARNERS
     from escudo.utility import evaluate as run
 
-    if out is not None:
-        check_page(out)
-    files, described = _evaluated(synthetic or [], release, schema)
-    if release is not None and reference is not None and model is None:
-        model = release / "model"
-    real, tested = _read_rows(real_train, described), _read_rows(real_test, described)
+    if asked.out is not None:
+        check_page(asked.out)
+    files, described = _evaluated(asked)
+    model = asked.model
+    if asked.release is not None and asked.reference is not None and model is None:
+        model = asked.release / "model"
+    real, tested = _read_rows(asked.real_train, described), _read_rows(asked.real_test, described)
     made = [_read_rows(path, described) for path in files]
     found = run(
         real,
         tested,
         made,
         described,
-        targets=target or targets,
-        learners=learner or LEARNERS,
-        most_rows=most_rows,
+        targets=asked.target or asked.targets,
+        learners=asked.learner or LEARNERS,
+        most_rows=asked.most_rows,
         model=None if model is None else load(model),
-        reference=None if reference is None else Network.read(reference),
-        seed=seed,
-        jobs=jobs,
+        reference=None if asked.reference is None else Network.read(asked.reference),
+        seed=asked.seed,
+        jobs=asked.jobs,
     )
     deliver(
         found.to_json(),
         human=lambda screen: _print_evaluation(screen, found),
-        as_json=as_json,
+        as_json=asked.as_json,
         page=lambda: evaluation_page(found, rows=(real, made[0])),
-        out=out,
-        copy=None if release is None else lambda: custodian_report(release, evaluation=found, rows=(real, made[0])),
+        out=asked.out,
+        copy=_copying(asked.release, evaluation=found, rows=(real, made[0])),
     )
 
 
-def _evaluated(synthetic: list[str], release: Path | None, schema: Path | None) -> tuple[list[str], Schema]:
+def _copying(release: Path | None, **found: Any) -> Callable[[], Path] | None:
+    """Return what adds a finding to the custodian's copy of a release's report; None without a release."""
+    from escudo.report import custodian_report
+
+    return None if release is None else partial(custodian_report, release, **found)
+
+
+def _evaluated(asked: EvaluateOptions) -> tuple[list[str], Schema]:
     """Return the files to evaluate and their schema, before anything is worked out."""
     from escudo.errors import InputError
     from escudo.report import check_custodian_report
     from escudo.synthesis import load
     from escudo.table import Schema
 
+    synthetic, release, schema = asked.synthetic or [], asked.release, asked.schema
     if release is None:
         if not synthetic:
             raise InputError("name the synthetic rows after the real ones, or the release they are in: --release DIR.")
@@ -213,8 +231,11 @@ def _print_evaluation(screen: Console, found: Evaluation) -> None:
     screen.print("For the custodian only: these figures read the real rows exactly.", style="bold")
 
 
-def attack(
-    data: Annotated[str, typer.Argument(metavar="DATA", help="The private rows: CSV, TSV, Parquet, Arrow or NDJSON.")],
+@dataclass(frozen=True, kw_only=True)
+class AttackOptions:
+    """What ``escudo attack`` is told."""
+
+    data: Annotated[str, typer.Argument(metavar="DATA", help="The private rows: CSV, TSV, Parquet, Arrow or NDJSON.")]
     release: Annotated[
         Path | None,
         typer.Option(
@@ -224,52 +245,55 @@ def attack(
             help="Attack the generator of this release, with its schema, graph and budget, and add what is found to "
             "the custodian's copy of its report, beside DIR: NOT FOR RELEASE.",
         ),
-    ] = None,
+    ] = None
     schema: Annotated[
         Path | None, typer.Option("--schema", "-s", help="The table's public description (escudo schema).")
-    ] = None,
-    epsilon: Annotated[float | None, typer.Option("--epsilon", "-e", help="What one release costs.")] = None,
+    ] = None
+    epsilon: Annotated[float | None, typer.Option("--epsilon", "-e", help="What one release costs.")] = None
     delta: Annotated[
         float | None,
         typer.Option("--delta", "-d", help="With this probability its promise may fail; 1e-6 if left out."),
-    ] = None,
+    ] = None
     graph: Annotated[
         Path | None, typer.Option("--graph", "-g", help="The causal graph: DOT, GML, dagitty, BIF, CSV, edge list.")
-    ] = None,
+    ] = None
     generator: Annotated[
         str | None, typer.Option(help="The generator to attack, as in escudo release; marginals if left out.")
-    ] = None,
+    ] = None
     relation: Annotated[
         str | None,
         typer.Option(
             help="Who is there when the target is not: somebody else in their place (replace_one, if left out) or "
             "nobody (add_remove)."
         ),
-    ] = None,
-    targets: Annotated[int, typer.Option(min=1, help="How many people to attack.")] = 10,
-    choose: Annotated[
-        str, typer.Option(help="Whom: outliers, random, or canary (a record made up to stand out).")
-    ] = "outliers",
+    ] = None
+    targets: Annotated[int, typer.Option(min=1, help="How many people to attack.")] = 10
+    choose: Annotated[str, typer.Option(help="Whom: outliers, random, or canary (a record made up to stand out).")] = (
+        "outliers"
+    )
     row: Annotated[
         list[int] | None, typer.Option("--row", help="Attack this row, counted from 0; may be repeated.")
-    ] = None,
-    shadows: Annotated[int, typer.Option(min=2, help="Fits to learn from, for each target.")] = 200,
-    trials: Annotated[int, typer.Option(min=2, help="Fits to test on, for each target.")] = 200,
+    ] = None
+    shadows: Annotated[int, typer.Option(min=2, help="Fits to learn from, for each target.")] = 200
+    trials: Annotated[int, typer.Option(min=2, help="Fits to test on, for each target.")] = 200
     rest: Annotated[
         str, typer.Option(help="The other rows: fixed (the same in every fit) or resampled (drawn anew for each).")
-    ] = "fixed",
-    fit_rows: Annotated[int | None, typer.Option(min=1, help="How many rows a fit gets.")] = None,
-    confidence: Annotated[float, typer.Option(help="Of the formal statements, over all targets together.")] = 0.95,
-    log: Annotated[
-        Path | None, typer.Option(help="Keep fits here, to go on after a stop; as private as the rows.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="HTML", help="Write a page: NOT FOR RELEASE.")
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Repeats the attack.")] = 0,
-    jobs: Annotated[int, typer.Option(help="Processes to use; -1 for all cores.")] = -1,
-    as_json: JsonFlag = False,
-) -> None:
+    ] = "fixed"
+    fit_rows: Annotated[int | None, typer.Option(min=1, help="How many rows a fit gets.")] = None
+    confidence: Annotated[float, typer.Option(help="Of the formal statements, over all targets together.")] = 0.95
+    log: Annotated[Path | None, typer.Option(help="Keep fits here, to go on after a stop; as private as the rows.")] = (
+        None
+    )
+    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="HTML", help="Write a page: NOT FOR RELEASE.")] = (
+        None
+    )
+    seed: Annotated[int, typer.Option(min=0, help="Repeats the attack.")] = 0
+    jobs: Annotated[int, typer.Option(help="Processes to use; -1 for all cores.")] = -1
+    as_json: JsonFlag = False
+
+
+@command
+def attack(asked: AttackOptions) -> None:
     """Try to find out from synthetic rows who was in the table, and bound what a release gives away.
 
     Fits the generator many times, with and without one person's record. Nothing is released, and nothing is charged:
@@ -280,53 +304,42 @@ def attack(
     Or: escudo attack visits.csv --schema visits.toml --graph clinic.dot --epsilon 1
     """
     from escudo.attacks import attack as run
-    from escudo.report import attack_page, check_page, custodian_report
+    from escudo.report import attack_page, check_page
     from escudo.table import open_data
 
-    if out is not None:
-        check_page(out)
-    described, terms = _attacked(
-        release, schema, graph, generator=generator, epsilon=epsilon, delta=delta, relation=relation
-    )
+    if asked.out is not None:
+        check_page(asked.out)
+    described, terms = _attacked(asked)
     found = run(
         terms.pop("generator"),
-        open_data(data, described),
+        open_data(asked.data, described),
         described,
         **terms,
-        targets=targets,
-        choose=row or choose,
-        shadows=shadows,
-        trials=trials,
-        rest=rest,
-        fit_rows=fit_rows,
-        confidence=confidence,
-        log=log,
-        seed=seed,
-        jobs=jobs,
-        on_progress=None if as_json else lambda line: console(stderr=True).print(line, style="dim"),
+        targets=asked.targets,
+        choose=asked.row or asked.choose,
+        shadows=asked.shadows,
+        trials=asked.trials,
+        rest=asked.rest,
+        fit_rows=asked.fit_rows,
+        confidence=asked.confidence,
+        log=asked.log,
+        seed=asked.seed,
+        jobs=asked.jobs,
+        on_progress=None if asked.as_json else lambda line: console(stderr=True).print(line, style="dim"),
     )
     deliver(
         found.to_json(),
         human=lambda screen: _print_attack(screen, found),
-        as_json=as_json,
+        as_json=asked.as_json,
         page=lambda: attack_page(found),
-        out=out,
-        copy=None if release is None else lambda: custodian_report(release, attack=found),
+        out=asked.out,
+        copy=_copying(asked.release, attack=found),
     )
     if found.violated:
         raise typer.Exit(5)
 
 
-def _attacked(
-    release: Path | None,
-    schema: Path | None,
-    graph: Path | None,
-    *,
-    generator: str | None,
-    epsilon: float | None,
-    delta: float | None,
-    relation: str | None,
-) -> tuple[Schema, dict[str, Any]]:
+def _attacked(asked: AttackOptions) -> tuple[Schema, dict[str, Any]]:
     """Return the schema and what to attack: as the release says, or as was asked."""
     from escudo.causal import CausalGraph
     from escudo.errors import InputError
@@ -334,18 +347,17 @@ def _attacked(
     from escudo.synthesis import load
     from escudo.table import Schema
 
-    if release is not None:
-        stated = {
-            "--schema": schema, "--graph": graph, "--epsilon": epsilon, "--delta": delta, "--generator": generator,
-            "--relation": relation,
-        }  # fmt: skip
-        if twice := [name for name, value in stated.items() if value is not None]:
-            raise InputError(f"{twice[0]} is what the release says itself; leave it out, or --release.")
-        check_custodian_report(release)
-        model = load(release / "model")
+    if asked.release is not None:
+        said = ("schema", "graph", "epsilon", "delta", "generator", "relation")
+        if twice := [name for name in said if getattr(asked, name) is not None]:
+            raise InputError(f"--{twice[0]} is what the release says itself; leave it out, or --release.")
+        check_custodian_report(asked.release)
+        model = load(asked.release / "model")
         promise = model.guarantee
         if promise.epsilon is None:
-            raise InputError(f"the release in '{release}' states no epsilon; name what to attack option by option.")
+            raise InputError(
+                f"the release in '{asked.release}' states no epsilon; name what to attack option by option."
+            )
         return model.schema, {
             "generator": model.generator,
             "graph": model.graph,
@@ -353,17 +365,17 @@ def _attacked(
             "delta": promise.delta,
             "relation": promise.relation,
         }
-    if schema is None or epsilon is None:
-        missing = "--schema" if schema is None else "--epsilon"
+    if asked.schema is None or asked.epsilon is None:
+        missing = "--schema" if asked.schema is None else "--epsilon"
         raise InputError(f"{missing} is missing; or name a release to attack as it was made: --release DIR.")
-    described = Schema.read(schema)
-    described.require_confirmed(source=str(schema))
+    described = Schema.read(asked.schema)
+    described.require_confirmed(source=str(asked.schema))
     return described, {
-        "generator": generator or "marginals",
-        "graph": None if graph is None else CausalGraph.read(graph),
-        "epsilon": epsilon,
-        "delta": 1e-6 if delta is None else delta,
-        "relation": relation or "replace_one",
+        "generator": asked.generator or "marginals",
+        "graph": None if asked.graph is None else CausalGraph.read(asked.graph),
+        "epsilon": asked.epsilon,
+        "delta": 1e-6 if asked.delta is None else asked.delta,
+        "relation": asked.relation or "replace_one",
     }
 
 

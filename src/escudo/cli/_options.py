@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
+from escudo.cli._console import shown_first
+
 if TYPE_CHECKING:
-    from escudo.privacy import Account
+    from escudo.privacy import Account, Plan
+    from escudo.releasing import Resumption
     from escudo.table import PrivateTable
 
 __all__ = [
@@ -26,18 +32,18 @@ __all__ = [
     "RelationName",
     "SchemaFile",
     "Seeded",
+    "TableOptions",
     "check_files",
-    "delta_for",
+    "command",
     "ledger_url",
-    "open_table",
     "options_of",
     "settings",
     "without_secrets",
 ]
 
+T = TypeVar("T")
 
 DEFAULT_LEDGER = "sqlite:///escudo-ledger.db"
-
 
 Data = Annotated[
     str,
@@ -79,31 +85,49 @@ PlanOnly = Annotated[bool, typer.Option("--plan", metavar="", help="Show the bud
 Force = Annotated[bool, typer.Option("--force", metavar="", help="Replace files that exist.")]
 
 
-def delta_for(table: PrivateTable, delta: float | None, *, relation: str, public_rows: int | None) -> float:
-    """Return the δ that was given, or the usual one for a table of this size, as far as that is public."""
-    from escudo.privacy._plan_delta import usual_delta
+def command(function: Callable[[T], None]) -> Callable[..., None]:
+    """Make a function of one value a command: the fields of the value's class are its arguments and options."""
+    (options,) = get_type_hints(function, include_extras=True).keys() - {"return"}
+    kind = get_type_hints(function)[options]
 
-    if delta is not None:
-        return delta
-    return usual_delta(table.under(relation=relation, rows=public_rows).neighbours)
+    @wraps(function)
+    def parsed(**given: Any) -> None:
+        function(kind(**given))
+
+    parsed.__signature__ = inspect.signature(kind, eval_str=True)  # type: ignore[attr-defined] # what typer reads
+    return parsed
 
 
-def open_table(data: str, schema: Path, *, relation: str, ledger: str | None, dataset: str | None) -> PrivateTable:
-    """Return the private table behind its ledger account, or behind one in memory that nobody sees."""
-    from escudo.errors import InputError
-    from escudo.privacy import MemoryAccount, parse_relation
-    from escudo.table import PrivateTable, Schema, open_data
+class TableOptions:
+    """What every command about a private table is told; each lists these among its own, in the order of its help."""
 
-    if ledger is not None and dataset is None:
-        raise InputError("a ledger holds one account per dataset; say which one with --dataset.")
-    described = Schema.read(schema)
-    described.require_confirmed(source=str(schema), data=without_secrets(data))
-    account: Account | str = ledger_url(ledger)
-    if dataset is None:
-        account = MemoryAccount(
-            relation=parse_relation(relation), unit=described.unit, max_rows_per_person=described.max_rows_per_person
-        )
-    return PrivateTable(open_data(data, described), described, account, dataset)
+    data: str
+    schema: Path
+    relation: str
+    public_rows: int | None
+    accept_large_delta: bool
+    ledger: str | None
+    dataset: str | None
+    seed: int | None
+    plan: bool
+    as_json: bool
+
+    def table(self) -> PrivateTable:
+        """Return the private table behind its ledger account, or behind one in memory that nobody sees."""
+        from escudo.errors import InputError
+        from escudo.table import PrivateTable, Schema, open_data
+
+        if self.ledger is not None and self.dataset is None:
+            raise InputError("a ledger holds one account per dataset; say which one with --dataset.")
+        schema = Schema.read(self.schema)
+        schema.require_confirmed(source=str(self.schema), data=without_secrets(self.data))
+        account = None if self.dataset is None else ledger_url(self.ledger)
+        said: dict[str, Any] = {"relation": self.relation, "rows": self.public_rows}
+        return PrivateTable(open_data(self.data, schema), schema, account, self.dataset, **said)
+
+    def stops_at(self, plan: Plan, account: Account, *, resumption: Resumption | None = None) -> bool:
+        """Show the plan and where it would leave the account before anything is spent; return whether to stop there."""
+        return shown_first(account, plan, stop=self.plan, as_json=self.as_json, resumption=resumption)
 
 
 def check_files(*, graph: Path | None = None, report: Path | None = None, force: bool = False) -> None:

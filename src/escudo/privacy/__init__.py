@@ -53,8 +53,16 @@ from escudo.privacy._relations import Budget, NeighbourOptions, Neighbours, Rela
 if TYPE_CHECKING:
     from escudo.privacy._account import Account, MarkingAccount, MemoryAccount, Receipt, marked_if_failed
     from escudo.privacy._ledger import AccountInfo, Ledger, LedgerAccount, LedgerRow, Verification
+    from escudo.privacy._ledger_keeping import as_lines as as_lines
+    from escudo.privacy._ledger_keeping import verify_lines as verify_lines
     from escudo.privacy._plan import Plan, charging, plan, plannable
     from escudo.privacy._plan_delta import delta_warning
+    from escudo.privacy._plan_delta import usual_delta as usual_delta
+    from escudo.privacy._plan_text import cost_text as cost_text
+    from escudo.privacy._tally import Spending as Spending
+    from escudo.privacy._tally import percent_up as percent_up
+    from escudo.privacy._tally import shown_down as shown_down
+    from escudo.privacy._tally import shown_up as shown_up
 
 __all__ = [
     "Account",
@@ -125,6 +133,15 @@ _LATER = {
     "plan": "_plan",
     "plannable": "_plan",
     "delta_warning": "_plan_delta",
+    # for other packages of escudo: how costs and ledgers are told
+    "as_lines": "_ledger_keeping",
+    "cost_text": "_plan_text",
+    "percent_up": "_tally",
+    "shown_down": "_tally",
+    "shown_up": "_tally",
+    "Spending": "_tally",
+    "usual_delta": "_plan_delta",
+    "verify_lines": "_ledger_keeping",
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod  # of no ABC: making an Event is refused in words, see __post_init__
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -63,6 +64,15 @@ class Event:
         Version 1 for persons did not state the bound; it meant that of the account or guarantee it was kept in.
         """
         return 2 if self.unit == "person" else 1
+
+    @property
+    def weight(self) -> float:
+        """About how much of a budget it takes, in zCDP, in which costs add up: to draw shares with, and no bound."""
+        from escudo.privacy._composition import leaf_curve
+        from escudo.privacy._curves import ORDERS
+
+        loss = float((leaf_curve(self).renyi / ORDERS).max())
+        return loss if math.isfinite(loss) else 0.0
 
     def to_json(self) -> dict[str, Any]:
         """Return the event as plain JSON values; ``from_json`` reads them back to an equal event.

@@ -59,6 +59,11 @@ class LaplaceEvent(Event):
         )
         _bounded_ratio("l1_sensitivity", self.l1_sensitivity, self.scale)
 
+    @property
+    def weight(self) -> float:
+        """About its cost in zCDP."""
+        return (self.l1_sensitivity / self.scale) ** 2 / 2
+
     def stretched(self, steps: int) -> Self:
         """Return the event with ``steps`` times the sensitivity and the same noise."""
         return replace(self, l1_sensitivity=self.l1_sensitivity * check_count("steps", steps))
@@ -110,6 +115,11 @@ class GaussianEvent(Event):
         """The release is ρ-zCDP with ρ = (l2_sensitivity / scale)² / 2, rounded up."""
         return round_up((Fraction(self.l2_sensitivity) / Fraction(self.scale)) ** 2 / 2)
 
+    @property
+    def weight(self) -> float:
+        """About its cost in zCDP."""
+        return (self.l2_sensitivity / self.scale) ** 2 / 2
+
     def stretched(self, steps: int) -> Self:
         """Return the event with ``steps`` times the sensitivity; several records may share a cell."""
         k = check_count("steps", steps)
@@ -142,6 +152,11 @@ class ExponentialEvent(Event):
         Event.__post_init__(self)
         put(self, epsilon=check_loss("epsilon", self.epsilon))
 
+    @property
+    def weight(self) -> float:
+        """About its cost in zCDP."""
+        return self.epsilon**2 / 8
+
     def stretched(self, steps: int) -> Self:
         """Return the event with ``steps`` times epsilon: the intervals add along the path."""
         return replace(self, epsilon=pure_for_group(self.epsilon, check_count("steps", steps)))
@@ -162,6 +177,11 @@ class PureEvent(Event):
     def __post_init__(self) -> None:
         Event.__post_init__(self)
         put(self, epsilon=check_loss("epsilon", self.epsilon))
+
+    @property
+    def weight(self) -> float:
+        """About its cost in zCDP."""
+        return self.epsilon**2 / 2
 
     def stretched(self, steps: int) -> Self:
         """Return the event with ``steps`` times epsilon."""
@@ -208,6 +228,11 @@ class ZCDPEvent(Event):
         Event.__post_init__(self)
         put(self, rho=check_loss("rho", self.rho, at_most=MAX_RHO))
 
+    @property
+    def weight(self) -> float:
+        """About its cost in zCDP."""
+        return self.rho
+
     def stretched(self, steps: int) -> Self:
         """Return the event with ``steps``² times rho."""
         return replace(self, rho=zcdp_for_group(self.rho, check_count("steps", steps)))
@@ -228,6 +253,11 @@ class GDPEvent(Event):
     def __post_init__(self) -> None:
         Event.__post_init__(self)
         put(self, mu=check_loss("mu", self.mu))
+
+    @property
+    def weight(self) -> float:
+        """About its cost in zCDP."""
+        return self.mu**2 / 2
 
     def stretched(self, steps: int) -> Self:
         """Return the event with ``steps`` times mu."""

@@ -43,6 +43,11 @@ class RepeatedEvent(Event):
         Event.__post_init__(self)
         put(self, count=check_count("count", self.count))
 
+    @property
+    def weight(self) -> float:
+        """About its cost in zCDP."""
+        return self.count * self.event.weight
+
     def stretched(self, steps: int) -> Self:
         """Return the event with its part stretched."""
         return replace(self, event=self.event.stretched(steps))
@@ -72,6 +77,11 @@ class ComposedEvent(Event):
         put(self, events=_tuple_of_events(self.events))
         _take_from_parts(self, self.events)
         Event.__post_init__(self)
+
+    @property
+    def weight(self) -> float:
+        """About its cost in zCDP."""
+        return sum(event.weight for event in self.events)
 
     def stretched(self, steps: int) -> Self:
         """Return the event with every part stretched."""
@@ -143,6 +153,11 @@ class ParallelEvent(Event):
                 "Parts cut by position shift when a record is added or removed. Assign records to parts by a rule that "
                 "looks at the record alone and say by='value', or state the parts for replace_one."
             )
+
+    @property
+    def weight(self) -> float:
+        """About its cost in zCDP."""
+        return max(event.weight for event in self.events)
 
     def stretched(self, steps: int) -> Self:
         """Return the event with every part stretched."""

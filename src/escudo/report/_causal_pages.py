@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from escudo._card import text_width
-from escudo.privacy import Guarantee, Plan
-from escudo.privacy._plan_text import cost_text
+from escudo.privacy import Guarantee, Plan, cost_text
 from escudo.report._page import epsilon_delta, power_of_ten, promise_sentence, render, rounded_up, who_gets_what
 from escudo.report._svg import Line, Scale, escaped, fitted, lines, percent, svg
 

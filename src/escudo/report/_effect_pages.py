@@ -35,8 +35,7 @@ from escudo.report._svg import Line, Scale, bars, histogram, lines
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-    from escudo.auditing import Audit
-    from escudo.auditing._result import Outputs
+    from escudo.auditing import Audit, Outputs
     from escudo.causal import SEM, CausalGraph
 
 __all__ = ["audit_page", "effects_page", "effects_picture", "ledger_page"]

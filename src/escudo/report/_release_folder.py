@@ -20,7 +20,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
@@ -63,6 +63,8 @@ class ReleaseFiles:
         custodian: The custodian's copy of the report, which compares with the real table, beside the folder; None
             unless asked for. Not for release.
         evaluation: What was paid for to know about the rows; None unless asked for.
+        rows: How many synthetic rows there are.
+        fitted: The model itself.
     """
 
     directory: Path
@@ -73,6 +75,8 @@ class ReleaseFiles:
     report: Path
     custodian: Path | None
     evaluation: PrivateEvaluation | None
+    rows: int
+    fitted: Model = field(repr=False, compare=False)
 
     def _repr_html_(self) -> str:
         parts = {
@@ -176,6 +180,8 @@ def write_release(
         report=target / _REPORT,
         custodian=copy,
         evaluation=evaluation,
+        rows=count,
+        fitted=model,
     )
 
 

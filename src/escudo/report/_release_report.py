@@ -25,23 +25,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from escudo.privacy import (
-    ComposedEvent,
     Event,
     ExponentialEvent,
     GaussianEvent,
-    GDPEvent,
     Guarantee,
     LaplaceEvent,
-    ParallelEvent,
     Plan,
-    PureEvent,
-    RepeatedEvent,
-    ZCDPEvent,
+    cost_text,
     delta_warning,
 )
-from escudo.privacy._composition import leaf_curve
-from escudo.privacy._curves import ORDERS
-from escudo.privacy._plan_text import cost_text
 from escudo.report._look import MAP_CELLS, MOST_CARDS, MOST_MAPPED, column_card, merge_cells, pairs_of
 from escudo.report._page import (
     epsilon_delta,
@@ -766,7 +758,7 @@ def _look(model: Model, synthetic: pl.DataFrame) -> _Look:
 
 def _tree(plan: Plan, total: str) -> list[dict[str, Any]]:
     """Return the budget tree line by line; bars are shares of the whole in zCDP, in which costs add up."""
-    whole = _rho(plan.event) if plan.event is not None else 0.0
+    whole = plan.event.weight if plan.event is not None else 0.0
 
     def line(node: Plan, depth: int, times: int) -> Iterator[dict[str, Any]]:
         event = node.event
@@ -781,36 +773,12 @@ def _tree(plan: Plan, total: str) -> list[dict[str, Any]]:
             "symbol": symbol if plain else "",
             "figure": figure if plain else "",
             "cost": cost,
-            "share": times * _rho(event) / whole if event is not None and depth > 0 and whole > 0 else None,
+            "share": times * event.weight / whole if event is not None and depth > 0 and whole > 0 else None,
         }
         for child in node.children:
             yield from line(child, depth + 1, times * node.count)
 
     return list(line(plan, 0, 1))
-
-
-def _rho(event: Event) -> float:
-    """Return the event's zCDP cost where it is a simple one: enough to draw shares with."""
-    if isinstance(event, GaussianEvent):
-        return (event.l2_sensitivity / event.scale) ** 2 / 2
-    if isinstance(event, ExponentialEvent):
-        return event.epsilon**2 / 8
-    if isinstance(event, PureEvent):
-        return event.epsilon**2 / 2
-    if isinstance(event, ZCDPEvent):
-        return event.rho
-    if isinstance(event, GDPEvent):
-        return event.mu**2 / 2
-    if isinstance(event, LaplaceEvent):
-        return (event.l1_sensitivity / event.scale) ** 2 / 2
-    if isinstance(event, RepeatedEvent):
-        return event.count * _rho(event.event)
-    if isinstance(event, ComposedEvent):
-        return sum(map(_rho, event.events))
-    if isinstance(event, ParallelEvent):
-        return max(map(_rho, event.events))
-    loss = float((leaf_curve(event).renyi / ORDERS).max())  # as the cost beside the bar
-    return loss if math.isfinite(loss) else 0.0
 
 
 def _noise_row(noise: Any) -> dict[str, Any]:
