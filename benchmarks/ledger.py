@@ -35,7 +35,7 @@ from _made import made, told
 from escudo.errors import BudgetExceededError, LedgerError
 from escudo.privacy import GaussianEvent, Ledger, PureEvent
 from escudo.privacy._filter import Paid
-from escudo.privacy._ledger_replay import terms_of
+from escudo.privacy._ledger_chain import terms_of
 
 SEED = 20_261_115
 TARGET_RATIO = 0.5  # of what a bare durable insert reaches

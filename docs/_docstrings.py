@@ -23,8 +23,8 @@ class Docstrings(griffe.Extension):  # type: ignore[misc]  # griffe may be absen
     def on_package(self, *, pkg: Any, **_: Any) -> None:
         """Say what packages offer whose names are loaded on first use: no list is written down that could be read."""
         for module in (pkg, *pkg.modules.values()):
-            if module.is_init_module and module.exports is None:
-                module.exports = list(import_module(module.path).__all__)
+            if module.is_init_module and hasattr(loaded := import_module(module.path), "__all__"):
+                module.exports = list(loaded.__all__)
 
 
 def rewritten(text: str) -> str:

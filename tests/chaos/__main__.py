@@ -41,7 +41,7 @@ _WORLDS: dict[str, tuple[type[World], float]] = {  # with how many of a hundred 
     "spend": (LedgerWorld, 86.0),  # about 0.2 s of processor time each
     "release": (ReleaseWorld, 7.0),  # 0.6 s
     "audit": (AuditWorld, 5.0),  # 0.5 s
-    "resume": (ResumeWorld, 2.0),  # 10 s
+    "resume": (ResumeWorld, 0.7),  # 10 s
 }
 _SHOWN = 40
 

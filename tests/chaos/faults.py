@@ -41,7 +41,7 @@ _DECISIVE = re.compile(
 _WATCHED = (
     "escudo/privacy/_ledger",
     "escudo/privacy/_account.py",
-    "escudo/privacy/_trainings.py",
+    "escudo/privacy/_ledger_chain.py",
     "escudo/privacy/_plan.py",
     "escudo/_files.py",
     "escudo/report/_release_folder.py",

@@ -27,7 +27,7 @@ from escudo.privacy import (
     SampledGaussianEvent,
     ZCDPEvent,
 )
-from escudo.privacy._event import KINDS
+from escudo.privacy._events import KINDS
 
 # What version 1 of each kind looks like on disk. A line here may be added and never changed: old ledgers hold it. For
 # persons, version 1 had the same fields; version 2 also has the bound on a person's rows.

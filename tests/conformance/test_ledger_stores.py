@@ -21,9 +21,8 @@ import sqlalchemy as sa
 
 from escudo.cli import main
 from escudo.errors import BudgetExceededError, InputError, LedgerCorruptError, LedgerError, LedgerWarning
-from escudo.privacy import GaussianEvent, Guarantee, Ledger, PureEvent, RepeatedEvent, _ledger_session
-from escudo.privacy._ledger_chain import FIRST_GENESIS, canonical_json
-from escudo.privacy._ledger_replay import Replay
+from escudo.privacy import GaussianEvent, Guarantee, Ledger, PureEvent, RepeatedEvent, _ledger_store
+from escudo.privacy._ledger_chain import FIRST_GENESIS, Replay, canonical_json
 
 STRICT = ["-W", "error", "-W", "ignore:The PostgreSQL server of the ledger"]  # as pytest here
 STORES = ["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)]
@@ -306,7 +305,7 @@ def test_a_spend_that_is_undone_behind_the_check_is_noticed_before_its_receipt(
     ledger: Ledger, url: str, tamper: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spend_some(ledger, 1)
-    monkeypatch.setattr(_ledger_session.Session, "require_nothing_foreign", lambda self: None)
+    monkeypatch.setattr(_ledger_store.Session, "require_nothing_foreign", lambda self: None)
     tamper(*triggers(url)["trigger" if url.startswith("sqlite") else "deferred trigger"])
     with pytest.raises(LedgerCorruptError, match="undoes spends"):
         ledger.spend("visits", PureEvent(epsilon=0.125))

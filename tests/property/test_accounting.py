@@ -25,9 +25,9 @@ from escudo.privacy import (
     gdp_to_epsilon,
     guarantee_of,
 )
-from escudo.privacy import _pld as pld
-from escudo.privacy._composition import CostSum
+from escudo.privacy import _curves as pld
 from escudo.privacy._curves import curve_of
+from escudo.privacy._totals import CostSum
 
 # Loss distributions live on a grid that follows the size of the total, so their totals are this smooth and no smoother.
 GRAIN = 2e-3

@@ -178,7 +178,7 @@ def test_the_ways_to_compute_a_worst_case_agree(seed):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("escudo.effects._worst._AT_ONCE", 0)  # sum one variable at a time, dropping equal alternatives
         assert same(effect(sem, of, on).epsilon, expected.epsilon)
-        patch.setattr("escudo.effects._worlds._MOST_WORLDS", 1)  # two chosen settings instead of all
+        patch.setattr("escudo.effects._worst._MOST_WORLDS", 1)  # two chosen settings instead of all
         found = effect(sem, of, on)
     assert same(found.epsilon, expected.epsilon)
     if found.witness is not None:

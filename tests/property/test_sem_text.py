@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from escudo.causal import SEM, _sem_expressions
+from escudo.causal import SEM, _sem_compile
 from escudo.causal._sem_mechanisms import truncated_geometric
 
 RANGES = {
@@ -166,7 +166,7 @@ def test_an_expression_has_the_law_its_meaning_has(case):
 @given(anything(3))
 def test_taking_an_expression_apart_into_hidden_steps_changes_nothing(case):
     text, meaning = case
-    with patch.object(_sem_expressions, "SPLIT", 1), patch.object(_sem_expressions, "DENSE", 0):
+    with patch.object(_sem_compile, "SPLIT", 1), patch.object(_sem_compile, "DENSE", 0):
         sem = SEM.parse(f"{HEADER}X := {text}")
         agree(sem, meaning)
         assert SEM.parse(sem.to_text()) == sem

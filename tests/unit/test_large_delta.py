@@ -20,7 +20,7 @@ from escudo.learning import learn_schema
 from escudo.mechanisms import Purse
 from escudo.orientation import direction, orient
 from escudo.privacy import MemoryAccount, Plan, PureEvent, delta_warning, plan
-from escudo.privacy._plan_delta import judged_delta, usual_delta
+from escudo.privacy._plan import judged_delta, usual_delta
 from escudo.report import warnings_of, write_release
 from escudo.synthesis import fit, synthesize
 from escudo.synthesis import prepare as prepare_synthesis

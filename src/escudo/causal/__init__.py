@@ -16,27 +16,42 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from escudo.causal import formats
-from escudo.causal._asia import asia
 from escudo.causal._draw import draw
+from escudo.causal._edges import Knowledge
+from escudo.causal._edges import first_cycle as first_cycle
+from escudo.causal._edges import reach as reach
 from escudo.causal._graph import CausalGraph
-from escudo.causal._knowledge import Knowledge
-from escudo.causal._network import Network
+from escudo.causal._network import Network, asia
 
 if TYPE_CHECKING:
+    from escudo.causal._inference import MAX_CELLS as MAX_CELLS
     from escudo.causal._inference import Factor, Lookup, contract
-    from escudo.causal._sem import SEM
-    from escudo.causal._sem_answers import Distribution, Given, Law
-    from escudo.causal._sem_equation import Equation
+    from escudo.causal._inference import product as product
+    from escudo.causal._sem import SEM, Distribution, Given, Law
+    from escudo.causal._sem import ancestors as ancestors
+    from escudo.causal._sem import copy_of as copy_of
+    from escudo.causal._sem_compile import alike as alike
+    from escudo.causal._sem_compile import commuting as commuting
+    from escudo.causal._sem_equations import Equation
+    from escudo.causal._sem_equations import marginal as marginal
 
+# Loaded when first asked for. What __all__ does not list is for the other packages of escudo, not for users.
 _LAZY = {
+    "MAX_CELLS": "_inference",
     "SEM": "_sem",
-    "Distribution": "_sem_answers",
-    "Equation": "_sem_equation",
+    "Distribution": "_sem",
+    "Equation": "_sem_equations",
     "Factor": "_inference",
-    "Given": "_sem_answers",
-    "Law": "_sem_answers",
+    "Given": "_sem",
+    "Law": "_sem",
     "Lookup": "_inference",
+    "alike": "_sem_compile",
+    "ancestors": "_sem",
+    "commuting": "_sem_compile",
     "contract": "_inference",
+    "copy_of": "_sem",
+    "marginal": "_sem_equations",
+    "product": "_inference",
 }
 
 __all__ = [

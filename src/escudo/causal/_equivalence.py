@@ -1,17 +1,77 @@
-"""Graphs that no observation can tell apart, and distances between graphs."""
+"""What a graph implies, and how it compares with others.
+
+D-separation, Markov blankets and the moral graph (networkx underneath); the class of graphs that no observation can
+tell apart, and one member of it; distances between two graphs; and graphs with errors for experiments: arrows added,
+removed and turned round, always without a cycle.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from escudo.causal._check import Edge
+from escudo._validate import whole
+from escudo.causal._edges import Edge, reach
 from escudo.errors import GraphError
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from escudo.causal._graph import CausalGraph
 
-__all__ = ["cpdag_edges", "extension_edges", "skeleton_f1", "structural_hamming_distance"]
+__all__ = [
+    "cpdag_edges",
+    "d_separated",
+    "extension_edges",
+    "markov_blanket",
+    "moral_edges",
+    "perturbed_edges",
+    "skeleton_f1",
+    "structural_hamming_distance",
+]
+
+
+# ---- what a graph implies about independence
+
+
+def d_separated(graph: CausalGraph, x: Iterable[str], y: Iterable[str], given: Iterable[str]) -> bool:
+    """Return whether every path between x and y is blocked by ``given``.
+
+    A path is blocked if it has a non-collider in ``given``, or a collider that is neither in ``given`` nor has a
+    descendant there.
+
+    Reference:
+        Pearl, "Causality", 2nd edition, 2009, definition 1.2.3.
+    """
+    import networkx as nx
+
+    left, right, blocked = set(x), set(y), set(given)
+    if not left or not right:
+        raise GraphError("d_separated needs at least one node on each side.")
+    for first, second in ((left, right), (left, blocked), (right, blocked)):
+        if shared := first & second:
+            raise GraphError(f"{min(shared)!r} is named twice; x, y and given must have no node in common.")
+    return bool(nx.is_d_separator(graph.to_networkx(), left, right, blocked))
+
+
+def markov_blanket(graph: CausalGraph, node: str) -> tuple[str, ...]:
+    """Return parents, children and the children's other parents of a node, in node order."""
+    blanket = {*graph.parents(node), *graph.children(node)}
+    for child in graph.children(node):
+        blanket.update(graph.parents(child))
+    blanket.discard(node)
+    return tuple(name for name in graph.nodes if name in blanket)
+
+
+def moral_edges(graph: CausalGraph) -> tuple[Edge, ...]:
+    """Return the edges of the moral graph as sorted pairs."""
+    import networkx as nx
+
+    return tuple(sorted((min(pair), max(pair)) for pair in nx.moral_graph(graph.to_networkx()).edges))
+
+
+# ---- graphs that no observation can tell apart
 
 
 def cpdag_edges(graph: CausalGraph) -> tuple[tuple[Edge, ...], tuple[Edge, ...]]:
@@ -109,6 +169,9 @@ def extension_edges(graph: CausalGraph) -> tuple[Edge, ...]:
     return tuple(arrows)
 
 
+# ---- distances between graphs
+
+
 def structural_hamming_distance(first: CausalGraph, second: CausalGraph) -> int:
     """Return the number of node pairs on which two graphs over the same nodes differ.
 
@@ -147,3 +210,63 @@ def _same_nodes(first: CausalGraph, second: CausalGraph) -> None:
             f"Two graphs can be compared only over the same nodes; {name!r} is in the {where} alone. "
             "Take graph.subgraph(...) of each first."
         )
+
+
+# ---- graphs with errors, for experiments
+
+
+def perturbed_edges(graph: CausalGraph, *, add: int, remove: int, reverse: int, seed: int) -> tuple[Edge, ...]:
+    """Return the arrows after removing some, turning some of the others round, and adding some new ones, at random.
+
+    Removed, reversed and added arrows are different pairs of nodes. An arrow is turned round only if that makes no
+    cycle, and added only between observed nodes that had no edge, in a direction that makes no cycle.
+
+    Raises:
+        GraphError: There are not so many arrows or pairs of nodes that this can be done to.
+    """
+    import numpy as np
+
+    counts = {"add": whole("add", add), "remove": whole("remove", remove), "reverse": whole("reverse", reverse)}
+    rng = np.random.default_rng(whole("seed", seed))
+    edges = list(graph.edges)
+    if counts["remove"] > len(edges):
+        raise GraphError(f"remove asks for {counts['remove']} arrows, and the graph has {len(edges)}.")
+    gone = {edges[place] for place in rng.choice(len(edges), counts["remove"], replace=False)} if edges else set()
+    kept = [edge for edge in edges if edge not in gone]
+    touched = {frozenset(edge) for edge in (*edges, *graph.undirected_edges)}
+    turned = 0
+    for edge in _shuffled(rng, kept):
+        if turned == counts["reverse"]:
+            break
+        others = [other for other in kept if other != edge]
+        if not _reaches(others, *edge):  # else turning it round closes a circle
+            kept[kept.index(edge)] = (edge[1], edge[0])
+            turned += 1
+    if turned < counts["reverse"]:
+        raise GraphError(f"reverse asks for {counts['reverse']} arrows; only {turned} can be turned round.")
+    observed = [name for name in graph.nodes if name not in graph.latents]
+    pairs = [(a, b) for place, a in enumerate(observed) for b in observed[place + 1 :]]
+    added = 0
+    for a, b in _shuffled(rng, pairs):
+        if added == counts["add"]:
+            break
+        if frozenset((a, b)) in touched:
+            continue
+        choices = [edge for edge in ((a, b), (b, a)) if not _reaches(kept, edge[1], edge[0])]
+        kept.append(choices[int(rng.integers(len(choices)))])
+        added += 1
+    if added < counts["add"]:
+        raise GraphError(f"add asks for {counts['add']} arrows; only {added} pairs of nodes have none.")
+    return tuple(kept)
+
+
+def _shuffled(rng: np.random.Generator, items: Sequence[Edge]) -> list[Edge]:
+    return [items[place] for place in rng.permutation(len(items))]
+
+
+def _reaches(edges: Iterable[Edge], start: str, end: str) -> bool:
+    """Return whether arrows lead from one node to another."""
+    after: dict[str, list[str]] = {}
+    for cause, effect in edges:
+        after.setdefault(cause, []).append(effect)
+    return end in reach([start], lambda node: after.get(node, ()))

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from graphlib import TopologicalSorter
+from itertools import combinations
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from escudo._validate import one_of
-from escudo.causal import _convert, _equivalence, _perturb, _separation, formats
-from escudo.causal._check import (
+from escudo.causal import _equivalence, formats
+from escudo.causal._edges import (
     Edge,
+    Knowledge,
     checked_edges,
     checked_groups,
     checked_lines,
@@ -20,9 +22,9 @@ from escudo.causal._check import (
     checked_tiers,
     first_cycle,
     known_names,
+    reach,
 )
-from escudo.causal._knowledge import Knowledge
-from escudo.causal._questions import Names, Questions
+from escudo.causal.formats._source import flags_of
 from escudo.errors import GraphError
 
 if TYPE_CHECKING:
@@ -32,9 +34,13 @@ if TYPE_CHECKING:
 
 __all__ = ["CausalGraph"]
 
+Names = str | Iterable[str]
+
+_FLAGS = (("latents", "latent"), ("exposures", "exposure"), ("outcomes", "outcome"))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class CausalGraph(Questions):
+class CausalGraph:
     """A causal graph over columns: arrows from causes to effects, without a cycle.
 
     Edges may also be undirected (a partially directed graph: the direction is not known), so that the result of a
@@ -86,8 +92,7 @@ these arrows.
         put("edges", checked_edges("edges", self.edges))
         put("undirected_edges", checked_lines(self.undirected_edges))
         for flag in ("latents", "exposures", "outcomes"):
-            names = getattr(self, flag)
-            put(flag, frozenset([names] if isinstance(names, str) else names))
+            put(flag, _set_of(getattr(self, flag)))
             known_names(flag, getattr(self, flag), self.nodes)
         known_names("edges", (name for edge in self.edges for name in edge), self.nodes)
         known_names("undirected_edges", (name for edge in self.undirected_edges for name in edge), self.nodes)
@@ -113,6 +118,8 @@ these arrows.
         for key, value in pairs:
             found[key].append(value)
         return {name: tuple(sorted(others, key=place.__getitem__)) for name, others in found.items()}
+
+    # -- making one ----------------------------------------------------------------------------------------------------
 
     @classmethod
     def from_edges(
@@ -144,9 +151,9 @@ these arrows.
             nodes=tuple(named),
             edges=arrows,
             undirected_edges=lines,
-            latents=frozenset([latents] if isinstance(latents, str) else latents),
-            exposures=frozenset([exposures] if isinstance(exposures, str) else exposures),
-            outcomes=frozenset([outcomes] if isinstance(outcomes, str) else outcomes),
+            latents=_set_of(latents),
+            exposures=_set_of(exposures),
+            outcomes=_set_of(outcomes),
             groups={
                 name: checked_names(f"The columns of group {name!r}", group) for name, group in (groups or {}).items()
             },
@@ -181,17 +188,152 @@ these arrows.
     @classmethod
     def from_networkx(cls, graph: nx.Graph[Any]) -> CausalGraph:
         """Make a graph from a networkx one: arrows from a DiGraph, undirected edges from a Graph; names become text."""
-        return cls.from_edges(**_convert.networkx_arguments(graph))
+        try:
+            names = {node: str(node) for node in graph.nodes}
+            directed = graph.is_directed()
+            pairs = [(names[a], names[b], data) for a, b, data in graph.edges(data=True)]
+        except (AttributeError, TypeError):
+            raise GraphError(f"from_networkx needs a networkx graph; got {type(graph).__name__}.") from None
+        if len(set(names.values())) < len(names):
+            raise GraphError("Two nodes have the same name once names are text, such as 1 and '1'. Rename one of them.")
+        knowledge = graph.graph.get("knowledge")
+        if not isinstance(knowledge, Knowledge):
+            knowledge = Knowledge()
+        lines = [(a, b) for a, b, data in pairs if not directed or data.get("undirected") is True]
+        flags = {names[node]: set(flags_of(data)) for node, data in graph.nodes(data=True)}
+        return cls.from_edges(
+            [(a, b) for a, b, data in pairs if directed and data.get("undirected") is not True],
+            list(names.values()),
+            undirected=lines,
+            **{key: {name for name, found in flags.items() if flag in found} for key, flag in _FLAGS},
+            groups={names[node]: data["columns"] for node, data in graph.nodes(data=True) if "columns" in data},
+            required=knowledge.required,
+            forbidden=knowledge.forbidden,
+            tiers=knowledge.tiers,
+        )
 
     @classmethod
     def from_adjacency(cls, matrix: npt.ArrayLike, nodes: Sequence[str]) -> CausalGraph:
-        """Make a graph from a 0/1 matrix: ``matrix[i, j] = 1`` is i → j, and 1 both ways an undirected edge."""
-        return cls.from_edges(**_convert.adjacency_arguments(matrix, nodes))
+        """Make a graph from a 0/1 matrix: ``matrix[i, j] = 1`` is i → j, and 1 both ways an undirected edge.
+
+        Weights are refused: they are not edges.
+        """
+        import numpy as np
+
+        names = list(nodes)
+        if len(set(names)) < len(names):
+            raise GraphError("nodes must be different names; one is given twice.")
+        try:
+            array = np.asarray(matrix, dtype=float)
+        except (TypeError, ValueError):
+            raise GraphError("matrix must be a square table of 0 and 1.") from None
+        if array.shape != (len(names), len(names)):
+            raise GraphError(
+                f"matrix must be {len(names)} x {len(names)}, one row and column per node; got {array.shape}."
+            )
+        if not np.isin(array, (0.0, 1.0)).all():
+            raise GraphError(
+                "matrix must hold only 0 and 1. For weights pass matrix != 0; for the -1 and 1 of causal-learn pass "
+                "matrix == -1, which is true at [i, j] for i → j."
+            )
+        one = array == 1.0
+        if one.diagonal().any():
+            raise GraphError(f"{names[int(one.diagonal().argmax())]!r} has an edge to itself; the diagonal must be 0.")
+        found = [(int(i), int(j)) for i, j in np.argwhere(one)]
+        return cls.from_edges(
+            [(names[i], names[j]) for i, j in found if not one[j, i]],
+            names,
+            undirected=[(names[i], names[j]) for i, j in found if one[j, i] and i < j],
+        )
+
+    # -- what it says --------------------------------------------------------------------------------------------------
+
+    @property
+    def is_dag(self) -> bool:
+        """Whether every edge has a direction."""
+        return not self.undirected_edges
+
+    @property
+    def adjacencies(self) -> tuple[Edge, ...]:
+        """Every adjacent pair once, as a sorted tuple of sorted pairs."""
+        return tuple(sorted((min(pair), max(pair)) for pair in (*self.edges, *self.undirected_edges)))
+
+    @property
+    def required(self) -> tuple[Edge, ...]:
+        """Arrows that must be there."""
+        return self.knowledge.required
+
+    @property
+    def forbidden(self) -> tuple[Edge, ...]:
+        """Arrows that must not be there."""
+        return self.knowledge.forbidden
+
+    @property
+    def tiers(self) -> tuple[tuple[str, ...], ...]:
+        """Names in tiers, earliest first."""
+        return self.knowledge.tiers
+
+    @property
+    def observed(self) -> tuple[str, ...]:
+        """Nodes that are not latent."""
+        return tuple(name for name in self.nodes if name not in self.latents)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The table columns the graph speaks of: observed nodes, each group replaced by its columns."""
+        return tuple(column for name in self.observed for column in self.groups.get(name, (name,)))
+
+    def parents(self, node: str) -> tuple[str, ...]:
+        """Return the direct causes of a node."""
+        return self._parents[self._known(node)]
+
+    def children(self, node: str) -> tuple[str, ...]:
+        """Return the direct effects of a node."""
+        return self._children[self._known(node)]
+
+    def neighbours(self, node: str) -> tuple[str, ...]:
+        """Return the nodes joined to a node by an undirected edge."""
+        return self._neighbours[self._known(node)]
+
+    def ancestors(self, nodes: Names) -> tuple[str, ...]:
+        """Return all causes, direct or not, of a node or of any of several nodes (these left out), in node order."""
+        return self._reach(nodes, self._parents.__getitem__)
+
+    def descendants(self, nodes: Names) -> tuple[str, ...]:
+        """Return all effects, direct or not, of a node or of any of several nodes (these left out), in node order."""
+        return self._reach(nodes, self._children.__getitem__)
+
+    def topological_order(self) -> tuple[str, ...]:
+        """Return the nodes with every cause before its effects."""
+        return self._order
+
+    @property
+    def summary(self) -> str:
+        """A short description: how many nodes and edges of each kind."""
+        counts = (
+            (len(self.nodes), "node", "nodes"),
+            (len(self.edges), "arrow", "arrows"),
+            (len(self.undirected_edges), "undirected edge", "undirected edges"),
+            (len(self.latents), "latent", "latents"),
+            (len(self.groups), "group", "groups"),
+            (len(self.required), "required arrow", "required arrows"),
+            (len(self.forbidden), "forbidden arrow", "forbidden arrows"),
+            (len(self.tiers), "tier", "tiers"),
+        )
+        return ", ".join(f"{n} {one if n == 1 else many}" for n, one, many in counts if n or one in ("node", "arrow"))
+
+    def __contains__(self, node: object) -> bool:
+        return node in self._parents
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    # -- what it implies, and how it differs from another --------------------------------------------------------------
 
     def markov_blanket(self, node: str) -> tuple[str, ...]:
         """Return parents, children and the children's other parents: given these, a node tells nothing of the rest."""
         self._need_dag("markov_blanket")
-        return _separation.markov_blanket(self, self._known(node))
+        return _equivalence.markov_blanket(self, self._known(node))
 
     def d_separated(self, x: Names, y: Names, given: Names = ()) -> bool:
         """Return whether ``given`` blocks every path between ``x`` and ``y``, so that the graph implies independence.
@@ -199,7 +341,7 @@ these arrows.
         Latents count like any node; leave them out of ``given`` to ask about what can be observed.
         """
         self._need_dag("d_separated")
-        return _separation.d_separated(self, self._several(x), self._several(y), self._several(given))
+        return _equivalence.d_separated(self, self._several(x), self._several(y), self._several(given))
 
     def shd(self, other: CausalGraph) -> int:
         """Return the structural Hamming distance: how many pairs of nodes the two graphs treat differently.
@@ -212,6 +354,8 @@ these arrows.
         """Return the F1 score of the adjacencies, directions ignored; 1.0 where neither graph has an edge."""
         return _equivalence.skeleton_f1(self, other)
 
+    # -- graphs made from it -------------------------------------------------------------------------------------------
+
     def skeleton(self) -> CausalGraph:
         """Return the graph with every arrow made undirected."""
         return replace(self, edges=(), undirected_edges=self.adjacencies, knowledge=Knowledge())
@@ -219,7 +363,7 @@ these arrows.
     def moral(self) -> CausalGraph:
         """Return the moral graph: parents of a common child are joined, then directions are dropped."""
         self._need_dag("moral")
-        return replace(self, edges=(), undirected_edges=_separation.moral_edges(self), knowledge=Knowledge())
+        return replace(self, edges=(), undirected_edges=_equivalence.moral_edges(self), knowledge=Knowledge())
 
     def cpdag(self) -> CausalGraph:
         """Return the completed partially directed graph: an arrow stays where every Markov-equivalent graph has it."""
@@ -282,7 +426,7 @@ these arrows.
             >>> graph.perturb(remove=1, add=1, seed=1).shd(graph)
             2
         """
-        edges = _perturb.perturbed_edges(self, add=add, remove=remove, reverse=reverse, seed=seed)
+        edges = _equivalence.perturbed_edges(self, add=add, remove=remove, reverse=reverse, seed=seed)
         return replace(self, edges=edges, knowledge=Knowledge())
 
     def expand(self, within: Literal["undirected", "ordered", "independent"] = "undirected") -> CausalGraph:
@@ -301,7 +445,30 @@ these arrows.
             "Causally Constrained Data Synthesis for Private Data Release", sections 4.1 and 5.2.3, appendix D.
         """
         one_of("within", within, ("undirected", "ordered", "independent"))
-        return _convert.expanded(self, within)
+        members = {node: self.groups.get(node, (node,)) for node in self.nodes}
+
+        def across(edges: Sequence[Edge]) -> tuple[Edge, ...]:
+            return tuple((a, b) for tail, head in edges for a in members[tail] for b in members[head])
+
+        def flat(names: frozenset[str]) -> frozenset[str]:
+            return frozenset(column for name in names for column in members[name])
+
+        inside = tuple(pair for columns in members.values() for pair in combinations(columns, 2))
+        return CausalGraph(
+            nodes=tuple(column for columns in members.values() for column in columns),
+            edges=across(self.edges) + (inside if within == "ordered" else ()),
+            undirected_edges=across(self.undirected_edges) + (inside if within == "undirected" else ()),
+            latents=self.latents,
+            exposures=flat(self.exposures),
+            outcomes=flat(self.outcomes),
+            knowledge=Knowledge(
+                required=across(self.required),
+                forbidden=across(self.forbidden),
+                tiers=tuple(tuple(column for name in tier for column in members[name]) for tier in self.tiers),
+            ),
+        )
+
+    # -- writing it out ------------------------------------------------------------------------------------------------
 
     def to_text(self, format: formats.FormatName = "dot", *, lossy: bool = False) -> str:
         """Return the graph as text in one of the formats of :mod:`escudo.causal.formats`.
@@ -317,12 +484,37 @@ these arrows.
         formats.write_text(path, self.to_text(format or formats.format_of(path), lossy=lossy))
 
     def to_networkx(self) -> nx.DiGraph[str]:
-        """Return a networkx DiGraph; an undirected edge becomes a pair of edges with ``undirected=True``."""
-        return _convert.to_networkx(self)
+        """Return a networkx DiGraph; an undirected edge becomes a pair of edges with ``undirected=True``.
+
+        Nodes have the flags ``latent``, ``exposure``, ``outcome`` and ``columns``; knowledge is kept on the graph.
+        """
+        import networkx as nx
+
+        made: nx.DiGraph[str] = nx.DiGraph()
+        for node in self.nodes:
+            flags: dict[str, object] = {flag: True for names, flag in _FLAGS if node in getattr(self, names)}
+            if node in self.groups:
+                flags["columns"] = self.groups[node]
+            made.add_node(node, **flags)
+        made.add_edges_from(self.edges)
+        for a, b in self.undirected_edges:
+            made.add_edge(a, b, undirected=True)
+            made.add_edge(b, a, undirected=True)
+        if self.knowledge:
+            made.graph["knowledge"] = self.knowledge
+        return made
 
     def adjacency_matrix(self) -> npt.NDArray[np.int8]:
         """Return the 0/1 matrix in node order: 1 at [i, j] for i → j, and both ways for an undirected edge."""
-        return _convert.adjacency_matrix(self)
+        import numpy as np
+
+        place = {node: number for number, node in enumerate(self.nodes)}
+        matrix = np.zeros((len(place), len(place)), dtype=np.int8)
+        for tail, head in self.edges:
+            matrix[place[tail], place[head]] = 1
+        for a, b in self.undirected_edges:
+            matrix[place[a], place[b]] = matrix[place[b], place[a]] = 1
+        return matrix
 
     def to_svg(self, **options: Any) -> str:  # Any: the options are typed where they are documented
         """Return a layered drawing as SVG text; the options are those of :func:`escudo.causal.draw`."""
@@ -353,6 +545,36 @@ these arrows.
 
     def __repr__(self) -> str:
         return f"<CausalGraph: {self.summary}>"
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _known(self, node: str) -> str:
+        if not isinstance(node, str) or node not in self._parents:
+            known_names("The question", [node], self.nodes)
+        return node
+
+    def _several(self, nodes: Names) -> tuple[str, ...]:
+        names = (nodes,) if isinstance(nodes, str) else tuple(nodes)
+        for name in names:
+            self._known(name)
+        return names
+
+    def _reach(self, nodes: Names, step: Callable[[str], tuple[str, ...]]) -> tuple[str, ...]:
+        start = self._several(nodes)
+        found = reach(start, step).difference(start)
+        return tuple(name for name in self.nodes if name in found)
+
+    def _need_dag(self, method: str) -> None:
+        if not self.is_dag:
+            edge = " — ".join(self.undirected_edges[0])
+            raise GraphError(
+                f"{method} needs a direction on every edge, and {edge} has none. "
+                "Take graph.extension() for a graph of the same equivalence class."
+            )
+
+
+def _set_of(names: Names) -> frozenset[str]:
+    return frozenset([names] if isinstance(names, str) else names)
 
 
 def _restore(*values: Any) -> CausalGraph:  # Any: the values of __reduce__, in the order of the fields

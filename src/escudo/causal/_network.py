@@ -1,4 +1,7 @@
-"""Network: a causal graph over finite variables with a probability table for each, as benchmark networks come."""
+"""Network: a causal graph over finite variables with a probability table for each, as benchmark networks come.
+
+:func:`asia` is the one that every installation carries: small, famous, and with a deterministic node.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,15 @@ from escudo._card import card
 from escudo._validate import did_you_mean, whole
 from escudo.causal import formats
 from escudo.causal._graph import CausalGraph
-from escudo.causal.formats import _bif
+from escudo.causal.formats._bif import Block, Row, parse_bif, quoted
 from escudo.causal.formats._source import Source, shown
 from escudo.errors import GraphError, InputError
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Network"]
+__all__ = ["Network", "asia"]
+
 
 _MAX_CELLS = 10_000_000
 _TOLERANCE = 1e-3  # published tables are rounded; a row further off than this is a mistake
@@ -150,7 +154,7 @@ class Network:
         if not isinstance(text, str):
             raise InputError(f"A network is parsed from text; got {type(text).__name__}.")
         place = Source(text, source)
-        blocks = _bif.parse(place)
+        blocks = parse_bif(place)
         tables = {}
         for block in blocks.values():
             if block.levels is None:
@@ -171,17 +175,15 @@ class Network:
         """Return the network as BIF text, with every probability to its last digit."""
         lines = ["network unknown {", "}"]
         for name, values in self.levels.items():
-            listed = ", ".join(map(_bif.quoted, values))
-            lines += [f"variable {_bif.quoted(name)} {{", f"  type discrete [ {len(values)} ] {{ {listed} }};", "}"]
+            listed = ", ".join(map(quoted, values))
+            lines += [f"variable {quoted(name)} {{", f"  type discrete [ {len(values)} ] {{ {listed} }};", "}"]
         for name in self.nodes:
             given = self.parents[name]
-            bar = f" | {', '.join(map(_bif.quoted, given))}" if given else ""
-            lines.append(f"probability ( {_bif.quoted(name)}{bar} ) {{")
+            bar = f" | {', '.join(map(quoted, given))}" if given else ""
+            lines.append(f"probability ( {quoted(name)}{bar} ) {{")
             table = self.table(name)
             for place in np.ndindex(table.shape[:-1]):
-                at = ", ".join(
-                    _bif.quoted(self.levels[parent][code]) for parent, code in zip(given, place, strict=True)
-                )
+                at = ", ".join(quoted(self.levels[parent][code]) for parent, code in zip(given, place, strict=True))
                 numbers = ", ".join(repr(float(number)) for number in table[place])
                 lines.append(f"  {f'({at})' if given else 'table'} {numbers};")
             lines.append("}")
@@ -252,7 +254,7 @@ def _checked_table(name: str, values: npt.ArrayLike, shape: tuple[int, ...]) -> 
     return table
 
 
-def _read_table(source: Source, block: _bif.Block, blocks: Mapping[str, _bif.Block]) -> npt.NDArray[np.float64]:
+def _read_table(source: Source, block: Block, blocks: Mapping[str, Block]) -> npt.NDArray[np.float64]:
     own = block.levels or ()
     above = [blocks[parent].levels or () for parent in block.parents]
     shape = tuple(map(len, above))
@@ -291,7 +293,7 @@ def _read_table(source: Source, block: _bif.Block, blocks: Mapping[str, _bif.Blo
     return table
 
 
-def _numbers(source: Source, row: _bif.Row) -> npt.NDArray[np.float64]:
+def _numbers(source: Source, row: Row) -> npt.NDArray[np.float64]:
     try:
         numbers = np.array([float(number) for number in row.numbers], dtype=np.float64)
     except ValueError:
@@ -313,3 +315,43 @@ def _draw(
     for step in range(rows.shape[1] - 1):
         codes += uniform >= steps[place, step]
     return codes
+
+
+_YES_NO = ("yes", "no")
+
+
+def asia() -> Network:
+    """Return the chest-clinic network of eight yes/no variables.
+
+    A visit to Asia raises the risk of tuberculosis, smoking that of lung cancer and bronchitis; either of the first two
+    shows on an X-ray, and shortness of breath (``dysp``) follows from either or from bronchitis.
+
+    Reference:
+        Lauritzen and Spiegelhalter, "Local computations with probabilities on graphical structures and their
+        application to expert systems", Journal of the Royal Statistical Society B 50(2), 1988, table 1.
+
+    Example:
+        >>> asia().graph.parents("either")
+        ('tub', 'lung')
+    """
+    return Network(
+        levels={name: _YES_NO for name in ("asia", "tub", "smoke", "lung", "bronc", "either", "xray", "dysp")},
+        parents={
+            "tub": ("asia",),
+            "lung": ("smoke",),
+            "bronc": ("smoke",),
+            "either": ("lung", "tub"),
+            "xray": ("either",),
+            "dysp": ("bronc", "either"),
+        },
+        tables={
+            "asia": [0.01, 0.99],
+            "tub": [[0.05, 0.95], [0.01, 0.99]],
+            "smoke": [0.5, 0.5],
+            "lung": [[0.1, 0.9], [0.01, 0.99]],
+            "bronc": [[0.6, 0.4], [0.3, 0.7]],
+            "either": [[[1.0, 0.0], [1.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]]],
+            "xray": [[0.98, 0.02], [0.05, 0.95]],
+            "dysp": [[[0.9, 0.1], [0.8, 0.2]], [[0.7, 0.3], [0.1, 0.9]]],
+        },
+    )

@@ -1,10 +1,17 @@
-"""Structural equation models over finite variables: a population, equations, and exact answers to what-if questions."""
+"""Structural equation models over finite variables: a population, equations, and exact answers to what-if questions.
+
+A question chooses the tables it needs (the ancestors of what is asked, with set variables cut off from their causes)
+and sums their product exactly. Answers are distributions, kernels and views after evidence; rows are drawn one column
+at a time.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product as combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -12,21 +19,30 @@ import numpy as np
 
 from escudo._card import card
 from escudo._validate import did_you_mean, positive_integer
-from escudo.causal import _sem_population as populations
-from escudo.causal._inference import Factor, product
-from escudo.causal._sem_answers import Distribution, Given, Law, conditional
-from escudo.causal._sem_build import assemble, parents_first
-from escudo.causal._sem_equation import Equation, constant, read_definition
-from escudo.causal._sem_population import Population
-from escudo.causal._sem_queries import joint_law, kernel
-from escudo.causal._sem_values import Value, check_name, show, typed
+from escudo.causal._edges import reach
+from escudo.causal._inference import Array, Factor, IntArray, Lookup, product
+from escudo.causal._sem_equations import (
+    Equation,
+    Population,
+    Value,
+    assemble,
+    check_name,
+    constant,
+    marginal,
+    parents_first,
+    read_definition,
+    read_exogenous,
+    replace_laws,
+    show,
+    typed,
+)
 from escudo.causal.formats import read_text
-from escudo.errors import InputError
+from escudo.errors import InputError, ZeroProbabilityError
 
 if TYPE_CHECKING:
     from escudo.causal._graph import CausalGraph
 
-__all__ = ["SEM"]
+__all__ = ["SEM", "Distribution", "Given", "Law", "ancestors", "copy_of"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -105,9 +121,9 @@ class SEM:
             InputError: A name, value or table does not fit, or probabilities do not add up to 1 (within 1e-9).
             GraphError: The equations form a cycle.
         """
-        ranges, laws = populations.read_exogenous(exogenous)
+        ranges, laws = read_exogenous(exogenous)
         if population is not None:
-            laws = list(populations.replaced(laws, tuple(ranges), ranges, population))
+            laws = list(replace_laws(laws, tuple(ranges), ranges, population))
         covered = {name for law in laws for name in law.names}
         bare = [name for name in ranges if name not in covered]
         if bare:
@@ -133,7 +149,7 @@ class SEM:
 
     def to_text(self) -> str:
         """Return the model in its text format; :meth:`parse` gives back an equal model."""
-        from escudo.causal._sem_writer import to_text
+        from escudo.causal._sem_text import to_text
 
         return to_text(self)
 
@@ -204,7 +220,7 @@ class SEM:
         equations = dict(self.equations)
         for name, position in fixed.items():
             equations[name] = constant(name, position, len(self.ranges[name]))
-        return SEM(ranges=self.ranges, equations=equations, population=populations.marginal(self.population, fixed))
+        return SEM(ranges=self.ranges, equations=equations, population=marginal(self.population, fixed))
 
     def with_population(self, population: Population) -> SEM:
         """Return the model with another population.
@@ -214,7 +230,7 @@ class SEM:
                 ``{"R1": {value: probability}, ("R2", "R3"): {(value, value): probability}}``, whose values may be
                 arrays; or a list of :class:`Factor`. Variables a mapping does not name keep their marginal law.
         """
-        laws = populations.replaced(self.population, self.exogenous, self.ranges, population)
+        laws = replace_laws(self.population, self.exogenous, self.ranges, population)
         return SEM(ranges=self.ranges, equations=self.equations, population=laws)
 
     def given(self, evidence: Mapping[str, object] | None = None, /, **values: object) -> Given:
@@ -281,12 +297,12 @@ class SEM:
             wanted = sem._assignment(of, {})
             clash = any(evidence.get(name, position) != position for name, position in wanted.items())
             joint = joint_law(sem, (), {**evidence, **wanted})
-            share = conditional(joint, joint_law(sem, (), evidence), evidence) if evidence else joint
+            share = condition(joint, joint_law(sem, (), evidence), evidence) if evidence else joint
             return 0.0 if clash else float(share.array)
         names = sem._names(of)
         joint = joint_law(sem, names, evidence)
         if evidence:
-            joint = conditional(joint, product([joint], ()), evidence)
+            joint = condition(joint, product([joint], ()), evidence)
         ranges = tuple(sem.ranges[name] for name in names)
         return Distribution(names=names, ranges=ranges, law=joint, single=isinstance(of, str))
 
@@ -330,10 +346,8 @@ class SEM:
         Returns:
             One column per variable, in the order of :attr:`variables`; any dataframe library reads it.
         """
-        from escudo.causal._sem_sampling import draw
-
         sem = self.do(do) if do else self
-        return draw(sem, positive_integer("rows", rows), np.random.default_rng(seed))
+        return draw_rows(sem, positive_integer("rows", rows), np.random.default_rng(seed))
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
@@ -382,3 +396,256 @@ class SEM:
             if parent not in free or parent not in self.parents(child):
                 raise InputError(f"({parent!r}, {child!r}) is not an arrow from an input to one of its children.")
         return arrows
+
+
+# ---- answers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Distribution(Mapping[Value, float]):
+    """A law of one or several variables, as a mapping from values to probabilities.
+
+    Attributes:
+        names: The variables.
+        ranges: Their values, in the order of the array's axes.
+        law: The table, with its logarithms.
+        single: True if keys are the values of one variable rather than tuples.
+    """
+
+    names: tuple[str, ...]
+    ranges: tuple[tuple[Value, ...], ...]
+    law: Factor
+    single: bool
+
+    @property
+    def array(self) -> Array:
+        """Probabilities, with one axis per variable."""
+        return self.law.array
+
+    @property
+    def log(self) -> Array:
+        """Natural logarithms of the probabilities, right also below the smallest float."""
+        return self.law.log
+
+    def __getitem__(self, value: Value) -> float:
+        point = (value,) if self.single else value
+        if not isinstance(point, tuple) or len(point) != len(self.names):
+            raise KeyError(value)
+        try:
+            where = tuple(range_.index(part) for range_, part in zip(self.ranges, point, strict=True))
+        except ValueError:
+            raise KeyError(value) from None
+        return float(self.array[where])
+
+    def __iter__(self) -> Iterator[Value]:
+        return iter(self.ranges[0]) if self.single else combinations(*self.ranges)
+
+    def __len__(self) -> int:
+        return math.prod(len(values) for values in self.ranges)
+
+    def __eq__(self, other: object) -> bool:
+        return dict(self) == dict(other) if isinstance(other, Mapping) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]  # equality looks at an array
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{value!r}: {weight:.6g}" for value, weight in zip(self, self.array.flat, strict=False))
+        return f"Distribution({', '.join(self.names)}: {{{shown}}})"
+
+    def _repr_html_(self) -> str:
+        title = f"Law of {', '.join(self.names)}"
+        points = combinations(*self.ranges)
+        rows = ((*point, f"{share:.6g}") for point, share in zip(points, self.array.flat, strict=False))
+        return card(title, head=(*self.names, "probability"), rows=rows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Law:
+    """The kernel ``Pr[Y = y | do(X = x), U = u]`` as an array with axes ``[inputs…, background…, of…]``.
+
+    Attributes:
+        inputs: The variables X that are set.
+        background: The exogenous variables U kept as axes; empty where the population is averaged over.
+        of: The variables Y.
+        kernel: The table, with its logarithms.
+    """
+
+    inputs: tuple[str, ...]
+    background: tuple[str, ...]
+    of: tuple[str, ...]
+    kernel: Factor
+
+    @property
+    def array(self) -> Array:
+        """Probabilities; they sum to 1 over the axes of Y."""
+        return self.kernel.array
+
+    @property
+    def log(self) -> Array:
+        """Natural logarithms: minus infinity exactly where the probability is zero."""
+        return self.kernel.log
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """A model together with evidence: ``sem.given(R1="pos").probability("O")`` is ``Pr[O | R1 = pos]``."""
+
+    sem: SEM
+    evidence: Mapping[str, Value]
+
+    @overload
+    def probability(self, of: Mapping[str, object]) -> float: ...
+
+    @overload
+    def probability(self, of: str | Sequence[str]) -> Distribution: ...
+
+    def probability(self, of: str | Sequence[str] | Mapping[str, object]) -> float | Distribution:
+        """Return the exact probability of ``of`` given the evidence."""
+        return self.sem.probability(of, given=self.evidence)
+
+    def given(self, evidence: Mapping[str, object] | None = None, /, **values: object) -> Given:
+        """Return the view after further evidence."""
+        more = {**(evidence or {}), **values}
+        for name, value in more.items():
+            if name in self.evidence and self.evidence[name] != value:
+                raise InputError(f"{name!r} was already observed as {self.evidence[name]!r}.")
+        return self.sem.given({**self.evidence, **more})
+
+    def do(self, assignment: Mapping[str, object] | None = None, /, **values: object) -> Given:
+        """Refuse: evidence seen before an intervention is not evidence after it."""
+        raise InputError("Intervene first, then condition: sem.do(...).given(...) is Pr[· | do(...), evidence].")
+
+
+# ---- the tables a question needs, and their product
+
+
+def joint_law(sem: SEM, names: tuple[str, ...], evidence: Mapping[str, int]) -> Factor:
+    """Return Pr[names, evidence] as a table over ``names``; evidence gives positions in ranges."""
+    relevant = ancestors(sem, {*names, *evidence})
+    factors: list[Factor | Lookup] = list(marginal(sem.population, set(sem.exogenous) - relevant))
+    for name in sem.endogenous:
+        if name in relevant:
+            factors += sem.equations[name].parts
+    fixed = {name: position for name, position in evidence.items() if name not in names}
+    factors = [factor.at(fixed) for factor in factors]
+    for name, position in evidence.items():
+        if name in names:
+            factors.append(Factor((name,), np.arange(len(sem.ranges[name])) == position))
+    return product(factors, names)
+
+
+def condition(joint: Factor, evidence: Factor, seen: Mapping[str, int]) -> Factor:
+    """Return ``joint / evidence``, the law given evidence whose probability is ``evidence``; raise if that is zero."""
+    if float(evidence.log) == -math.inf:
+        raise ZeroProbabilityError(
+            f"The evidence on {', '.join(seen)} has probability zero, so nothing follows from it. To ask what would "
+            "happen if these values were set, intervene instead: do(...)."
+        )
+    if joint.lossy or evidence.lossy:
+        return Factor.from_log(joint.names, joint.log - evidence.log)
+    return Factor(joint.names, joint.array / float(evidence.array))
+
+
+def kernel(
+    sem: SEM,
+    targets: tuple[str, ...],
+    inputs: tuple[str, ...],
+    *,
+    background: bool,
+    arrows: Sequence[tuple[str, str]] | None,
+) -> Law:
+    """Return Pr[targets | do(inputs), background]; see :meth:`SEM.law`.
+
+    Every free axis has a name of its own, ``do(X)`` or ``background(U)``, and X or U becomes a copy of it. So a
+    variable may be set and asked about at once, and an arrow that is cut reads ``do(X)`` while the others read X.
+    """
+    severed = set(inputs) if arrows is None else set()
+    renamed: dict[str, dict[str, str]] = {}
+    for parent, child in arrows or ():
+        renamed.setdefault(child, {})[parent] = f"do({parent})"
+    relevant = ancestors(sem, targets, severed, renamed)
+    kept = tuple(name for name in sem.exogenous if name in relevant - severed) if background else ()
+    factors: list[Factor | Lookup] = [_ones(sem, name, f"do({name})") for name in inputs]
+    factors += [copy_of(sem, name, f"do({name})") for name in inputs if name in severed]
+    for name in kept:
+        factors += [_ones(sem, name, f"background({name})"), copy_of(sem, name, f"background({name})")]
+    if not background:
+        factors += marginal(sem.population, set(sem.exogenous) - relevant | severed)
+    for name in sem.endogenous:
+        if name in relevant - severed:
+            factors += sem.equations[name].reading(renamed.get(name, {}))
+    axes = (*(f"do({name})" for name in inputs), *(f"background({name})" for name in kept), *targets)
+    return Law(inputs=inputs, background=kept, of=targets, kernel=product(factors, axes))
+
+
+def ancestors(
+    sem: SEM,
+    targets: Iterable[str],
+    severed: Iterable[str] = (),
+    renamed: Mapping[str, Mapping[str, str]] | None = None,
+) -> set[str]:
+    """Return the targets and every variable that reaches them once some are severed from their parents."""
+    cut, arrows = set(severed), renamed or {}
+
+    def causes(name: str) -> Iterable[str]:
+        return () if name in cut else (parent for parent in sem.parents(name) if parent not in arrows.get(name, {}))
+
+    return reach(targets, causes)
+
+
+def _ones(sem: SEM, name: str, axis: str) -> Factor:
+    return Factor((axis,), np.ones(len(sem.ranges[name])))
+
+
+def copy_of(sem: SEM, name: str, axis: str) -> Lookup:
+    """Return the step that makes a variable a copy of a free axis."""
+    size = len(sem.ranges[name])
+    return Lookup((axis,), name, np.arange(size, dtype=np.intp), size)
+
+
+# ---- drawing rows
+
+_CHUNK = 2**20  # cells of the row-by-value table held at once
+
+
+def draw_rows(sem: SEM, rows: int, rng: np.random.Generator) -> dict[str, np.ndarray[Any, Any]]:
+    """Return ``rows`` independent draws, one column of values per variable."""
+    columns: dict[str, IntArray] = {}
+    for law in sem.population:
+        cell = _choose(law.array.reshape(1, -1), np.zeros(rows, dtype=np.intp), rng)
+        columns.update(zip(law.names, np.unravel_index(cell, law.array.shape), strict=True))
+    for name in sem.endogenous:
+        for part in sem.equation(name).parts:
+            columns[part.names[-1]] = _step(part, columns, rows, rng)
+    return {name: _values(sem.ranges[name], columns[name]) for name in sem.variables}
+
+
+def _step(part: Factor | Lookup, columns: dict[str, IntArray], rows: int, rng: np.random.Generator) -> IntArray:
+    where = tuple(columns[name] for name in part.names[:-1])
+    if isinstance(part, Lookup):
+        return np.asarray(part.index[where]) if where else np.full(rows, part.index)
+    shape = part.array.shape[:-1]
+    row = np.ravel_multi_index(where, shape) if where else np.zeros(rows, dtype=np.intp)
+    return _choose(part.array.reshape(-1, part.array.shape[-1]), row, rng)
+
+
+def _choose(table: Array, row: IntArray, rng: np.random.Generator) -> IntArray:
+    """Return one column of ``table`` per entry of ``row``, with that row's probabilities."""
+    steps = np.cumsum(table, axis=1)
+    steps /= steps[:, -1:]
+    chosen = np.empty(len(row), dtype=np.intp)
+    size = max(1, _CHUNK // table.shape[1])
+    for start in range(0, len(row), size):
+        block = slice(start, start + size)
+        # u < 1 and the last step is exactly 1; a cell of probability zero repeats the step before it and is never hit.
+        chosen[block] = (rng.random(len(row[block]))[:, None] >= steps[row[block]]).sum(axis=1)
+    return chosen
+
+
+def _values(values: tuple[Value, ...], column: IntArray) -> np.ndarray[Any, Any]:
+    if any(isinstance(value, tuple) for value in values) or len({type(value) for value in values}) > 1:
+        labels = np.empty(len(values), dtype=object)
+        labels[:] = values
+    else:
+        labels = np.array(values)
+    return np.asarray(labels[column])

@@ -15,14 +15,13 @@ import numpy.typing as npt
 
 from escudo._validate import finite, one_of, positive, probability
 from escudo.causal._inference import MAX_CELLS, Array
-from escudo.causal._sem_lexer import MAX_WHOLE
-from escudo.causal._sem_values import Value, show
+from escudo.causal._sem_equations import MAX_WHOLE, Value, show
 from escudo.errors import InputError
 
 __all__ = [
     "MECHANISMS",
     "Kernel",
-    "Mechanism",
+    "Signature",
     "bernoulli",
     "coin",
     "exponential_mechanism",
@@ -200,7 +199,7 @@ def report_noisy_max(
 
 
 @dataclass(frozen=True, slots=True)
-class Mechanism:
+class Signature:
     """How the text format calls a mechanism.
 
     Attributes:
@@ -216,15 +215,15 @@ class Mechanism:
     required: tuple[str, ...] = ("epsilon",)
 
 
-MECHANISMS: Mapping[str, Mechanism] = {
-    "bernoulli": Mechanism("chance", bernoulli, (), ()),
-    "coin": Mechanism("chance", coin, (), ()),
-    "exponential_mechanism": Mechanism("candidates", exponential_mechanism, ("epsilon", "sensitivity")),
-    "kary_response": Mechanism("value", kary_response, ("epsilon",)),
-    "randomised_response": Mechanism("value", randomised_response, ("epsilon",)),
-    "randomized_response": Mechanism("value", randomised_response, ("epsilon",)),
-    "report_noisy_max": Mechanism("candidates", report_noisy_max, ("epsilon", "sensitivity", "noise")),
-    "truncated_geometric": Mechanism(
+MECHANISMS: Mapping[str, Signature] = {
+    "bernoulli": Signature("chance", bernoulli, (), ()),
+    "coin": Signature("chance", coin, (), ()),
+    "exponential_mechanism": Signature("candidates", exponential_mechanism, ("epsilon", "sensitivity")),
+    "kary_response": Signature("value", kary_response, ("epsilon",)),
+    "randomised_response": Signature("value", randomised_response, ("epsilon",)),
+    "randomized_response": Signature("value", randomised_response, ("epsilon",)),
+    "report_noisy_max": Signature("candidates", report_noisy_max, ("epsilon", "sensitivity", "noise")),
+    "truncated_geometric": Signature(
         "value", truncated_geometric, ("epsilon", "sensitivity", "lower", "upper"), ("epsilon",)
     ),
 }

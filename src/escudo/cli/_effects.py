@@ -149,8 +149,7 @@ def definitions(
 
 def _single_effects(sem: SEM, asked: EffectsOptions, population: str | None) -> list[Effect]:
     """Return the effects that were asked for by name."""
-    from escudo.effects import direct, effect, path, total
-    from escudo.effects._survey import outputs_of
+    from escudo.effects import direct, effect, outputs_of, path, total
 
     of, held, through = _names(asked.of), _names(asked.direct), _names(asked.through)
     observed = _names(asked.on) or outputs_of(sem)

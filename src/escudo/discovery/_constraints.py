@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from escudo._validate import did_you_mean
-from escudo.causal import CausalGraph, Knowledge
-from escudo.causal._check import first_cycle
+from escudo.causal import CausalGraph, Knowledge, first_cycle
 from escudo.errors import GraphError
 from escudo.table import Schema
 

@@ -13,16 +13,32 @@ The mathematics, with proofs, is in ``README.md`` beside this file.
 
 from __future__ import annotations
 
-from escudo.effects._association import associative
-from escudo.effects._composition import bound
-from escudo.effects._definitions import Definition, Definitions, Implication, definitions
-from escudo.effects._diagram import Diagram, Node, from_ledger
+from escudo.effects._definitions import (
+    CountMechanism,
+    Definition,
+    Definitions,
+    Implication,
+    Mechanism,
+    definitions,
+    mechanism_of,
+)
+from escudo.effects._diagram import Diagram, Node, bound, from_ledger
 from escudo.effects._effect import Effect, Witness, show_epsilon
-from escudo.effects._exact import direct, effect, joint, path, relative_probability, total
-from escudo.effects._knowledge import Disclosure, nondisclosure, posterior, secrets
-from escudo.effects._mechanism import CountMechanism, Mechanism
-from escudo.effects._semantic import SemanticPrivacy, semantic_privacy
-from escudo.effects._survey import Survey, SurveyRow, mechanism_of, survey
+from escudo.effects._effect import show_times as show_times  # for the report
+from escudo.effects._exact import (
+    Survey,
+    SurveyRow,
+    associative,
+    direct,
+    effect,
+    joint,
+    path,
+    relative_probability,
+    survey,
+    total,
+)
+from escudo.effects._knowledge import Disclosure, SemanticPrivacy, nondisclosure, posterior, secrets, semantic_privacy
+from escudo.effects._worst import outputs_of as outputs_of  # for the command line
 
 __all__ = [
     "CountMechanism",

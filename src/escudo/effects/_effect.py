@@ -2,6 +2,11 @@
 
 Audits, attacks, compositions and exact queries all answer with an :class:`Effect`, so that a promise, a proof and a
 measurement of the same thing can be put side by side.
+
+Log ratios follow the conventions for zeros that ``a <= e^eps * b`` itself implies: ``a > 0 = b`` is infinite, ``0 / 0``
+is skipped (nothing to compare), ``0 / b`` is never the maximum. Zero means exactly zero: nothing is rounded or
+thresholded. Laws are kept as natural logarithms, where a probability such as e^-1000 is small and not zero, and where a
+ratio is a difference.
 """
 
 from __future__ import annotations
@@ -13,66 +18,34 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from escudo._validate import one_of, positive, probability
 from escudo.errors import InputError
 
-__all__ = ["Effect", "Kind", "Known", "Witness", "show_epsilon"]
+__all__ = [
+    "Array",
+    "Effect",
+    "Kind",
+    "Known",
+    "Witness",
+    "average",
+    "largest_log_ratio",
+    "log_of",
+    "probabilities",
+    "show_epsilon",
+    "spread",
+]
+
 
 Known = Literal["exact", "proved", "measured"]
 Kind = Literal["effect", "direct effect", "path effect", "total effect", "association"]
+Array = NDArray[np.float64]
+_SUM_TOLERANCE = 1e-9
 
 
-def show_epsilon(epsilon: float) -> str:
-    """Return ``epsilon`` for people: two decimals, more only if it is small, and ∞ for infinity.
-
-    >>> [show_epsilon(e) for e in (0.0, 0.0012, 2.0, math.inf)]
-    ['0', '0.0012', '2.00', '∞']
-    """
-    if math.isinf(epsilon):
-        return "∞"
-    if epsilon < 1e-12:  # what rounding leaves of an exact zero
-        return "0"
-    return f"{epsilon:.2f}" if epsilon >= 0.095 else f"{epsilon:.2g}"
-
-
-def show_times(epsilon: float) -> str:
-    """Return ``e^epsilon`` for people: ``7.39 times as likely (e^2.00)``, or the power alone when it is huge."""
-    if epsilon > 12:
-        return f"e^{show_epsilon(epsilon)} times as likely"
-    return f"{math.exp(epsilon):.3g} times as likely (e^{show_epsilon(epsilon)})"
-
-
-def show_values(values: Mapping[str, Any], *, names: bool = True, most: int = 6) -> str:
-    """Return ``X = x, Y = y``, or the values alone, shortened when there are many."""
-    shown = [f"{name} = {_value(value)}" if names else _value(value) for name, value in list(values.items())[:most]]
-    more = len(values) - most
-    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
-
-
-def show_pair(first: Mapping[str, Any], word: str, second: Mapping[str, Any]) -> str:
-    """Return ``X = x rather than x'``; where different things are compared, both with their names."""
-    return f"{show_values(first)} {word} {show_values(second, names=first.keys() != second.keys())}"
-
-
-def show_where(values: Mapping[str, Any], *, most: int = 6) -> str:
-    """Return ``X = x, Y = y``, or, of many, how many have which value."""
-    counts = Counter(_value(value) for value in values.values())
-    if len(values) <= most or len(counts) > 4:
-        return show_values(values, most=most)
-    return " and ".join(f"{n} others are {value}" for value, n in counts.most_common())
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"  # as model files write them
-    return f"({', '.join(map(_value, value))})" if isinstance(value, tuple) else str(value)
-
-
-def show_names(names: tuple[str, ...], *, most: int = 6) -> str:
-    """Return ``A, B and C``, shortened when there are many."""
-    if len(names) > most:
-        return ", ".join(names[: most - 1]) + f" and {len(names) - most + 1} more"
-    return names[0] if len(names) == 1 else ", ".join(names[:-1]) + f" and {names[-1]}"
+# ---- the answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,3 +201,122 @@ class Effect:
             f"<b>{escape(title)}</b> &nbsp; ε = <b>{show_epsilon(self.epsilon)}</b> &nbsp;"
             f'<span style="opacity:.7">{self.known} {escape(self.kind)}</span><br>{escape(self.sentence)}</div>'
         )
+
+
+# ---- in words
+
+
+def show_epsilon(epsilon: float) -> str:
+    """Return ``epsilon`` for people: two decimals, more only if it is small, and ∞ for infinity.
+
+    >>> [show_epsilon(e) for e in (0.0, 0.0012, 2.0, math.inf)]
+    ['0', '0.0012', '2.00', '∞']
+    """
+    if math.isinf(epsilon):
+        return "∞"
+    if epsilon < 1e-12:  # what rounding leaves of an exact zero
+        return "0"
+    return f"{epsilon:.2f}" if epsilon >= 0.095 else f"{epsilon:.2g}"
+
+
+def show_times(epsilon: float) -> str:
+    """Return ``e^epsilon`` for people: ``7.39 times as likely (e^2.00)``, or the power alone when it is huge."""
+    if epsilon > 12:
+        return f"e^{show_epsilon(epsilon)} times as likely"
+    return f"{math.exp(epsilon):.3g} times as likely (e^{show_epsilon(epsilon)})"
+
+
+def show_values(values: Mapping[str, Any], *, names: bool = True, most: int = 6) -> str:
+    """Return ``X = x, Y = y``, or the values alone, shortened when there are many."""
+    shown = [f"{name} = {_value(value)}" if names else _value(value) for name, value in list(values.items())[:most]]
+    more = len(values) - most
+    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+
+
+def show_pair(first: Mapping[str, Any], word: str, second: Mapping[str, Any]) -> str:
+    """Return ``X = x rather than x'``; where different things are compared, both with their names."""
+    return f"{show_values(first)} {word} {show_values(second, names=first.keys() != second.keys())}"
+
+
+def show_where(values: Mapping[str, Any], *, most: int = 6) -> str:
+    """Return ``X = x, Y = y``, or, of many, how many have which value."""
+    counts = Counter(_value(value) for value in values.values())
+    if len(values) <= most or len(counts) > 4:
+        return show_values(values, most=most)
+    return " and ".join(f"{n} others are {value}" for value, n in counts.most_common())
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"  # as model files write them
+    return f"({', '.join(map(_value, value))})" if isinstance(value, tuple) else str(value)
+
+
+def show_names(names: tuple[str, ...], *, most: int = 6) -> str:
+    """Return ``A, B and C``, shortened when there are many."""
+    if len(names) > most:
+        return ", ".join(names[: most - 1]) + f" and {len(names) - most + 1} more"
+    return names[0] if len(names) == 1 else ", ".join(names[:-1]) + f" and {names[-1]}"
+
+
+# ---- log ratios
+
+
+def spread(top: Array, low: Array) -> Array:
+    """Return ``top - low`` entrywise for logarithms ``top >= low``, and 0 where both probabilities are zero."""
+    with np.errstate(invalid="ignore"):
+        return np.where(top > -np.inf, top - low, 0.0)
+
+
+def largest_log_ratio(logs: Array) -> tuple[float, tuple[int, int, int, int]]:
+    """Return the largest ``logs[k, x1, y] - logs[k, x2, y]`` and its ``(k, x1, x2, y)``.
+
+    Args:
+        logs: Shape (alternatives, x, y): for each alternative and each x, the logarithms of a law over y. Only laws of
+            the same alternative are compared.
+    """
+    if logs.size == 0:
+        return 0.0, (0, 0, 0, 0)
+    found = spread(logs.max(axis=1), logs.min(axis=1))
+    k, y = (int(i) for i in np.unravel_index(int(found.argmax()), found.shape))
+    return float(found[k, y]), (k, int(logs[k, :, y].argmax()), int(logs[k, :, y].argmin()), y)
+
+
+def average(log_weights: Array, logs: Array) -> Array:
+    """Return ``log sum_r w[r] p[r, o]`` for every o, from logarithms and back to them."""
+    peak, high = log_weights.max(), logs.max(axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        scaled = np.where(high > -np.inf, np.exp(logs - high), 0.0)
+        result = np.asarray(np.log(np.exp(log_weights - peak) @ scaled) + peak + high)
+    # Where weights and laws are far apart even the scaled products underflow: those sums are done term by term.
+    for o in np.flatnonzero(~(result > peak + high - 600.0)):
+        result[o] = np.logaddexp.reduce(log_weights + logs[:, o])
+    return result
+
+
+def log_of(values: Array) -> Array:
+    """Return natural logarithms, minus infinity for zero."""
+    with np.errstate(divide="ignore"):
+        return np.log(values)
+
+
+def probabilities(name: str, values: Any, *, axis: int | None) -> Array:
+    """Return ``values`` as floats, or raise unless they are probabilities that sum to 1 over ``axis`` (None: all).
+
+    Fractions are accepted; the array is a read-only copy.
+    """
+    try:
+        array = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} must be an array of numbers: {error}.") from None
+    if array.ndim == 0 or array.size == 0 or not np.isfinite(array).all():
+        raise InputError(f"{name} must be a non-empty array of finite numbers; got shape {array.shape}.")
+    if (array < 0).any():
+        raise InputError(f"{name} has a negative entry ({array.min():g}); probabilities are at least 0.")
+    sums = np.asarray(array.sum(axis=axis))
+    worst = np.unravel_index(int(np.abs(sums - 1).argmax()), sums.shape)
+    if abs(sums[worst] - 1) > _SUM_TOLERANCE:
+        where = f" in row {tuple(int(i) for i in worst)}" if sums.ndim else ""
+        raise InputError(f"{name} must sum to 1{where}; it sums to {sums[worst]:.12g}.")
+    array.flags.writeable = False
+    return array

@@ -1,12 +1,11 @@
 r"""Laplace and Gaussian noise on whole arrays, discrete, on a public grid.
 
-Which way it goes: the sign of a private gap, and the majority of private blocks.
+Two of their signs say which way it goes: that of a private gap, and that of the majority of private blocks.
 
-Sums of z zᵀ over rows of bounded length: exact whatever the order of the rows, and never far from a neighbour's.
-
-A row enters as whole numbers of some public step, computed from that row alone. Products of whole numbers add up
-exactly, so neither the order of the rows nor the engine that gives them can change the sum: it depends on the rows as a
-multiset, and a neighbour's sum differs by the changed rows' own terms.
+**Second moments**, sums of z zᵀ over rows of bounded length, are exact whatever the order of the rows. A row enters as
+whole numbers of some public step, computed from that row alone. Products of whole numbers add up exactly, so neither
+the order of the rows nor the engine that gives them can change the sum: it depends on the rows as a multiset, and a
+neighbour's sum differs by the changed rows' own terms.
 
 **Sensitivity**, in the Frobenius norm, for rows with :math:`\|z\|^2 \le L`. One row adds a matrix of norm
 :math:`\|z\|^2 \le L`. Replacing it takes away one such matrix and adds another, and as

@@ -1,6 +1,6 @@
 """Choosing one of finitely many public candidates by their private utilities.
 
-Quantiles by the exponential mechanism, from counts on a public grid of cells.
+Quantiles are such a choice, of a cell of a public grid, and need its counts only.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-r"""Propose-test-release: answer precisely where the data are stable, and say "no answer" where they are not.
+r"""Where stability allows: precise answers, and levels that many share; "no answer" and a threshold for the rest.
 
-How far a table is from a different interquartile range: the exact distances behind propose-test-release.
-
-For m records, :math:`H = \ln(v_{(h)} - v_{(l)})` with :math:`l = \lceil m/4 \rceil`, :math:`h = \lceil 3m/4 \rceil`.
-The log scale is cut into bins :math:`[iw + o, (i+1)w + o)`, for the offsets o = 0 and o = w/2. The distance A_o is
-the least number of records to change so that H leaves its bin.
+**How far a table is from a different interquartile range**, the distances behind propose-test-release. For m records,
+:math:`H = \ln(v_{(h)} - v_{(l)})` with :math:`l = \lceil m/4 \rceil`, :math:`h = \lceil 3m/4 \rceil`. The log scale is
+cut into bins :math:`[iw + o, (i+1)w + o)`, for the offsets o = 0 and o = w/2. The distance A_o is the least number of
+records to change so that H leaves its bin.
 
 **Exact.** After at most k changes the smallest reachable range is :math:`\min_{0 \le i \le k} v_{(h-k+i)} - v_{(l+i)}`
 (move i records from below v_(l) and k-i from above v_(h) into the middle; 0 once k ≥ h - l), the largest is
@@ -20,7 +19,7 @@ every neighbour in a bin, because one change leads out of that bin.
 Comparisons are made on the range itself, against the edges :math:`e^{iw+o}` as float64 numbers; float64 subtraction is
 monotone, so all of the above holds for the numbers as computed.
 
-Histograms over keys nobody knew beforehand: noise, and a threshold that hides rare keys.
+**Histograms over keys nobody knew beforehand** have noise, and a threshold that hides rare keys.
 """
 
 from __future__ import annotations

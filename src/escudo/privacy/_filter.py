@@ -77,9 +77,8 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 
 from escudo.errors import InputError
-from escudo.privacy._composition import leaf_curve, leaves, to_atto
 from escudo.privacy._events import ApproximateEvent, Event, PureEvent
-from escudo.privacy._totals import RunningTotal, within
+from escudo.privacy._totals import RunningTotal, leaf_curve, leaves, to_atto, within
 
 __all__ = ["FORMS", "NOTHING", "Charge", "Filter", "Form", "Paid", "best_order", "filter_of"]
 

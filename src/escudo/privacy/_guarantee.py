@@ -2,18 +2,23 @@
 
 A guarantee bounds a causal effect: intervening on one record, do(Dᵢ = d) against do(Dᵢ = d′), changes the probability
 of every set of outputs by at most a factor e^ε, up to δ. Printing a guarantee says so in a sentence.
+
+What several releases promise together follows from their events: ``RunningTotal`` does the sums and is the thing to
+keep where events arrive one by one; ``guarantee_of`` asks it once.
+
+``calibrate`` is the inverse: how much noise a budget needs.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from decimal import ROUND_CEILING, Context
 from html import escape
 from typing import Any
 
-from escudo._validate import probability
+from escudo._validate import positive, probability
 from escudo.errors import InputError
 from escudo.privacy._conversions import (
     approximate_for_group,
@@ -26,12 +31,26 @@ from escudo.privacy._conversions import (
     zcdp_to_delta,
     zcdp_to_epsilon,
 )
-from escudo.privacy._event import MAX_RHO, check_loss
-from escudo.privacy._events import ApproximateEvent, Event, GDPEvent, PureEvent, ZCDPEvent
+from escudo.privacy._events import (
+    MAX_RHO,
+    ApproximateEvent,
+    ComposedEvent,
+    Event,
+    GaussianEvent,
+    GDPEvent,
+    LaplaceEvent,
+    ParallelEvent,
+    PureEvent,
+    RepeatedEvent,
+    SampledGaussianEvent,
+    ZCDPEvent,
+    check_loss,
+)
 from escudo.privacy._relations import Relation, Unit, parse_relation, parse_unit
-from escudo.privacy._totals import RunningTotal
+from escudo.privacy._totals import RunningTotal, within
 
-__all__ = ["Guarantee"]
+__all__ = ["Guarantee", "RunningTotal", "calibrate", "guarantee_of", "within"]
+
 
 _SHOWN_DELTA = 1e-6
 """The delta at which a notion without one is put into words."""
@@ -352,3 +371,152 @@ def _rounded_up(number: float, digits: int) -> str:
     shown = Context(prec=15).create_decimal(repr(number))  # forgives the last bits, so that 0.1 + 0.2 is 0.3
     text = f"{float(Context(prec=digits, rounding=ROUND_CEILING).create_decimal(shown)):.15g}"
     return text if any(mark in text for mark in ".e") else text + ".0"
+
+
+def guarantee_of(
+    events: Event | Sequence[Event],
+    *,
+    delta: float = 0.0,
+    relation: str | None = None,
+    max_rows_per_person: int | None = None,
+    float_safe: bool | None = None,
+    for_release: bool = True,
+) -> Guarantee:
+    """Return the guarantee of some events together, by the best sound accountant.
+
+    >>> from escudo.privacy import PureEvent
+    >>> g = guarantee_of([PureEvent(epsilon=0.1)] * 10)
+    >>> g.epsilon, g.accountant
+    (1.0, 'basic composition')
+
+    Args:
+        events: What happened, on the same table; none at all cost nothing.
+        delta: Probability aside; 0 asks for pure differential privacy.
+        relation: State the guarantee for this relation instead of the events' own.
+        max_rows_per_person: Most rows of one person that the events must be stated for; None takes what they state.
+        float_safe: Whether the noise is free of floating-point attacks; by default read off the events, where noise on
+            no grid is not.
+        for_release: False for seeded runs.
+
+    Raises:
+        InputError: If there is no finite epsilon at this delta, or the events are stated for different relations.
+    """
+    listed = [events] if isinstance(events, Event) else list(events)
+    if relation is not None:
+        listed = [event.under(relation) for event in listed]
+    source = listed[0] if len(listed) == 1 else ComposedEvent(events=tuple(listed))
+    if not listed and relation is not None:
+        source = ComposedEvent(events=(), relation=parse_relation(relation))
+    if max_rows_per_person not in (None, source.max_rows_per_person):
+        raise InputError(
+            f"The events are stated for {source.max_rows_per_person or 'no number of'} rows per person, not "
+            f"{max_rows_per_person}."
+        )
+    bound = RunningTotal.of(source).bound(delta)
+    if math.isinf(bound.value):
+        raise InputError(
+            f"These events have no finite epsilon at delta={delta:g}; Gaussian noise and (epsilon, delta) mechanisms "
+            "need a delta larger than their own, such as 1e-6."
+        )
+    return Guarantee(
+        epsilon=bound.value,
+        delta=delta,
+        relation=source.relation,
+        unit=source.unit,
+        max_rows_per_person=source.max_rows_per_person,
+        accountant=bound.accountant,
+        float_safe=_on_grids(source) if float_safe is None else float_safe,
+        for_release=for_release,
+        source=source,
+    )
+
+
+def _on_grids(event: Event) -> bool:
+    """Return whether no part of the event is noise without a grid."""
+    match event:
+        case LaplaceEvent() | GaussianEvent():
+            return event.grid > 0
+        case SampledGaussianEvent():
+            return False  # its noise is drawn in floating point
+        case RepeatedEvent():
+            return _on_grids(event.event)
+        case ComposedEvent() | ParallelEvent():
+            return all(_on_grids(part) for part in event.events)
+    return True
+
+
+_TOLERANCE = 2e-4  # a part of the noise: what stopping early may waste
+_TRIALS = 12  # the slow accountants are asked at most this often
+_WIDEST = 2.0**60
+
+
+def calibrate(build: Callable[[float], Event | Sequence[Event]], *, epsilon: float, delta: float) -> float:
+    r"""Return the least noise (to 1 part in 5,000) at which a release costs at most (ε, δ).
+
+    Args:
+        build: The events of the release at a noise level t > 0: every scale proportional to t (or every ε to 1/t), so
+            that the cost falls as t grows.
+        epsilon: What it may cost.
+        delta: At this δ.
+
+    Returns:
+        A noise level whose cost was computed by the accountant and found to be at most (ε, δ): the search may stop
+        early, but never on the wrong side.
+
+    Raises:
+        InputError: If no noise level within reach meets the budget, as for Gaussian noise at δ = 0.
+
+    >>> from escudo.privacy import LaplaceEvent
+    >>> round(calibrate(lambda t: LaplaceEvent(l1_sensitivity=2, scale=t, grid=1.0), epsilon=0.5, delta=0.0), 2)
+    4.0
+    """
+    budget, at = positive("epsilon", epsilon), probability("delta", delta)
+
+    def quick(noise: float) -> float:
+        return RunningTotal.of(build(noise)).quick_epsilon(at)
+
+    high = 1.0
+    while quick(high) > budget:
+        high *= 2
+        if high > _WIDEST:
+            raise InputError(
+                f"No amount of noise meets epsilon = {epsilon:g} at delta = {delta:g} here; Gaussian noise needs a "
+                "delta above 0, such as 1e-6, and mechanisms with a delta of their own need a larger one."
+            )
+    low = high / 2
+    while quick(low) <= budget and low > 1 / _WIDEST:
+        high, low = low, low / 2
+    while high / low > 1 + _TOLERANCE / 4:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if quick(middle) <= budget else (middle, high)
+
+    def rough(noise: float) -> float:
+        return RunningTotal.of(build(noise)).bound(at, coarse=True).value
+
+    noise = _sharpened(rough, high, budget)
+    # The search was a hair too bold, if at all; and the same events in another order may differ in their last digits.
+    while RunningTotal.of(build(noise)).epsilon(at) * (1 + 1e-9) > budget:
+        noise *= 1 + _TOLERANCE / 8
+    return noise
+
+
+def _sharpened(cost_of: Callable[[float], float], noise: float, budget: float) -> float:
+    """Lower a sufficient noise level as far as the slow accountants allow, by the secant rule in logarithms."""
+    best, cost = noise, cost_of(noise)
+    too_low = 0.0
+    slope = 1.0  # of log cost against log noise, at first: cost ∝ 1 / noise
+    for _ in range(_TRIALS):
+        if cost <= 0 or best / max(too_low, best * (cost / budget) ** (1 / slope)) < 1 + _TOLERANCE:
+            break
+        # Aim a hair above the estimate, so that rounding lands on the safe side.
+        trial = max(best * (cost / budget) ** (1 / slope) * (1 + _TOLERANCE / 4), too_low * (1 + _TOLERANCE / 4))
+        if trial >= best:
+            break
+        found = cost_of(trial)
+        if found > cost:
+            slope = max(math.log(found / cost) / math.log(best / trial), 0.25)
+        if found <= budget:
+            best, cost = trial, found
+        else:
+            too_low = trial
+    return best

@@ -31,16 +31,21 @@ from escudo.privacy import _trainings as trainings
 from escudo.privacy._account import Receipt, one_line
 from escudo.privacy._events import Event
 from escudo.privacy._guarantee import Guarantee
-from escudo.privacy._ledger_book import checked_name, require_no_twin
-from escudo.privacy._ledger_chain import AccountRecord, LedgerRow
-from escudo.privacy._ledger_keeping import Keeping
-from escudo.privacy._ledger_replay import terms_of, terms_to_json
-from escudo.privacy._ledger_views import AccountInfo, LedgerAccount, Verification, account_info
+from escudo.privacy._ledger_book import (
+    AccountInfo,
+    Keeping,
+    LedgerAccount,
+    Verification,
+    account_info,
+    checked_name,
+    require_no_twin,
+)
+from escudo.privacy._ledger_chain import AccountRecord, LedgerRow, terms_of, terms_to_json
 from escudo.privacy._relations import Unit
 from escudo.privacy._tally import Spending, Terms, percent_up, shown_down, stated, tuned_order
 
 if TYPE_CHECKING:
-    from escudo.privacy._ledger_session import Session
+    from escudo.privacy._ledger_store import Session
 
 __all__ = ["AccountInfo", "Ledger", "LedgerAccount", "LedgerRow", "Verification"]
 

@@ -25,9 +25,12 @@ from typing import NamedTuple
 
 from escudo.errors import LedgerCorruptError, LedgerError, LedgerWarning
 from escudo.privacy._ledger_chain import LedgerRow, canonical_json
-from escudo.privacy._ledger_errors import KEPT
 
-__all__ = ["Seen", "Witness"]
+__all__ = ["KEPT", "NOTHING", "Seen", "Witness"]
+
+NOTHING = "Nothing was recorded and nothing was released."
+KEPT = f"{{who}} kept it locked for {{timeout:g}} s. {NOTHING} Try again."
+
 
 _MOST_MISSED = 10_000
 """Most rows written by others that are copied on the way; a longer gap is left, and only the end is remembered."""

@@ -1,12 +1,31 @@
-"""Plans: the budget tree of an operation, shown before any data is touched, and charged in one spend.
+r"""Plans: the budget tree of an operation, shown before any data is touched, and charged in one spend.
 
 A leaf is an event that will be spent, ``count`` times; a node without event and children is free (post-processing);
 an inner node is the composition of its children. ``charging`` spends the whole tree at once and then hands out a purse
 that pays only what the tree shows.
+
+**How large a δ may be**: small against one over the number of people, or said twice. δ is the probability with which a
+promise may fail altogether. Publishing one of n records as it is, chosen by chance, keeps (0, 1/n): a neighbour differs
+in that record with probability 1/n only. So from δ = 1/n on, an (ε, δ) promise no longer rules out that somebody's
+record is handed over, whatever ε is; a tenth of that is where it becomes a risk that nobody should take without
+knowing. The rule, for every verb that takes a δ:
+
+* δ ≥ 1/n is refused, unless it is said twice (``accept_large_delta=True``, ``--accept-large-delta``);
+* δ > 1/(10 n) is a warning in the plan, the terminal and the report.
+
+n is a public number: what the caller states, or else the number of records under ``replace_one``, which neighbours
+share. Under ``add_remove`` the table is not asked. Where n is neither public nor stated the same is done with public
+ceilings, 1e-3 and 1e-5. Once noisy counts are released they say what n is about, and the result carries the same
+warning in the same words; it is not withheld, since the budget is gone by then and withholding would protect nobody.
+
+Reference:
+    C. Dwork, A. Roth (2014), "The algorithmic foundations of differential privacy", section 2.3: a δ of the order of
+    one over the number of records allows to publish a few of them whole.
 """
 
 from __future__ import annotations
 
+import html
 import inspect
 import math
 import threading
@@ -14,21 +33,210 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from escudo._validate import did_you_mean, probability
-from escudo.errors import InputError, NotInPlanError
+from escudo.errors import InputError, NotInPlanError, RefusedError
 from escudo.privacy._account import Account, Receipt, marked_if_failed
-from escudo.privacy._accounting import RunningTotal, guarantee_of
-from escudo.privacy._composition import leaves
-from escudo.privacy._event import check_count
-from escudo.privacy._events import ComposedEvent, Event, RepeatedEvent
-from escudo.privacy._guarantee import Guarantee
-from escudo.privacy._plan_delta import judged_delta
-from escudo.privacy._plan_text import plan_html, plan_text
+from escudo.privacy._curves import ORDERS
+from escudo.privacy._events import ComposedEvent, Event, GaussianEvent, GDPEvent, RepeatedEvent, ZCDPEvent, check_count
+from escudo.privacy._guarantee import Guarantee, guarantee_of
 from escudo.privacy._relations import Neighbours, Relation, Unit
+from escudo.privacy._tally import shown_up
+from escudo.privacy._totals import RunningTotal, leaf_curve, leaves
 
-__all__ = ["Plan", "charging", "plan", "plannable"]
+__all__ = [
+    "Plan",
+    "charging",
+    "cost_text",
+    "delta_warning",
+    "judged_delta",
+    "plan",
+    "plan_html",
+    "plan_text",
+    "plannable",
+    "usual_delta",
+]
+
+
+FREE = "free (post-processing)"
+
+
+class _Line(NamedTuple):
+    depth: int
+    branch: str
+    label: str
+    cost: str
+    buys: str
+
+
+def plan_text(plan: Plan) -> str:
+    """Return the tree as text, in aligned columns."""
+    lines = list(_lines(plan))
+    labels = max(len(line.branch + line.label) for line in lines)
+    costs = max((len(line.cost) for line in lines if line.buys), default=0)
+    tree = [f"{line.branch + line.label:<{labels}}   {line.cost:<{costs}}   {line.buys}".rstrip() for line in lines]
+    return "\n".join([*tree, f"Warning: {plan.warning}"] if plan.warning else tree)
+
+
+def plan_html(plan: Plan) -> str:
+    """Return the tree as a small HTML table."""
+    rows = "".join(
+        f'<tr><td style="text-align:left;padding-left:{line.depth * 1.5 + 0.5}em">{html.escape(line.label)}</td>'
+        f'<td style="text-align:left">{html.escape(line.cost)}</td>'
+        f'<td style="text-align:left">{html.escape(line.buys)}</td></tr>'
+        for line in _lines(plan)
+    )
+    warning = f"<p><strong>Warning:</strong> {html.escape(plan.warning)}</p>" if plan.warning else ""
+    return f"<table><caption>Budget plan: nothing is spent yet</caption>{rows}</table>{warning}"
+
+
+def cost_text(event: Event | None) -> str:
+    """Return what an event costs in its own notion: ε for pure losses, ρ or μ for Gaussian noise, δ where it has slack.
+
+    Losses of one notion add up; several notions are listed side by side, and the accountant's total says what they come
+    to together.
+
+    >>> from escudo.privacy import GaussianEvent, RepeatedEvent
+    >>> cost_text(RepeatedEvent(event=GaussianEvent(l2_sensitivity=1.0, scale=10.0, grid=1.0), count=4))
+    'ρ = 0.02'
+    """
+    if event is None:
+        return FREE
+    epsilon = rho = mu_squared = slack = 0.0
+    for leaf, count in leaves(event):
+        curve = leaf_curve(leaf)
+        slack += count * curve.slack
+        if isinstance(leaf, GDPEvent):
+            mu_squared += count * leaf.mu**2
+        elif isinstance(leaf, ZCDPEvent | GaussianEvent):
+            rho += count * leaf.rho
+        elif math.isfinite(curve.pure):
+            epsilon += count * curve.pure
+        else:
+            rho += count * float((curve.renyi / ORDERS).max())
+    losses = {"ε": epsilon, "ρ": rho, "μ": math.sqrt(mu_squared)}
+    parts = [f"{symbol} = {shown_up(loss)}" for symbol, loss in losses.items() if loss] or ["ε = 0.00"]
+    return ", ".join(parts + ([f"δ = {-math.expm1(-slack):.3g}"] if slack else []))
+
+
+def _lines(plan: Plan) -> Iterator[_Line]:
+    yield _Line(0, "", _label(plan), _total_text(plan), plan.buys)
+    yield from _below(plan, "", 1)
+
+
+def _below(plan: Plan, trunk: str, depth: int) -> Iterator[_Line]:
+    for number, child in enumerate(plan.children, start=1):
+        last = number == len(plan.children)
+        yield _Line(depth, trunk + ("└─ " if last else "├─ "), _label(child), cost_text(child.event), child.buys)
+        yield from _below(child, trunk + ("   " if last else "│  "), depth + 1)
+
+
+def _label(plan: Plan) -> str:
+    return plan.name if plan.count == 1 else f"{plan.count} × {plan.name}"
+
+
+def _total_text(plan: Plan) -> str:
+    if plan.event is None:
+        return FREE
+    delta = plan.stated_delta
+    bound = RunningTotal.of(plan.event).bound(delta)
+    aside = f", δ = {delta:g}" if delta else ""
+    change = "replace" if plan.event.relation == "replace_one" else "add or remove"
+    return f"ε = {shown_up(bound.value)}{aside}, {change} one {plan.event.unit} ({bound.accountant})"
+
+
+CEILING, CAUTION = 1e-3, 1e-5
+"""For a table of unknown size: from here on a δ is refused, and above this one it is a warning."""
+
+
+USUAL = 1e-6
+"""The δ of those who state none, where the table is not so large that it would be too much."""
+
+
+_NAMES: dict[Unit, str] = {"row": "rows", "person": "people"}
+
+
+def delta_warning(delta: float, records: float | None, *, unit: Unit = "row") -> str:
+    """Return what is to be said about a δ that is large for a table of so many records; empty if nothing is.
+
+    Args:
+        delta: The δ of a promise.
+        records: The number of rows or people: public, stated or noisy; None where nothing is known about it.
+        unit: Which of the two they are.
+
+    >>> delta_warning(1e-7, 22_714)
+    ''
+    >>> print(delta_warning(1e-5, 22_714))
+    δ = 1e-05 is large for about 22,714 rows: above 4e-06, a tenth of one over their number, a promise may well fail for somebody.
+    >>> print(delta_warning(0.1, 22_714))
+    δ = 0.1 is too large for about 22,714 rows: from one over their number on, publishing a whole row would keep the promise.
+    """  # noqa: E501
+    refused, cautious = _limits(records)
+    if delta <= cautious:
+        return ""
+    names = _NAMES[unit]
+    among = (
+        f"a table whose number of {names} is not known" if records is None else f"about {max(records, 1):,.0f} {names}"
+    )
+    if delta >= refused:
+        when = f"with {1 / CEILING:,.0f} of them" if records is None else "from one over their number on"
+        what = "a whole row" if unit == "row" else "all rows of somebody"
+        return f"δ = {delta:g} is too large for {among}: {when}, publishing {what} would keep the promise."
+    tenth = "" if records is None else ", a tenth of one over their number"
+    return (
+        f"δ = {delta:g} is large for {among}: above {_rounded_down(cautious)}{tenth}, a promise may well fail for "
+        "somebody."
+    )
+
+
+def judged_delta(delta: float, neighbours: Neighbours, *, accept_large_delta: bool = False) -> str:
+    """Return the warning that a δ deserves before anything is spent, or refuse it.
+
+    Args:
+        delta: The δ of the promise.
+        neighbours: Whose unit counts, and how many records they have, where that is public.
+        accept_large_delta: Whether a δ that the rule refuses was meant.
+
+    Raises:
+        RefusedError: If δ is one over the number of records or more and was not said twice; nothing was spent.
+    """
+    if delta == 0.0:
+        return ""
+    warning = delta_warning(delta, neighbours.records, unit=neighbours.unit)
+    refused, cautious = _limits(neighbours.records)
+    if delta < refused or accept_large_delta:
+        return warning
+    names = _NAMES[neighbours.unit]
+    known = "" if neighbours.records is not None else f", state the number of {names} if it is public (rows)"
+    raise RefusedError(
+        f"{warning} Choose δ of at most {_rounded_down(cautious)}{known}, or say that you mean it with "
+        "accept_large_delta=True (--accept-large-delta). Nothing was spent."
+    )
+
+
+def usual_delta(neighbours: Neighbours) -> float:
+    """Return the δ for those who state none: 1e-6, or less where a table is so large that this deserves a warning."""
+    _, cautious = _limits(neighbours.records)
+    return USUAL if cautious >= USUAL else float(_rounded_down(cautious))
+
+
+def _limits(records: float | None) -> tuple[float, float]:
+    """Return from where on a δ is refused, and above what it is a warning."""
+    if records is None:
+        return CEILING, CAUTION
+    whole = 1 / max(records, 1.0)  # a noisy number may be below 1
+    return whole, whole / 10
+
+
+def _rounded_down(delta: float) -> str:
+    """Return a δ with one digit, not above the one given.
+
+    >>> _rounded_down(1 / 227_140), _rounded_down(1e-5), _rounded_down(0.1)
+    ('4e-06', '1e-05', '0.1')
+    """
+    power = math.floor(math.log10(delta) + 1e-12)
+    return f"{math.floor(delta / 10.0**power + 1e-9) * 10.0**power:.1g}"
 
 
 @dataclass(frozen=True, slots=True, init=False)

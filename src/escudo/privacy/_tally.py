@@ -11,14 +11,12 @@ from typing import Literal, NoReturn, get_args
 
 from escudo._validate import finite, one_of, positive, probability
 from escudo.errors import BudgetExceededError, InputError
-from escudo.privacy._accounting import RunningTotal, guarantee_of, within
-from escudo.privacy._composition import to_atto
 from escudo.privacy._conversions import zcdp_to_epsilon
-from escudo.privacy._event import check_loss
-from escudo.privacy._events import ComposedEvent, Event, PureEvent, RepeatedEvent, ZCDPEvent
+from escudo.privacy._events import ComposedEvent, Event, PureEvent, RepeatedEvent, ZCDPEvent, check_loss
 from escudo.privacy._filter import NOTHING, Filter, Paid, best_order, filter_of
-from escudo.privacy._guarantee import Guarantee
+from escudo.privacy._guarantee import Guarantee, guarantee_of
 from escudo.privacy._relations import Relation, Unit, parse_relation, parse_unit
+from escudo.privacy._totals import RunningTotal, to_atto, within
 
 __all__ = ["Spending", "Tally", "Terms", "percent_up", "shown_down", "shown_up", "stated", "tuned_order"]
 

@@ -25,9 +25,9 @@ from escudo.effects import (
     effect,
     mechanism_of,
     show_epsilon,
+    show_times,
     survey,
 )
-from escudo.effects._effect import show_times
 from escudo.errors import InputError
 from escudo.report._page import render
 from escudo.report._svg import Line, Scale, bars, histogram, lines
@@ -89,8 +89,7 @@ def effects_page(sem: SEM, *, found: Survey | None = None, source: str = "", tex
 
 def effects_picture(sem: SEM, effects: Survey) -> str:
     """Return the causal diagram as SVG with ε on its guarded arrows; variables that are alike share a node."""
-    from escudo.causal import CausalGraph
-    from escudo.effects._symmetry import alike
+    from escudo.causal import CausalGraph, alike
 
     home = {name: group[0] for group in alike(sem) for name in group}
     many = {group[0]: group for group in alike(sem)}

@@ -4,15 +4,11 @@ A column never looks at data. It fixes, once and for every dataframe engine, whi
 to, so that the same table gives the same counts to the last unit wherever it lives. :meth:`Categorical.encode` and
 :meth:`Numeric.encode` are the reference that every engine's own expressions are tested against.
 
-What all columns share: how single values are read, the same for every engine, and checks of a description.
+Categorical columns have finitely many public levels, ordered or not; numeric ones public bounds, cut into bins by a
+rule that all engines compute alike. Single values are read in one way, the same for every engine.
 
-Categorical columns: finitely many public levels, ordered or not.
-
-Numeric columns: public bounds, cut into bins by a rule that all engines compute alike.
-
-A column as plain data, the form that TOML, JSON and ``Schema.from_dict`` share.
-
-A list is short for the levels of a categorical column. Everything else is a mapping with a ``type``:
+**As plain data**, the form that TOML, JSON and ``Schema.from_dict`` share: a list is short for the levels of a
+categorical column. Everything else is a mapping with a ``type``:
 
 =============  ==========================================================================================
 type           keys beside ``missing``, ``confirmed``

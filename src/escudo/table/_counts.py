@@ -1,7 +1,4 @@
-"""Contingency tables: which group-bys to ask for, and the dense arrays made of what comes back.
-
-Rows as small arrays, one batch at a time, without ever holding the whole table.
-"""
+"""What a table is asked for: contingency tables by few group-bys, and rows in batches, never the whole table."""
 
 from __future__ import annotations
 

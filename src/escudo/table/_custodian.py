@@ -4,7 +4,7 @@ A draft is made of private values (someone is the oldest, someone has the rare d
 custodian's eyes only, every column says ``confirmed = false``, and releases refuse it. An outline looks at names and
 types only, and leaves levels and bounds open to be learnt privately.
 
-How a table and a schema fit, for the custodian's eyes only: exact shares of private values, unprotected.
+A check says how a table and a schema fit, also for the custodian's eyes only: exact shares of private values.
 """
 
 from __future__ import annotations

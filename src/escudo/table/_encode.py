@@ -4,8 +4,6 @@ A categorical column is *guarded*: the engine keeps a value that is a level and 
 null, so at most ``size + 1`` values are left and a group-by stays small whatever the data hold. The few values that
 come out are then read by :meth:`Categorical.encode`, the reference. A numeric column is binned in the engine by exact
 float64 comparisons. Nothing here looks at data.
-
-How a dataframe stores a column, in the few kinds that matter when a schema is drafted or checked.
 """
 
 from __future__ import annotations

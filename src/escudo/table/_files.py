@@ -1,14 +1,13 @@
 """Data as a lazy frame, from a file or from any dataframe engine, and its errors without private values.
 
-Text files, line by line: each line is one row, and what is in it never changes how another line is read.
-
+**Text files** are read line by line: each line is one row, and what is in it never changes how another line is read.
 One person's line must not decide over anybody else's. A reader that lets a quoted field run over several lines gives
 the rows after a stray quote to the person who wrote it, and one that stops at a broken line gives nobody's. So records
 are lines here. Lines without a quote, nearly all of them, are cut by polars; those with well-formed quotes by polars
 too, each known to be complete; the rest by :func:`fields_of`, the reference. Which way a line goes changes the time
 only.
 
-Data named on a command line: a file, or a table of a DuckDB or PostgreSQL database that is counted where it is.
+Data named on a command line are a file, or a table of a DuckDB or PostgreSQL database that is counted where it is.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Lazy frames (polars, DuckDB, Ibis, PySpark) are asked in their own engine. A fra
 streaming group-by is several times faster than theirs. Dask does the same for each of its partitions, on its workers.
 Reading is total: whatever a single value is, it is a level, a number, a person's key or missing, never an error.
 
-Queries that run in the frame's own engine: grouping, collecting and streaming, with its error messages withheld.
+Grouping, collecting and streaming run in the frame's own engine, and its error messages are withheld.
 """
 
 from __future__ import annotations

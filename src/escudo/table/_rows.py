@@ -1,9 +1,8 @@
 r"""Rows as the schema sees them: encoded, and bounded per person, still inside the engine.
 
-What one person can change: keeping a bounded sample of each person's rows, and the sensitivity of counts.
-
-A person's rows are put in order of their encoded content, :math:`i = 0, \dots, n - 1`. If :math:`n > k`, where
-:math:`k` is ``max_rows_per_person``, a systematic sample is kept,
+**What one person can change**: a bounded sample of each person's rows is kept. A person's rows are put in order of
+their encoded content, :math:`i = 0, \dots, n - 1`. If :math:`n > k`, where :math:`k` is ``max_rows_per_person``, a
+systematic sample is kept,
 
 .. math:: \{\, i : (i k + u) \bmod n \ge n - k \,\}, \qquad u = \mathrm{hash}(\text{person, public seed}) \bmod n.
 

@@ -1,7 +1,4 @@
-"""The schema: the public description of a table, without which nothing is released.
-
-A schema as a small card for notebooks.
-"""
+"""The schema: the public description of a table, without which nothing is released."""
 
 from __future__ import annotations
 

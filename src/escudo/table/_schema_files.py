@@ -1,12 +1,9 @@
 """Schema files: which format a path means, and reading and writing without surprises.
 
-Schemas as TOML: read with line and column in every error, written with comments, confirmed in place.
-
-Schemas from the neighbours' metadata: SDV (JSON) and SmartNoise (YAML).
-
-SmartNoise's bounds are written to be public, so they count as confirmed. SDV's metadata are mostly detected from data
-and state no bounds at all, so whatever they leave open must be stated or learnt. What escudo cannot use (dates, free
-text, identifiers) is left out, and a note says so.
+TOML is read with line and column in every error, written with comments, and confirmed in place. Metadata of SDV (JSON)
+and SmartNoise (YAML) are read too. SmartNoise's bounds are written to be public, so they count as confirmed. SDV's
+metadata are mostly detected from data and state no bounds at all, so whatever they leave open must be stated or learnt.
+What escudo cannot use (dates, free text, identifiers) is left out, and a note says so.
 """
 
 from __future__ import annotations

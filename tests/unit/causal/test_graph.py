@@ -8,12 +8,13 @@ import subprocess
 import sys
 from dataclasses import FrozenInstanceError
 from itertools import pairwise
+from typing import ClassVar
 
 import networkx as nx
 import numpy as np
 import pytest
 
-from escudo.causal import CausalGraph, Knowledge
+from escudo.causal import CausalGraph, Knowledge, reach
 from escudo.errors import EscudoError, GraphError, InputError
 
 ASIA = [
@@ -394,3 +395,16 @@ def test_a_graph_is_made_without_loading_networkx_or_scipy() -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+class TestReach:
+    STEPS: ClassVar = {"a": "bc", "b": "d", "c": "d", "d": "a", "e": ""}
+
+    def test_it_follows_steps_also_round_a_circle_and_includes_the_start(self) -> None:
+        assert reach("b", self.STEPS.__getitem__) == {"a", "b", "c", "d"}
+        assert reach([], self.STEPS.__getitem__) == set()
+
+    def test_it_never_passes_what_is_left_out(self) -> None:
+        assert reach("ae", self.STEPS.__getitem__, without="b") == {"a", "c", "d", "e"}
+        assert reach("ae", self.STEPS.__getitem__, without="bc") == {"a", "e"}
+        assert reach("ab", self.STEPS.__getitem__, without="b") == {"a", "c", "d"}

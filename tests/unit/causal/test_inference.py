@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from escudo.causal import _factors
+from escudo.causal import _inference
 from escudo.causal._inference import Factor, Lookup, contract, product
 from escudo.errors import InputError
 
@@ -120,7 +120,7 @@ def test_a_factor_is_not_changed_by_changing_the_array_it_came_from():
 
 
 def test_a_table_that_would_not_fit_is_refused_before_it_is_built(monkeypatch):
-    monkeypatch.setattr(_factors, "MAX_CELLS", 1000)
+    monkeypatch.setattr(_inference, "MAX_CELLS", 1000)
     names = [f"x{i}" for i in range(12)]
     with pytest.raises(InputError, match=r"table of 4\.1e\+03 cells.*count"):
         contract([Factor((name,), [0.5, 0.5]) for name in names], names)

@@ -6,7 +6,7 @@ from itertools import permutations, product
 import numpy as np
 import pytest
 
-from escudo.causal._sem_lexer import WORDS
+from escudo.causal._sem_equations import WORDS
 from escudo.causal._sem_mechanisms import (
     MECHANISMS,
     bernoulli,

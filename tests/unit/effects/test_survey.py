@@ -7,9 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from escudo.causal import SEM
+from escudo.causal import SEM, alike
 from escudo.effects import CountMechanism, Mechanism, associative, definitions, effect, mechanism_of, survey
-from escudo.effects._symmetry import alike
 from escudo.errors import InputError
 
 

@@ -29,9 +29,9 @@ from escudo.privacy import (
     guarantee_of,
     within,
 )
-from escudo.privacy import _pld as pld
-from escudo.privacy._composition import leaves
+from escudo.privacy import _curves as pld
 from escudo.privacy._curves import curve_of
+from escudo.privacy._totals import leaves
 
 GAUSSIAN = GaussianEvent(l2_sensitivity=1, scale=1, grid=0, relation="add_remove")
 LAPLACE = LaplaceEvent(l1_sensitivity=1, scale=2, grid=0)
@@ -247,7 +247,9 @@ def test_an_event_without_exact_curve_leaves_renyi_divergences_to_decide():
 def test_the_work_for_many_different_events_is_bounded_and_the_total_still_sound(monkeypatch):
     sizes = []
     compose = pld.compose
-    monkeypatch.setattr(pld, "compose", lambda parts, **how: sizes.append(len(parts)) or compose(parts, **how))
+    monkeypatch.setattr(
+        "escudo.privacy._totals.compose", lambda parts, **how: sizes.append(len(parts)) or compose(parts, **how)
+    )
     monkeypatch.setattr("escudo.privacy._totals._MOST_DISTINCT", 5)
     many = RunningTotal.of([PureEvent(epsilon=0.2 + i / 1000) for i in range(20)])
     few = RunningTotal.of([PureEvent(epsilon=0.219 - i / 1000) for i in range(5)])

@@ -461,7 +461,7 @@ def test_showing_a_ledger_that_is_not_there_is_no_error(ledger: Ledger, path: Pa
 
 KILLED_AT = """
 import os, signal, sys
-from escudo.privacy import Ledger, PureEvent, _ledger_book, _ledger_session, _ledger_store, _ledger_witness
+from escudo.privacy import Ledger, PureEvent, _ledger_book, _ledger_store, _ledger_witness
 
 url, where = sys.argv[1], sys.argv[2]
 ledger = Ledger(url)
@@ -469,8 +469,8 @@ ledger.open("visits", epsilon=1.0)
 print(ledger.spend("visits", PureEvent(epsilon=0.25)).hash, flush=True)
 owner, name, when = {
     "before the lock": (_ledger_witness.Witness, "queue", "before"),
-    "under the lock": (_ledger_session.Session, "put", "before"),
-    "before the commit": (_ledger_session.Session, "put", "after"),
+    "under the lock": (_ledger_store.Session, "put", "before"),
+    "before the commit": (_ledger_store.Session, "put", "after"),
     "after the commit": (_ledger_book.Book, "_confirm", "before"),
     "after reading back": (_ledger_witness.Witness, "remember", "before"),
     "before the disk has the witness": (os, "fdatasync", "before"),

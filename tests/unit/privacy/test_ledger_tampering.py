@@ -15,8 +15,7 @@ import pytest
 from escudo.errors import InputError, LedgerCorruptError, LedgerError
 from escudo.privacy import Ledger, PureEvent
 from escudo.privacy._filter import Paid
-from escudo.privacy._ledger_chain import genesis
-from escudo.privacy._ledger_replay import terms_of
+from escudo.privacy._ledger_chain import genesis, terms_of
 
 
 def test_the_hash_is_as_documented_so_that_anyone_can_check_it(ledger: Ledger) -> None:

@@ -30,7 +30,7 @@ from escudo.privacy import (
     plan,
     plannable,
 )
-from escudo.privacy._plan_text import cost_text
+from escudo.privacy._plan import cost_text
 from escudo.privacy._tally import shown_up
 
 PURE = PureEvent(epsilon=0.25)

@@ -10,7 +10,7 @@ import pytest
 
 from escudo.causal import CausalGraph
 from escudo.privacy import MemoryAccount
-from escudo.privacy._composition import leaves
+from escudo.privacy._totals import leaves
 from escudo.synthesis import CausalModel, LogitConditional, TableConditional, prepare, synthesize
 from escudo.synthesis._large_families import MAX_CELLS, too_large
 from escudo.table import PrivateTable, Schema

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from escudo.causal import CausalGraph, Network
 from escudo.errors import BudgetExceededError, GraphError, InputError, NotIdentifiableError, RefusedError
 from escudo.privacy import GaussianEvent, MemoryAccount, guarantee_of, plan
-from escudo.privacy._composition import leaves
+from escudo.privacy._totals import leaves
 from escudo.synthesis import CausalModel, prepare, synthesize
 from escudo.table import PrivateTable, Schema
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from escudo.causal import CausalGraph, Network
 from escudo.errors import BudgetExceededError, GraphError, InputError
 from escudo.privacy import ExponentialEvent, GaussianEvent, MemoryAccount, guarantee_of, plan
-from escudo.privacy._composition import leaves
+from escudo.privacy._totals import leaves
 from escudo.synthesis import CausalModel, MaxConditional, load, prepare, synthesize
 from escudo.synthesis._moment_statistics import UNIT
 from escudo.synthesis._moments import PreparedMoments

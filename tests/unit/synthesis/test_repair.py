@@ -11,7 +11,7 @@ import pytest
 from escudo.causal import CausalGraph
 from escudo.errors import InputError
 from escudo.privacy import ExponentialEvent, guarantee_of
-from escudo.privacy._composition import leaves
+from escudo.privacy._totals import leaves
 from escudo.synthesis import CausalModel, _observed, prepare, synthesize
 from escudo.synthesis._estimation import NoisyTable
 from escudo.synthesis._repair import candidate_pairs, merged

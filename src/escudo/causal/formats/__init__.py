@@ -15,12 +15,12 @@ no pydot), work in one pass, and name the line and column where reading stopped.
 GML as one graph attribute named ``escudo``, which other tools pass over. Positions, colours, weights and
 dagitty's adjusted and selected flags are read past.
 
-* :mod:`._dot`: Graphviz DOT: chains, subgraphs, attributes, defaults, comments, HTML and joined strings.
-* :mod:`._dagitty`: dagitty's ``dag { }`` and ``pdag { }``, which share DOT's grammar.
+* :mod:`._dot`: Graphviz DOT (chains, subgraphs, attributes, defaults, comments, HTML and joined strings), and dagitty's
+  ``dag { }`` and ``pdag { }``, which share its grammar.
 * :mod:`._gml`: GML as networkx and DoWhy write it.
 * :mod:`._bif`: Bayesian networks; the tables are read by ``escudo.causal.Network``.
-* :mod:`._csv`: a 0/1 table with names, row causes column.
-* :mod:`._edgelist`: one edge a line, with arrows, commas, tabs or spaces.
+* :mod:`._plain`: one edge a line, with arrows, commas, tabs or spaces; and a 0/1 table with names, row causes column.
+* :mod:`._source`: what all of them share: a text that says where it is wrong, and the draft a reader fills.
 """
 
 from __future__ import annotations
@@ -32,9 +32,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from escudo._validate import one_of
-from escudo.causal.formats import _bif, _csv, _dagitty, _dot, _edgelist, _gml
-from escudo.causal.formats._draft import Draft
-from escudo.causal.formats._source import MAX_BYTES, Source, read_text, write_text
+from escudo.causal.formats._bif import read_bif, write_bif
+from escudo.causal.formats._dot import read_dagitty, read_dot, write_dagitty, write_dot
+from escudo.causal.formats._gml import read_gml, write_gml
+from escudo.causal.formats._plain import looks_like_matrix, read_edges, read_matrix, write_edges, write_matrix
+from escudo.causal.formats._source import MAX_BYTES, Draft, Source, read_text, write_text
 from escudo.errors import GraphError, InputError, ParseError
 
 if TYPE_CHECKING:
@@ -65,12 +67,12 @@ class _Format:
 
 
 FORMATS: dict[FormatName, _Format] = {
-    "dot": _Format((".dot", ".gv"), _ALL, _dot.read, _dot.write),
-    "gml": _Format((".gml",), _ALL, _gml.read, _gml.write),
-    "dagitty": _Format((".dagitty",), _ALL[:3], _dagitty.read, _dagitty.write),
-    "bif": _Format((".bif",), (), _bif.read, _bif.write),
-    "csv": _Format((".csv", ".tsv"), _ALL[:1], _csv.read, _csv.write),
-    "edgelist": _Format((".edges", ".edgelist"), _ALL[:1], _edgelist.read, _edgelist.write),
+    "dot": _Format((".dot", ".gv"), _ALL, read_dot, write_dot),
+    "gml": _Format((".gml",), _ALL, read_gml, write_gml),
+    "dagitty": _Format((".dagitty",), _ALL[:3], read_dagitty, write_dagitty),
+    "bif": _Format((".bif",), (), read_bif, write_bif),
+    "csv": _Format((".csv", ".tsv"), _ALL[:1], read_matrix, write_matrix),
+    "edgelist": _Format((".edges", ".edgelist"), _ALL[:1], read_edges, write_edges),
 }
 
 # Tried in turn on the text after leading space and comments.
@@ -90,7 +92,7 @@ def recognise(text: str) -> FormatName:
     for name, pattern in _OPENINGS:
         if re.match(pattern, opening, re.I):
             return name
-    return "csv" if _csv.looks_like(text) else "edgelist"
+    return "csv" if looks_like_matrix(text) else "edgelist"
 
 
 def format_of(path: Path, text: str | None = None) -> FormatName:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NoReturn
 
 from escudo._validate import did_you_mean
-from escudo.causal.formats._draft import Draft
-from escudo.causal.formats._source import Source, shown
+from escudo.causal.formats._source import Cursor, Draft, Source, Token, shown
 
 if TYPE_CHECKING:
     from escudo.causal._graph import CausalGraph
 
-__all__ = ["Block", "Row", "parse", "quoted", "read", "write"]
+__all__ = ["Block", "Row", "parse_bif", "quoted", "read_bif", "write_bif"]
 
 _TOKEN = re.compile(
     r"""
@@ -49,10 +48,10 @@ class Block:
     has_probability: bool = False
 
 
-def read(source: Source) -> Draft:
+def read_bif(source: Source) -> Draft:
     """Read the structure: each variable's parents; its levels and tables are left to ``Network``."""
     draft = Draft(source)
-    blocks = parse(source)
+    blocks = parse_bif(source)
     for block in blocks.values():
         draft.add_node(block.name, {}, block.at)
     for block in blocks.values():
@@ -61,7 +60,7 @@ def read(source: Source) -> Draft:
     return draft
 
 
-def write(graph: CausalGraph) -> str:
+def write_bif(graph: CausalGraph) -> str:
     """Return the structure alone; levels and tables, which a graph does not have, are left open as BIF allows."""
     lines = ["network structure {", "}"]
     for node in graph.nodes:
@@ -79,37 +78,37 @@ def quoted(name: str) -> str:
     return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def parse(source: Source) -> dict[str, Block]:
+def parse_bif(source: Source) -> dict[str, Block]:
     """Return what the file says of each variable, in the order of declaration."""
     return _Parser(source).blocks()
 
 
-class _Parser:
+def _tokens(source: Source) -> list[Token]:
+    """Return words, quoted or not, and marks."""
+
+    def odd(at: int) -> NoReturn:
+        raise source.error("this quote is never closed", at)
+
+    found = []
+    for token in source.tokens(_TOKEN, odd):
+        if token.text.startswith("/*") and token.kind == "word":
+            raise source.error("this comment is never closed", token.at)
+        string = token.kind == "string"
+        found.append(Token("word", _ESCAPE.sub(r"\1", token.text[1:-1]), token.at) if string else token)
+    return found
+
+
+class _Parser(Cursor):
     """Reads token by token, without recursion: nothing in BIF nests."""
 
     def __init__(self, source: Source):
-        self.source, self.place = source, 0
-        self.tokens: list[tuple[str, str, int]] = []
-        text, at = source.text, 0
-        while at < len(text):
-            match = _TOKEN.match(text, at)
-            if match is None:
-                raise source.error("this quote is never closed", at)
-            kind, token = match.lastgroup or "", match[0]
-            if token.startswith("/*") and kind == "word":
-                raise source.error("this comment is never closed", at)
-            if kind == "string":
-                self.tokens.append(("word", _ESCAPE.sub(r"\1", token[1:-1]), at))
-            elif kind != "skip":
-                self.tokens.append((kind, token, at))
-            at = match.end()
-        self.tokens.append(("end", "", at))
+        super().__init__(source, _tokens(source))
 
     def blocks(self) -> dict[str, Block]:
         found: dict[str, Block] = {}
         given: list[tuple[str, tuple[str, ...], list[Row], int]] = []
-        while self.tokens[self.place][0] != "end":
-            at = self.tokens[self.place][2]
+        while self.token.kind != "end":
+            at = self.token.at
             keyword = self.word("'network', 'variable' or 'probability'").lower()
             if keyword == "network":
                 self.network()
@@ -150,11 +149,11 @@ class _Parser:
             raise self.source.error("a variable's name is empty", at)
         self.expect("{")
         while not self.at("}"):
-            if self.tokens[self.place][1].lower() != "type":
+            if self.token.text.lower() != "type":
                 self.skip_statement()
                 continue
             self.place += 1
-            kind_at = self.tokens[self.place][2]
+            kind_at = self.token.at
             if self.word("'discrete'").lower() != "discrete":
                 raise self.source.error("only discrete variables can be read", kind_at)
             self.expect("[")
@@ -180,16 +179,16 @@ class _Parser:
         self.expect("{")
         rows: list[Row] = []
         while not self.at("}"):
-            at = self.tokens[self.place][2]
+            at = self.token.at
             if self.at("("):
                 self.place += 1
                 levels = self.words(")")
                 self.expect(")")
                 rows.append(Row(levels, self.words(";"), at))
-            elif self.tokens[self.place][1].lower() == "table":
+            elif self.token.text.lower() == "table":
                 self.place += 1
                 rows.append(Row("table", self.words(";"), at))
-            elif self.tokens[self.place][1].lower() == "default":
+            elif self.token.text.lower() == "default":
                 self.place += 1
                 rows.append(Row("default", self.words(";"), at))
             else:
@@ -199,19 +198,11 @@ class _Parser:
         self.expect("}")
         return child, parents, rows
 
-    def at(self, mark: str) -> bool:
-        return self.tokens[self.place][:2] == ("mark", mark)
-
-    def expect(self, mark: str) -> None:
-        if not self.at(mark):
-            raise self.wrong(repr(mark))
-        self.place += 1
-
     def word(self, wanted: str) -> str:
-        if self.tokens[self.place][0] != "word":
+        if self.token.kind != "word":
             raise self.wrong(wanted)
         self.place += 1
-        return self.tokens[self.place - 1][1]
+        return self.tokens[self.place - 1].text
 
     def words(self, end: str) -> tuple[str, ...]:
         """Read words up to a mark; commas between them may be left out."""
@@ -224,16 +215,11 @@ class _Parser:
 
     def skip_statement(self) -> None:
         """Read past ``property ... ;``, whose content is free."""
-        start = self.tokens[self.place]
-        if start[1].lower() != "property":
+        start = self.token
+        if start.text.lower() != "property":
             raise self.wrong("'property', 'type', 'table', a row or '}'")
         while not self.at(";"):
-            if self.tokens[self.place][0] == "end":
-                raise self.source.error("this property is never closed by ';'", start[2])
+            if self.token.kind == "end":
+                raise self.source.error("this property is never closed by ';'", start.at)
             self.place += 1
         self.place += 1
-
-    def wrong(self, wanted: str) -> Exception:
-        kind, token, at = self.tokens[self.place]
-        found = "the end of the text" if kind == "end" else shown(token)
-        return self.source.error(f"expected {wanted}, found {found}", at)

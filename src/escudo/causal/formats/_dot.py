@@ -1,18 +1,21 @@
-"""Graphviz DOT, read by hand, and the grammar that dagitty shares with it."""
+"""Graphviz DOT, read by hand, and dagitty's text, which shares its grammar.
+
+dagitty has graph types of its own, flags without values, and ``<->`` for a latent common cause.
+"""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from escudo.causal.formats._draft import Draft, extras_of
-from escudo.causal.formats._source import Source, shown
+from escudo.causal.formats._source import Cursor, Draft, Source, Token, extras_of, flags, shown
 
 if TYPE_CHECKING:
     from escudo.causal._graph import CausalGraph
 
-__all__ = ["parse", "quoted", "read", "write"]
+__all__ = ["read_dagitty", "read_dot", "write_dagitty", "write_dot"]
+
 
 _MAX_DEPTH = 64
 _TOKEN = re.compile(
@@ -31,15 +34,24 @@ _ESCAPE = re.compile(r"\\(\r\n|[\"\\\r\n])", re.S)
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KEYWORDS = {"strict", "graph", "digraph", "subgraph", "node", "edge"}
 _ARROWS = {"→": "->", "←": "<-", "↔": "<->"}
+_ANCESTRAL = re.compile(r"\s*(mag|pag)\b", re.I)
 
 
-class _Token(NamedTuple):
-    kind: str  # arrow, string, blank (a string that spells nothing), word, mark or end
-    text: str
-    at: int
+# ---- reading
 
-    def keyword(self) -> str:
-        return self.text.lower() if self.kind == "word" else ""
+
+def read_dot(source: Source) -> Draft:
+    """Read one ``graph { }`` or ``digraph { }``; ``--`` or ``dir=none`` makes an edge undirected."""
+    return _Parser(source).graph(("graph", "digraph"))
+
+
+def read_dagitty(source: Source) -> Draft:
+    """Read ``dag { }`` or ``pdag { }``; ``a <-> b`` stands for a latent common cause of both, as dagitty defines it."""
+    if match := _ANCESTRAL.match(source.text):
+        raise source.error(
+            f"{match[1]!r} graphs describe ancestry, not direct causes. Give a dag or pdag", match.start(1)
+        )
+    return _Parser(source).graph(("dag", "pdag", "digraph", "graph"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,61 +65,17 @@ class _Scope:
         return _Scope(dict(self.node), dict(self.edge))
 
 
-def read(source: Source) -> Draft:
-    """Read one ``graph { }`` or ``digraph { }``; ``--`` or ``dir=none`` makes an edge undirected."""
-    return parse(source, ("graph", "digraph"))
-
-
-def write(graph: CausalGraph) -> str:
-    """Return the graph in DOT; every flag also shows in a drawing by Graphviz."""
-    lines = ["digraph {"]
-    if extras := extras_of(graph):
-        lines.append(f"  escudo={quoted(extras, always=True)};")
-    for node in graph.nodes:
-        flags = [
-            *(["latent=true", "style=dashed"] if node in graph.latents else []),
-            *(["exposure=true"] if node in graph.exposures else []),
-            *(["outcome=true"] if node in graph.outcomes else []),
-        ]
-        lines.append(f"  {quoted(node)}" + (f" [{', '.join(flags)}];" if flags else ";"))
-    lines += [f"  {quoted(a)} -> {quoted(b)};" for a, b in graph.edges]
-    lines += [f"  {quoted(a)} -> {quoted(b)} [dir=none];" for a, b in graph.undirected_edges]
-    return "\n".join([*lines, "}"]) + "\n"
-
-
-def quoted(name: str, *, always: bool = False) -> str:
-    """Return a name as it stands in DOT: bare if it is a plain word, else in quotes."""
-    if not always and _PLAIN.fullmatch(name) and name.lower() not in _KEYWORDS:
-        return name
-    return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-def parse(source: Source, kinds: tuple[str, ...]) -> Draft:
-    """Read one graph whose opening word is one of ``kinds``."""
-    return _Parser(source, _tokens(source)).graph(kinds)
-
-
-def _tokens(source: Source) -> list[_Token]:
-    text, at, found = source.text, 0, []
-    while at < len(text):
-        match = _TOKEN.match(text, at)
-        if match is None:
-            if text[at] == "<":
-                end = _html_end(source, at)
-                found.append(_Token("string", text[at:end], at))
-                at = end
-                continue
-            raise _unreadable(source, at)
-        kind, word = match.lastgroup or "", match[0]
+def _tokens(source: Source) -> list[Token]:
+    """Return arrows, strings, blanks (strings that spell nothing), words and marks."""
+    found = []
+    for kind, word, at in source.tokens(_TOKEN, lambda at: _html_end(source, at)):
         if kind == "string":
             body = word[1:-1]
-            found.append(_Token("blank" if _BLANK.fullmatch(body) else "string", _unescape(body), at))
-        elif kind == "arrow":
-            found.append(_Token("arrow", _ARROWS.get(word, word), at))
-        elif kind in ("word", "mark"):
-            found.append(_Token(kind, word, at))
-        at = match.end()
-    found.append(_Token("end", "", at))
+            found.append(Token("blank" if _BLANK.fullmatch(body) else "string", _unescape(body), at))
+        elif kind == "odd":
+            found.append(Token("string", word, at))
+        else:
+            found.append(Token(kind, _ARROWS.get(word, word), at))
     return found
 
 
@@ -116,6 +84,9 @@ def _unescape(body: str) -> str:
 
 
 def _html_end(source: Source, at: int) -> int:
+    """Return where a text in angle brackets ends; anything else that is no token cannot be read."""
+    if source.text[at] != "<":
+        raise _unreadable(source, at)
     depth = 0
     for bracket in _BRACKET.finditer(source.text, at):
         depth += 1 if bracket[0] == "<" else -1
@@ -137,35 +108,20 @@ def _unreadable(source: Source, at: int) -> Exception:
     return source.error(f"unexpected {shown(char)}. Put names with such characters in double quotes", at)
 
 
-class _Parser:
+class _Parser(Cursor):
     """A recursive reader; only subgraphs recurse, and no deeper than ``_MAX_DEPTH``."""
 
-    def __init__(self, source: Source, tokens: list[_Token]):
-        self.source, self.tokens, self.place, self.draft = source, tokens, 0, Draft(source)
+    def __init__(self, source: Source):
+        super().__init__(source, _tokens(source))
+        self.draft = Draft(source)
 
-    @property
-    def token(self) -> _Token:
-        return self.tokens[self.place]
-
-    def take(self) -> _Token:
+    def take(self) -> Token:
         token = self.token
         self.place += token.kind != "end"
         return token
 
-    def at_mark(self, marks: str) -> bool:
-        return self.token.kind == "mark" and self.token.text in marks
-
-    def expect(self, mark: str) -> None:
-        if not self.at_mark(mark):
-            raise self.wrong(f"{mark!r}")
-        self.place += 1
-
-    def wrong(self, wanted: str) -> Exception:
-        token = self.token
-        found = "the end of the text" if token.kind == "end" else shown(token.text)
-        return self.source.error(f"expected {wanted}, found {found}", token.at)
-
     def graph(self, kinds: tuple[str, ...]) -> Draft:
+        """Read one graph whose opening word is one of ``kinds``."""
         if self.token.keyword() == "strict":
             self.place += 1
         if self.token.keyword() not in kinds:
@@ -182,8 +138,8 @@ class _Parser:
     def statements(self, scope: _Scope, depth: int) -> dict[str, None]:
         """Read up to the closing brace and return the nodes named on the way."""
         named: dict[str, None] = {}
-        while not self.at_mark("}"):
-            if self.at_mark(";,"):
+        while not self.at("}"):
+            if self.at(";,"):
                 self.place += 1
             else:
                 named.update(self.statement(scope, depth))
@@ -211,13 +167,13 @@ class _Parser:
     def edges_or_node(self, scope: _Scope, depth: int) -> dict[str, None]:
         start = self.token
         ends = [self.operand(scope, depth)]
-        arrows: list[_Token] = []
+        arrows: list[Token] = []
         while self.token.kind == "arrow":
             arrows.append(self.take())
             if self.token.kind == "blank":
                 raise self.source.error("a node's name is empty", self.token.at)
             ends.append(self.operand(scope, depth))
-        attributes = self.attributes() if self.at_mark("[") else {}
+        attributes = self.attributes() if self.at("[") else {}
         named = {name: None for end in ends for name in end}
         if not arrows:
             for name in named:
@@ -237,16 +193,16 @@ class _Parser:
             self.place += 1
             if self.token.kind in ("word", "string", "blank"):
                 self.place += 1
-            if not self.at_mark("{"):
+            if not self.at("{"):
                 raise self.wrong("'{'")
-        if self.at_mark("{"):
+        if self.at("{"):
             if depth >= _MAX_DEPTH:
                 raise self.source.error(f"subgraphs are nested more than {_MAX_DEPTH} deep", self.token.at)
             self.place += 1
             return self.statements(scope.inner(), depth + 1)
         token = self.token
         name = self.identifier("a node's name")
-        while self.at_mark(":"):  # a port, which says where on the drawn node the edge ends
+        while self.at(":"):  # a port, which says where on the drawn node the edge ends
             self.place += 1
             self.identifier("a port")
         if token.kind == "blank" and name == token.text:
@@ -261,7 +217,7 @@ class _Parser:
             raise self.wrong(wanted)
         token = self.take()
         parts = [token.text]
-        while token.kind != "word" and self.at_mark("+"):
+        while token.kind != "word" and self.at("+"):
             self.place += 1
             if self.token.kind not in ("string", "blank"):
                 raise self.wrong("a quoted text")
@@ -271,15 +227,15 @@ class _Parser:
     def attributes(self) -> dict[str, str]:
         """Read ``[key=value, flag]`` lists; a flag without a value means yes."""
         found: dict[str, str] = {}
-        while self.at_mark("["):
+        while self.at("["):
             self.place += 1
-            while not self.at_mark("]"):
+            while not self.at("]"):
                 key = self.identifier("an attribute or ']'")
                 found[key] = ""
-                if self.at_mark("="):
+                if self.at("="):
                     self.place += 1
                     found[key] = self.identifier("a value")
-                if self.at_mark(";,"):
+                if self.at(";,"):
                     self.place += 1
             self.place += 1
         return found
@@ -288,7 +244,7 @@ class _Parser:
         if "escudo" in attributes:
             self.draft.read_extras(attributes["escudo"], self.token.at if at is None else at)
 
-    def marks(self, arrow: _Token, attributes: dict[str, str]) -> tuple[bool, bool]:
+    def marks(self, arrow: Token, attributes: dict[str, str]) -> tuple[bool, bool]:
         """Return whether the edge has an arrowhead at its first and at its second end."""
         tail, head = arrow.text.startswith("<"), arrow.text.endswith(">")
         direction = attributes.get("dir", "").lower()
@@ -298,3 +254,37 @@ class _Parser:
         if (tail and "odot" in shapes[0]) or (head and "odot" in shapes[1]):
             raise self.source.error("circle marks (odot) have no single causal reading", arrow.at)
         return tail and shapes[0] != "none", head and shapes[1] != "none"
+
+
+# ---- writing
+
+
+def write_dot(graph: CausalGraph) -> str:
+    """Return the graph in DOT; every flag also shows in a drawing by Graphviz."""
+    lines = ["digraph {"]
+    if extras := extras_of(graph):
+        lines.append(f"  escudo={_quoted(extras, always=True)};")
+    for node in graph.nodes:
+        shown_as = [f"{flag}=true" + ", style=dashed" * (flag == "latent") for flag in flags(graph, node)]
+        lines.append(f"  {_quoted(node)}" + (f" [{', '.join(shown_as)}];" if shown_as else ";"))
+    lines += [f"  {_quoted(a)} -> {_quoted(b)};" for a, b in graph.edges]
+    lines += [f"  {_quoted(a)} -> {_quoted(b)} [dir=none];" for a, b in graph.undirected_edges]
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def write_dagitty(graph: CausalGraph) -> str:
+    """Return the graph as dagitty text; groups and knowledge have no place in it."""
+    lines = ["dag {" if graph.is_dag else "pdag {"]
+    for node in graph.nodes:
+        marked = flags(graph, node)
+        lines.append(_quoted(node) + (f" [{','.join(marked)}]" if marked else ""))
+    lines += [f"{_quoted(a)} -> {_quoted(b)}" for a, b in graph.edges]
+    lines += [f"{_quoted(a)} -- {_quoted(b)}" for a, b in graph.undirected_edges]
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def _quoted(name: str, *, always: bool = False) -> str:
+    """Return a name as it stands in DOT: bare if it is a plain word, else in quotes."""
+    if not always and _PLAIN.fullmatch(name) and name.lower() not in _KEYWORDS:
+        return name
+    return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'

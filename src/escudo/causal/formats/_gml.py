@@ -1,20 +1,22 @@
-"""GML, the nested key-value text that networkx, igraph, Gephi and DoWhy exchange."""
+"""GML, the nested key-value text that networkx, igraph, Gephi and DoWhy exchange.
+
+Read by hand rather than by networkx; ``docs/decisions/gml.md`` says why.
+"""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
 from html.entities import name2codepoint
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from escudo._validate import did_you_mean
-from escudo.causal.formats._draft import Draft, extras_of
-from escudo.causal.formats._source import Source, shown
+from escudo.causal.formats._source import Draft, Source, extras_of, flags, shown
 
 if TYPE_CHECKING:
     from escudo.causal._graph import CausalGraph
 
-__all__ = ["read", "write"]
+__all__ = ["read_gml", "write_gml"]
 
 # A key may follow a number without a space, as in DoWhy's "directed 1node[".
 _TOKEN = re.compile(
@@ -40,7 +42,7 @@ class _Record:
     places: dict[str, int] = field(default_factory=dict)
 
 
-def read(source: Source) -> Draft:
+def read_gml(source: Source) -> Draft:
     """Read one ``graph [ ]``; nodes are named by their label, or by their id where they have none."""
     graph, nodes, edges = _records(source)
     draft = Draft(source)
@@ -74,19 +76,15 @@ def read(source: Source) -> Draft:
     return draft
 
 
-def write(graph: CausalGraph) -> str:
+def write_gml(graph: CausalGraph) -> str:
     """Return the graph in GML, in plain ASCII as the format asks."""
     lines = ["graph [", "  directed 1"]
     if extras := extras_of(graph):
         lines.append(f'  escudo "{_escape(extras)}"')
     place = {node: number for number, node in enumerate(graph.nodes)}
     for node, number in place.items():
-        flags = "".join(
-            f" {flag} 1"
-            for flag, names in (("latent", graph.latents), ("exposure", graph.exposures), ("outcome", graph.outcomes))
-            if node in names
-        )
-        lines.append(f'  node [ id {number} label "{_escape(node)}"{flags} ]')
+        marked = "".join(f" {flag} 1" for flag in flags(graph, node))
+        lines.append(f'  node [ id {number} label "{_escape(node)}"{marked} ]')
     lines += [f"  edge [ source {place[a]} target {place[b]} ]" for a, b in graph.edges]
     lines += [f"  edge [ source {place[a]} target {place[b]} directed 0 ]" for a, b in graph.undirected_edges]
     return "\n".join([*lines, "]"]) + "\n"
@@ -94,17 +92,17 @@ def write(graph: CausalGraph) -> str:
 
 def _records(source: Source) -> tuple[_Record, list[_Record], list[_Record]]:
     """Return the graph's own values, its nodes and its edges; lists nested elsewhere are read past."""
-    text, at = source.text, 0
+
+    def odd(at: int) -> NoReturn:
+        char = source.text[at]
+        raise source.error("this quote is never closed" if char == '"' else f"unexpected {shown(char)}", at)
+
     stack = [_Record("", 0)]
     key: tuple[str, int] | None = None
     graph: _Record | None = None
     nodes: list[_Record] = []
     edges: list[_Record] = []
-    while at < len(text):
-        match = _TOKEN.match(text, at)
-        if match is None:
-            raise source.error("this quote is never closed" if text[at] == '"' else f"unexpected {shown(text[at])}", at)
-        kind, token = match.lastgroup, match[0]
+    for kind, token, at in source.tokens(_TOKEN, odd):
         if kind == "key" or kind == "value":
             if (key is None) != (kind == "key"):
                 wanted = "a value" if key else "a key"
@@ -132,11 +130,10 @@ def _records(source: Source) -> tuple[_Record, list[_Record], list[_Record]]:
             if len(stack) == 1:
                 raise source.error("this ']' closes nothing", at)
             stack.pop()
-        at = match.end()
     if len(stack) > 1:
         raise source.error(f"this {shown(stack[-1].key)} list is never closed", stack[-1].at)
     if graph is None or key is not None:
-        raise source.error("expected 'graph [ ... ]'", at)
+        raise source.error("expected 'graph [ ... ]'", len(source.text))
     return graph, nodes, edges
 
 

@@ -1,20 +1,57 @@
-"""A text and where it came from: bounded reading of files, and errors that name the line and column."""
+"""What every reader shares: a text that says where it is wrong, bounded reading of files, and the draft it fills.
+
+A :class:`Draft` is what was gathered from a file before it is checked and becomes a graph.
+"""
 
 from __future__ import annotations
 
 import gzip
+import json
 import os
+import re
 import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from escudo.errors import InputError, ParseError
 
-__all__ = ["MAX_BYTES", "Source", "read_text", "shown", "write_text"]
+if TYPE_CHECKING:
+    from escudo.causal._graph import CausalGraph
 
+__all__ = [
+    "MAX_BYTES",
+    "MAX_EDGES",
+    "Cursor",
+    "Draft",
+    "Source",
+    "Token",
+    "extras_of",
+    "flags",
+    "flags_of",
+    "read_text",
+    "shown",
+    "write_text",
+]
+
+
+_WINDOW = 100  # characters of a line that an error shows
 MAX_BYTES = 16 * 2**20
 """The largest graph file read, after unpacking; far above any real graph, and small enough to be safe."""
+
+
+class Token(NamedTuple):
+    """A piece of a text, and where it stands; its kind is the name of the pattern's group that it matched."""
+
+    kind: str
+    text: str
+    at: int
+
+    def keyword(self) -> str:
+        """Return a bare word in lower case, and nothing for anything else."""
+        return self.text.lower() if self.kind == "word" else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +69,58 @@ class Source:
         before = self.text[:at].replace("\r\n", "\n").replace("\r", "\n")
         line_start = before.rfind("\n") + 1
         return ParseError(message, source=self.name, line=before.count("\n") + 1, column=len(before) - line_start + 1)
+
+    def tokens(self, pattern: re.Pattern[str], odd: Callable[[int], int]) -> Iterator[Token]:
+        """Yield the text's tokens in one pass, without those of the group ``skip``.
+
+        Where the pattern does not match, ``odd`` returns the end of a token of the kind ``odd``, or raises.
+        """
+        at = 0
+        while at < len(self.text):
+            match = pattern.match(self.text, at)
+            kind, end = (match.lastgroup or "", match.end()) if match else ("odd", odd(at))
+            if kind != "skip":
+                yield Token(kind, self.text[at:end], at)
+            at = end
+
+    def mark(self, message: str, at: int) -> ParseError:
+        """Return the error for offset ``at`` that shows the line itself and marks the place below it."""
+        line = self.text.count("\n", 0, at) + 1
+        start = self.text.rfind("\n", 0, at) + 1
+        end = self.text.find("\n", at)
+        shown = self.text[start : len(self.text) if end < 0 else end].replace("\t", " ").rstrip()
+        column = at - start
+        first = max(0, column - _WINDOW // 2) if len(shown) > _WINDOW else 0
+        shown = shown[first : first + _WINDOW]
+        excerpt = f"\n    {shown}\n    {' ' * (column - first)}^" if shown else ""
+        return ParseError(message + excerpt, source=self.name, line=line, column=column + 1)
+
+
+class Cursor:
+    """A place among tokens, the last of which is of the kind ``end``."""
+
+    def __init__(self, source: Source, tokens: list[Token]):
+        self.source, self.tokens, self.place = source, [*tokens, Token("end", "", len(source.text))], 0
+
+    @property
+    def token(self) -> Token:
+        """The token to be read next."""
+        return self.tokens[self.place]
+
+    def at(self, marks: str) -> bool:
+        """Return whether the next token is one of these marks."""
+        return self.token.kind == "mark" and self.token.text in marks
+
+    def expect(self, mark: str) -> None:
+        """Move past a mark, or raise if it is not there."""
+        if not self.at(mark):
+            raise self.wrong(repr(mark))
+        self.place += 1
+
+    def wrong(self, wanted: str) -> ParseError:
+        """Return the error that the next token is not what was wanted."""
+        found = "the end of the text" if self.token.kind == "end" else shown(self.token.text)
+        return self.source.error(f"expected {wanted}, found {found}", self.token.at)
 
 
 def shown(text: str, limit: int = 40) -> str:
@@ -97,3 +186,133 @@ def write_text(path: Path, text: str) -> None:
     finally:
         with suppress(OSError):  # a name that cannot be written cannot be looked for either
             draft.unlink(missing_ok=True)
+
+
+# ---- what a reader gathers
+MAX_EDGES = 1_000_000
+"""The most edges one file may state: ``{a b c} -> {d e f}`` multiplies, so a short text can ask for a great many."""
+
+_YES = {"", "1", "true", "yes", "y", "on"}
+_NO = {"0", "false", "no", "n", "off"}
+_CONFOUNDER_LABEL = "unobserved confounders"  # how DoWhy marks a latent node
+
+
+@dataclass(slots=True)
+class Draft:
+    """Nodes, edges and flags in the order met; duplicates and contradictions are left to the graph's own checks."""
+
+    source: Source
+    nodes: dict[str, None] = field(default_factory=dict)
+    edges: dict[tuple[str, str], None] = field(default_factory=dict)
+    undirected: dict[tuple[str, str], None] = field(default_factory=dict)
+    bidirected: dict[tuple[str, str], None] = field(default_factory=dict)
+    latents: set[str] = field(default_factory=set)
+    exposures: set[str] = field(default_factory=set)
+    outcomes: set[str] = field(default_factory=set)
+    extras: dict[str, Any] = field(default_factory=dict)
+    stated: int = 0
+
+    def add_node(self, name: str, attributes: Mapping[str, str], at: int) -> None:
+        """Add a node, reading its latent, exposure and outcome flags from its attributes."""
+        if not name.strip():
+            raise self.source.error("a node's name is empty", at)
+        self.nodes.setdefault(name)
+        for flag in flags_of(attributes):
+            {"latent": self.latents, "exposure": self.exposures, "outcome": self.outcomes}[flag].add(name)
+
+    def add_edge(self, tail: str, head: str, *, arrow_at_tail: bool, arrow_at_head: bool, at: int) -> None:
+        """Add an edge by its two ends: one arrowhead is a cause, none is undirected, two are a latent common cause."""
+        if tail == head:
+            raise self.source.error(f"an edge from {shown(tail)} to itself; nothing causes itself", at)
+        if arrow_at_tail and not arrow_at_head:
+            tail, head = head, tail
+        kind = self.edges if arrow_at_tail != arrow_at_head else self.bidirected if arrow_at_tail else self.undirected
+        kind.setdefault((tail, head))
+        self.stated += 1
+        if self.stated > MAX_EDGES:
+            raise self.source.error(f"this file states more than {MAX_EDGES:,} edges", at)
+
+    def read_extras(self, text: str, at: int) -> None:
+        """Read groups and knowledge from the JSON text that :func:`extras_of` writes."""
+        try:
+            extras = json.loads(text)
+            if not isinstance(extras, dict):
+                raise ValueError
+            self.extras = {
+                "groups": {str(name): tuple(map(_name, columns)) for name, columns in extras.get("groups", {}).items()},
+                "required": [_pair(pair) for pair in extras.get("required", [])],
+                "forbidden": [_pair(pair) for pair in extras.get("forbidden", [])],
+                "tiers": [tuple(map(_name, tier)) for tier in extras.get("tiers", [])],
+            }
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            raise self.source.error(
+                "the 'escudo' attribute must be JSON with groups, required, forbidden and tiers, as escudo writes it",
+                at,
+            ) from None
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of ``CausalGraph.from_edges``; each ``a <-> b`` has become a latent cause of both."""
+        nodes, edges, latents = dict(self.nodes), dict(self.edges), set(self.latents)
+        for a, b in self.bidirected:
+            if (b, a) in self.bidirected and (b, a) < (a, b):
+                continue
+            name, number = f"U_{a}_{b}", 1
+            while name in nodes:
+                number += 1
+                name = f"U_{a}_{b}_{number}"
+            nodes[name] = None
+            latents.add(name)
+            edges[name, a] = edges[name, b] = None
+        return {
+            "edges": list(edges),
+            "nodes": list(nodes),
+            "undirected": list(self.undirected),
+            "latents": latents,
+            "exposures": self.exposures,
+            "outcomes": self.outcomes,
+            **self.extras,
+        }
+
+
+# ---- flags, groups and knowledge as attributes
+def flags_of(attributes: Mapping[str, object]) -> Iterator[str]:
+    """Yield ``latent``, ``exposure`` or ``outcome`` for each attribute that says so, in any tool's way of saying it."""
+    for name, raw in attributes.items():
+        key, value = name.lower(), str(raw).strip().lower()
+        if (
+            (key in ("latent", "unobserved", "hidden") and value in _YES)
+            or (key == "observed" and value in _NO)
+            or (key == "label" and value == _CONFOUNDER_LABEL)
+        ):
+            yield "latent"
+        elif key in ("exposure", "outcome") and value in _YES:
+            yield key
+
+
+def flags(graph: CausalGraph, node: str) -> list[str]:
+    """Return which of ``latent``, ``exposure`` and ``outcome`` a node is."""
+    marked = (("latent", graph.latents), ("exposure", graph.exposures), ("outcome", graph.outcomes))
+    return [flag for flag, names in marked if node in names]
+
+
+def extras_of(graph: CausalGraph) -> str | None:
+    """Return the graph's groups and knowledge as JSON for one attribute, or None where it has neither."""
+    extras: dict[str, object] = {
+        "groups": {name: list(columns) for name, columns in graph.groups.items()},
+        "required": graph.required,
+        "forbidden": graph.forbidden,
+        "tiers": graph.tiers,
+    }
+    kept = {key: value for key, value in extras.items() if value}
+    return json.dumps(kept, ensure_ascii=False) if kept else None
+
+
+def _pair(value: Iterable[object]) -> tuple[str, str]:
+    tail, head = value
+    return _name(tail), _name(head)
+
+
+def _name(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError("a name must be text")
+    return value

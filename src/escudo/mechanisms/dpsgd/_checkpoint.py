@@ -7,7 +7,7 @@ steps is one that public numbers allow (``_sampling``), so the file tells no mor
 **Copies.** Two trainings that both went on from one state would release its later steps twice, and pay once. So a file
 is only ever written together with a row of the account that paid: a draft is written and synced; its digest is marked;
 only then does it get its name. Going on takes the newest mark, once, under a nonce that later marks and the end must
-show; the end is recorded before the result leaves (``escudo.privacy._trainings``). A file that cannot go on for nothing
+show; the end is recorded before the result leaves (``privacy._trainings``). A file that cannot go on for nothing
 may go on for the price of the steps that are left: its state was paid for, whatever became of the training since.
 
 **Killed** between the draft and its mark: the file from before goes on. Between mark and name: the draft is the newest,

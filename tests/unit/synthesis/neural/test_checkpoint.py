@@ -16,7 +16,7 @@ from escudo.errors import BudgetExceededError, InputError
 from escudo.mechanisms.dpsgd import _mechanism
 from escudo.mechanisms.dpsgd._checkpoint import TrainingFile
 from escudo.privacy import Ledger, MemoryAccount
-from escudo.privacy._composition import leaves
+from escudo.privacy._totals import leaves
 from escudo.synthesis import fitting, prepare, synthesize
 from escudo.synthesis.neural import _prepared
 from escudo.table import PrivateTable, Schema
