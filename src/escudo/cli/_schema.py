@@ -39,6 +39,7 @@ def draft(data: _Data, out: _Out = None, force: _Force = False, as_json: JsonFla
 
     Example: escudo schema draft visits.csv --out visits.toml
     """
+    from escudo.table import CUSTODIAN_ONLY
     from escudo.table import draft as draft_schema
 
     _check_target(out, force=force)
@@ -49,7 +50,7 @@ def draft(data: _Data, out: _Out = None, force: _Force = False, as_json: JsonFla
             out,
             force=force,
             as_json=as_json,
-            notice=_custodian_only(),
+            notice=CUSTODIAN_ONLY,
             next_step=_how_to_confirm(schema, data, out),
         )
 
@@ -180,8 +181,7 @@ def confirm(
 
     Example: escudo schema confirm visits.toml age smoke
     """
-    from escudo.table import Schema
-    from escudo.table._schema_files import confirm_file
+    from escudo.table import Schema, confirm_file
 
     with _readable_by(
         schema.stat().st_mode if os.path.exists(schema) else 0o600
@@ -253,12 +253,6 @@ def _report_written(schema: Schema, out: Path, *, as_json: bool, notes: Any) -> 
         console.print(f"Wrote {out}: {len(schema)} columns, {state}.", markup=False)
 
     emit(payload, as_json=as_json, human=human)
-
-
-def _custodian_only() -> str:
-    from escudo.table._custodian import CUSTODIAN_ONLY
-
-    return CUSTODIAN_ONLY
 
 
 def _how_to_confirm(schema: Schema, data: Path, out: Path | None) -> str:

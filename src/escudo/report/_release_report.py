@@ -46,8 +46,7 @@ from escudo.report._page import (
 )
 from escudo.report._svg import heat_map, percent
 from escudo.table import Numeric
-from escudo.utility import cells, dependence, synthetic_table
-from escudo.utility._private import PURPOSE
+from escudo.utility import PURPOSE, cells, dependence, synthetic_table
 
 if TYPE_CHECKING:
     import polars as pl

@@ -26,6 +26,7 @@ from escudo.utility._evaluation import Change, Evaluation, evaluate
 from escudo.utility._fidelity import Fidelity, fidelity
 from escudo.utility._learners import LEARNERS
 from escudo.utility._prediction import Prediction
+from escudo.utility._private import PURPOSE as PURPOSE  # what a plan calls an evaluation; for the report
 from escudo.utility._private import PrivateEvaluation, evaluate_privately
 from escudo.utility._rows import Rows
 
