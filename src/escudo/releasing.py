@@ -173,7 +173,10 @@ def resumption(
     """Return the checkpoint that a release would go on from, and what that would charge; None without one."""
     import numpy as np
 
-    kept = getattr(getattr(prepared, "generator", prepared), "checkpoint", None)
+    from escudo.utility import PreparedEvaluated
+
+    generator = prepared.generator if isinstance(prepared, PreparedEvaluated) else prepared
+    kept = getattr(generator, "checkpoint", None)
     if kept is None:
         return None
     begun, due = kept.due(account, plan, seed=None if seed is None else np.random.default_rng(seed))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from escudo.cli._console import JsonFlag, emit, never_lost
+from escudo.cli._console import JsonFlag, emit, never_lost, plain_table
 from escudo.cli._options import RelationName, command
 from escudo.errors import InputError
 
@@ -402,10 +402,10 @@ def _print_museum(console: Console, found: list[Finding]) -> None:
 
 
 def _table(*titles: str) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
-    for title in titles:
-        numeric = title in ("true ε", "ε ≥", "runs", "s")
-        table.add_column(title, justify="right" if numeric else "left", no_wrap=title == "exhibit" or numeric)
-    return table
+    numbers = ("true ε", "ε ≥", "runs", "s")
+    return plain_table(
+        *(
+            (title, {"justify": "right" if title in numbers else "left", "no_wrap": title in ("exhibit", *numbers)})
+            for title in titles
+        )
+    )

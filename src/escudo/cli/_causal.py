@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from escudo.cli._console import JsonFlag, emit, never_lost
+from escudo.cli._console import JsonFlag, emit, never_lost, print_promise
 from escudo.cli._options import (
     AcceptLargeDelta,
     Data,
@@ -173,8 +173,8 @@ def _public_records(asked: DirectionOptions, schema: Schema) -> dict[str, Any]:
 
     assert asked.x is not None
     assert asked.y is not None
-    columns, named = schema.select([asked.x, asked.y]), {"train": asked.train, "test": asked.test}
-    return {role: open_data(str(path), columns) for role, path in named.items() if path is not None}
+    pair, named = [asked.x, asked.y], {"train": asked.train, "test": asked.test}
+    return {role: open_data(str(path), schema.select(pair)) for role, path in named.items() if path is not None}
 
 
 def _page(asked: DirectionOptions, found: Direction | Orientation, table: PrivateTable) -> str:
@@ -328,9 +328,7 @@ def _print_found(screen: Console, found: Discovery, out: Path | None, report: Pa
         screen.print(f"  {note}", markup=False)
     if out is not None:
         screen.print(f"Written to {out}" + (f"; open {report}" if report is not None else ""), markup=False)
-    if not found.guarantee.for_release:
-        screen.print("NOT FOR RELEASE: the noise was seeded, so anyone can take it off again.", style="bold red")
-    screen.print(f"What it means: {found.guarantee}", markup=False)
+    print_promise(screen, found.guarantee)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -457,6 +455,4 @@ def _print_effect(screen: Console, found: TreatmentEffect, report: Path | None, 
         screen.print(f"Warning: {warning}", markup=False, style="yellow")
     if report is not None:
         screen.print(f"Written to {report}", markup=False)
-    if not found.guarantee.for_release:
-        screen.print("NOT FOR RELEASE: the noise was seeded, so anyone can take it off again.", style="bold red")
-    screen.print(f"What it means: {found.guarantee}", markup=False)
+    print_promise(screen, found.guarantee)

@@ -22,8 +22,9 @@ from escudo.errors import EscudoError, LedgerWarning, RefusedError
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
-    from escudo.privacy import Account, Plan
+    from escudo.privacy import Account, Guarantee, Plan
     from escudo.releasing import Resumption
 
 __all__ = [
@@ -33,6 +34,8 @@ __all__ = [
     "deliver",
     "emit",
     "never_lost",
+    "plain_table",
+    "print_promise",
     "report_bug",
     "report_error",
     "shown_first",
@@ -198,6 +201,23 @@ def _asks(standing: dict[str, Any]) -> str:
             + ("" if standing["fits"] else ", and with it")
         )
     return line + (" and fits" if standing["fits"] else " and would be refused")
+
+
+def print_promise(screen: Console, guarantee: Guarantee) -> None:
+    """Say what an answer promises, or that it must not leave the house."""
+    if not guarantee.for_release:
+        screen.print("NOT FOR RELEASE: the noise was seeded, so anyone can take it off again.", style="bold red")
+    screen.print(f"What it means: {guarantee}", markup=False)
+
+
+def plain_table(*columns: tuple[str, Mapping[str, Any]]) -> Table:
+    """Return a table without lines, of titled columns with their settings."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
+    for title, settings in columns:
+        table.add_column(title, **settings)
+    return table
 
 
 @contextmanager

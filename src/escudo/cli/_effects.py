@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from escudo.cli._console import JsonFlag, emit
+from escudo.cli._console import JsonFlag, emit, plain_table
 from escudo.cli._options import command
 from escudo.errors import InputError
 
@@ -208,22 +208,13 @@ def _names(text: str | None) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip()) if text else ()
 
 
-def _plain_table(*columns: tuple[str, dict[str, Any]]) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
-    for title, options in columns:
-        table.add_column(title, **options)
-    return table
-
-
 def _survey_table(found: Survey) -> Table:
     from rich.markup import escape
     from rich.text import Text
 
     from escudo.effects import show_epsilon
 
-    table = _plain_table(
+    table = plain_table(
         (escape(f"effect on {', '.join(found.outputs)}"), {"overflow": "fold"}),
         ("ε", {"justify": "right", "no_wrap": True}),
         ("by what", {"overflow": "fold"}),
@@ -255,7 +246,7 @@ def _print_effects(console: Console, found: Sequence[Effect]) -> None:
 
     from escudo.effects import show_epsilon
 
-    table = _plain_table(
+    table = plain_table(
         ("changed", {"overflow": "fold"}),
         ("ε", {"justify": "right", "no_wrap": True}),
         ("what is asked", {}),
@@ -272,7 +263,7 @@ def _bounds_table(found: Sequence[tuple[str, Effect]], releases: int) -> Table:
 
     from escudo.effects import show_epsilon
 
-    table = _plain_table(
+    table = plain_table(
         (f"effect on all {releases} releases" if releases > 1 else "effect on the release", {}),
         ("ε", {"justify": "right", "no_wrap": True}),
         ("δ", {"no_wrap": True}),
@@ -290,7 +281,7 @@ def _definitions_table(found: Definitions) -> Table:
 
     from escudo.effects import show_epsilon
 
-    table = _plain_table(
+    table = plain_table(
         ("definition", {"overflow": "fold"}),
         ("ε", {"justify": "right", "no_wrap": True}),
         ("compares", {"no_wrap": True}),

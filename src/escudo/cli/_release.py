@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from escudo.cli._console import JsonFlag, console, emit, to_the_end
+from escudo.cli._console import JsonFlag, console, emit, print_promise, to_the_end
 from escudo.cli._options import (
     AcceptLargeDelta,
     Data,
@@ -265,9 +265,7 @@ def _print_release(screen: Console, out: Path, files: ReleaseFiles, seconds: flo
         screen.print(f"How good it is, paid for: {files.evaluation}", markup=False)
     for warning in warnings_of(model):
         screen.print(f"Warning: {warning}", markup=False, style="yellow")
-    if not model.guarantee.for_release:
-        screen.print("NOT FOR RELEASE: the noise was seeded, so anyone can take it off again.", style="bold red")
-    screen.print(f"What it means: {model.guarantee}", markup=False)
+    print_promise(screen, model.guarantee)
     screen.print(f"Try: escudo sample {_word(str(out / 'model'))} --rows 5 --do {_setting(model.schema)}", markup=False)
 
 
