@@ -42,7 +42,7 @@ from audit_ceilings import (
 )
 
 from escudo.auditing import audit, museum
-from escudo.auditing.museum._piece import Pair, Piece, answers_of, snapped
+from escudo.auditing.museum._piece import Pair, Piece, answers_of, snap
 from escudo.privacy import Guarantee
 
 SEEDS = tuple(20_261_200 + i for i in range(101))
@@ -105,7 +105,7 @@ class _ParallelLaplace(Piece):
         return self.epsilon
 
     def batch(self, dataset: Any, count: int, rng: np.random.Generator) -> np.ndarray:
-        return snapped(float(dataset) + rng.laplace(scale=self.copies / self.epsilon, size=(count, self.copies)))
+        return snap(float(dataset) + rng.laplace(scale=self.copies / self.epsilon, size=(count, self.copies)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +124,7 @@ class _PrefixSum(Piece):
 
     def batch(self, dataset: Any, count: int, rng: np.random.Generator) -> np.ndarray:
         answers = answers_of(dataset)
-        noisy = snapped(answers + rng.laplace(scale=1 / self.epsilon, size=(count, answers.size)))
+        noisy = snap(answers + rng.laplace(scale=1 / self.epsilon, size=(count, answers.size)))
         return np.cumsum(noisy, axis=1)
 
 

@@ -54,7 +54,7 @@ def steps_alone(data: Path, trainings: int) -> dict[str, float]:
     import numpy as np
     from _paper import table_of, vae_of
 
-    from escudo.attacks._moved import RowsWithRecord
+    from escudo.attacks._victims import RowsWithRecord
 
     table = table_of("Pain5000", data)
     victim = vae_of(table, "plain, DP", one_start=True)

@@ -46,7 +46,7 @@ MET = {True: "yes", False: "**no**", None: ""}
 
 def trained_alone(victim: Any, table: Any, copies: int) -> float:
     """Return the seconds that many trainings take, from rows and seeds to parameters."""
-    from escudo.attacks._moved import RowsWithRecord
+    from escudo.attacks._victims import RowsWithRecord
 
     rows, place = table.rows(table.codes), np.arange(len(table.codes))
     alone = RowsWithRecord(rest=rows.take(place > 1), record=rows.take(place == 0))  # as large as in the game

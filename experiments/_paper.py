@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 import escudo
 from escudo.attacks import Attack, attack
-from escudo.attacks._moved import RowsWithRecord
+from escudo.attacks._victims import RowsWithRecord
 from escudo.causal import CausalGraph, asia
 from escudo.privacy import Guarantee, RepeatedEvent, SampledGaussianEvent, calibrate, guarantee_of
 from escudo.utility import Rows

@@ -45,9 +45,9 @@ from stability import COLUMNS, random_model
 import escudo
 from escudo._progress import tracking
 from escudo.attacks import attack, canary, ceiling_of, outlyingness
-from escudo.attacks._classifiers import trained
-from escudo.attacks._measures import score_of
-from escudo.attacks._moved import RowsWithRecord
+from escudo.attacks._attacker import train_classifier
+from escudo.attacks._report import score_of
+from escudo.attacks._victims import RowsWithRecord
 from escudo.causal import CausalGraph, asia
 from escudo.privacy import Guarantee, MemoryAccount, RepeatedEvent, SampledGaussianEvent, calibrate, guarantee_of
 from escudo.synthesis import prepare as prepare_generator
@@ -149,7 +149,7 @@ def played(kept: Mapping[str, Any], label: str, seed: int) -> dict[str, Any]:
     for kind, classifier in ATTACKS:
         name = {"queries": "agree", "histogram": "ones"}[kind]
         features = np.asarray(kept[f"{label}/{name}"], dtype=np.float64) / ROWS
-        judge = trained(classifier, features[:half], there[:half], seed)
+        judge = train_classifier(classifier, features[:half], there[:half], seed)
         scores.append(score_of(kind, classifier, there[half:], judge.scores(features[half:])).to_json())
     return {**_spread(scores), "learnt": half, "tested": there.size - half, "scores": scores}
 

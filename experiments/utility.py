@@ -32,7 +32,7 @@ from _paper import DATA, DELTA, FOLDERS, MODELS, RESULTS, SEED, PaperVae, Store,
 from joblib import parallel_config
 
 from escudo.attacks import victim_of
-from escudo.attacks._moved import RowsWithRecord
+from escudo.attacks._victims import RowsWithRecord
 from escudo.utility import LEARNERS, Prediction, Rows, evaluate
 
 TABLES = ("Pain1000", "Pain5000", "Eedi", "Synthetic", "Asia")

@@ -31,7 +31,7 @@ from _paper import DELTA, RESULTS, SEED, PaperVae, Store, Table, header, outlier
 from joblib import parallel_config
 
 from escudo.attacks import victim_of
-from escudo.attacks._moved import RowsWithRecord
+from escudo.attacks._victims import RowsWithRecord
 from escudo.causal import CausalGraph
 from escudo.utility import evaluate
 

@@ -51,7 +51,7 @@ _WATCHED = (
     "escudo/mechanisms/_additive.py",
     "escudo/mechanisms/dpsgd/_checkpoint.py",
     "escudo/mechanisms/dpsgd/_mechanism.py",
-    "escudo/auditing/_log.py",
+    "escudo/auditing/_outputs.py",
     "escudo/cli/_release.py",
     "psycopg/connection.py",
     "psycopg/cursor.py",

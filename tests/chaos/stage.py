@@ -134,7 +134,7 @@ class Stage:
 
             import escudo.cli
             import escudo.synthesis._marginals
-            import escudo.utility._evaluated
+            import escudo.utility._private
             from escudo.report import _page
 
             escudo.cli.app = typer.main.get_command(escudo.cli.app)  # type: ignore[assignment]

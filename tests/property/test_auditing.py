@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from escudo.auditing._bounds import clopper_pearson
-from escudo.auditing._columns import cut, grain
+from escudo.auditing._cells import cut, grain
 from escudo.auditing._outputs import Encoder
-from escudo.auditing._stakes import log_factors, stakes
-from escudo.auditing._wealth import Book, Points, Stage, View
+from escudo.auditing._wealth import Book, Points, Stage, View, log_factors, stakes
 
 CELLS = 6
 weights = arrays(np.float64, (2, CELLS), elements=st.floats(0.0, 1.0)).filter(lambda a: (a.sum(axis=1) > 0.1).all())

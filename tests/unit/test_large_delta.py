@@ -25,7 +25,7 @@ from escudo.report import warnings_of, write_release
 from escudo.synthesis import fit, synthesize
 from escudo.synthesis import prepare as prepare_synthesis
 from escudo.table import PrivateTable, Schema, outline
-from escudo.utility._evaluated import fitting_evaluated, prepare_evaluated
+from escudo.utility._private import fitting_evaluated, prepare_evaluated
 
 ROWS = 400
 NUMBERS = {name: {"type": "numeric", "lower": 0, "upper": 1} for name in "uvwxyz"}

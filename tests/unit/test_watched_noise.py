@@ -34,7 +34,7 @@ from escudo.privacy import Guarantee, MemoryAccount, Plan, PureEvent, charging
 from escudo.synthesis import prepare, synthesize
 from escudo.table import PrivateTable, Schema
 from escudo.utility import evaluate_privately
-from escudo.utility._evaluated import fitting_evaluated, prepare_evaluated
+from escudo.utility._private import fitting_evaluated, prepare_evaluated
 
 ROWS = 400
 RNG = np.random.default_rng(0)

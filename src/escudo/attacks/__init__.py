@@ -11,15 +11,17 @@
 Every figure is about single people in the private rows: for the custodian only.
 """
 
-from escudo.attacks._attack import ATTACKS, attack, every_attack
-from escudo.attacks._attribute import AttributeAttack, infer_attribute
-from escudo.attacks._ceiling import Ceiling, ceiling_of
-from escudo.attacks._classifiers import CLASSIFIERS
-from escudo.attacks._features import FEATURES
-from escudo.attacks._measures import Score
-from escudo.attacks._published import PublishedScore, published_game
-from escudo.attacks._report import Attack, AttackedTarget
-from escudo.attacks._targets import canary, outlyingness
+from escudo.attacks._attack import ATTACKS, attack, every_attack, infer_attribute, published_game
+from escudo.attacks._attacker import CLASSIFIERS, FEATURES, canary, outlyingness
+from escudo.attacks._report import (
+    Attack,
+    AttackedTarget,
+    AttributeAttack,
+    Ceiling,
+    PublishedScore,
+    Score,
+    ceiling_of,
+)
 from escudo.attacks._victims import Fitted, TrainedTogether, Victim, victim_of
 
 __all__ = [

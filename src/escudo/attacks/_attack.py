@@ -1,37 +1,67 @@
-"""The verb: attack a generator, person by person, and bound what its releases give away."""
+"""The verbs: attack a generator, person by person, and bound what its releases give away.
+
+*Membership* (:func:`attack`): is somebody's record in the rows? One experiment for each person.
+
+*Attribute inference* (:func:`infer_attribute`): the attacker knows all of a record but one value, and wants that one.
+Two figures answer two questions. *How often is the guess right?* says little by itself: a guess from other people's
+rows is right just as often, and no promise forbids it. *Does it depend on whether the record says so?* is the effect of
+the value: do(Dᵢ = record with value a) against do(Dᵢ = record with value b), an experiment like the membership game.
+
+*The membership game as it was published* (:func:`published_game`), with its faults, so that its figures can be made
+again and explained. A few generators are fitted with the target and as many without; many synthetic sets are drawn from
+each; the sets are split at random into those to learn from and those to test on. Sets of one fit share its noise and
+its starting point, so they are on both sides of the split: an attacker who recognises *fits* is right about every set,
+whatever the record did. With ``null=True`` the target is in neither world, and the same figures come out.
+
+Reference:
+    T. Stadler, B. Oprisanu, C. Troncoso (2022), "Synthetic data: anonymisation groundhog day"; "Causally Constrained
+    Data Synthesis for Private Data Release", section 4.3 and appendix G.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
 from os import PathLike
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from escudo._progress import tracking
 from escudo._validate import one_of, positive_integer, probability, whole
-from escudo.attacks._ceiling import ceiling_of
-from escudo.attacks._classifiers import CLASSIFIERS, trained
-from escudo.attacks._features import FEATURES, Attacker
-from escudo.attacks._game import Game
-from escudo.attacks._log import FitLog, fingerprint
-from escudo.attacks._measures import pooled, score_of
-from escudo.attacks._report import Attack, AttackedTarget
-from escudo.attacks._targets import Choice, canary, choose
-from escudo.attacks._trials import Trials
+from escudo.attacks._attacker import (
+    CLASSIFIERS,
+    FEATURES,
+    Attacker,
+    Choice,
+    canary,
+    choose,
+    distances,
+    train_classifier,
+)
+from escudo.attacks._game import FitLog, Game, Played, Trials, collect, fingerprint
+from escudo.attacks._report import Attack, AttackedTarget, AttributeAttack, PublishedScore, ceiling_of, pool, score_of
 from escudo.attacks._victims import Victim, victim_of
 from escudo.causal import CausalGraph
 from escudo.errors import InputError
 from escudo.privacy import Guarantee, Relation, parse_relation
-from escudo.table import Schema
-from escudo.utility import Rows
-from escudo.utility._jobs import checked_jobs
+from escudo.table import Categorical, Schema
+from escudo.utility import Rows, check_jobs
 
-__all__ = ["ATTACKS", "attack", "every_attack"]
+__all__ = [
+    "ATTACKS",
+    "attack",
+    "every_attack",
+    "infer_attribute",
+    "published_game",
+]
+
 
 Floats = NDArray[np.float64]
+
 
 ATTACKS: tuple[tuple[str, str], ...] = (
     ("queries", "forest"),
@@ -42,6 +72,8 @@ ATTACKS: tuple[tuple[str, str], ...] = (
     ("ensemble", "forest"),
 )
 """What is tried by default: features and how they are judged."""
+
+_ASKED = 25  # synthetic rows nearest to a record are asked for the value that it lacks
 
 
 def attack(
@@ -121,8 +153,8 @@ def attack(
     held = one_of("rest", rest, ("fixed", "resampled"))
     probability("confidence", confidence, allow_zero=False)
     learnt, tested = positive_integer("shadows", shadows), positive_integer("trials", trials)
-    chosen = _checked(attacks)
-    processes = checked_jobs(jobs)
+    chosen = _check_attacks(attacks)
+    processes = check_jobs(jobs)
     rng = np.random.default_rng(whole("seed", seed))
     private = Rows.read(rows, schema, argument="rows")
     if len(private) < 10:
@@ -144,33 +176,31 @@ def attack(
     )
     ceiling = None if victim.claim is None else ceiling_of(victim.claim, stated)
     people = _people(private, targets, choose, rng)
-    level = 1 - (1 - confidence) / len(people)
     book = None
     if log is not None:
         what = (_identity(generator), epsilon, delta, options, None if graph is None else graph.to_text(lossy=True))
-        how = (stated, held, fit_rows, size, chosen, seed, learnt, frames, [label for label, _, _ in people])
+        how = (stated, held, fit_rows, size, chosen, seed, learnt, frames, [person.label for person in people])
         book = FitLog(log, fingerprint(*what, *how, private.codes, private.numbers))
+    campaign = _Campaign(
+        victim=victim,
+        attacks=chosen,
+        relation=stated,
+        resampled=held == "resampled",
+        rows=fitted,
+        size=fitted if size is None else positive_integer("size", size),
+        shadows=learnt,
+        trials=tested,
+        confidence=1 - (1 - confidence) / len(people),
+        jobs=processes,
+        log=book,
+    )
     found = []
     with tracking("Attacking", total=len(people) * (learnt + tested)) as advance:
-        for label, target, others in people:
-            game = _game(
-                victim,
-                target,
-                others,
-                relation=stated,
-                resampled=held == "resampled",
-                rows=fitted,
-                size=size,
-                kinds=tuple(dict.fromkeys(kind for kind, _ in chosen)),
-                rng=rng,
-                jobs=processes,
-                label=label,
-                log=book,
-            )
-            found.append(_attacked(game, chosen, learnt, tested, level, rng, advance))
+        for person in people:
+            found.append(campaign.against(person, rng, advance))
             if on_progress is not None:
-                on_progress(f"{label}: {found[-1].audit.verdict}")
-    overall = [pooled(scores) for scores in zip(*(target.scores for target in found), strict=True)]
+                on_progress(f"{person.label}: {found[-1].audit.verdict}")
+    overall = [pool(scores) for scores in zip(*(target.scores for target in found), strict=True)]
     return Attack(
         targets=tuple(found),
         overall=tuple(overall),
@@ -190,7 +220,7 @@ def every_attack() -> tuple[tuple[str, str], ...]:
     return tuple(product(FEATURES, CLASSIFIERS))
 
 
-def _checked(attacks: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+def _check_attacks(attacks: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     chosen = tuple(
         (one_of("features", kind, FEATURES), one_of("classifier", classifier, CLASSIFIERS))
         for kind, classifier in attacks
@@ -200,15 +230,26 @@ def _checked(attacks: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     return chosen
 
 
+class _Person(NamedTuple):
+    """Who is attacked, and everybody else."""
+
+    label: str
+    record: Rows
+    others: Rows
+
+    @classmethod
+    def of(cls, private: Rows, place: int) -> _Person:
+        every = np.arange(len(private))
+        return cls(f"row {place}", private.take(every == place), private.take(every != place))
+
+
 def _people(
     private: Rows, targets: int, choice: Choice | Sequence[int] | str, rng: np.random.Generator
-) -> list[tuple[str, Rows, Rows]]:
-    """Return each target's label, record, and everybody else."""
+) -> list[_Person]:
     if choice == "canary":
-        return [("canary", canary(private), private)]
+        return [_Person("canary", canary(private), private)]
     places = choose(private, targets, choice, rng)  # type: ignore[arg-type]  # other words are refused there
-    every = np.arange(len(private))
-    return [(f"row {place}", private.take(every == place), private.take(every != place)) for place in places]
+    return [_Person.of(private, place) for place in places]
 
 
 def _fit_size(most: int, fit_rows: int | None, *, resampled: bool) -> int:
@@ -221,70 +262,63 @@ def _fit_size(most: int, fit_rows: int | None, *, resampled: bool) -> int:
     return wanted
 
 
-def _game(
-    victim: Victim,
-    target: Rows,
-    others: Rows,
-    *,
-    relation: Relation,
-    resampled: bool,
-    rows: int,
-    size: int | None,
-    kinds: tuple[str, ...],
-    rng: np.random.Generator,
-    jobs: int | None,
-    label: str,
-    log: FitLog | None,
-) -> Game:
-    """Return the game of one target: who else is there, and who stands in their place otherwise."""
-    order = rng.permutation(len(others))
-    instead, pool = others.take(order[:1]), others.take(np.sort(order[1:]))
-    if not resampled:
-        pool = pool.take(np.sort(rng.permutation(len(pool))[:rows]))
-    return Game(
-        victim=victim,
-        eye=Attacker.of(target, others, kinds=kinds, seed=int(rng.integers(2**31))),
-        rest=pool,
-        target=target,
-        instead=instead if relation == "replace_one" else None,
-        rows=rows,
-        resampled=resampled,
-        size=rows if size is None else positive_integer("size", size),
-        jobs=jobs,
-        label=label,
-        log=log,
-    )
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class _Campaign:
+    """What the attacks on all targets share: :func:`attack`'s arguments, checked."""
 
+    victim: Victim
+    attacks: tuple[tuple[str, str], ...]
+    relation: Relation
+    resampled: bool
+    rows: int
+    size: int
+    shadows: int
+    trials: int
+    confidence: float  # of what is said about one target
+    jobs: int | None
+    log: FitLog | None
 
-def _attacked(
-    game: Game,
-    attacks: Sequence[tuple[str, str]],
-    shadows: int,
-    trials: int,
-    confidence: float,
-    rng: np.random.Generator,
-    advance: Callable[[int], None],
-) -> AttackedTarget:
-    """Learn from shadow fits, then run the experiment on one person."""
-    lessons = game.play(shadows, rng, advance)
-    learnt = [
-        (kind, trained(classifier, lessons.features[kind], lessons.there, int(rng.integers(2**31))))
-        for kind, classifier in attacks
-    ]
+    def against(self, person: _Person, rng: np.random.Generator, advance: Callable[[int], None]) -> AttackedTarget:
+        """Learn from shadow fits, then run the experiment on one person."""
+        game = self._game(person, rng)
+        lessons = game.play(self.shadows, rng, advance)
+        learnt = [
+            (kind, train_classifier(classifier, lessons.features[kind], lessons.there, int(rng.integers(2**31))))
+            for kind, classifier in self.attacks
+        ]
 
-    def judge(features: Mapping[str, Floats]) -> Floats:
-        return np.column_stack([judge.scores(features[kind]) for kind, judge in learnt])
+        def judge(features: Mapping[str, Floats]) -> Floats:
+            return np.column_stack([judge.scores(features[kind]) for kind, judge in learnt])
 
-    tested = Trials(game, judge, trials=trials, rng=rng, advance=advance)
-    found = tested.audited(confidence=confidence, seed=int(rng.integers(2**31)))
-    there, scores = np.array(tested.there), np.array(tested.scores)
-    return AttackedTarget(
-        label=game.label,
-        scores=tuple(
-            score_of(kind, classifier, there, scores[:, place]) for place, (kind, classifier) in enumerate(attacks)
-        ),
-        audit=found,
-    )
+        tested = Trials(game, judge, trials=self.trials, rng=rng, advance=advance)
+        found = tested.audit(confidence=self.confidence, seed=int(rng.integers(2**31)))
+        there, scores = np.array(tested.there), np.array(tested.scores)
+        return AttackedTarget(
+            label=game.label,
+            scores=tuple(score_of(*names, there, scores[:, place]) for place, names in enumerate(self.attacks)),
+            audit=found,
+        )
+
+    def _game(self, person: _Person, rng: np.random.Generator) -> Game:
+        """Return the game of one target: who else is there, and who stands in their place otherwise."""
+        order = rng.permutation(len(person.others))
+        instead, pool = person.others.take(order[:1]), person.others.take(np.sort(order[1:]))
+        if not self.resampled:
+            pool = pool.take(np.sort(rng.permutation(len(pool))[: self.rows]))
+        kinds = tuple(dict.fromkeys(kind for kind, _ in self.attacks))
+        return Game(
+            victim=self.victim,
+            eye=Attacker.of(person.record, person.others, kinds=kinds, seed=int(rng.integers(2**31))),
+            rest=pool,
+            target=person.record,
+            instead=instead if self.relation == "replace_one" else None,
+            rows=self.rows,
+            resampled=self.resampled,
+            size=self.size,
+            jobs=self.jobs,
+            label=person.label,
+            log=self.log,
+        )
 
 
 def _identity(generator: object) -> str:
@@ -304,3 +338,218 @@ def _identity(generator: object) -> str:
         return f"{named.__module__}.{named.__qualname__} {digest(made_of)}"
     except Exception:  # what cannot be pickled has no digest
         return f"{named.__module__}.{named.__qualname__}"
+
+
+# ---- attribute inference
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class _Asker:
+    """An attacker who knows all of a record but one value, and asks the synthetic rows nearest in all others."""
+
+    target: Rows
+    place: int
+
+    def __call__(self, synthetic: Rows, rng: np.random.Generator) -> dict[str, NDArray[np.float64]]:
+        """Return the share of the true value among the nearest synthetic rows, and whether it is their commonest."""
+        known = np.delete(np.arange(len(synthetic.schema)), self.place)
+        apart = distances(_narrow(self.target, known), _narrow(synthetic, known))
+        nearest = np.argsort(apart + rng.random(apart.size) * 1e-6)[:_ASKED]
+        true = int(self.target.codes[0, self.place])
+        votes = np.bincount(synthetic.codes[nearest, self.place], minlength=true + 1)
+        guess = rng.choice(np.flatnonzero(votes == votes.max()))
+        return {"neighbours": np.array([votes[true] / len(nearest), float(guess == true)])}
+
+
+def infer_attribute(
+    victim: Victim,
+    rows: object,
+    schema: Schema,
+    attribute: str,
+    *,
+    targets: int = 5,
+    choice: Choice | Sequence[int] = "outliers",
+    fits: int = 200,
+    size: int | None = None,
+    confidence: float = 0.95,
+    seed: int = 0,
+    jobs: int | None = None,
+) -> AttributeAttack:
+    """Find out how much of one value of a record its own presence gives away. For the custodian only.
+
+    Args:
+        victim: The generator, from :func:`victim_of`.
+        rows: The private rows; a frame of any engine.
+        schema: Their public description.
+        attribute: The categorical column that the attacker wants.
+        targets: How many people to attack.
+        choice: Who they are.
+        fits: Fits for each of them, at most.
+        size: Synthetic rows looked at; as many as a fit gets by default.
+        confidence: Of the bounds, over all targets together.
+        seed: Repeats the attack.
+        jobs: How many processes, as in joblib.
+    """
+    column = schema[attribute]
+    if not isinstance(column, Categorical):
+        raise InputError(f"attribute must be a categorical column; {attribute!r} is numeric.")
+    if column.size < 2 or len(schema) < 2:
+        raise InputError("there is nothing to infer: the column has one level, or there is no other column.")
+    runs = positive_integer("fits", fits)
+    probability("confidence", confidence, allow_zero=False)
+    processes = check_jobs(jobs)
+    rng = np.random.default_rng(whole("seed", seed))
+    private = Rows.read(rows, schema, argument="rows")
+    place = private.schema.names.index(attribute)
+    people = choose(private, targets, choice, rng)
+    audits, right, without, made = [], [], [], 0
+    with tracking("Attacking", total=len(people) * runs) as advance:
+        for row in people:
+            label, target, rest = _Person.of(private, row)
+            codes = target.codes.copy()
+            codes[0, place] = (codes[0, place] + 1 + rng.integers(column.size - 1)) % column.size
+            game = Game(
+                victim=victim,
+                eye=_Asker(target=target, place=place),
+                rest=rest,
+                target=target,
+                instead=Rows(schema=target.schema, codes=codes, numbers=target.numbers),
+                rows=len(rest),
+                size=len(rest) if size is None else positive_integer("size", size),
+                jobs=processes,
+                label=label,
+            )
+            tested = Trials(game, lambda seen: seen["neighbours"], trials=runs, rng=rng, advance=advance)
+            level = 1 - (1 - confidence) / len(people)
+            audits.append(tested.audit(confidence=level, seed=int(rng.integers(2**31))))
+            there, guessed = np.array(tested.there), np.array(tested.scores)[:, 1]
+            made += there.size
+            if there.any() and not there.all():  # one side alone says nothing about a difference
+                right.append(float(guessed[there].mean()))
+                without.append(float(guessed[~there].mean()))
+    often, otherwise = (float(np.mean(side)) if side else math.nan for side in (right, without))
+    return AttributeAttack(
+        attribute=attribute,
+        right=often,
+        without=otherwise,
+        advantage=often - otherwise,
+        audits=tuple(audits),
+        claim=victim.claim,
+        ceiling=None if victim.claim is None else ceiling_of(victim.claim, "replace_one"),
+        fits=made,
+    )
+
+
+def _narrow(rows: Rows, places: NDArray[np.int64]) -> Rows:
+    return Rows(
+        schema=rows.schema.select([rows.schema.names[place] for place in places]),
+        codes=rows.codes[:, places],
+        numbers=rows.numbers[:, places],
+    )
+
+
+# ---- the game as published
+
+
+def published_game(
+    victim: Victim,
+    rows: object,
+    schema: Schema,
+    *,
+    targets: int = 1,
+    choice: Choice | Sequence[int] = "random",
+    fits: int = 1,
+    sets: int = 50,
+    size: int | None = None,
+    features: Sequence[str] = ("naive", "histogram", "correlation", "ensemble"),
+    classifiers: Sequence[str] = ("linear svm", "rbf svm", "forest", "neighbours"),
+    by_fit: bool = False,
+    null: bool = False,
+    seed: int = 0,
+    jobs: int | None = None,
+) -> list[PublishedScore]:
+    """Play the game as published and return its table.
+
+    Args:
+        victim: The generator, from :func:`victim_of`.
+        rows: The private rows; a frame of any engine.
+        schema: Their public description.
+        targets: How many people; figures are means over them.
+        choice: Who they are.
+        fits: Fits in each world.
+        sets: Synthetic sets drawn from each fit.
+        size: Rows in each set; as many as a fit gets by default.
+        features: What is looked at.
+        classifiers: How it is judged.
+        by_fit: Whether whole fits go to one side of the split, which is the correction; needs at least 2 fits.
+        null: Whether the target stays away in both worlds: then there is nothing to be found out about them.
+        seed: Repeats the game.
+        jobs: How many processes, as in joblib.
+    """
+    count, drawn = positive_integer("fits", fits), positive_integer("sets", sets)
+    if by_fit and count < 2:
+        raise InputError("splitting by fit needs at least 2 fits in each world.")
+    if not by_fit and count * drawn < 2:
+        raise InputError("one synthetic set in each world leaves none to test on; draw more sets or fits.")
+    kinds = tuple(one_of("features", kind, FEATURES) for kind in features)
+    judges = [one_of("classifiers", name, CLASSIFIERS) for name in classifiers]
+    processes = check_jobs(jobs)
+    rng = np.random.default_rng(whole("seed", seed))
+    private = Rows.read(rows, schema, argument="rows")
+    found: dict[tuple[str, str], list[tuple[float, float, int]]] = {}
+    people = choose(private, targets, choice, rng)
+    with tracking("Playing", total=2 * count * len(people)) as advance:
+        for place in people:
+            _, target, rest = _Person.of(private, place)
+            game = Game(
+                victim=victim,
+                eye=Attacker.of(target, rest, kinds=kinds, seed=int(rng.integers(2**31)), sorted_bins=True),
+                rest=rest,
+                target=target,
+                instead=None,
+                rows=len(rest),
+                sets=drawn,
+                size=len(rest) if size is None else positive_integer("size", size),
+                jobs=processes,
+            )
+            labels = np.repeat([False, True], count)
+            worlds = np.zeros_like(labels) if null else labels
+            made = []
+            for one in game.worlds(worlds.tolist(), rng.integers(2**62, size=2 * count).tolist()):
+                made.append(one)
+                advance(1)
+            played = collect(labels, made)
+            tested = _split(played, by_fit=by_fit, rng=rng)
+            for kind, name in product(kinds, judges):
+                judge = train_classifier(
+                    name, played.features[kind][~tested], played.there[~tested], int(rng.integers(2**31))
+                )
+                answers = judge.scores(played.features[kind][tested]) > 0
+                truth = played.there[tested]
+                right = float((~answers[~truth]).mean()), float(answers[truth].mean()), int(tested.sum())
+                found.setdefault((kind, name), []).append(right)
+    return [
+        PublishedScore(
+            features=kind,
+            classifier=name,
+            accuracy=100 * float(np.mean([(na + pa) / 2 for na, pa, _ in figures])),
+            na=100 * float(np.mean([na for na, _, _ in figures])),
+            pa=100 * float(np.mean([pa for _, pa, _ in figures])),
+            sets=sum(size for _, _, size in figures),
+        )
+        for (kind, name), figures in found.items()
+    ]
+
+
+def _split(played: Played, *, by_fit: bool, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Return which sets are tested on: half of each world's sets, or of its fits."""
+    there, fit = played.there, played.fit
+    tested = np.zeros(there.size, dtype=bool)
+    for world in (False, True):
+        places = np.flatnonzero(there == world)
+        if by_fit:
+            fits = rng.permutation(np.unique(fit[places]))
+            tested[places] = np.isin(fit[places], fits[: len(fits) // 2])
+        else:
+            tested[rng.permutation(places)[: places.size // 2]] = True
+    return tested

@@ -3,33 +3,59 @@
 Everything but that record is held fixed, so that a difference is its effect: do(Dᵢ = target) against do(Dᵢ = someone
 else), or against nobody. With ``resampled`` rows the others are drawn anew for each fit, as in the published game: that
 averages over the people who might have been in the table, and tells less about the record.
+
+:class:`Trials` makes a randomised experiment of it: each fit is a trial, and an audit bets on the coin.
+
+A fit is decided by its coin and its seed, so what came out of it can be looked up by them: a :class:`FitLog` lets an
+attack that was stopped go on where it was. It holds functions of private rows: it is written for its owner's eyes only,
+and is as private as the rows. What is read back is checked, not believed: it takes memory in proportion to the file,
+and a whole line that is none of ours is refused.
+
+Fits are spread over processes by joblib, so that ``joblib.parallel_config`` sends them to a cluster.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import base64
+import hashlib
+import json
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
-from typing import Any
+from os import PathLike
+from pathlib import Path
+from typing import IO, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo.attacks._log import FitLog
-from escudo.attacks._moved import RowsWithRecord
-from escudo.attacks._spread import spread, workers
-from escudo.attacks._victims import Fitted, Victim, trains_together
+from escudo.attacks._report import comparable
+from escudo.attacks._victims import Fitted, RowsWithRecord, Victim, trains_together
+from escudo.auditing import Audit, audit
+from escudo.errors import InputError
+from escudo.privacy import Guarantee, Relation
 from escudo.utility import Rows
 
-__all__ = ["Eye", "Game", "Played", "collected"]
+__all__ = ["Eye", "FitLog", "Game", "Played", "Trials", "collect", "fingerprint", "spread", "workers"]
+
 
 Floats = NDArray[np.float64]
 Sets = list[dict[str, Floats]]
+Key = tuple[str, bool, int]
 Eye = Callable[[Rows, np.random.Generator], dict[str, Floats]]
 """What an attacker sees in one synthetic set."""
+Judge = Callable[[Mapping[str, Floats]], Floats]
+"""What an attacker makes of the features of some fits: one row of scores for each."""
+Item = TypeVar("Item")
+Found = TypeVar("Found")
 
-_BLOCK = 64
+_FORMAT = "escudo fits 1"  # of a log
+_BLOCK = 64  # resampled worlds that are made together
+_UNPROMISED = Guarantee(epsilon=30.0)  # no experiment rejects it, so that only the bound is looked at
+_AHEAD = 256  # fits of each world that are trained together before the audit looks at them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -99,7 +125,7 @@ class Game:
             alone._counted = self._counted
             yield from spread(alone._world, fits, self.jobs)
             return
-        look = partial(_looked, self.eye, self.sets, self.size)
+        look = partial(_look, self.eye, self.sets, self.size)
         block = _BLOCK if self.resampled else max(len(fits), 1)  # resampled rows differ in each world, and take room
         for start in range(0, len(fits), block):
             some = fits[start : start + block]
@@ -111,7 +137,7 @@ class Game:
     def _world(self, fit: tuple[bool, int]) -> Sets:
         """Run one fit in the world where the target is there, or not, and return what is seen."""
         rows, seed = self._setting(*fit)
-        return _seen(self.eye, self.victim.synthetic(rows, sets=self.sets, size=self.size, seed=seed), fit[1])
+        return _see(self.eye, self.victim.synthetic(rows, sets=self.sets, size=self.size, seed=seed), fit[1])
 
     def _setting(self, there: bool, seed: int) -> tuple[RowsWithRecord, int]:
         """Return the rows of a world, and the seed of its fit."""
@@ -130,10 +156,10 @@ class Game:
         for sets in self.worlds(there.tolist(), seeds.tolist()):
             found.append(sets)
             advance(1)
-        return collected(there, found)
+        return collect(there, found)
 
 
-def collected(there: NDArray[np.bool_], found: Sequence[Sets]) -> Played:
+def collect(there: NDArray[np.bool_], found: Sequence[Sets]) -> Played:
     """Return what was seen of many fits as matrices."""
     sizes = [len(sets) for sets in found]
     return Played(
@@ -143,11 +169,231 @@ def collected(there: NDArray[np.bool_], found: Sequence[Sets]) -> Played:
     )
 
 
-def _looked(eye: Eye, sets: int, size: int, made: tuple[Fitted, tuple[bool, int]]) -> Sets:
+def _look(eye: Eye, sets: int, size: int, made: tuple[Fitted, tuple[bool, int]]) -> Sets:
     fitted, (_, seed) = made
-    return _seen(eye, fitted.synthetic(sets=sets, size=size), seed)
+    return _see(eye, fitted.synthetic(sets=sets, size=size), seed)
 
 
-def _seen(eye: Eye, made: Sequence[Rows], seed: int) -> Sets:
+def _see(eye: Eye, made: Sequence[Rows], seed: int) -> Sets:
     rng = np.random.default_rng([seed, 1])
     return [eye(one, rng) for one in made]
+
+
+# ---- the game as an experiment
+
+
+class Trials:
+    """The fits of a game as a mechanism that an audit can run: the coin in, the attacker's scores out.
+
+    Each world has its own stream of seeds, so that the answer does not depend on how many fits are made in one go.
+    Where fits are trained together, those of both worlds that are likely to be asked for are made ahead.
+
+    Args:
+        game: The game.
+        judge: What the attacker makes of a fit.
+        trials: How many there will be at most.
+        rng: Decides the seeds.
+        advance: Called with the number of fits made.
+
+    Attributes:
+        there: Whether the target was there, for each trial that was asked for.
+        scores: The attacker's scores of each.
+    """
+
+    def __init__(
+        self, game: Game, judge: Judge, *, trials: int, rng: np.random.Generator, advance: Callable[[int], None]
+    ):
+        self._game, self._judge, self._trials, self._advance = game, judge, trials, advance
+        self._seeds = {world: np.random.default_rng(int(rng.integers(2**62))) for world in (False, True)}
+        self._ready: dict[bool, list[Floats]] = {False: [], True: []}
+        self._together = trains_together(game.victim)
+        self.there: list[bool] = []
+        self.scores: list[Floats] = []
+
+    def audit(self, *, confidence: float, seed: int) -> Audit:
+        """Run the experiment until the victim's promise is refuted, or out of trials.
+
+        Raises:
+            InputError: If every fit failed.
+        """
+        relation: Relation = "add_remove" if self._game.instead is None else "replace_one"
+        claim, label = self._game.victim.claim, self._game.label
+        found = audit(
+            self,
+            claim=_UNPROMISED if claim is None else comparable(claim, relation),
+            pairs=[(True, False, label)],
+            confidence=confidence,
+            max_runs=self._trials,
+            stop_early=True,
+            seed=seed,
+            progress=False,
+        )
+        if not self.scores:
+            raise InputError(f"every fit of the test on {label} failed: the generator raised an error each time.")
+        return found
+
+    def __call__(self, there: bool, rng: np.random.Generator) -> Floats:
+        found: Floats = self.batch(there, 1, rng)[0]
+        return found
+
+    def batch(self, there: bool, count: int, rng: np.random.Generator) -> Floats:
+        """Return the scores of some fits in one world, which are made now if they were not before."""
+        if len(self._ready[there]) < count:
+            self._make(there, count - len(self._ready[there]))
+        found, self._ready[there] = self._ready[there][:count], self._ready[there][count:]
+        self.there += [there] * count
+        self.scores += found
+        return np.array(found)
+
+    def _make(self, there: bool, missing: int) -> None:
+        wanted = {there: missing, not there: 0}
+        if self._together:
+            left = self._trials - len(self.there)
+            ahead = min(_AHEAD, left // 2 + math.isqrt(left))  # what a fair coin asks for, and two deviations more
+            wanted = {world: max(count, ahead - len(self._ready[world])) for world, count in wanted.items()}
+        worlds = [world for world, count in wanted.items() for _ in range(count)]
+        seeds = [seed for world, count in wanted.items() for seed in self._seeds[world].integers(2**62, size=count)]
+        found = []
+        for sets in self._game.worlds(worlds, seeds):
+            found.append(sets)
+            self._advance(1)
+        for world, scores in zip(worlds, self._judge(collect(np.array(worlds), found).features), strict=True):
+            self._ready[world].append(scores)
+
+
+# ---- fits that were made before
+
+
+def fingerprint(*parts: object) -> str:
+    """Return a digest of arguments and arrays: logs of another attack must not be taken for this one's."""
+    digest = hashlib.sha256()
+    for part in parts:
+        content = part.tobytes() if isinstance(part, np.ndarray) else repr(part).encode()
+        digest.update(len(content).to_bytes(8, "big") + content)
+    return digest.hexdigest()
+
+
+class FitLog:
+    """An append-only file of fits; a line cut short by a crash is left out.
+
+    Args:
+        path: The file; made if it is not there.
+        attack: The fingerprint of the attack.
+
+    Raises:
+        InputError: If the file is of another attack, damaged, no log at all, or cannot be used.
+    """
+
+    def __init__(self, path: str | PathLike[str], attack: str):
+        self._path = Path(path)
+        self._known: dict[Key, Sets] = {}
+        if self._path.exists():
+            self._read(attack)
+        else:
+            with self._open("x") as file:
+                file.write(json.dumps({"format": _FORMAT, "attack": attack}) + "\n")
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def get(self, key: Key) -> Sets | None:
+        """Return what came out of a fit, if it was made before."""
+        return self._known.get(key)
+
+    def put(self, key: Key, sets: Sets) -> None:
+        """Keep what came out of a fit."""
+        self._known[key] = sets
+        line = {"key": list(key), "sets": [{kind: _pack(values) for kind, values in one.items()} for one in sets]}
+        with self._open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def _open(self, mode: str) -> IO[str]:
+        flags = os.O_WRONLY | os.O_APPEND | (os.O_CREAT | os.O_EXCL if mode == "x" else 0)
+        try:
+            return os.fdopen(os.open(self._path, flags, 0o600), "a", encoding="utf-8")
+        except OSError as error:
+            raise InputError(f"Cannot write the log {self._path.name!r}: {error.strerror or error}.") from error
+
+    def _read(self, attack: str) -> None:
+        try:
+            lines = self._path.read_bytes().split(b"\n")
+        except OSError as error:
+            raise InputError(f"Cannot use the log {self._path.name!r}: {error.strerror or error}.") from error
+        head = _parse(lines[0])
+        if not isinstance(head, dict) or head.get("format") != _FORMAT:
+            raise InputError(f"{self._path.name!r} exists and is not a log of fits; choose another name.")
+        if head.get("attack") != attack:
+            raise InputError(
+                f"{self._path.name!r} is the log of another attack: other rows, generator, targets or seed. "
+                "Choose another name, or repeat that attack's arguments."
+            )
+        self._path.chmod(0o600)
+        whole = len(lines[0]) + 1
+        for line in lines[1:-1]:  # what follows the last line end was cut short
+            try:
+                key, sets = _fit_in(_parse(line))
+            except (TypeError, KeyError, ValueError, AttributeError):
+                raise InputError(
+                    f"{self._path.name!r} is damaged: line {1 + lines.index(line)} is no fit. Choose another name."
+                ) from None
+            self._known[key] = sets
+            whole += len(line) + 1
+        os.truncate(self._path, whole)
+
+
+def _parse(line: bytes) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _fit_in(found: Any) -> tuple[Key, Sets]:
+    """Return the key of a fit and what came out of it, or raise if the line holds something else."""
+    world, there, seed = found["key"]
+    if not (isinstance(world, str) and isinstance(there, bool) and isinstance(seed, int) and seed >= 0):
+        raise ValueError
+    if not isinstance(found["sets"], list):
+        raise TypeError
+    sets = [{kind: _unpack(text) for kind, text in one.items()} for one in found["sets"]]
+    return (world, there, seed), sets
+
+
+def _pack(values: Floats) -> str:
+    return base64.b64encode(np.ascontiguousarray(values, dtype="<f8").tobytes()).decode("ascii")
+
+
+def _unpack(text: str) -> Floats:
+    return np.frombuffer(base64.b64decode(text, validate=True), dtype="<f8").astype(np.float64)
+
+
+# ---- processes
+
+
+def workers(jobs: int | None) -> int:
+    """Return how many processes ``jobs`` stands for, as in joblib."""
+    from joblib import effective_n_jobs
+
+    return int(effective_n_jobs(jobs))
+
+
+def spread(function: Callable[[Item], Found], items: Sequence[Item], jobs: int | None) -> Iterator[Found]:
+    """Call a function for each item, in several processes if there are several, and give the answers in order."""
+    several = workers(jobs)
+    if several == 1 or len(items) < 2:
+        yield from map(function, items)
+        return
+    from joblib import Parallel, delayed
+    from joblib.parallel import get_active_backend
+
+    chunk = max(1, -(-len(items) // (4 * several)))  # items of a chunk share what they count
+    streams = getattr(get_active_backend()[0], "supports_return_generator", False)
+    work: Any = Parallel(n_jobs=jobs, return_as="generator" if streams else "list")(
+        delayed(_each)(function, items[start : start + chunk]) for start in range(0, len(items), chunk)
+    )
+    for found in work:
+        yield from found
+
+
+def _each(function: Callable[[Item], Found], items: Sequence[Item]) -> list[Found]:
+    return [function(item) for item in items]

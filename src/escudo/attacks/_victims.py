@@ -1,29 +1,38 @@
-"""What is attacked: anything that fits rows and then draws synthetic ones, called in one way."""
+"""What is attacked: anything that fits rows and then draws synthetic ones, called in one way.
+
+What it fits are the same rows with one record more, less or another (:class:`RowsWithRecord`): counted once, moved many
+times.
+"""
 
 from __future__ import annotations
 
 import copy
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeGuard
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
 import numpy as np
+from numpy.typing import NDArray
 
-from escudo.attacks._moved import RowsWithRecord
 from escudo.causal import CausalGraph
 from escudo.errors import InputError
-from escudo.privacy import Guarantee
-from escudo.synthesis import prepare
+from escudo.privacy import Guarantee, MemoryAccount
+from escudo.synthesis import Model, Prepared, prepare
 from escudo.synthesis._automatic import Chosen
-from escudo.synthesis._generators import Model
-from escudo.table import Schema
+from escudo.table import Numeric, PrivateTable, Schema
 from escudo.utility import Rows
 
-__all__ = ["EscudoVictim", "Fitted", "TrainedTogether", "Victim", "trains_together", "victim_of"]
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["EscudoVictim", "Fitted", "RowsWithRecord", "TrainedTogether", "Victim", "trains_together", "victim_of"]
 
 Spread = Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[Any]]
 """Calls a function for each item, in several processes if there are several; answers come in order."""
+
+
+# ---- what a victim is
 
 
 class Victim(Protocol):
@@ -70,52 +79,72 @@ def trains_together(victim: Victim) -> TypeGuard[TrainedTogether]:
     return bool(getattr(victim, "together", False))
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class _Drawn:
-    """A fitted model of escudo, with what decides its synthetic sets."""
+def victim_of(
+    generator: object,
+    schema: Schema,
+    graph: CausalGraph | None = None,
+    *,
+    epsilon: float | None = None,
+    delta: float = 1e-6,
+    relation: str = "replace_one",
+    claim: Guarantee | None = None,
+    frames: str = "polars",
+    **options: Any,
+) -> Victim:
+    """Return anything that makes synthetic rows as a victim.
 
-    model: Model
-    schema: Schema
-    numeric: bool
-    seed: int
+    Args:
+        generator: The name of one of escudo's generators; a :class:`Victim`; a function ``(rows, rng)`` that returns
+            synthetic rows or an object with ``sample(n)``; or an object with ``fit(rows)`` and ``sample(n)``, which is
+            copied for each fit.
+        schema: The public description of the rows.
+        graph: For escudo's generators: the causal graph.
+        epsilon: For escudo's generators: what a fit costs.
+        delta: For escudo's generators.
+        relation: For escudo's generators.
+        claim: What any other generator promises; None if nothing.
+        frames: ``"polars"`` or ``"pandas"``: what other generators are given.
+        options: For escudo's generators.
+    """
+    if isinstance(generator, str):
+        if epsilon is None:
+            raise InputError("epsilon says how private the attacked generator is; give one.")
+        if claim is not None:
+            raise InputError(
+                "claim is for other generators; escudo's own promise what epsilon, delta and relation say."
+            )
+        terms: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "relation": relation, **options}
+        return EscudoVictim(prepare(schema, graph, generator=generator, **terms))
+    if options:
+        raise InputError(f"option {next(iter(options))!r} is for escudo's own generators, which are given by name.")
+    if frames not in ("polars", "pandas"):
+        raise InputError(f"frames must be 'polars' or 'pandas'; got {frames!r}.")
+    if hasattr(generator, "synthetic") and hasattr(generator, "claim"):
+        victim: Victim = generator
+        return victim
+    if hasattr(generator, "fit") and hasattr(generator, "sample"):
+        return _Callable(_Refitted(generator), claim, frames)
+    if callable(generator):
+        return _Callable(generator, claim, frames)
+    raise InputError(
+        "generator must be the name of an escudo generator, a function of rows and a random generator, or an object "
+        f"with fit and sample; got {type(generator).__name__}."
+    )
 
-    def synthetic(self, *, sets: int, size: int) -> list[Rows]:
-        seeds = [self.seed + 1 + place for place in range(sets)]
-        codes = getattr(self.model, "codes", None)
-        if codes is None or self.numeric:
-            return [Rows.read(self.model.sample(size, seed=seed), self.schema) for seed in seeds]
-        return [_of_codes(self.schema, codes(size, seed=seed)) for seed in seeds]
+
+# ---- escudo's own generators
 
 
 class EscudoVictim:
     """One of escudo's generators, prepared once; only fits and samples are repeated.
 
     Args:
-        schema: The public description of the rows.
-        graph: The causal graph.
-        generator: Its name.
-        epsilon: What a fit costs.
-        delta: With this probability its promise may fail.
-        relation: The neighbouring relation of the promise.
-        options: Of the generator.
+        prepared: What it will measure, from public facts alone; its plan says what a fit costs.
     """
 
-    def __init__(
-        self,
-        schema: Schema,
-        graph: CausalGraph | None,
-        *,
-        generator: str,
-        epsilon: float,
-        delta: float,
-        relation: str,
-        **options: Any,
-    ):
-        prepared = prepare(
-            schema, graph, epsilon=epsilon, delta=delta, generator=generator, relation=relation, **options
-        )
+    def __init__(self, prepared: Prepared):
         self._prepared: Any = prepared.prepared if isinstance(prepared, Chosen) else prepared
-        self.claim = self._prepared.plan.guarantee(max_rows_per_person=schema.max_rows_per_person)
+        self.claim = self._prepared.plan.guarantee(max_rows_per_person=prepared.schema.max_rows_per_person)
 
     @property
     def _neural(self) -> bool:
@@ -160,6 +189,31 @@ class EscudoVictim:
         return _Drawn(model=model, schema=rows.rest.schema, numeric=numeric, seed=seed)
 
 
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class _Drawn:
+    """A fitted model of escudo, with what decides its synthetic sets."""
+
+    model: Model
+    schema: Schema
+    numeric: bool
+    seed: int
+
+    def synthetic(self, *, sets: int, size: int) -> list[Rows]:
+        seeds = [self.seed + 1 + place for place in range(sets)]
+        codes = getattr(self.model, "codes", None)
+        if codes is None or self.numeric:
+            return [Rows.read(self.model.sample(size, seed=seed), self.schema) for seed in seeds]
+        return [_of_codes(self.schema, codes(size, seed=seed)) for seed in seeds]
+
+
+def _of_codes(schema: Schema, codes: Any) -> Rows:
+    cells = np.asarray(codes, dtype=np.int64)
+    return Rows(schema=schema, codes=cells, numbers=np.full(cells.shape, np.nan))
+
+
+# ---- any other
+
+
 class _Callable:
     """A function that fits rows and returns synthetic ones, or something that samples."""
 
@@ -177,60 +231,6 @@ class _Callable:
                 "the generator returned one synthetic set; to draw several from a fit, return an object with sample()."
             )
         return [_read(made, rows.rest.schema)]
-
-
-def victim_of(
-    generator: object,
-    schema: Schema,
-    graph: CausalGraph | None = None,
-    *,
-    epsilon: float | None = None,
-    delta: float = 1e-6,
-    relation: str = "replace_one",
-    claim: Guarantee | None = None,
-    frames: str = "polars",
-    **options: Any,
-) -> Victim:
-    """Return anything that makes synthetic rows as a victim.
-
-    Args:
-        generator: The name of one of escudo's generators; a :class:`Victim`; a function ``(rows, rng)`` that returns
-            synthetic rows or an object with ``sample(n)``; or an object with ``fit(rows)`` and ``sample(n)``, which is
-            copied for each fit.
-        schema: The public description of the rows.
-        graph: For escudo's generators: the causal graph.
-        epsilon: For escudo's generators: what a fit costs.
-        delta: For escudo's generators.
-        relation: For escudo's generators.
-        claim: What any other generator promises; None if nothing.
-        frames: ``"polars"`` or ``"pandas"``: what other generators are given.
-        options: For escudo's generators.
-    """
-    if isinstance(generator, str):
-        if epsilon is None:
-            raise InputError("epsilon says how private the attacked generator is; give one.")
-        if claim is not None:
-            raise InputError(
-                "claim is for other generators; escudo's own promise what epsilon, delta and relation say."
-            )
-        return EscudoVictim(
-            schema, graph, generator=generator, epsilon=epsilon, delta=delta, relation=relation, **options
-        )
-    if options:
-        raise InputError(f"option {next(iter(options))!r} is for escudo's own generators, which are given by name.")
-    if frames not in ("polars", "pandas"):
-        raise InputError(f"frames must be 'polars' or 'pandas'; got {frames!r}.")
-    if hasattr(generator, "synthetic") and hasattr(generator, "claim"):
-        victim: Victim = generator
-        return victim
-    if hasattr(generator, "fit") and hasattr(generator, "sample"):
-        return _Callable(_Refitted(generator), claim, frames)
-    if callable(generator):
-        return _Callable(generator, claim, frames)
-    raise InputError(
-        "generator must be the name of an escudo generator, a function of rows and a random generator, or an object "
-        f"with fit and sample; got {type(generator).__name__}."
-    )
 
 
 class _Refitted:
@@ -261,6 +261,103 @@ def _read(made: object, schema: Schema) -> Rows:
     return Rows.read(made, schema, argument="what the generator returned")
 
 
-def _of_codes(schema: Schema, codes: Any) -> Rows:
-    cells = np.asarray(codes, dtype=np.int64)
-    return Rows(schema=schema, codes=cells, numbers=np.full(cells.shape, np.nan))
+# ---- the rows that it fits
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class RowsWithRecord:
+    """Rows that everybody shares, and one record that is there or not.
+
+    Attributes:
+        rest: All other rows.
+        record: The one in question, a single row; None if nobody stands there.
+        counted: Counts of the rest that were asked for before, shared by all that have the same rest.
+    """
+
+    rest: Rows
+    record: Rows | None
+    counted: dict[tuple[str, ...], NDArray[np.int64]] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"RowsWithRecord({len(self.rest):,} rows and {'one' if self.record is not None else 'no'} record)"
+
+    def frame(self) -> pl.DataFrame:
+        """Return all rows as a frame, the record last."""
+        import polars as pl
+
+        rows = [self.rest] if self.record is None else [self.rest, self.record]
+        return pl.concat([_decode(part) for part in rows])
+
+    def table(self, claim: Guarantee) -> PrivateTable:
+        """Return all rows as a table whose counts are those of the rest, with the record's cells moved.
+
+        Where the claim is about people, every row is a person of their own: each of them is protected at least as well
+        as one with more rows.
+
+        Args:
+            claim: What the table's account is stated for.
+        """
+        return _MovedTable(self, claim)
+
+
+class _MovedTable(PrivateTable):
+    """A table that counts its shared rows once."""
+
+    __slots__ = ("_rows",)
+
+    def __init__(self, rows: RowsWithRecord, claim: Guarantee):
+        super().__init__(_decode(rows.rest), rows.rest.schema)
+        self._account = MemoryAccount(
+            relation=claim.relation, unit=claim.unit, max_rows_per_person=claim.max_rows_per_person
+        )
+        self._rows = rows
+
+    def record_count(self) -> int:
+        """Return how many rows there are, with the record."""
+        return len(self._rows.rest) + (self._rows.record is not None)
+
+    def counts(self, columns: Any) -> Any:
+        """Return counts as :meth:`PrivateTable.counts` does."""
+        single = isinstance(columns, str) or all(isinstance(name, str) for name in columns)
+        asked = [([columns] if isinstance(columns, str) else list(columns))] if single else [list(c) for c in columns]
+        new = [names for names in asked if tuple(names) not in self._rows.counted]
+        for names, counts in zip(new, super().counts(new), strict=True) if new else ():
+            self._rows.counted[tuple(names)] = counts
+        found = [self._with_record(names) for names in asked]
+        return found[0] if single else found
+
+    def _with_record(self, names: Sequence[str]) -> NDArray[np.int64]:
+        counts = self._rows.counted[tuple(names)]
+        record = self._rows.record
+        if record is None:
+            return counts
+        moved = counts.copy()
+        moved[tuple(record.codes[0, self.columns.index(name)] for name in names)] += 1
+        return moved
+
+    def batches(
+        self, size: int = 65_536, columns: Sequence[str] | None = None, *, encode: Any = "codes"
+    ) -> Iterator[NDArray[Any]]:
+        """Return batches as :meth:`PrivateTable.batches` does, the record in the last one."""
+        record = self._rows.record
+        if record is None:
+            return super().batches(size, columns, encode=encode)
+        whole = PrivateTable(self._rows.frame(), self.schema)
+        return whole.batches(size, columns, encode=encode)
+
+
+def _decode(rows: Rows) -> pl.DataFrame:
+    """Return rows as a frame: levels, and the values of numeric columns."""
+    import polars as pl
+
+    columns: dict[str, pl.Series] = {}
+    for place, column in enumerate(rows.schema.fields):
+        if isinstance(column, Numeric):
+            lower, upper = column.bounds
+            values = lower + (rows.numbers[:, place] + 1) / 2 * (upper - lower)
+            series = pl.Series(column.name, values).fill_nan(None)
+            columns[column.name] = series.round().cast(pl.Int64) if column.integer else series
+        else:
+            levels = [*column.levels, *([None] if column.missing else [])]
+            columns[column.name] = pl.Series(column.name, levels).gather(rows.codes[:, place])
+    return pl.DataFrame(columns)

@@ -12,25 +12,21 @@ What is audited: anything that :func:`adapt` takes, a :class:`Mechanism`; servic
 :class:`Uncounted` for answers that must not count. Inputs: :func:`pairs_of` a schema, :func:`query_pairs`. Claims: any
 :class:`~escudo.privacy.Guarantee`, and :func:`renyi_claim`. Broken mechanisms to practise on: ``museum``.
 
-How it works: ``_wealth`` (why the error rate holds), ``_stakes`` (how it bets), ``_views``, ``_columns``, ``_corners``,
-``_scores`` (what it looks at), ``_experiment``, ``_rounds`` (which pair is next), ``_outputs``, ``_log``.
+How it works: ``_audit`` (the run), ``_wealth`` (how it bets, and why the error rate holds), ``_experiment`` (the runs
+of a pair), ``_outputs``, ``_cells``, ``_scores``, ``_views`` (what it looks at), ``_calibration`` (what it believes),
+``_bounds`` (what stands beside the bound).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from escudo.auditing._audit import audit
-from escudo.auditing._claims import renyi_claim
-from escudo.auditing._exact import exact
+from escudo.auditing._bounds import Power
+from escudo.auditing._http import HttpTarget
 from escudo.auditing._one_run import OneRun, one_run
-from escudo.auditing._pairs import pairs_of, query_pairs
-from escudo.auditing._replay import Replay, Step, replay
-from escudo.auditing._result import Audit, History, Outputs, Power
-from escudo.auditing._targets import Mechanism, Uncounted, adapt
-
-if TYPE_CHECKING:
-    from escudo.auditing._http import HttpTarget as HttpTarget
+from escudo.auditing._replay import Replay, Step, exact, replay
+from escudo.auditing._result import Audit, History, Outputs
+from escudo.auditing._targets import Mechanism, Uncounted, adapt, pairs_of, query_pairs
+from escudo.auditing._wealth import renyi_claim
 
 __all__ = [
     "Audit",
@@ -52,11 +48,3 @@ __all__ = [
     "renyi_claim",
     "replay",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name == "HttpTarget":
-        from escudo.auditing._http import HttpTarget
-
-        return HttpTarget
-    raise AttributeError(f"module 'escudo.auditing' has no attribute {name!r}")

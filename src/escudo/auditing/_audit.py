@@ -1,4 +1,8 @@
-"""Audits: a randomised experiment on a mechanism, with evidence that may be looked at after every run."""
+"""Audits: a randomised experiment on a mechanism, with evidence that may be looked at after every run.
+
+:func:`audit` makes a frozen question of its arguments and runs it: a runner makes blocks of runs or reads them from a
+log, evidence bets on them, and the run decides whose turn it is, and when to look, to learn and to stop.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,18 +21,23 @@ from numpy.typing import NDArray
 from escudo._progress import tracking
 from escudo._validate import positive, positive_integer, probability, whole
 from escudo.auditing._bounds import best_event, power_of
-from escudo.auditing._claims import epsilon_family, front_of, own_family
-from escudo.auditing._experiment import Experiment
-from escudo.auditing._log import LoggedBlock, TrialLog
-from escudo.auditing._outputs import Encoded, Encoder
-from escudo.auditing._pairs import pairs_of, read_pairs
-from escudo.auditing._randomness import Randomness
-from escudo.auditing._result import Audit, History, Stopped
-from escudo.auditing._rounds import Rounds
-from escudo.auditing._scores import Labels
-from escudo.auditing._shown import shown_outputs, shown_witness
-from escudo.auditing._targets import Uncounted, adapt, name_of, run_batch, run_one
-from escudo.auditing._wealth import Book, Frontier, Points, log_sum
+from escudo.auditing._cells import Cells
+from escudo.auditing._experiment import Experiment, Rounds
+from escudo.auditing._http import HttpTarget
+from escudo.auditing._outputs import Encoded, Encoder, Labels, LoggedBlock, Sample, TrialLog
+from escudo.auditing._result import Audit, History, Stopped, show_outputs, show_witness
+from escudo.auditing._targets import (
+    Mechanism,
+    Pair,
+    Uncounted,
+    adapt,
+    name_of,
+    pairs_of,
+    read_pairs,
+    run_batch,
+    run_one,
+)
+from escudo.auditing._wealth import Book, Frontier, Points, epsilon_family, front_of, log_sum, own_family
 from escudo.errors import InputError
 from escudo.privacy import Guarantee
 from escudo.table import Schema
@@ -105,299 +115,446 @@ def audit(
     if target is not None:
         if mechanism is not None:
             raise InputError("give a mechanism or the URL of a target, not both.")
-        from escudo.auditing._http import HttpTarget
-
         mechanism = HttpTarget(target)
     if (pairs is None) == (schema is None):
         raise InputError("give pairs of neighbouring datasets, or a schema to make them from; exactly one of the two.")
     chosen = read_pairs(pairs) if pairs is not None else pairs_of(schema, relation=claim.relation)  # type: ignore[arg-type]
-    run = _Run(
-        adapt(mechanism),
-        chosen,
-        claim,
+    question = _Question(
+        mechanism=adapt(mechanism),
+        name=name_of(mechanism),
+        pairs=tuple(chosen),
+        claim=claim,
         confidence=probability("confidence", confidence, allow_zero=False),
         max_runs=positive_integer("max_runs", max_runs),
         max_seconds=math.inf if max_seconds is None else positive("max_seconds", max_seconds),
         stop_early=stop_early,
         seed=secrets.randbits(48) if seed is None else whole("seed", seed),
-        log=log,
-        name=name_of(mechanism),
         features=features,
         noiseless=noiseless,
         last_bits=last_bits,
     )
-    return run.go(on_progress, show=progress)
+    return _Run(question, log).go(on_progress, show=progress)
 
 
-class _Run:
-    """One audit under way."""
+# ---- what is asked
 
-    def __init__(
-        self,
-        mechanism: Any,
-        pairs: Sequence[tuple[Any, Any, str]],
-        claim: Guarantee,
-        *,
-        confidence: float,
-        max_runs: int,
-        max_seconds: float,
-        stop_early: bool,
-        seed: int,
-        log: str | os.PathLike[str] | None,
-        name: str | None,
-        features: Callable[[Any], Any] | None,
-        noiseless: Callable[[Any], Any] | None,
-        last_bits: bool,
-    ) -> None:
-        self.mechanism, self.claim, self.confidence = mechanism, claim, confidence
-        self.max_runs, self.max_seconds, self.stop_early = max_runs, max_seconds, stop_early
-        self.batched = getattr(mechanism, "batch", None) is not None
-        self.encoder = Encoder(features)
-        self.log = None
-        self.seed = seed
-        self.stored: list[LoggedBlock] = []
-        if log is not None:
-            labels = [label for _, _, label in pairs]
-            self.log = TrialLog(log, {"claim": claim.to_json(), "pairs": labels, "mechanism": name, "seed": seed})
-            self.seed = self.log.seed if self.log.seed is not None else seed
-            self.stored = self.log.stored(self.encoder)
-        self.threshold = math.log(1 / (1 - confidence))
-        self.delta = claim.delta if claim.epsilon is not None else 0.0
-        self.book = Book(len(pairs), float(max_runs))
-        self.experiments = [
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Question:
+    """What :func:`audit` was asked, with its arguments checked."""
+
+    mechanism: Mechanism
+    name: str | None
+    pairs: tuple[Pair, ...]
+    claim: Guarantee
+    confidence: float
+    max_runs: int
+    max_seconds: float
+    stop_early: bool
+    seed: int
+    features: Callable[[Any], Any] | None
+    noiseless: Callable[[Any], Any] | None
+    last_bits: bool
+
+    @property
+    def threshold(self) -> float:
+        """The log wealth that refutes the claim."""
+        return math.log(1 / (1 - self.confidence))
+
+    @property
+    def delta(self) -> float:
+        """The δ at which ε is bounded: the claim's own, or 0 for claims in another notion."""
+        return self.claim.delta if self.claim.epsilon is not None else 0.0
+
+    def experiments(self, book: Book, seed: int) -> list[Experiment]:
+        """Return an experiment for each pair, before its first run."""
+        return [
             Experiment(
                 i,
                 (first, second),
                 label,
-                references=_references(noiseless, first, second),
+                references=self._references(first, second),
                 delta=self.delta,
-                book=self.book,
-                seed=self.seed,
-                last_bits=last_bits,
+                book=book,
+                seed=seed,
+                last_bits=self.last_bits,
             )
-            for i, (first, second, label) in enumerate(pairs)
+            for i, (first, second, label) in enumerate(self.pairs)
         ]
-        self.rounds = Rounds(self.experiments, self.book, max_runs)
+
+    def _references(self, *datasets: Any) -> list[NDArray[np.float64]]:
+        if self.noiseless is None:
+            return []
+        return [Encoder().encode([self.noiseless(dataset)]).values[0] for dataset in datasets]
+
+
+# ---- making runs
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Block:
+    """Runs made in one go: of which pair, how many calls they took, and those that count."""
+
+    pair: int
+    calls: int
+    counted: Sample
+
+
+class _Runner:
+    """Makes runs of the mechanism, or takes them from the log where they were made before.
+
+    Attributes:
+        seed: Of the audit: the log's own where there is one.
+        encoder: Has met all outputs so far.
+        batched: Whether the mechanism makes many runs in one call.
+        calls: How many runs were made, those that do not count included.
+        uncounted: How many do not count.
+    """
+
+    def __init__(self, question: _Question, log: str | os.PathLike[str] | None) -> None:
+        self._mechanism = question.mechanism
+        self._pairs = question.pairs
+        self.batched = getattr(question.mechanism, "batch", None) is not None
+        self.encoder = Encoder(question.features)
+        self.seed = question.seed
+        self._log: TrialLog | None = None
+        self._stored: list[LoggedBlock] = []
+        if log is not None:
+            labels = [label for _, _, label in question.pairs]
+            facts = {"claim": question.claim.to_json(), "pairs": labels, "mechanism": question.name, "seed": self.seed}
+            self._log = TrialLog(log, facts)
+            self.seed = self._log.seed if self._log.seed is not None else self.seed
+            self._stored = self._log.stored(self.encoder)
+        self.calls = self.uncounted = 0
+        self._blocks = 0
+        self._pace = 16
+        self._randomness = Randomness(self.seed)
+
+    def close(self) -> None:
+        """Close the log."""
+        if self._log is not None:
+            self._log.close()
+
+    def next(self, pair: int, most: int) -> _Block:
+        """Make at most so many runs of a pair; what the log holds comes first, whatever it is about."""
+        stored = self._stored.pop(0) if self._stored else None
+        labels = self._assigned(most) if stored is None else stored.labels
+        pair = pair if stored is None else stored.pair
+        outputs, counted = self._observe(pair, labels, stored)
+        self._blocks += 1
+        self.calls += labels.size
+        return _Block(pair, labels.size, Sample(outputs, labels if counted is None else labels[counted]))
+
+    def _assigned(self, most: int) -> Labels:
+        """Return to which dataset each of the next runs goes: fair coins."""
+        if self.batched:
+            return np.random.default_rng([self.seed, self._blocks, 0]).random(most) < 0.5
+        return self._randomness.coins(self.calls, min(most, self._pace))
+
+    def _observe(self, pair: int, labels: Labels, stored: LoggedBlock | None) -> tuple[Encoded, Labels | None]:
+        """Return the outputs of a block, from the log or by running the mechanism, and which of its runs count."""
+        if stored is not None and stored.outputs is not None:
+            if stored.counted is not None:
+                self.uncounted += int((~stored.counted).sum())
+            return stored.outputs, stored.counted
+        if self._log is not None and stored is None:
+            self._log.assign(pair, labels)
+        counted = None
+        datasets = self._pairs[pair][:2]
+        if self.batched:
+            rng = np.random.default_rng([self.seed, self._blocks, 1])
+            outputs = run_batch(self._mechanism, datasets, labels, rng)
+        else:
+            outputs, counted = self._one_by_one(datasets, labels)
+        encoded = (
+            self.encoder.encode(outputs) if len(outputs) else Encoded(np.empty((0, 1)), np.empty(0, dtype=np.int32))
+        )
+        if self._log is not None:
+            self._log.observe(encoded, counted, self.encoder.structures)
+        return encoded, counted
+
+    def _one_by_one(self, datasets: tuple[Any, Any], labels: Labels) -> tuple[list[Any], Labels | None]:
+        """Return the outputs of single calls that count, and which those are; how fast they came decides the pace."""
+        start = time.perf_counter()
+        outputs = [
+            self._call(datasets[int(label)], self._randomness.of_run(self.calls + i)) for i, label in enumerate(labels)
+        ]
+        took = time.perf_counter() - start
+        self._pace = int(min(_EVERY_RUN, max(4, labels.size * _SLOW_BLOCK / max(took, 1e-9), self._pace / 4)))
+        missed = [output is Uncounted for output in outputs]
+        if not any(missed):
+            return outputs, None
+        self.uncounted += sum(missed)
+        return [output for output, skip in zip(outputs, missed, strict=True) if not skip], ~np.array(missed)
+
+    def _call(self, dataset: Any, rng: np.random.Generator) -> Any:
+        try:
+            return run_one(self._mechanism, dataset, rng)
+        except Uncounted:
+            return Uncounted
+
+
+class Randomness:
+    """Coins and generators of single runs, from the seed and the run's number: an audit repeats and resumes exactly.
+
+    Blocks of single calls end sooner where calls are slow, so that there is progress to see; what a run draws must not
+    depend on that.
+
+    Args:
+        seed: Of the audit.
+
+    >>> draws = Randomness(3)
+    >>> draws.coins(0, 5).tolist() == [*draws.coins(0, 2), *draws.coins(2, 3)]
+    True
+    >>> first = draws.of_run(7).random()
+    >>> draws.of_run(8).random() != first == draws.of_run(7).random()
+    True
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._coins = np.random.SeedSequence([seed, 0])
+        self._bits = np.random.Philox(np.random.SeedSequence([seed, 1]))
+        self._start = self._bits.state
+        self._rng = np.random.Generator(self._bits)
+
+    def coins(self, first: int, count: int) -> NDArray[np.bool_]:
+        """Return fair coins of ``count`` runs from run ``first`` on."""
+        bits = np.random.PCG64(self._coins)
+        bits.advance(first)
+        return np.random.Generator(bits).random(count) < 0.5
+
+    def of_run(self, run: int) -> np.random.Generator:
+        """Return a generator for one run; it is the one of the run before, set to another place of a long sequence."""
+        self._start["state"]["counter"][:] = (0, run, 0, 0)
+        self._bits.state = self._start
+        return self._rng
+
+
+# ---- what they say against the claim
+
+
+class _Evidence:
+    """Wealth bet against the claim, and against all others of its kind.
+
+    Attributes:
+        peak: The largest log wealth so far: once it reached the threshold, the claim is refuted.
+    """
+
+    def __init__(self, question: _Question, book: Book) -> None:
+        claim, runs = question.claim, question.max_runs
         front = front_of(claim)
-        self.doubt = Points(self.book, front.epsilons, front.deltas)
-        self.frontier = Frontier(self.book, epsilon_family(self.delta, max_runs, claimed=claim.epsilon), self.threshold)
-        own = own_family(claim, max_runs)
-        self.own = None if own is None else Frontier(self.book, own, self.threshold, window=8)
-        self.runs = self.blocks = self.uncounted = 0
-        self.pace = 16
-        self.next_look = _next_look(0)
-        self.turn, self.left = self.experiments[0], 0  # whose runs they are, and how many are left of them
-        self.randomness = Randomness(self.seed)
+        self._threshold = question.threshold
+        self._doubt = Points(book, front.epsilons, front.deltas)
+        self._frontier = Frontier(book, epsilon_family(question.delta, runs, claimed=claim.epsilon), self._threshold)
+        own = own_family(claim, runs)
+        self._own = None if own is None else Frontier(book, own, self._threshold, window=8)
         self.peak = -math.inf
-        self.history: list[tuple[int, float, float]] = []
+        self._looks: list[tuple[int, float, float]] = []
+
+    @property
+    def violated(self) -> bool:
+        """Whether the claim is refuted."""
+        return self.peak >= self._threshold
+
+    @property
+    def epsilon_lower(self) -> float:
+        """The lower bound on ε when it was last looked at."""
+        return self._frontier.bound
+
+    @property
+    def lower(self) -> float | None:
+        """The same in the claim's own notion, if it has a parameter."""
+        return None if self._own is None else self._own.bound
+
+    @property
+    def history(self) -> History:
+        """What was seen at each look."""
+        return History(
+            runs=np.array([look[0] for look in self._looks], dtype=np.int64),
+            log_wealth=np.array([look[1] for look in self._looks]),
+            epsilon_lower=np.array([look[2] for look in self._looks]),
+        )
+
+    def refuting(self, experiment: Experiment, labels: Labels, cells: Sequence[Cells]) -> int | None:
+        """Return after how many runs of a block the claim is refuted, if it is."""
+        path = self._path(experiment, labels, cells)
+        crossed = np.flatnonzero(path >= self._threshold)
+        self.peak = max(self.peak, float(path.max(initial=-math.inf)))
+        return int(crossed[0]) + 1 if crossed.size else None
+
+    def log_wealth(self) -> float:
+        """Return the log wealth against the claim, which may be a new peak."""
+        wealth = self._doubt.log_wealth()
+        now = float(log_sum(wealth) - math.log(wealth.size))
+        self.peak = max(self.peak, now)
+        return now
+
+    def look(self, runs: int, wealth: float) -> None:
+        """Move the bounds as far as the wealth so far allows."""
+        self._frontier.look()
+        if self._own is not None:
+            self._own.look()
+        self._looks.append((runs, wealth, self._frontier.bound))
+
+    def runs_to_decide(self, experiment: Experiment, wealth: float) -> float | None:
+        """Return about how many more runs would refute the claim if the best bet goes on as before."""
+        if experiment.stage is None or wealth >= self._threshold:
+            return 0.0 if wealth >= self._threshold else None
+        rates = [
+            float((table * (view.before / max(view.before.sum(), 1.0))).sum(axis=(2, 3)).max())
+            for table, view in zip(self._doubt.tables(experiment.index), experiment.stage.views, strict=True)
+        ]
+        return (self._threshold - wealth) / max(rates) if max(rates) > 1e-9 else None
+
+    def _path(self, experiment: Experiment, labels: Labels, cells: Sequence[Cells]) -> NDArray[np.float64]:
+        """Return the log wealth against the claim after every run of a block, shape (runs,)."""
+        doubt, pair = self._doubt, experiment.index
+        doubt.follow()
+        steps = [
+            table[:, :, where, labels.astype(np.intp)] for table, where in zip(doubt.tables(pair), cells, strict=True)
+        ]
+        moves = np.concatenate(steps, axis=1)
+        start = doubt.capital[pair] + doubt.gain(pair)
+        won = start[:, : moves.shape[1], None] + np.cumsum(moves, axis=2)
+        still = start[:, moves.shape[1] :]
+        total = log_sum(won, axis=1)
+        for other in (doubt.rest(pair), log_sum(still, axis=1) if still.size else None):
+            if other is not None:
+                total = np.logaddexp(total, other[:, None])
+        return log_sum(total, axis=0) - math.log(len(total))
+
+
+# ---- the audit under way
+
+
+class _Run:
+    """One audit under way: whose turn it is, and when to look, to learn and to stop."""
+
+    def __init__(self, question: _Question, log: str | os.PathLike[str] | None) -> None:
+        self._asked = question
+        self._runner = _Runner(question, log)
+        book = Book(len(question.pairs), float(question.max_runs))
+        self._experiments = question.experiments(book, self._runner.seed)
+        self._rounds = Rounds(self._experiments, book, question.max_runs)
+        self._evidence = _Evidence(question, book)
+        self._runs = 0
+        self._next_look = _next_look(0)
+        self._turn, self._left = self._experiments[0], 0  # whose runs they are, and how many are left of them
+
+    @property
+    def _ahead(self) -> int:
+        """How many calls may still be made: those that do not count cost privacy all the same."""
+        return self._asked.max_runs - self._runner.calls
 
     def go(self, on_progress: Progress | None, *, show: bool) -> Audit:
         """Run until decided, or out of runs or time."""
         start = time.perf_counter()
         stopped: Stopped = "runs"
+        evidence, asked = self._evidence, self._asked
         with ExitStack() as stack:
-            advance = stack.enter_context(tracking("Randomised trials", self.max_runs)) if show else None
-            if self.log is not None:
-                stack.callback(self.log.close)
-            while self.runs + self.uncounted < self.max_runs:  # calls that do not count cost privacy all the same
-                before = self.runs
+            advance = stack.enter_context(tracking("Randomised trials", asked.max_runs)) if show else None
+            stack.callback(self._runner.close)
+            while self._ahead > 0:
+                before = self._runs
                 experiment = self._block()
-                wealth = self._log_wealth()
-                self.peak = max(self.peak, wealth)
-                decided = self.peak >= self.threshold
-                over = time.perf_counter() - start > self.max_seconds
-                done = over or self.runs + self.uncounted >= self.max_runs or (decided and self.stop_early)
-                if done or self.runs >= self.next_look:
-                    self.next_look = _next_look(self.runs)
-                    self.frontier.look()
-                    if self.own is not None:
-                        self.own.look()
-                    self.history.append((self.runs, wealth, self.frontier.bound))
+                wealth = evidence.log_wealth()
+                decided = evidence.violated and asked.stop_early
+                over = time.perf_counter() - start > asked.max_seconds
+                done = over or self._ahead <= 0 or decided
+                if done or self._runs >= self._next_look:
+                    self._next_look = _next_look(self._runs)
+                    evidence.look(self._runs, wealth)
                     if on_progress is not None:
-                        on_progress(self.runs, self.frontier.bound, self._runs_to_decide(experiment, wealth))
+                        to_decide = evidence.runs_to_decide(experiment, wealth)
+                        on_progress(self._runs, evidence.epsilon_lower, to_decide)
                 if advance is not None:
-                    advance(self.runs - before)
+                    advance(self._runs - before)
                 if done:
-                    stopped = "violated" if decided and self.stop_early else "time" if over else "runs"
+                    stopped = "violated" if decided else "time" if over else "runs"
                     break
-                if not self.left:
-                    experiment.advance(
-                        self.encoder.structures,
-                        ahead=float(self.max_runs - self.runs - self.uncounted),
-                        alone=len(self.rounds.live) == 1,
-                    )
+                if not self._left:
+                    alone = len(self._rounds.live) == 1
+                    experiment.advance(self._runner.encoder.structures, ahead=float(self._ahead), alone=alone)
         return self._result(stopped, time.perf_counter() - start)
 
     def _block(self) -> Experiment:
         """Make one block of runs and count it, up to the run that refutes the claim if that is where to stop."""
-        stored = self.stored.pop(0) if self.stored else None
-        if not self.left:
-            self.turn, most = self.rounds.next()
-            self.left = min(most, self._turn_size(self.turn), self.max_runs - self.runs - self.uncounted)
-        if stored is None:
-            experiment = self.turn
-            labels = self._assigned(self.left if self.batched else min(self.left, self.pace))
-        else:
-            experiment, labels = self.experiments[stored.pair], stored.labels
-        self.left = max(0, self.left - labels.size)
-        outputs, counted = self._observe(experiment, labels, stored)
-        self.blocks += 1
-        if counted is not None:
-            labels = labels[counted]
-        cells = experiment.cells(outputs)
-        keep = labels.size
+        if not self._left:
+            self._turn, most = self._rounds.next()
+            self._left = min(most, self._turn_size(self._turn), self._ahead)
+        block = self._runner.next(self._turn.index, self._left)
+        self._left = max(0, self._left - block.calls)
+        experiment, made = self._experiments[block.pair], block.counted
+        cells = experiment.cells(made.outputs)
+        keep = len(made)
         if cells and keep <= _EVERY_RUN:
-            path = self._path(experiment, labels, cells)
-            crossed = np.flatnonzero(path >= self.threshold)
-            self.peak = max(self.peak, float(path.max(initial=-math.inf)))
-            if crossed.size and self.stop_early:
-                keep = int(crossed[0]) + 1
-        experiment.add(
-            Encoded(outputs.values[:keep], outputs.codes[:keep]), labels[:keep], [where[:keep] for where in cells]
-        )
-        self.runs += keep
+            last = self._evidence.refuting(experiment, made.labels, cells)
+            if last is not None and self._asked.stop_early:
+                keep = last
+        experiment.add(made.part(slice(0, keep)), [where[:keep] for where in cells])
+        self._runs += keep
         return experiment
-
-    def _assigned(self, size: int) -> Labels:
-        """Return to which dataset each of the next runs goes: fair coins."""
-        if self.batched:
-            return np.random.default_rng([self.seed, self.blocks, 0]).random(size) < 0.5
-        return self.randomness.coins(self.runs + self.uncounted, size)
-
-    def _observe(
-        self, experiment: Experiment, labels: Labels, stored: LoggedBlock | None
-    ) -> tuple[Encoded, Labels | None]:
-        """Return the outputs of a block, from the log or by running the mechanism, and which of them count."""
-        if stored is not None and stored.outputs is not None:
-            if stored.counted is not None:
-                self.uncounted += int((~stored.counted).sum())
-            return stored.outputs, stored.counted
-        if self.log is not None and stored is None:
-            self.log.assign(experiment.index, labels)
-        counted = None
-        if self.batched:
-            rng = np.random.default_rng([self.seed, self.blocks, 1])
-            outputs = run_batch(self.mechanism, experiment.pair, labels, rng)
-        else:
-            start, first = time.perf_counter(), self.runs + self.uncounted
-            outputs = [
-                self._call(experiment.pair[int(label)], self.randomness.of_run(first + i))
-                for i, label in enumerate(labels)
-            ]
-            took = time.perf_counter() - start
-            self.pace = int(min(_EVERY_RUN, max(4, labels.size * _SLOW_BLOCK / max(took, 1e-9), self.pace / 4)))
-            missed = [output is Uncounted for output in outputs]
-            if any(missed):
-                counted = ~np.array(missed)
-                self.uncounted += sum(missed)
-                outputs = [output for output, skip in zip(outputs, missed, strict=True) if not skip]
-        encoded = (
-            self.encoder.encode(outputs) if len(outputs) else Encoded(np.empty((0, 1)), np.empty(0, dtype=np.int32))
-        )
-        if self.log is not None:
-            self.log.observe(encoded, counted, self.encoder.structures)
-        return encoded, counted
-
-    def _call(self, dataset: Any, rng: np.random.Generator) -> Any:
-        try:
-            return run_one(self.mechanism, dataset, rng)
-        except Uncounted:
-            return Uncounted
 
     def _turn_size(self, experiment: Experiment) -> int:
         """Return how many runs a pair gets before anything changes; single calls are made in blocks that take not long.
 
         How long calls take decides where blocks end, and nothing else: an audit can be repeated.
         """
-        if not self.batched:
-            return min(experiment.until_change, self.next_look - self.runs)
-        width = experiment.width
-        size = min(experiment.until_change, max(64, _BLOCK_NUMBERS // max(width, 1)))
+        if not self._runner.batched:
+            return min(experiment.until_change, self._next_look - self._runs)
+        size = min(experiment.until_change, max(64, _BLOCK_NUMBERS // max(experiment.width, 1)))
         # Large blocks are checked at their end only: keep them short against what was done.
         return size if size <= _EVERY_RUN else min(size, max(_EVERY_RUN, experiment.runs // 12))
 
-    def _path(self, experiment: Experiment, labels: Labels, cells: Sequence[NDArray[np.intp]]) -> NDArray[np.float64]:
-        """Return the log wealth against the claim after every run of a block, shape (runs,)."""
-        self.doubt.follow()
-        tables = self.doubt.tables(experiment.index)
-        steps = [table[:, :, where, labels.astype(np.intp)] for table, where in zip(tables, cells, strict=True)]
-        moves = np.concatenate(steps, axis=1)
-        start = self.doubt.capital[experiment.index] + self.doubt.gain(experiment.index)
-        won = start[:, : moves.shape[1], None] + np.cumsum(moves, axis=2)
-        still = start[:, moves.shape[1] :]
-        total = log_sum(won, axis=1)
-        for other in (self.doubt.rest(experiment.index), log_sum(still, axis=1) if still.size else None):
-            if other is not None:
-                total = np.logaddexp(total, other[:, None])
-        return log_sum(total, axis=0) - math.log(len(total))
-
-    def _log_wealth(self) -> float:
-        wealth = self.doubt.log_wealth()
-        return float(log_sum(wealth) - math.log(wealth.size))
-
-    def _runs_to_decide(self, experiment: Experiment, wealth: float) -> float | None:
-        """Return about how many more runs would refute the claim if the best bet goes on as before."""
-        if experiment.stage is None or wealth >= self.threshold:
-            return 0.0 if wealth >= self.threshold else None
-        rates = [
-            float((table * (view.before / max(view.before.sum(), 1.0))).sum(axis=(2, 3)).max())
-            for table, view in zip(self.doubt.tables(experiment.index), experiment.stage.views, strict=True)
-        ]
-        return (self.threshold - wealth) / max(rates) if max(rates) > 1e-9 else None
-
     def _result(self, stopped: Stopped, seconds: float) -> Audit:
-        live = self.rounds.live
-        best = max(live, key=lambda e: (e.promise(), e.runs))
-        events = [best_event(use, counts, delta=self.delta) for use, counts in zip(best.uses, best.counts, strict=True)]
+        asked, evidence, structures = self._asked, self._evidence, self._runner.encoder.structures
+        best = max(self._rounds.live, key=lambda e: (e.promise(), e.runs))
+        events = [
+            best_event(use, counts, delta=asked.delta) for use, counts in zip(best.uses, best.counts, strict=True)
+        ]
         event = max((e for e in events if e is not None), key=lambda e: e.worth, default=None)
-        alpha = 1 - self.confidence
+        alpha = 1 - asked.confidence
         power = None
-        if self.claim.epsilon is not None and event is not None and not self.peak >= self.threshold:
-            power = power_of(claim=self.claim.epsilon, delta=self.delta, mass=event.mass, runs=best.runs, alpha=alpha)
+        if asked.claim.epsilon is not None and event is not None and not evidence.violated:
+            mass = event.mass
+            power = power_of(claim=asked.claim.epsilon, delta=asked.delta, mass=mass, runs=best.runs, alpha=alpha)
         return Audit(
-            epsilon_lower=self.frontier.bound,
-            violated=self.peak >= self.threshold,
-            runs=self.runs,
-            claim=self.claim,
-            confidence=self.confidence,
-            delta=self.delta,
-            witness=None if event is None else shown_witness(event, best, self.encoder.structures),
-            lower=None if self.own is None else self.own.bound,
-            clopper_pearson=0.0 if best.fixed is None else best.fixed.bound(delta=self.delta, alpha=alpha),
-            history=History(
-                runs=np.array([h[0] for h in self.history], dtype=np.int64),
-                log_wealth=np.array([h[1] for h in self.history]),
-                epsilon_lower=np.array([h[2] for h in self.history]),
-            ),
-            outputs=shown_outputs(best, self.encoder.structures, likelier_second=event is not None and event.second),
+            epsilon_lower=evidence.epsilon_lower,
+            violated=evidence.violated,
+            runs=self._runs,
+            claim=asked.claim,
+            confidence=asked.confidence,
+            delta=asked.delta,
+            witness=None if event is None else show_witness(event, best, structures),
+            lower=evidence.lower,
+            clopper_pearson=0.0 if best.fixed is None else best.fixed.bound(delta=asked.delta, alpha=alpha),
+            history=evidence.history,
+            outputs=show_outputs(best, structures, likelier_second=event is not None and event.second),
             power=power,
-            pairs=tuple(e.label for e in self.experiments),
+            pairs=tuple(e.label for e in self._experiments),
             stopped=stopped,
             seconds=seconds,
-            seed=self.seed,
+            seed=self._runner.seed,
             notes=self._notes(best),
         )
 
     def _notes(self, best: Experiment) -> tuple[str, ...]:
-        said = getattr(getattr(self.mechanism, "target", self.mechanism), "notes", ())
+        mechanism, encoder, uncounted = self._asked.mechanism, self._runner.encoder, self._runner.uncounted
+        said = getattr(getattr(mechanism, "target", mechanism), "notes", ())
         notes = [str(note) for note in said] if isinstance(said, tuple | list) else []
-        if self.uncounted:
-            notes.append(f"{self.uncounted:,} calls did not count because their answers had been seen before.")
-        if self.encoder.summarised:
+        if uncounted:
+            notes.append(f"{uncounted:,} calls did not count because their answers had been seen before.")
+        if encoder.summarised:
             notes.append("Outputs of more than 256 numbers were summarised; pass features= to look at others.")
-        failed = [s for s in self.encoder.structures if s.startswith("error: ")]
-        if (
-            failed
-            and best.kept_rows
-            and best.sample()[0].codes.all()
-            and len(failed) == len(self.encoder.structures) - 1
-        ):
+        failed = [s for s in encoder.structures if s.startswith("error: ")]
+        every = failed and best.kept_rows and len(failed) == len(encoder.structures) - 1
+        if every and best.sample().outputs.codes.all():
             notes.append(f"Every run raised an error ({', '.join(failed[:3])}): can it be called as (dataset, rng)?")
         elif failed:
             notes.append(f"Some runs raised an error ({', '.join(failed[:3])}); an error counts as an output.")
-        if len(self.experiments) > 1:
-            notes.append(f"{len(self.experiments)} input pairs were tried; most runs went to {best.label}.")
-        if self.peak >= self.threshold and self.stop_early:
+        if len(self._experiments) > 1:
+            notes.append(f"{len(self._experiments)} input pairs were tried; most runs went to {best.label}.")
+        if self._evidence.violated and self._asked.stop_early:
             notes.append(
                 "Clopper-Pearson is for a number of runs fixed beforehand; the audit stopped when it had seen enough."
             )
@@ -407,9 +564,3 @@ class _Run:
 def _next_look(runs: int) -> int:
     """Return after how many runs the confidence sequence is looked at again."""
     return math.ceil(1.03 * runs + 16)
-
-
-def _references(noiseless: Callable[[Any], Any] | None, first: Any, second: Any) -> list[NDArray[np.float64]]:
-    if noiseless is None:
-        return []
-    return [Encoder().encode([noiseless(dataset)]).values[0] for dataset in (first, second)]

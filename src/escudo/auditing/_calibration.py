@@ -13,7 +13,8 @@ would be chosen. So each kind of cell has a prior, and what is believed is the p
   believed; or some steps along the claims. The runs must be such that the score was not fitted on.
 * *Other outputs*: each cell by itself; how large log ratios usually are, is learnt from all cells.
 
-Between them decides the evidence: how likely each makes the runs.
+Between them decides the evidence: how likely each makes the runs. Counts are runs per cell and dataset, of shape
+(cells, 2).
 
 Bets are on what may be so, not on what is sure: along a number they follow counts that are only smoothed.
 
@@ -30,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaln
 
-__all__ = ["Belief", "about_claims", "along_cells", "cell_by_cell", "smoothed", "towards_corner", "with_trend"]
+__all__ = ["Belief", "about_claims", "along_cells", "cell_by_cell", "smooth", "towards_corner", "with_trend"]
 
 Floats = NDArray[np.float64]
 
@@ -76,22 +77,14 @@ class Belief:
 
 
 def along_cells(counts: Floats) -> Belief:
-    """Return what to believe of cells in order: log ratios opposite at both ends, with some steps, or all their own.
-
-    Args:
-        counts: Runs per cell and dataset, shape (cells, 2).
-    """
+    """Return what to believe of cells in order: log ratios opposite at both ends, with some steps, or all their own."""
     single = cell_by_cell(counts)
     best = max([_opposite(counts), *(_stepwise(counts, expected) for expected in _STEPS)], key=_evidence)
     return best if best.evidence > single.evidence + _DOUBT else single
 
 
 def towards_corner(counts: Floats) -> Belief:
-    """Return what to believe of cells that lead out into a corner: a trend, or as in :func:`along_cells`.
-
-    Args:
-        counts: Runs per cell and dataset, shape (cells, 2).
-    """
+    """Return what to believe of cells that lead out into a corner: a trend, or as in :func:`along_cells`."""
     return max(with_trend(counts), along_cells(counts), key=_evidence)
 
 
@@ -144,11 +137,7 @@ def about_claims(levels: Floats, counts: Floats) -> Belief:
 
 
 def cell_by_cell(counts: Floats) -> Belief:
-    """Return what to believe of each cell by itself, in view of how much cells differ on the whole.
-
-    Args:
-        counts: Runs per cell and dataset, shape (cells, 2).
-    """
+    """Return what to believe of each cell by itself, in view of how much cells differ on the whole."""
     kinds = _kinds(counts)
     likely = _likely(counts, kinds)
     shares = np.full(kinds.size, 1 / kinds.size)
@@ -209,9 +198,9 @@ def _stepwise(counts: Floats, expected: float) -> Belief:
     left, levels = np.full(_SAMPLES, cells), np.zeros((_SAMPLES, cells))
     while (going := np.flatnonzero(left)).size:  # each sample is drawn from the last stretch to the first
         end = left[going]
-        begin = _drawn(np.exp(ways + worth[:, end].T - ways[end, None]), rng)
+        begin = _draw_places(np.exp(ways + worth[:, end].T - ways[end, None]), rng)
         at = row[begin, end]
-        level = _level_drawn(inside[at], likely[at], kinds, rng)
+        level = _draw_levels(inside[at], likely[at], kinds, rng)
         levels[going] += ((places >= begin[:, None]) & (places < end[:, None])) * level
         left[going] = begin
     spread = np.atleast_2d(np.cov(levels.T))
@@ -232,13 +221,13 @@ def _opposite(counts: Floats) -> Belief:
     outside = np.logaddexp.reduce(likely, axis=1)
     middle = below[end] - below[start]
     constant = _likely(middle, kinds) - np.log(kinds.size)
-    sloped = _sloped(counts, np.log((ends[:, 1] + 0.5) / (ends[:, 0] + 0.5)), start, end)
+    sloped = _slope_likelihoods(counts, np.log((ends[:, 1] + 0.5) / (ends[:, 0] + 0.5)), start, end)
     worth = np.stack([np.logaddexp.reduce(constant, axis=1), sloped]) + outside - np.log(2 * start.size)
     chances = np.exp(worth - worth.max()).ravel()
     rng, places = np.random.default_rng(7), np.arange(cells)
     slope, at = np.divmod(rng.choice(worth.size, size=_SAMPLES, p=chances / chances.sum()), start.size)
     size, inside = (
-        _level_drawn(part[at], known[at], kinds, rng) for part, known in ((ends, likely), (middle, constant))
+        _draw_levels(part[at], known[at], kinds, rng) for part, known in ((ends, likely), (middle, constant))
     )
     first, last = start[at, None], end[at, None]
     way = np.clip((2 * places + 1 - 2 * first) / np.maximum(last - first, 1) - 1, -1, 1)  # from -1 to 1 in between
@@ -252,7 +241,7 @@ def _opposite(counts: Floats) -> Belief:
     )
 
 
-def _sloped(counts: Floats, size: Floats, start: NDArray[np.intp], end: NDArray[np.intp]) -> Floats:
+def _slope_likelihoods(counts: Floats, size: Floats, start: NDArray[np.intp], end: NDArray[np.intp]) -> Floats:
     """Return how likely runs between each start and end are, in logs, if log ratios lead there from -size to size."""
     found = np.full(start.size, -np.inf)
     for gap in range(1, min(_SLOPE, len(counts)) + 1):
@@ -263,14 +252,14 @@ def _sloped(counts: Floats, size: Floats, start: NDArray[np.intp], end: NDArray[
     return found
 
 
-def _level_drawn(runs: Floats, likely: Floats, kinds: Floats, rng: np.random.Generator) -> Floats:
+def _draw_levels(runs: Floats, likely: Floats, kinds: Floats, rng: np.random.Generator) -> Floats:
     """Return one level per row, drawn from what is to be believed of it after runs; shape (rows, 1)."""
-    kind = _drawn(np.exp(likely - likely.max(axis=1, keepdims=True)), rng)
+    kind = _draw_places(np.exp(likely - likely.max(axis=1, keepdims=True)), rng)
     level, noise = (part[np.arange(kind.size), kind] for part in _levels(runs, kinds))
     return np.asarray(level + np.sqrt(noise) * rng.normal(size=kind.size))[:, None]
 
 
-def _drawn(chances: Floats, rng: np.random.Generator) -> NDArray[np.intp]:
+def _draw_places(chances: Floats, rng: np.random.Generator) -> NDArray[np.intp]:
     """Return one place per row, drawn with chances in these proportions."""
     below = chances.cumsum(axis=1)
     return np.asarray((below < (rng.random(len(below)) * below[:, -1])[:, None]).sum(axis=1))
@@ -305,7 +294,7 @@ def _fit(counts: Floats, expected: Floats, design: Floats) -> _Fit:
     return _Fit(weights, np.linalg.inv(curvature), evidence)
 
 
-def smoothed(halves: tuple[Floats, Floats]) -> Floats:
+def smooth(halves: tuple[Floats, Floats]) -> Floats:
     """Return counts with the same runs per cell, their shares smoothed along the order of the cells.
 
     Args:

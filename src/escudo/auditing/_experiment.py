@@ -1,23 +1,29 @@
-"""The runs of one input pair: what was seen, how it is cut into cells, and the stage that is being bet on."""
+"""The runs of each input pair, and which pair gets the next ones.
+
+An :class:`Experiment` holds what was seen of one pair, how it is cut into cells, and the stage that is being bet on;
+:class:`Rounds` gives runs to pairs by successive halving, without stopping the betting.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from escudo.auditing._bounds import FixedEvent, Prospect, choose_event
 from escudo.auditing._calibration import Belief
-from escudo.auditing._fixed import FixedEvent, choose_event
-from escudo.auditing._outputs import Encoded
-from escudo.auditing._scores import Labels
-from escudo.auditing._views import Use, choose_views, promise
+from escudo.auditing._cells import Cells, Use, tally
+from escudo.auditing._outputs import Encoded, Sample
+from escudo.auditing._views import choose_views, promise
 from escudo.auditing._wealth import Book, Stage, View
 
-__all__ = ["Experiment"]
+__all__ = ["Experiment", "Rounds"]
 
 Floats = NDArray[np.float64]
+_RECOUNT_EARLY, _EARLY = 1.5, 1000  # or so much while there are fewer runs than this,
 
 _FIRST = 12  # runs before the first bet
 _KEPT_NUMBERS = 25_000_000  # of outputs, for learning: 200 MB
@@ -27,8 +33,10 @@ _CHOSEN_LEARNT = 0.35  # after this part, or once no more are kept, if it takes 
 _CHOSEN_FROM = 2000  # or after so many where that is more, but never after more than half
 _NEW = 1.05  # so much growth of the runs is worth another look before that choice
 _RECOUNT = 1.3  # stakes follow the counts again after so much growth,
-_RECOUNT_EARLY, _EARLY = 1.5, 1000  # or so much while there are fewer runs than this,
 _RECOUNTED_FROM = 24  # from so many runs on
+_EXPLORED = 0.3  # part of all runs that goes into finding the best pair
+_LEAST = 60  # runs a pair gets in its first round
+_MOST = 30_000  # runs a pair gets in one round
 
 
 class Experiment:
@@ -67,7 +75,7 @@ class Experiment:
         self.fixed: FixedEvent | None = None
         self._references, self._delta, self._book, self._last_bits = references, delta, book, last_bits
         self._rng = np.random.default_rng([seed, 17, index])
-        self._kept: list[tuple[Encoded, Labels]] = []
+        self._kept: list[Sample] = []
         self._kept_rows = 0
         self._width = 1
         self._refit, self._recount, self._last_fit = _FIRST, _FIRST, 0
@@ -78,34 +86,33 @@ class Experiment:
         """How many more runs until cells or stakes change."""
         return max(1, min(self._refit, self._recount) - self.runs)
 
-    def cells(self, outputs: Encoded) -> list[NDArray[np.intp]]:
+    def cells(self, outputs: Encoded) -> list[Cells]:
         """Return the cell of each output in each view of the open stage."""
         if self.stage is None:
             return []
-        outputs = self._widened(outputs)
-        known: dict[int, NDArray[np.intp]] = {}
+        outputs = outputs.widened(self._width)  # as many numbers as were met before
+        known: dict[int, Cells] = {}
         for use in self.uses:
             if id(use.partition) not in known:
                 known[id(use.partition)] = use.partition(outputs)
         return [known[id(use.partition)] for use in self.uses]
 
-    def add(self, outputs: Encoded, labels: Labels, cells: Sequence[NDArray[np.intp]]) -> None:
+    def add(self, made: Sample, cells: Sequence[Cells]) -> None:
         """Count runs that were made, in the cells of the open stage."""
-        self.runs += labels.size
+        self.runs += len(made)
         if self.stage is not None:
             for view, where in zip(self.stage.views, cells, strict=True):
-                view.counts[...] += np.bincount(where * 2 + labels, minlength=view.counts.size).reshape(-1, 2)
-        if self.fixed is not None and labels.size:
+                view.counts[...] += tally(where, made.labels, len(view.counts))
+        if self.fixed is not None and len(made):
             same = [
                 where for use, where in zip(self.uses, cells, strict=False) if use.partition is self.fixed.use.partition
             ]
-            self.fixed.add(same[0] if same else self.fixed.use.partition(outputs), labels)
-        self._width = max(self._width, outputs.values.shape[1])
+            self.fixed.add(same[0] if same else self.fixed.use.partition(made.outputs), made.labels)
+        self._width = max(self._width, made.outputs.values.shape[1])
         room = self._most_rows - self._kept_rows
         if room > 0:
-            kept = slice(0, min(room, labels.size))
-            self._kept.append((Encoded(outputs.values[kept], outputs.codes[kept]), labels[kept]))
-            self._kept_rows += min(room, labels.size)
+            self._kept.append(made.part(slice(0, min(room, len(made)))))
+            self._kept_rows += min(room, len(made))
 
     def advance(self, structures: Sequence[str], *, ahead: float, alone: bool) -> None:
         """Open the next stage if it is time: new cells, or new stakes on the same cells.
@@ -137,7 +144,7 @@ class Experiment:
             self._chosen_at, choose = later / every, False
             self._refit = min(self._refit, later)
         if choose and self.uses:
-            self.fixed = choose_event(self.uses, self._beliefs, delta=self._delta, ahead=ahead)
+            self.fixed = choose_event(self.uses, self._beliefs, self._prospect)
         self._open(fresh=fresh)
 
     def close(self) -> None:
@@ -153,8 +160,7 @@ class Experiment:
         if not self.uses:
             return -np.inf
         return max(
-            promise(counts, use.order, delta=self._delta, ahead=self.ahead)
-            for use, counts in zip(self.uses, self.counts, strict=True)
+            promise(counts, use.order, self._prospect) for use, counts in zip(self.uses, self.counts, strict=True)
         )
 
     @property
@@ -170,7 +176,7 @@ class Experiment:
     @property
     def width(self) -> int:
         """How many numbers an output has; 1 before any was seen."""
-        return self._kept[-1][0].values.shape[1] if self._kept else 1
+        return self._kept[-1].outputs.values.shape[1] if self._kept else 1
 
     @property
     def counts(self) -> list[Floats]:
@@ -179,36 +185,24 @@ class Experiment:
             return self.before
         return [b + view.counts for b, view in zip(self.before, self.stage.views, strict=True)]
 
-    def sample(self) -> tuple[Encoded, Labels]:
-        """Return the outputs kept for learning, in order, with their labels."""
-        width = max(outputs.values.shape[1] for outputs, _ in self._kept)
-        values = [
-            np.pad(o.values, ((0, 0), (0, width - o.values.shape[1])), constant_values=np.nan)
-            if o.values.shape[1] < width
-            else o.values
-            for o, _ in self._kept
-        ]
-        merged = Encoded(np.concatenate(values), np.concatenate([o.codes for o, _ in self._kept]))
-        labels = np.concatenate([labels for _, labels in self._kept])
-        self._kept = [(merged, labels)]
-        return merged, labels
+    @property
+    def _prospect(self) -> Prospect:
+        return Prospect(self._delta, self.ahead)
 
-    def _widened(self, outputs: Encoded) -> Encoded:
-        """Return outputs with as many numbers as were met before: a block may hold short ones only."""
-        missing = self._width - outputs.values.shape[1]
-        if missing <= 0:
-            return outputs
-        return Encoded(np.pad(outputs.values, ((0, 0), (0, missing)), constant_values=np.nan), outputs.codes)
+    def sample(self) -> Sample:
+        """Return the runs kept for learning, in order."""
+        width = max(part.outputs.values.shape[1] for part in self._kept)
+        parts = [part.outputs.widened(width) for part in self._kept]
+        outputs = Encoded(np.concatenate([p.values for p in parts]), np.concatenate([p.codes for p in parts]))
+        self._kept = [Sample(outputs, np.concatenate([part.labels for part in self._kept]))]
+        return self._kept[0]
 
     def _learn(self, structures: Sequence[str], *, checked: bool) -> None:
-        outputs, labels = self.sample()
         chosen = choose_views(
-            outputs,
-            labels,
+            self.sample(),
+            self._prospect,
             references=self._references,
             structures=structures,
-            delta=self._delta,
-            ahead=self.ahead,
             rng=self._rng,
             last_bits=self._last_bits,
             checked=checked,
@@ -225,3 +219,49 @@ class Experiment:
         )
         self.stage = Stage(self.index, views, fresh, self.runs + self.ahead)
         self._book.open(self.stage)
+
+
+class Rounds:
+    """Gives equal runs to all pairs still in the race, then drops the less promising half, until one is left.
+
+    Validity does not depend on it: which pair is next is decided by the past alone, and the capital of a dropped pair
+    goes to those that stay.
+    """
+
+    def __init__(self, experiments: Sequence[Experiment], book: Book, max_runs: int) -> None:
+        self._live = list(experiments)
+        self._book = book
+        rounds = max(1, math.ceil(math.log2(len(experiments)))) if len(experiments) > 1 else 0
+        self._budget = _EXPLORED * max_runs / max(rounds, 1)
+        self._goal = self._next_goal()
+
+    @property
+    def live(self) -> tuple[Experiment, ...]:
+        """The pairs still in the race."""
+        return tuple(self._live)
+
+    def next(self) -> tuple[Experiment, int]:
+        """Return the pair whose turn it is and how many runs it may have before others are looked at."""
+        if len(self._live) == 1:
+            return self._live[0], 2**62
+        least = min(self._live, key=lambda experiment: experiment.runs)
+        if least.runs >= self._goal:
+            self._halve()
+            return self.next()
+        return least, int(self._goal - least.runs)
+
+    def _next_goal(self) -> int:
+        if len(self._live) < 2:
+            return 0
+        so_far = min(experiment.runs for experiment in self._live)
+        return so_far + int(min(_MOST, max(_LEAST, self._budget / len(self._live))))
+
+    def _halve(self) -> None:
+        ranked = sorted(self._live, key=lambda experiment: -experiment.promise())
+        keep = ranked[: (len(ranked) + 1) // 2]
+        dropped = ranked[len(keep) :]
+        for experiment in dropped:
+            experiment.close()
+        self._book.drop(tuple(sorted(experiment.index for experiment in dropped)))
+        self._live = [experiment for experiment in self._live if experiment in keep]
+        self._goal = self._next_goal()

@@ -233,7 +233,7 @@ class HttpTarget:
     def _body(self, data: bytes) -> Any:
         if len(data) > self._largest:
             return f"(an answer of more than {self._largest:,} bytes)"
-        return _parsed(data)
+        return _parse(data)
 
     def _wait_turn(self) -> None:
         now = self._clock()
@@ -248,7 +248,7 @@ class HttpTarget:
         late = threading.Event()
         status, headers = 0, Message()
         try:
-            with _connected(self._where, time.monotonic() + self._timeout, late) as line:
+            with _connection(self._where, time.monotonic() + self._timeout, late) as line:
                 connection = http.client.HTTPConnection(self._where.host, self._where.port)
                 connection.sock = line
                 connection.request("POST", self._where.path, body, self._headers)
@@ -296,7 +296,7 @@ class _Where(NamedTuple):
 
 
 @contextmanager
-def _connected(where: _Where, deadline: float, late: threading.Event) -> Iterator[Any]:
+def _connection(where: _Where, deadline: float, late: threading.Event) -> Iterator[Any]:
     """Give a line to the service that is cut at the deadline, whatever it is doing then, and say so in ``late``.
 
     A socket's own timeout starts anew with every byte, so that a service that sends one now and then holds the line for
@@ -381,7 +381,7 @@ def _names_a_cache(headers: Message) -> bool:
     return hit or (headers.get("Age") or "0").strip() not in ("", "0")
 
 
-def _parsed(data: bytes) -> Any:
+def _parse(data: bytes) -> Any:
     text = data.decode("utf-8", errors="replace")
     steps = accumulate(1 if bracket in "[{" else -1 for bracket in re.findall(r"[][{}]", text))
     try:

@@ -164,7 +164,7 @@ def one_run(
     """
     probability("delta", delta)
     alpha = 1 - probability("confidence", confidence, allow_zero=False)
-    values, coins = _checked(scores, included)
+    values, coins = _check(scores, included)
     tried = _numbers(guesses, values.size)
     right = tuple(_right(values, coins, number) for number in tried)
     share = alpha / len(tried)
@@ -199,7 +199,7 @@ def one_run(
     )
 
 
-def _checked(scores: ArrayLike, included: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def _check(scores: ArrayLike, included: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     values, coins = np.asarray(scores, dtype=np.float64), np.asarray(included)
     if values.ndim != 1 or values.size < 2 or coins.shape != values.shape:
         raise InputError("scores and included must be two lists of the same length, one entry for each canary.")

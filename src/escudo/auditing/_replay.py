@@ -15,13 +15,16 @@ It finds wrong sensitivities and leaks, not wrong noise: that is what experiment
 
 Reference:
     "Re:cord-play", arXiv:2602.17454, for the idea; here it is a query of the structural equation model.
+
+Where a mechanism or model is so small that its ε can be computed, :func:`exact` does: the third rung, with the same
+kind of answer.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -30,16 +33,17 @@ import numpy as np
 from escudo._card import card
 from escudo._validate import positive_integer, whole
 from escudo.auditing._outputs import Encoder
-from escudo.auditing._pairs import read_pairs
-from escudo.auditing._shown import shown_dataset
-from escudo.auditing._targets import Failure, Mechanism, adapt, run_one
-from escudo.effects import Effect, Witness, show_epsilon
+from escudo.auditing._result import show_dataset
+from escudo.auditing._targets import Failure, Mechanism, adapt, read_pairs, run_one
+from escudo.effects import CountMechanism, Effect, Witness, definitions, effect, show_epsilon
+from escudo.effects import Mechanism as FiniteMechanism
 from escudo.errors import InputError
 from escudo.mechanisms._noise import Integers, NoiseSource, watching
 from escudo.privacy import ApproximateEvent, Event, GaussianEvent
 from escudo.privacy._totals import RunningTotal
 
-__all__ = ["Replay", "Step", "Transcript", "replay"]
+__all__ = ["Replay", "Step", "Transcript", "exact", "replay"]
+
 
 _ROUNDING = 1 + 1e-9
 
@@ -205,7 +209,7 @@ def _replay_one(run: Mechanism, pair: tuple[Any, Any], label: str, seed: list[in
     same = bool(encoded.codes[0] == encoded.codes[1]) and np.array_equal(
         encoded.values[0], encoded.values[1], equal_nan=True
     )
-    inputs = shown_dataset(pair[0]), shown_dataset(pair[1])
+    inputs = show_dataset(pair[0]), show_dataset(pair[1])
     incomparable = transcript.excused
     return Replay(
         steps=tuple(transcript.steps()),
@@ -366,3 +370,42 @@ def _loss(kind: str, first: Integers, second: Integers, scale: float) -> float:
     if kind == "gaussian":
         return float((moved**2).sum() / (2 * scale**2))
     return float((moved.max() - moved.min()) / scale)
+
+
+def exact(mechanism: Any, *, of: str | Iterable[str] | None = None, on: str | Iterable[str] | None = None) -> Effect:
+    """Return the exact effect of one data point on the output of a finite mechanism.
+
+    Args:
+        mechanism: A table of output probabilities, one axis per data point and one for the output; a
+            :class:`~escudo.effects.Mechanism` or :class:`~escudo.effects.CountMechanism`; or a structural equation
+            model, for which ``of`` and ``on`` say whose effect on what.
+        of: The variables that are changed, for a model.
+        on: The variables that are observed, for a model.
+
+    Returns:
+        An exact :class:`~escudo.effects.Effect`: the ε that an experiment's lower bound must not exceed.
+
+    Raises:
+        InputError: If a model comes without ``of`` and ``on``, or a table with them.
+
+    >>> round(exact([[0.75, 0.25], [0.25, 0.75]]).epsilon, 4)
+    1.0986
+    """
+    from escudo.causal import SEM
+
+    if isinstance(mechanism, SEM):
+        if of is None or on is None:
+            raise InputError("a model needs of= and on=: whose effect on what.")
+        return effect(mechanism, of, on)
+    if of is not None or on is not None:
+        raise InputError("of= and on= are for models; a table has data points and one output.")
+    found = definitions(mechanism)[1]
+    points = mechanism.points if isinstance(mechanism, FiniteMechanism) else ()
+    many = isinstance(mechanism, CountMechanism) or len(points) != 1
+    return Effect(
+        epsilon=found.epsilon,
+        witness=found.witness,
+        known="exact",
+        of=("one data point",) if many else points,
+        on=("the output",),
+    )

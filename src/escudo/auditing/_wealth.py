@@ -27,12 +27,29 @@ A front of several points (ε, δ) has a capital for each, and their average is 
 **Cells.** φ is constant on the cells of a partition that was fixed before, so the wealth of an account over a stage
 depends only on how many runs of each dataset fell into each cell: this is why it is cheap, and why it can be
 recomputed at any other ε afterwards from the same counts. "Chosen by the past" is kept by construction: a stage is
-opened with counts of earlier runs (:func:`escudo.auditing._stakes.stakes` sees nothing else) and cannot be changed.
+opened with counts of earlier runs (:func:`stakes` sees nothing else) and cannot be changed.
 
 **A lower bound.** Let the true ε₀ be the smallest ε that holds, and g* the first of a fixed grid of values with
 g* ≥ ε₀. The claim g* holds, so its capital ever reaches 1/α with probability at most α. The bound reported is the
 last g such that *every* grid value up to g was rejected at some time; it exceeds ε₀ only if g* was rejected. Hence the
 bound is right at all times at once with probability 1 - α, without any monotonicity of wealth in ε.
+
+**Claims.** Every notion promises a *front*: points (ε, δ) that all have to hold, for every event S,
+:math:`P(S) \le e^ε P'(S) + δ`. A pure or (ε, δ) claim is one point. A claim in ρ (zCDP), μ (GDP) or as a curve (Rényi
+claims come as one) is a whole front; it is refuted as soon as the *average* wealth bet against its points is large, so
+testing all of it costs the log of the number of points, once. A :class:`Family` is a nested list of claims, from strong
+to weak, such as all ε at one δ, or all μ: the smallest member that is never refuted is a lower confidence bound.
+
+**How to bet.** A stake is a number φ in [-1, 1] per cell: positive to guess "second dataset", negative for "first",
+zero to sit out. Guessing right has to be more likely than :math:`p_0 = e^ε / (1 + e^ε)` for a pure claim to be wrong.
+Five ways of choosing cells compete, each with several sizes of bet, looking only at counts from *before* the runs that
+are bet on:
+
+* *aim*: for each guess the one set of cells that promises the best bound in the end, with bets so small that they tell
+  most when all runs are made;
+* *both*: sets of cells for each guess, at the ends of the cells' order, weighted by what they have won against this ε;
+* *levels*: every cell by itself, the more the clearer it is;
+* *plus*, *minus*: as *both*, for one guess only.
 
 References:
     G. Shafer (2021), "Testing by betting"; I. Waudby-Smith, A. Ramdas (2024), "Estimating means of bounded random
@@ -41,27 +58,374 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo.auditing._claims import Family
-from escudo.auditing._stakes import BETS, log_factors, stakes
+from escudo._validate import finite, positive
+from escudo.errors import InputError
+from escudo.privacy import Guarantee, gdp_to_delta, zcdp_to_delta
+from escudo.privacy._conversions import renyi_to_delta
 
-__all__ = ["ACCOUNTS", "Book", "Frontier", "Points", "Stage", "View", "log_sum"]
+__all__ = [
+    "ACCOUNTS",
+    "BETS",
+    "Book",
+    "Family",
+    "Front",
+    "Frontier",
+    "Points",
+    "Stage",
+    "View",
+    "epsilon_family",
+    "front_of",
+    "log_factors",
+    "log_sum",
+    "own_family",
+    "promised_bounds",
+    "renyi_claim",
+    "sets_of",
+    "stakes",
+]
 
 Floats = NDArray[np.float64]
+BETS = 4  # sizes of bet in each way of choosing cells
+ACCOUNTS = 8 * BETS  # of each pair: a way of choosing cells and a size of bet each
 
+_TOP = 30.0  # no experiment refutes more: it would take e^30 runs
+_NOTHING = 0.999  # a δ from which on nothing is promised
+_SLACKS = (0.5, 0.3, 0.15, 0.06, 0.02, 0.005, 0.001)  # δ at which a curve is tested, where it reaches them
+_STEADY = np.array([0.12, 0.3])  # bets of fixed size, for differences that show after some hundred runs
+_LATE = np.array([2.2, 3.2, 6.0, 10.0])  # bets for the end, as standard errors that may be seen then
+_SIZES = np.array([0.7, 1.4])  # bets as multiples of the size that the estimate suggests
+_NEAR = 0.02  # a difference in ε that is little
+_MOST = 0.98  # of what can be lost at once: never all
+_FRACTIONS = np.array([0.002, 0.006, 0.02, 0.05, 0.1, 0.2, 0.35, 0.55, 0.8])
 _ROLES = (5, 3)  # ways of choosing cells for the best view of the output, and for the second best
 _ROLE_WEIGHTS = np.array([0.28, 0.34, 0.14, 0.05, 0.05, 0.05, 0.05, 0.04])
 _AIMED = np.array([0.8, 0, 0, 0, 0, 0.2, 0, 0])  # where capital goes if there are very many runs
 _SIZE_WEIGHTS = np.array([[0.2, 0.3, 0.3, 0.2] if role in (0, 5) else [0.1, 0.4, 0.2, 0.3] for role in range(8)])
 _LATE_WEIGHTS = np.array([0.5, 0.4, 0.08, 0.02])  # of the sizes of aimed bets, if there are very many runs
-ACCOUNTS = _ROLE_WEIGHTS.size * BETS
 _SHARED = {True: 0.03, False: 0.003}  # part of the capital that is spread anew when cells change, or only counts
+
+
+# ---- claims, as points that an experiment can refute
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Front:
+    """Points that hold together: P(S) ≤ e^epsilons[k] P'(S) + deltas[k] for every k."""
+
+    epsilons: Floats
+    deltas: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Family:
+    """Claims from strong to weak, each the front of one value of a parameter.
+
+    Attributes:
+        values: The parameter of each claim, increasing, shape (g,).
+        front: The front of a value; all have the same number of points.
+    """
+
+    values: Floats
+    front: Callable[[float], Front]
+
+
+@lru_cache(maxsize=64)
+def front_of(claim: Guarantee) -> Front:
+    """Return the points of a claim that are tested."""
+    if claim.epsilon is not None:
+        return Front(epsilons=np.array([claim.epsilon]), deltas=np.array([claim.delta]))
+    if claim.rho is not None:
+        return _front(lambda e: zcdp_to_delta(float(claim.rho or 0), e))
+    if claim.mu is not None:
+        return _front(lambda e: gdp_to_delta(float(claim.mu or 0), e))
+    return _front(claim.delta_at)
+
+
+def epsilon_family(delta: float, max_runs: int = 10_000_000, *, claimed: float | None = None) -> Family:
+    """Return (ε, δ) claims for one δ, the one ``claimed`` among them, as close as so many runs may tell apart."""
+    values = [0.0]
+    while values[-1] < _TOP:
+        last = values[-1]
+        # No event gives a smaller standard error than 2 e^{ε/2} / √runs: a third of it is close enough.
+        step = max(0.7 * math.exp(last / 2) / math.sqrt(max_runs), 0.002 * last)
+        values.append(last + min(step, 0.002 + 0.02 * last))
+    values = sorted({*values, *([] if claimed is None else [claimed])})
+    slack = np.array([delta])
+    return Family(values=np.array(values), front=lambda epsilon: Front(epsilons=np.array([epsilon]), deltas=slack))
+
+
+def own_family(claim: Guarantee, max_runs: int = 10_000_000) -> Family | None:
+    """Return all claims in the notion of ``claim``, or None where it has no parameter of its own."""
+    least, ratio = max(0.002, 1 / math.sqrt(max_runs)), 1 + min(0.05, max(0.01, 2 / math.sqrt(max_runs)))
+    shifts = least * ratio ** np.arange(math.ceil(math.log(20 / least) / math.log(ratio)))
+    if claim.mu is not None:
+        return Family(values=np.asarray(shifts, dtype=np.float64), front=_gdp_front)
+    if claim.rho is not None:
+        # The same grid in the size of a Gaussian shift, μ = √(2ρ), because noise is compared with it.
+        return Family(values=np.asarray(shifts**2 / 2), front=_zcdp_front)
+    return None
+
+
+@lru_cache(maxsize=4096)
+def _gdp_front(mu: float) -> Front:
+    return _gaussian_front(mu, lambda e: gdp_to_delta(mu, e))
+
+
+@lru_cache(maxsize=4096)
+def _zcdp_front(rho: float) -> Front:
+    return _gaussian_front(math.sqrt(2 * rho), lambda e: zcdp_to_delta(rho, e))
+
+
+def renyi_claim(orders: Sequence[float], divergences: Sequence[float], **details: object) -> Guarantee:
+    """Return a Rényi claim, divergence at most ``divergences[k]`` at order ``orders[k]``, as a privacy curve.
+
+    Args:
+        orders: Orders above 1.
+        divergences: A bound at each order.
+        details: Relation, unit and so on, as :class:`~escudo.privacy.Guarantee` takes them.
+
+    Raises:
+        InputError: If orders and divergences do not match or are out of range.
+
+    >>> claim = renyi_claim([2, 4, 8], [1.0, 2.0, 4.0])
+    >>> claim.delta_at(8.0) < 1e-4
+    True
+    """
+    if len(orders) != len(divergences) or not len(orders):
+        raise InputError(f"give one divergence per order; got {len(orders)} and {len(divergences)}.")
+    alphas = np.array([finite("orders", a) for a in orders])
+    bounds = np.array([positive("divergences", d, allow_zero=True) for d in divergences])
+    if (alphas <= 1).any():
+        raise InputError("orders of Rényi divergence must be above 1.")
+    points = []
+    for epsilon in np.concatenate([np.linspace(0, 1, 41)[:-1], np.geomspace(1, 40, 120)]):
+        try:
+            delta = float(renyi_to_delta(alphas, bounds, float(epsilon)))
+        except OverflowError:
+            continue  # so far above ε that nothing follows
+        if delta < _NOTHING:
+            points.append((float(epsilon), delta))
+    if not points:
+        raise InputError(
+            "these divergences are so large that they promise nothing; no point of the curve has a δ worth testing."
+        )
+    return Guarantee(curve=tuple(points), **details)  # type: ignore[arg-type]
+
+
+def _front(delta_at: Callable[[float], float]) -> Front:
+    """Return the points of a curve at a few δ that an experiment can tell from 0."""
+    grid = np.concatenate([np.linspace(0, 1, 26)[:-1], np.geomspace(1, _TOP, 60)])
+    deltas = np.array([float(delta_at(float(e))) for e in grid])
+    chosen: dict[float, float] = {0.0: float(deltas[0])}
+    for slack in _SLACKS:
+        reached = np.flatnonzero(deltas <= slack)
+        if reached.size:
+            chosen[float(grid[reached[0]])] = float(deltas[reached[0]])
+    kept = [(e, d) for e, d in sorted(chosen.items()) if d < _NOTHING]
+    if not kept:
+        raise InputError("the claim promises nothing at any ε up to 30: every mechanism satisfies it.")
+    return Front(epsilons=np.array([e for e, _ in kept]), deltas=np.array([d for _, d in kept]))
+
+
+def _gaussian_front(mu: float, delta_at: Callable[[float], float]) -> Front:
+    """Return six points of a curve like that of a Gaussian shift of size ``mu``."""
+    # A likelihood ratio of e^ε is reached z standard deviations out; these z cover common to rare events.
+    epsilons = np.array([max(0.0, mu * z + mu * mu / 2) for z in (-0.5, 0.0, 0.5, 1.0, 1.5, 2.2)])
+    deltas = np.array([min(0.999, float(delta_at(float(e)))) for e in epsilons])
+    return Front(epsilons=epsilons, deltas=deltas)
+
+
+# ---- stakes: from earlier counts to bets on each cell
+
+
+def stakes(counts: Floats, epsilons: Floats, deltas: Floats, roles: int, horizon: float) -> tuple[Floats, Floats]:
+    """Return stakes of shape (points, roles, cells) and sizes of bet of shape (points, roles, BETS).
+
+    Args:
+        counts: Earlier runs per cell, shape (cells, 2): first and second dataset; cells in order.
+        epsilons: Points that are doubted, shape (points,).
+        deltas: Their δ.
+        roles: How many ways of choosing cells, in the order *aim*, *both*, *levels*, *plus*, *minus*.
+        horizon: How many runs there will be in the end.
+    """
+    cells, points, total = len(counts), epsilons.size, float(counts.sum())
+    phi = np.zeros((points, roles, cells))
+    size = np.zeros((points, roles, BETS))
+    if total == 0 or cells < 2:
+        return phi, size
+    caution = _caution(total)
+    members, first, second = sets_of(counts)
+    phi[:, 0], size[:, 0] = _aim(members, first, second, counts, epsilons, deltas, horizon)
+    up = _average(members, second, first, total, epsilons, deltas, caution)
+    down = _average(members, first, second, total, epsilons, deltas, caution)
+    every = (np.where(up >= down, up, -down), _levels(counts, epsilons, caution), up, -down)
+    for role, stake in zip(range(1, roles), every, strict=False):
+        peak = np.abs(stake).max(axis=1, keepdims=True)
+        phi[:, role] = stake / np.where(peak > 0, peak, 1.0)
+        size[:, role, : _STEADY.size] = np.where(peak > 0, _STEADY, 0.0)
+        size[:, role, _STEADY.size :] = np.minimum(peak * _SIZES, _MOST)
+    return phi, size
+
+
+def log_factors(phi: Floats, size: Floats, epsilons: Floats, deltas: Floats) -> Floats:
+    r"""Return log of what a bet is multiplied by, shape (points, roles, BETS, cells, 2), for each cell and dataset.
+
+    With φ⁺ and φ⁻ the positive and negative parts of φ and :math:`s = \sup φ^+ + \sup φ^-`, a run of the second
+    dataset (B = 1) in a cell counts :math:`2φ^+ - 2 e^ε φ^- - sδ`, one of the first :math:`2φ^- - 2 e^ε φ^+ - sδ`; this
+    number is multiplied by :math:`λ = \mathrm{size} / (2 e^ε + sδ)` and added to 1.
+    """
+    ups, downs = np.maximum(phi, 0), np.maximum(-phi, 0)
+    slack = (ups.max(axis=-1) + downs.max(axis=-1)) * deltas[:, None]
+    factor = np.exp(epsilons)[:, None, None]
+    lost = (2 * factor[..., 0] + slack)[..., None]
+    share = size / lost
+    gains = np.stack([2 * downs - 2 * factor * ups, 2 * ups - 2 * factor * downs], axis=-1) - slack[..., None, None]
+    return np.asarray(np.log1p(share[..., None, None] * gains[:, :, None]))
+
+
+def sets_of(counts: Floats) -> tuple[NDArray[np.bool_], Floats, Floats]:
+    """Return the sets of cells at both ends of the order, as masks, with both datasets' runs in them."""
+    cells = len(counts)
+    places = np.arange(cells)
+    upper = places[None, :] >= places[1:, None]
+    lower = places[None, :] < places[1:, None]
+    below = np.cumsum(counts, axis=0)
+    total = below[-1]
+    first = np.concatenate([total[0] - below[:-1, 0], below[:-1, 0]])
+    second = np.concatenate([total[1] - below[:-1, 1], below[:-1, 1]])
+    return np.concatenate([upper, lower]), first, second
+
+
+def _caution(runs: float) -> float:
+    """Return by how many standard errors a set must stand out: by more where more sets can be told apart."""
+    return float(np.clip(0.2 * np.log10(max(runs, 1.0)) - 0.3, 0.0, 1.0))
+
+
+def cautious_share(right: Floats, wrong: Floats, caution: float) -> Floats:
+    """Return the share of right guesses, lowered by its standard error."""
+    share = (right + 0.5) / (right + wrong + 1)
+    lowered: Floats = share - caution * np.sqrt(share * (1 - share) / (right + wrong + 1))
+    return lowered
+
+
+def promised_bounds(right: Floats, wrong: Floats, totals: tuple[float, float], delta: float, horizon: float) -> Floats:
+    """Return for each set the bound on ε that it is likely to give in the end, shape (sets,).
+
+    The log ratio less one standard error of what is known now and three of what will be known then.
+
+    Args:
+        right: Runs of the likelier dataset in each set.
+        wrong: Runs of the other.
+        totals: All runs of the likelier dataset and of the other.
+        delta: The δ of the claim.
+        horizon: How many runs there will be in the end.
+    """
+    rate = np.maximum((right + 0.5) / (totals[0] + 1) - delta, 1e-300)
+    noise = np.sqrt(1 / (right + 0.5) + 1 / (wrong + 0.5))
+    later = 3 * np.sqrt(min(1.0, (totals[0] + totals[1]) / max(horizon, 1.0)))
+    return np.asarray(np.log(rate) - np.log((wrong + 0.5) / (totals[1] + 1)) - noise * (1 + later))
+
+
+def _aim(
+    members: NDArray[np.bool_],
+    first: Floats,
+    second: Floats,
+    counts: Floats,
+    epsilons: Floats,
+    deltas: Floats,
+    horizon: float,
+) -> tuple[Floats, Floats]:
+    r"""Return stakes on the sets that promise the best bounds, and bets for the end.
+
+    After H hits a share of right guesses z standard errors above p₀ is bet on best with size
+    :math:`z e^{ε/2} / \sqrt{H}`; H is what the horizon will bring.
+    """
+    n_first, n_second = (float(n) for n in counts.sum(axis=0))
+    total = n_first + n_second
+    phi = np.zeros((epsilons.size, len(counts)))
+    hits = np.zeros(epsilons.size)
+    sides = ((1.0, second, first, (n_second, n_first)), (-1.0, first, second, (n_first, n_second)))
+    for delta in np.unique(deltas):
+        same = deltas == delta
+        for sign, right, wrong, totals in sides:
+            best = int(promised_bounds(right, wrong, totals, float(delta), horizon).argmax())
+            rate = (right[best] + 0.5) / (totals[0] + 1) - delta
+            if rate <= 0:
+                continue
+            ratio = np.log(rate) - np.log((wrong[best] + 0.5) / (totals[1] + 1))
+            # Up to a standard error above what was seen, if that is little: the truth may still be there.
+            ratio += min(_NEAR, float(np.sqrt(1 / (right[best] + 0.5) + 1 / (wrong[best] + 0.5))))
+            chosen = same & (epsilons < ratio)
+            phi[chosen] = np.where(members[best] & (phi[chosen] == 0), sign, phi[chosen])
+            hits[chosen] += (right[best] + wrong[best]) / total
+    sizes = _LATE / np.sqrt(np.maximum(hits * horizon, 1.0))[:, None] * np.exp(epsilons / 2)[:, None]
+    return phi, np.where(hits[:, None] > 0, np.minimum(sizes, _MOST), 0.0)
+
+
+def _average(
+    members: NDArray[np.bool_],
+    right: Floats,
+    wrong: Floats,
+    total: float,
+    epsilons: Floats,
+    deltas: Floats,
+    caution: float,
+) -> Floats:
+    """Return a stake per cell: the bets on all sets, weighted by what each would have won so far.
+
+    A weight is the exponential of a set's winnings under its best bet, so that one set counts alone where it is clearly
+    the best, and near ties are averaged instead of trusting the luckiest.
+    """
+    share = cautious_share(right, wrong, caution)[None, :]
+    hits = ((right + wrong) / total)[None, :]
+    if not deltas.any():
+        fair = (1 / (1 + np.exp(-epsilons)))[:, None]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            growth = share * np.log(share / fair) + (1 - share) * np.log((1 - share) / (1 - fair))
+        growth = np.where(share > fair, hits * growth, 0.0)
+        size = np.clip((share / fair - 1) * np.exp(epsilons)[:, None], 0, _MOST)
+    else:
+        lost = (2 * np.exp(epsilons) + deltas)[:, None, None]
+        stake = _FRACTIONS[None, None, :] / lost
+        slack = deltas[:, None, None]
+        good, bad = (hits * share)[..., None], (hits * (1 - share))[..., None]
+        rate = (
+            good * np.log1p(stake * (2 - slack))
+            + bad * np.log1p(-stake * lost)
+            + (1 - good - bad) * np.log1p(-stake * slack)
+        )
+        at = rate.argmax(axis=2)
+        growth = np.maximum(np.take_along_axis(rate, at[..., None], 2)[..., 0], 0.0)
+        size = _FRACTIONS[at]
+    won = growth * total
+    weight = np.where(growth > 0, np.exp(won - won.max(axis=1, keepdims=True)), 0.0)
+    weight /= np.maximum(weight.sum(axis=1, keepdims=True), 1e-300)
+    return np.asarray((weight * size) @ members)
+
+
+def _levels(counts: Floats, epsilons: Floats, caution: float) -> Floats:
+    """Return for each cell the bet that it would make alone."""
+    smooth = counts.copy()
+    smooth[1:-1] = 0.25 * counts[:-2] + 0.5 * counts[1:-1] + 0.25 * counts[2:]
+    first, second = smooth[:, 0], smooth[:, 1]
+    fair = (1 / (1 + np.exp(-epsilons)))[:, None]
+    better = np.maximum(
+        cautious_share(second + 0.5, first + 0.5, caution), cautious_share(first + 0.5, second + 0.5, caution)
+    )
+    sign = np.where(second >= first, 1.0, -1.0)
+    return np.asarray(sign * np.clip((better[None, :] / fair - 1) * np.exp(epsilons)[:, None], 0, _MOST))
+
+
+# ---- wealth: what the bets have won
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -46,7 +46,7 @@ from escudo.report._page import (
 )
 from escudo.report._svg import heat_map, percent
 from escudo.table import Numeric
-from escudo.utility import PURPOSE, cells, dependence, synthetic_table
+from escudo.utility import EVALUATION_PURPOSE, cells, dependence, synthetic_table
 
 if TYPE_CHECKING:
     import polars as pl
@@ -645,7 +645,7 @@ def release_page(
     promise = promise_sentence(guarantee)
     look = _look(model, synthetic)
     added = added_arrows(model)
-    noise = [one for one in noise_of(model, synthetic.height) if one.what != PURPOSE]
+    noise = [one for one in noise_of(model, synthetic.height) if one.what != EVALUATION_PURPOSE]
     found = _discovered_edges(model)
     return render(
         "release.html.j2",

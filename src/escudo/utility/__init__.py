@@ -11,23 +11,33 @@ Whatever is given real rows reads them exactly, and its figures are private, but
 :func:`fitting_evaluated`.
 """
 
-from escudo.utility._causal import CausalFidelity, causal_fidelity
-from escudo.utility._contingency import (
+from escudo.utility._evaluation import Change, Evaluation, evaluate
+from escudo.utility._fidelity import (
+    CausalFidelity,
+    Fidelity,
+    causal_fidelity,
     cells,
     cramers_v,
     dependence,
+    fidelity,
     independence_gap,
     sampling_error,
     synthetic_table,
     total_variation,
 )
-from escudo.utility._evaluated import PreparedEvaluated, fitting_evaluated, prepare_evaluated
-from escudo.utility._evaluation import Change, Evaluation, evaluate
-from escudo.utility._fidelity import Fidelity, fidelity
-from escudo.utility._learners import LEARNERS
-from escudo.utility._prediction import Prediction
-from escudo.utility._private import PURPOSE as PURPOSE  # what a plan calls an evaluation; for the report
-from escudo.utility._private import PrivateEvaluation, evaluate_privately
+from escudo.utility._prediction import LEARNERS, Prediction
+from escudo.utility._prediction import auc as auc
+from escudo.utility._prediction import check_jobs as check_jobs
+from escudo.utility._prediction import learner_of as learner_of
+from escudo.utility._private import EVALUATION_PURPOSE as EVALUATION_PURPOSE
+from escudo.utility._private import Evaluate as Evaluate
+from escudo.utility._private import (
+    PreparedEvaluated,
+    PrivateEvaluation,
+    evaluate_privately,
+    fitting_evaluated,
+    prepare_evaluated,
+)
 from escudo.utility._rows import Rows
 
 __all__ = [

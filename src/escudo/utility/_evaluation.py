@@ -15,11 +15,8 @@ from escudo.causal import Network
 from escudo.errors import InputError
 from escudo.synthesis import Model
 from escudo.table import Schema
-from escudo.utility._causal import CausalFidelity, causal_fidelity
-from escudo.utility._fidelity import Fidelity, fidelity
-from escudo.utility._jobs import checked_jobs
-from escudo.utility._learners import LEARNERS, Kind
-from escudo.utility._prediction import Prediction, predictions
+from escudo.utility._fidelity import CausalFidelity, Fidelity, causal_fidelity, fidelity
+from escudo.utility._prediction import LEARNERS, Kind, Prediction, check_jobs, predictions
 from escudo.utility._rows import Rows
 
 __all__ = ["Change", "Evaluation", "evaluate"]
@@ -191,7 +188,7 @@ def evaluate(
         one_of("learners", learner, LEARNERS)
     if not learners:
         raise InputError("learners must name at least one learner.")
-    processes = checked_jobs(jobs)
+    processes = check_jobs(jobs)
     rng = np.random.default_rng(whole("seed", seed))
     most = positive_integer("most_rows", most_rows)
     chosen = _targets(schema, targets, rng)

@@ -1,4 +1,8 @@
-"""Learning one column from all others on synthetic rows, and testing what was learnt on real ones."""
+"""Learners: five of different kinds, for classes and for numbers, and how well they predict.
+
+They learn one column from all others on synthetic rows, and what they learnt is tested on real ones. All that is spread
+over processes is told their number in one way (:func:`check_jobs`).
+"""
 
 from __future__ import annotations
 
@@ -6,16 +10,117 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from escudo._progress import tracking
+from escudo._validate import whole
+from escudo.errors import InputError
 from escudo.table import Numeric
-from escudo.utility._learners import Kind, auc, balanced_accuracy, explained, learner_of, scores_of
 from escudo.utility._rows import Rows
 
-__all__ = ["Prediction", "kind_of", "predictions"]
+__all__ = [
+    "LEARNERS",
+    "Kind",
+    "Prediction",
+    "auc",
+    "balanced_accuracy",
+    "check_jobs",
+    "kind_of",
+    "learner_of",
+    "predictions",
+    "scores_of",
+    "variance_explained",
+]
+
+Kind = Literal["class", "number"]
+
+LEARNERS = ("linear svc", "rbf svc", "logistic", "forest", "neighbours")
+"""Their names. For numeric targets: linear and RBF support vector regression, ridge, forest, neighbours."""
+
+
+def learner_of(name: str, kind: Kind, seed: int) -> Any:
+    """Return an untrained learner with scikit-learn's defaults, which is what the paper used.
+
+    Reference:
+        "Causally Constrained Data Synthesis for Private Data Release", section 4.4.
+    """
+    ensemble, linear_model, neighbors, svm = _sklearn()
+    makers: dict[str, tuple[Any, Any]] = {
+        "linear svc": (
+            lambda: svm.LinearSVC(random_state=seed, max_iter=3000),
+            lambda: svm.LinearSVR(random_state=seed, max_iter=3000),
+        ),
+        "rbf svc": (lambda: svm.SVC(random_state=seed), svm.SVR),
+        "logistic": (lambda: linear_model.LogisticRegression(max_iter=1000), linear_model.Ridge),
+        "forest": (
+            lambda: ensemble.RandomForestClassifier(random_state=seed, n_jobs=1),
+            lambda: ensemble.RandomForestRegressor(random_state=seed, n_jobs=1),
+        ),
+        "neighbours": (neighbors.KNeighborsClassifier, neighbors.KNeighborsRegressor),
+    }
+    return makers[name][0 if kind == "class" else 1]()
+
+
+def _sklearn() -> tuple[Any, Any, Any, Any]:
+    try:
+        from sklearn import ensemble, linear_model, neighbors, svm
+    except ImportError:
+        raise InputError(
+            "attacks and evaluations learn with scikit-learn, which is not installed; install escudo with its extra "
+            "'evaluation': pip install 'escudo[evaluation]'."
+        ) from None
+    return ensemble, linear_model, neighbors, svm
+
+
+def scores_of(learner: Any, inputs: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return a score for each row and known class, higher where the learner thinks it likelier."""
+    if hasattr(learner, "decision_function"):
+        scores = np.asarray(learner.decision_function(inputs), dtype=np.float64)
+        return np.column_stack([-scores, scores]) if scores.ndim == 1 else scores
+    return np.asarray(learner.predict_proba(inputs), dtype=np.float64)
+
+
+def balanced_accuracy(truth: NDArray[Any], answers: NDArray[Any]) -> float:
+    """Return the share of right answers, averaged over the classes that occur.
+
+    >>> balanced_accuracy(np.array([0, 0, 0, 1]), np.array([0, 0, 0, 0]))
+    0.5
+    """
+    return float(np.mean([(answers[truth == level] == level).mean() for level in np.unique(truth)]))
+
+
+def auc(positive: NDArray[np.bool_], scores: NDArray[np.float64]) -> float:
+    """Return how often a positive row scores above a negative one, ties counting half; NaN if one kind is absent.
+
+    >>> auc(np.array([False, False, True, True]), np.array([0.1, 0.4, 0.35, 0.8]))
+    0.75
+    """
+    from scipy.stats import rankdata
+
+    yes = int(positive.sum())
+    no = positive.size - yes
+    if yes == 0 or no == 0:
+        return float("nan")
+    return float((rankdata(scores)[positive].sum() - yes * (yes + 1) / 2) / (yes * no))
+
+
+def variance_explained(truth: NDArray[np.float64], answers: NDArray[np.float64]) -> float:
+    """Return the share of variance explained, 1 if perfect, 0 for the mean, at least -1 for what is worse.
+
+    >>> variance_explained(np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0, 3.0]))
+    1.0
+    """
+    spread = float(((truth - truth.mean()) ** 2).sum())
+    missed = float(((truth - answers) ** 2).sum())
+    if spread == 0.0:
+        return 1.0 if missed == 0.0 else -1.0
+    return max(-1.0, 1.0 - missed / spread)
+
+
+# ---- learning on synthetic rows, testing on real ones
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +190,7 @@ def predictions(
     found: list[Prediction] = []
     with tracking("Learning", total=len(tasks)) as advance:
         work: Any = Parallel(n_jobs=jobs, return_as="generator")(
-            delayed(_predicted)(task, tables[task.trained_on, task.run], real, tested) for task in tasks
+            delayed(_predict)(task, tables[task.trained_on, task.run], real, tested) for task in tasks
         )
         for prediction in work:
             found.append(prediction)
@@ -93,35 +198,32 @@ def predictions(
     return found
 
 
-def _predicted(task: _Task, trained: Rows, real: Rows, tested: Rows) -> Prediction:
+def _predict(task: _Task, trained: Rows, real: Rows, tested: Rows) -> Prediction:
     kind = kind_of(tested, task.target)
     place = tested.schema.names.index(task.target)
-    answer = _numbers if kind == "number" else _classes
-    accuracy, balanced, ranked, baseline = answer(task, place, trained, real, tested)
-    return Prediction(
-        target=task.target,
-        kind=kind,
-        learner=task.learner,
-        trained_on=task.trained_on,
-        run=task.run,
-        accuracy=accuracy,
-        balanced=balanced,
-        auc=ranked,
-        baseline=baseline,
-    )
+    figures = (_numbers if kind == "number" else _classes)(task, place, trained, real, tested)
+    asked = {"target": task.target, "learner": task.learner, "trained_on": task.trained_on, "run": task.run}
+    return Prediction(kind=kind, **asked, **figures._asdict())  # type: ignore[arg-type]
 
 
-def _classes(
-    task: _Task, place: int, trained: Rows, real: Rows, tested: Rows
-) -> tuple[float, float | None, float | None, float]:
+class _Figures(NamedTuple):
+    """How well it went; only the first for numbers."""
+
+    accuracy: float
+    balanced: float | None = None
+    auc: float | None = None
+    baseline: float = 0.0
+
+
+def _classes(task: _Task, place: int, trained: Rows, real: Rows, tested: Rows) -> _Figures:
     known, truth = trained.codes[:, place], tested.codes[:, place]
     common = np.bincount(real.codes[:, place]).argmax()
     baseline = float((truth == common).mean())
     levels = np.unique(known)
     if levels.size == 1:  # nothing to learn: the one answer there is, and no order among rows
         answers = np.full(truth.shape, levels[0])
-        return float((answers == truth).mean()), balanced_accuracy(truth, answers), 0.5, baseline
-    learner = _trained(learner_of(task.learner, "class", task.seed), trained.inputs(without=task.target), known)
+        return _Figures(float((answers == truth).mean()), balanced_accuracy(truth, answers), 0.5, baseline)
+    learner = _train(learner_of(task.learner, "class", task.seed), trained.inputs(without=task.target), known)
     inputs = tested.inputs(without=task.target)
     answers, scores = learner.predict(inputs), scores_of(learner, inputs)
     column = {int(level): index for index, level in enumerate(learner.classes_)}
@@ -130,30 +232,24 @@ def _classes(
         for level in np.unique(truth)
     ]
     usable = [value for value in ranked if not math.isnan(value)]
-    return (
-        float((answers == truth).mean()),
-        balanced_accuracy(truth, answers),
-        float(np.mean(usable)) if usable else None,
-        baseline,
-    )
+    mean = float(np.mean(usable)) if usable else None
+    return _Figures(float((answers == truth).mean()), balanced_accuracy(truth, answers), mean, baseline)
 
 
-def _numbers(
-    task: _Task, place: int, trained: Rows, real: Rows, tested: Rows
-) -> tuple[float, float | None, float | None, float]:
+def _numbers(task: _Task, place: int, trained: Rows, real: Rows, tested: Rows) -> _Figures:
     trained = trained.take(~np.isnan(trained.numbers[:, place]))
     tested = tested.take(~np.isnan(tested.numbers[:, place]))
     known, truth = trained.numbers[:, place], tested.numbers[:, place]
     if truth.size == 0 or known.size == 0:
-        return 0.0, None, None, 0.0
+        return _Figures(0.0)
     inputs = trained.inputs(without=task.target)
     if np.ptp(known) == 0.0 or inputs.shape[1] == 0:
-        return explained(truth, np.full(truth.shape, known.mean())), None, None, 0.0
-    learner = _trained(learner_of(task.learner, "number", task.seed), inputs, known)
-    return explained(truth, learner.predict(tested.inputs(without=task.target))), None, None, 0.0
+        return _Figures(variance_explained(truth, np.full(truth.shape, known.mean())))
+    learner = _train(learner_of(task.learner, "number", task.seed), inputs, known)
+    return _Figures(variance_explained(truth, learner.predict(tested.inputs(without=task.target))))
 
 
-def _trained(learner: Any, inputs: Any, known: Any) -> Any:
+def _train(learner: Any, inputs: Any, known: Any) -> Any:
     from sklearn.exceptions import ConvergenceWarning
 
     with warnings.catch_warnings():
@@ -161,3 +257,19 @@ def _trained(learner: Any, inputs: Any, known: Any) -> Any:
         if hasattr(learner, "n_neighbors"):
             learner.set_params(n_neighbors=min(learner.n_neighbors, len(known)))
         return learner.fit(inputs, known)
+
+
+# ---- processes
+
+
+def check_jobs(jobs: int | None) -> int | None:
+    """Return ``jobs`` as joblib takes it, or raise: a number from 1 on, -1 for all cores, -2 for all but one, or None.
+
+    >>> check_jobs(-1), check_jobs(None)
+    (-1, None)
+    """
+    if jobs is None:
+        return None
+    if jobs == 0:
+        raise InputError("jobs must be 1 or more processes, or -1 for all cores; got 0.")
+    return whole("jobs", jobs, minimum=-1024)

@@ -8,8 +8,7 @@ r"""A few figures about real rows, with noise, so that they may be published bes
   learners trained on the synthetic rows; and by always answering the commonest synthetic class;
 * :math:`n` itself, where it is not public.
 
-The noise is Laplace's for a pure ε, or Gaussian where the figures are part of a release that has a δ anyway
-(:mod:`escudo.utility._evaluated`).
+The noise is Laplace's for a pure ε, or Gaussian where the figures are part of a release that has a δ anyway.
 
 **Sensitivity.** One row moves each of them by at most 1, added, removed or replaced. *Proof.* Let c be the counts of a
 table, q the synthetic shares, :math:`f(c) = \tfrac12 \sum_j |c_j - n q_j|` with :math:`n = \sum_j c_j`. A row added to
@@ -29,40 +28,88 @@ each by one step: what ``changed_cells`` of a Gaussian event states (for one row
 **Intervals.** They are for the noise only. With known n, a figure's share is off by the noise over n. With a noisy N,
 :math:`|F / N - f / n| = |e_F - (f / n) e_N| / N`, whose standard deviation is
 :math:`\sigma \sqrt{1 + (f / n)^2} / N`.
+
+**Within a release.** A release may pay for figures about itself: generator and private evaluation under one plan. Of
+the budget, in zCDP, in which costs add up, a share goes to the figures and the rest to the generator. With μ the
+Gaussian privacy that (ε, δ) buys, the generator is prepared for the ε that :math:`\mu \sqrt{1 - share}` costs at δ, and
+the figures get Gaussian noise of :math:`\mu \sqrt{share}`. A generator that is not Gaussian throughout may cost more
+together with them; then their noise is raised until the accountant's total is at most (ε, δ). The guarantee is the
+accountant's total of the plan, which holds for everything in the release: the synthetic rows that the figures are about
+were released before, and the account was charged for the whole tree before any noise was drawn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from html import escape
+from math import floor, log10, sqrt
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo._validate import positive, positive_integer, whole
+from escudo._progress import tracking
+from escudo._validate import finite, positive, positive_integer, probability, whole
 from escudo.errors import InputError
-from escudo.mechanisms import Release, Seed, gaussian, gaussian_event, laplace, laplace_event
-from escudo.privacy import Account, GaussianEvent, Guarantee, LaplaceEvent, Plan, Relation, parse_relation, plannable
-from escudo.table import Categorical, PrivateTable, Schema
-from escudo.utility._fidelity import subsets
-from escudo.utility._learners import learner_of
-from escudo.utility._real_figures import TEACHERS, Columns, exact_figures
+from escudo.mechanisms import Release, Seed, gaussian, gaussian_event, laplace, laplace_event, publishable
+from escudo.privacy import (
+    Account,
+    GaussianEvent,
+    GDPEvent,
+    Guarantee,
+    LaplaceEvent,
+    Plan,
+    Relation,
+    calibrate,
+    guarantee_of,
+    parse_relation,
+    plannable,
+)
+from escudo.synthesis import Model, Prepared
+from escudo.synthesis._generators import anchored, paying
+from escudo.table import Categorical, Numeric, PrivateTable, Schema
+from escudo.utility._fidelity import count_cells, sampling_error, subsets
+from escudo.utility._prediction import learner_of
 from escudo.utility._rows import Rows
 
-__all__ = ["PURPOSE", "PreparedFigures", "PrivateEvaluation", "evaluate_privately", "prepare_figures"]
+__all__ = [
+    "EVALUATION_PURPOSE",
+    "TEACHERS",
+    "Columns",
+    "Evaluate",
+    "PreparedEvaluated",
+    "PreparedFigures",
+    "PrivateEvaluation",
+    "evaluate_privately",
+    "exact_figures",
+    "fitting_evaluated",
+    "prepare_evaluated",
+    "prepare_figures",
+]
 
+
+Columns = tuple[str, ...]
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
-PURPOSE = "private evaluation"
+
+EVALUATION_PURPOSE = "private evaluation"
 """What the plan and the ledger call it."""
+TEACHERS = ("logistic", "forest")
+"""The learners whose right answers are counted."""
 
 _WAYS = ("one_way", "two_way", "three_way")
 _LEARNT = ("accuracy", "baseline")
 _SHRINK = 1 - 2.0**-10  # makes room for floating point errors before figures are rounded
 _IN_DEVIATIONS = {"gaussian": 1.96, "laplace": 2.12}  # half of a 95 % interval
+_MOST_LEARNT = 20_000  # synthetic rows: more of them teach these learners little
+_TABLES_AT_A_TIME = 50
+_LOUDER = (1.0, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 4.0, 16.0)  # by how much the figures' noise may be raised
+_STEP, _HEAVIEST = 2.0**-16, 2.0**6  # of a learner's inputs and weights
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,24 +217,28 @@ class PreparedFigures:
         return float(np.sqrt(self.size)) * (self.schema.max_rows_per_person or 1)
 
     @property
-    def _changed_cells(self) -> int | None:
-        return self.size if self.schema.unit == "row" else None
+    def _terms(self) -> dict[str, Any]:
+        """What the noise, and the event that states it, are made of."""
+        rows, unit = self.schema.max_rows_per_person, self.schema.unit
+        terms = {"relation": self.relation, "unit": unit, "max_rows_per_person": rows, **self.noise}
+        if self._pure:
+            return {**terms, "sensitivity": self.l1_sensitivity}
+        return {**terms, "l2_sensitivity": self.l2_sensitivity, "changed_cells": self.size if unit == "row" else None}
+
+    @property
+    def _pure(self) -> bool:
+        return "epsilon" in self.noise
 
     @property
     def event(self) -> LaplaceEvent | GaussianEvent:
         """What will be charged."""
-        rows = self.schema.max_rows_per_person
-        terms: dict[str, Any] = {"relation": self.relation, "unit": self.schema.unit, "max_rows_per_person": rows}
-        terms |= self.noise
-        if "epsilon" in self.noise:
-            return laplace_event(self.size, sensitivity=self.l1_sensitivity, integers=True, **terms)
-        terms["changed_cells"] = self._changed_cells
-        return gaussian_event(self.size, l2_sensitivity=self.l2_sensitivity, integers=True, **terms)
+        make = laplace_event if self._pure else gaussian_event
+        return make(self.size, integers=True, **self._terms)
 
     @property
     def plan(self) -> Plan:
         """The leaf of the budget tree."""
-        return Plan(PURPOSE, self.event, buys="how close the rows are, and what can be learnt from them")
+        return Plan(EVALUATION_PURPOSE, self.event, buys="how close the rows are, and what can be learnt from them")
 
     def run(
         self, table: PrivateTable, synthetic: object, *, account: Account | None = None, seed: Seed = None
@@ -208,20 +259,9 @@ class PreparedFigures:
             chance=MappingProxyType(dict(zip(self.tables, chances, strict=True))),
         )
 
-    def _released(self, values: NDArray[np.int64], *, account: Account, seed: Seed) -> Release[Any]:
-        terms: dict[str, Any] = {
-            "relation": self.relation,
-            "unit": self.schema.unit,
-            "max_rows_per_person": self.schema.max_rows_per_person,
-            "account": account,
-            "seed": seed,
-            "purpose": PURPOSE,
-            **self.noise,
-        }
-        if "epsilon" in self.noise:
-            return laplace(values, sensitivity=self.l1_sensitivity, **terms)
-        terms["changed_cells"] = self._changed_cells
-        return gaussian(values, l2_sensitivity=self.l2_sensitivity, **terms)
+    def _released(self, values: Integers, *, account: Account, seed: Seed) -> Release[Any]:
+        draw = laplace if self._pure else gaussian
+        return draw(values, account=account, seed=seed, purpose=EVALUATION_PURPOSE, **self._terms)
 
     def _told(self, noisy: Floats, total: float, guarantee: Guarantee) -> PrivateEvaluation:
         event = self.event
@@ -264,7 +304,7 @@ def prepare_figures(
     """
     schema.require_confirmed()
     stated = parse_relation(relation)
-    chosen = _chosen(schema, targets)
+    chosen = _choose(schema, targets)
     if chosen:
         learner_of(TEACHERS[0], "class", 0)  # says what to install, before anything is spent
     blank = Rows(schema=schema, codes=np.empty((0, len(schema)), dtype=np.int64), numbers=np.empty((0, len(schema))))
@@ -337,7 +377,7 @@ def evaluate_privately(
     return prepared.run(table, synthetic, seed=None if seed is None else whole("seed", seed))
 
 
-def _chosen(schema: Schema, targets: int | Sequence[str]) -> tuple[str, ...]:
+def _choose(schema: Schema, targets: int | Sequence[str]) -> tuple[str, ...]:
     usable = [column.name for column in schema.fields if isinstance(column, Categorical)] if len(schema) > 1 else []
     if isinstance(targets, int):
         return tuple(usable[: positive_integer("targets", targets)])
@@ -348,3 +388,219 @@ def _chosen(schema: Schema, targets: int | Sequence[str]) -> tuple[str, ...]:
     if not names:
         raise InputError("targets must name at least one column.")
     return names
+
+
+# ---- exact figures about real rows, each of which one row moves by at most 1: what noise is added to
+
+
+def exact_figures(
+    table: PrivateTable, made: Rows, tables: Mapping[str, Sequence[Columns]], names: Sequence[str]
+) -> tuple[list[float], list[float], int]:
+    """Return the exact figures, in rows; what chance would make of the tables; and the number of rows.
+
+    What chance would make of a table is the total variation between two samples as large as the synthetic one. It is
+    estimated from the synthetic rows alone, so it is no secret.
+
+    Args:
+        table: The private table.
+        made: The synthetic rows.
+        tables: The tables to compare, by figure; chosen without a look at real rows.
+        names: The columns to predict.
+
+    **Guarantee.** None: they are exact. Their sensitivity is proved in the module's docstring.
+    """
+    figures, chances = [], []
+    steps = sum(-(-len(several) // _TABLES_AT_A_TIME) for several in tables.values())
+    with tracking("Comparing tables", total=steps) as advance:
+        for several in tables.values():
+            apart: list[float] = []
+            chance: list[float] = []
+            for start in range(0, len(several), _TABLES_AT_A_TIME):
+                some = several[start : start + _TABLES_AT_A_TIME]
+                for columns, real in zip(some, table.counts([list(columns) for columns in some]), strict=True):
+                    ours = count_cells(made, columns)
+                    apart.append(float(np.abs(real.ravel() - real.sum() * (ours / len(made))).sum() / 2))
+                    chance.append(sampling_error(ours, len(made)))
+                advance(1)
+            figures.append(float(np.mean(apart)))
+            chances.append(float(np.mean(chance)))
+    with tracking("Learning from synthetic rows", total=len(names)) as advance:
+        learners = {}
+        for name in names:
+            learners[name] = _learn(made, name)
+            advance(1)
+    right = np.zeros(2)
+    rows = 0
+    for batch in table.batches():
+        codes = batch.astype(np.int64)
+        rows += len(codes)
+        for name, (common, trained) in learners.items():
+            truth = codes[:, made.schema.names.index(name)]
+            inputs = _inputs(made.schema, codes, without=name)
+            answers = [learner.predict(inputs) == truth for learner in trained] or [truth == common]
+            right += np.mean([answer.sum() for answer in answers]), (truth == common).sum()
+    return [*figures, *((right / len(learners)).tolist() if learners else ())], chances, rows
+
+
+def _learn(made: Rows, target: str) -> tuple[int, list[Any]]:
+    """Return the commonest synthetic class of a target, and learners trained on the synthetic rows."""
+    codes = made.at_most(_MOST_LEARNT, np.random.default_rng(0)).codes
+    known = codes[:, made.schema.names.index(target)]
+    common = int(np.bincount(known).argmax())
+    if np.unique(known).size == 1:
+        return common, []
+    inputs = _inputs(made.schema, codes, without=target)
+    return common, [_on_a_grid(learner_of(name, "class", 0).fit(inputs, known)) for name in TEACHERS]
+
+
+def _on_a_grid(learner: Any) -> Any:
+    """Return the learner with weights in whole steps, so that its answer to a row depends on that row alone.
+
+    Matrix products add in an order that depends on where a row stands among others. With inputs on [0, 1] and weights
+    of at most 2⁶, both in whole steps of 2⁻¹⁶, sums of up to 2¹⁵ products are whole numbers of 2⁻³² of at most 2²¹,
+    which floating point adds exactly in any order. Forests compare and count, row by row.
+    """
+    if hasattr(learner, "coef_"):
+        learner.coef_, learner.intercept_ = (
+            np.clip(np.rint(weights / _STEP) * _STEP, -_HEAVIEST, _HEAVIEST)
+            for weights in (learner.coef_, learner.intercept_)
+        )
+    return learner
+
+
+def _inputs(schema: Schema, codes: Integers, *, without: str) -> Floats:
+    """Return cells as numbers for a learner: indicators of levels, the place of a numeric cell on [0, 1], in steps."""
+    parts = []
+    for place, column in enumerate(schema.fields):
+        if column.name == without:
+            continue
+        if isinstance(column, Numeric):
+            parts.append(np.rint(codes[:, [place]] / max(column.size - 1, 1) / _STEP) * _STEP)
+            if column.missing:
+                parts.append((codes[:, [place]] == column.missing_code).astype(np.float64))
+        else:
+            parts.append((codes[:, [place]] == np.arange(1, column.size)).astype(np.float64))
+    return np.hstack(parts)
+
+
+# ---- a release that pays for figures about itself
+
+Evaluate = Callable[[object], PrivateEvaluation]
+"""Takes the synthetic rows that are released, once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedEvaluated:
+    """A generator that knows what it will measure, and the figures about its rows.
+
+    Attributes:
+        generator: What was prepared for the rest of the budget.
+        figures: What was prepared for the share.
+    """
+
+    generator: Prepared
+    figures: PreparedFigures
+
+    @property
+    def schema(self) -> Schema:
+        """The columns."""
+        return self.generator.schema
+
+    @property
+    def plan(self) -> Plan:
+        """The generator's budget tree, with a leaf for the figures."""
+        plan = self.generator.plan
+        return Plan(plan.name, children=[*plan.children, self.figures.plan], delta=plan.delta)
+
+
+def prepare_evaluated(
+    prepare: Callable[[float], Prepared],
+    *,
+    share: float,
+    epsilon: float,
+    delta: float,
+    relation: str = "replace_one",
+    public_rows: int | None = None,
+    targets: int | Sequence[str] = 5,
+) -> PreparedEvaluated:
+    """Choose what to measure for a generator and for figures about its rows, from public facts alone.
+
+    Args:
+        prepare: Prepares the generator for the ε it is given, at the same δ.
+        share: Which part of the budget goes to the figures, in zCDP: above 0 and below 1; 0.1 is plenty for most.
+        epsilon: What both may cost together.
+        delta: With this probability the promise of both may fail.
+        relation: The neighbouring relation.
+        public_rows: The number of rows, if it is public knowledge.
+        targets: Which columns to predict; see :func:`~escudo.utility.evaluate_privately`.
+
+    Returns:
+        What :func:`fitting_evaluated` takes; its ``plan`` is the whole tree.
+
+    Raises:
+        InputError: If an argument is out of range.
+    """
+    part = finite("share", share)
+    if not 0 < part < 1:
+        raise InputError(
+            f"the share of the budget that goes to an evaluation must lie between 0 and 1, such as 0.1; got {share:g}."
+        )
+    budget, at = positive("epsilon", epsilon, at_most=100.0), probability("delta", delta)
+    if at == 0:
+        raise InputError("an evaluation within a release has Gaussian noise, which needs a delta above 0.")
+    mu = 1 / calibrate(lambda noise: GDPEvent(mu=1 / noise), epsilon=budget, delta=at)
+    left = guarantee_of(GDPEvent(mu=mu * sqrt(1 - part)), delta=at).epsilon
+    assert left is not None
+    generator = prepare(_round_down(left))
+    quiet = prepare_figures(generator.schema, relation=relation, public_rows=public_rows, targets=targets, scale=1.0)
+    scale = quiet.l2_sensitivity / (mu * sqrt(part))
+    for louder in _LOUDER:
+        found = PreparedEvaluated(generator=generator, figures=replace(quiet, noise={"scale": scale * louder}))
+        total = found.plan.guarantee(at, max_rows_per_person=generator.schema.max_rows_per_person).epsilon
+        if total is not None and total <= budget * (1 + 1e-9):
+            return found
+    raise InputError(
+        f"generator {generator.plan.name!r} leaves no room for an evaluation at this budget; give it a smaller share."
+    )
+
+
+@contextmanager
+def fitting_evaluated(
+    prepared: PreparedEvaluated,
+    table: PrivateTable,
+    *,
+    seed: int | None = None,
+    public_rows: int | None = None,
+    accept_large_delta: bool = False,
+) -> Iterator[tuple[Model, Evaluate]]:
+    """Run what was prepared: charge the whole plan, fit the generator, and give what evaluates its rows.
+
+    Like :func:`escudo.synthesis.fitting`, which see; the block is the rest of the release.
+
+    Yields:
+        The model, whose plan and guarantee are those of the whole; and a function that takes the synthetic rows to be
+        released and returns the figures about them, once.
+
+    Raises:
+        InputError: If it was prepared for another schema; nothing was spent.
+        RefusedError: If δ is too large for the table; nothing was spent.
+        BudgetExceededError: If the account does not allow the plan; nothing was spent.
+    """
+    if prepared.schema != table.schema:
+        raise InputError("What to measure was prepared for another schema than the table's. Nothing was spent.")
+    noise = None if seed is None else np.random.default_rng(whole("seed", seed))
+    plan = prepared.plan.judged(table, rows=public_rows, accept_large_delta=accept_large_delta)
+    promise = replace(plan.guarantee(max_rows_per_person=table.max_rows_per_person), for_release=publishable(seed))
+    with paying(prepared.generator, table.account, plan, for_release=promise.for_release, seed=noise) as purse:
+        model = prepared.generator.fit(table, account=purse, seed=noise, guarantee=promise)
+        yield anchored(model, purse, plan=plan), partial(prepared.figures.run, table, account=purse, seed=noise)
+
+
+def _round_down(number: float) -> float:
+    """Return a number with four digits, for people to read in the plan.
+
+    >>> _round_down(0.94487), _round_down(12.3456), _round_down(0.5)
+    (0.9448, 12.34, 0.5)
+    """
+    unit = 10.0 ** (3 - floor(log10(number)))
+    return floor(number * unit * (1 + 1e-12)) / unit

@@ -11,10 +11,10 @@ import pytest
 
 import escudo
 from escudo.attacks import ATTACKS, attack, canary, ceiling_of, every_attack, infer_attribute, published_game, victim_of
-from escudo.attacks._log import FitLog
-from escudo.attacks._measures import pooled, score_of
-from escudo.attacks._moved import RowsWithRecord
-from escudo.attacks._targets import choose, outlyingness
+from escudo.attacks._attacker import choose, outlyingness
+from escudo.attacks._game import FitLog
+from escudo.attacks._report import pool, score_of
+from escudo.attacks._victims import RowsWithRecord
 from escudo.errors import InputError
 from escudo.privacy import Guarantee
 from escudo.utility import Rows
@@ -337,7 +337,7 @@ class TestScores:
     def test_pooling_targets_gives_their_mean(self):
         there = np.array([True, False] * 10)
         scores = [score_of("queries", "forest", there, np.where(there, 1.0, side)) for side in (-1.0, 1.0)]
-        both = pooled(scores)
+        both = pool(scores)
         assert both.accuracy == 0.75
         assert both.fits == 40
         assert both.accuracy_interval[0] <= 0.5
@@ -345,7 +345,7 @@ class TestScores:
     def test_rates_of_targets_alike_are_as_uncertain_as_the_fits_they_are_about(self):
         there = np.repeat([True, False], 20)
         answers = np.r_[np.repeat([1.0, -1.0], [18, 2]), np.repeat([1.0, -1.0], [4, 16])]
-        both = pooled([score_of("queries", "forest", there, answers)] * 2)  # 40 fits with the target, 40 without
+        both = pool([score_of("queries", "forest", there, answers)] * 2)  # 40 fits with the target, 40 without
         for rate, (low, high) in ((both.tpr, both.tpr_interval), (both.fpr, both.fpr_interval)):
             assert high - low == pytest.approx(2 * 1.96 * math.sqrt(rate * (1 - rate) / 40))
 
@@ -360,7 +360,7 @@ class TestPublishedGame:
         assert 30 < by_fit[0].accuracy < 70
 
     def test_bins_lose_their_identity_as_published(self):
-        from escudo.attacks._features import Attacker
+        from escudo.attacks._attacker import Attacker
 
         schema = escudo.Schema.from_dict({"x": {"type": "numeric", "lower": 0, "upper": 10, "bins": 5}})
         low = Rows.read(pl.DataFrame({"x": [0.5] * 10 + [9.5] * 3}), schema)

@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 import escudo
+from escudo.auditing._bounds import Prospect, best_guesses
 from escudo.auditing._calibration import along_cells, towards_corner, with_trend
-from escudo.auditing._columns import columns_of
-from escudo.auditing._corners import fit_corners
-from escudo.auditing._guesses import best_guesses
-from escudo.auditing._outputs import Encoded
-from escudo.auditing._views import choose_views, count
+from escudo.auditing._cells import columns_of, count
+from escudo.auditing._outputs import Encoded, Sample
+from escudo.auditing._views import choose_views, fit_corners
 
 AHEAD = 1e6
 
@@ -37,7 +36,7 @@ def cornered(rng, size, *, strength):
 def found():
     outputs, labels = cornered(np.random.default_rng(5), 200_000, strength=0.6)
     columns = columns_of(outputs, last_bits=False)[:2]
-    return fit_corners(columns, outputs, labels, delta=0.0, ahead=AHEAD)[0], outputs, labels
+    return fit_corners(columns, Sample(outputs, labels), Prospect(0.0, AHEAD))[0], outputs, labels
 
 
 class TestCorners:
@@ -77,10 +76,10 @@ class TestCorners:
 
     def test_what_is_promised_of_it_comes_true_on_other_runs(self, found):
         corner, outputs, labels = found
-        belief, order = towards_corner(count(corner, outputs, labels)), np.arange(corner.cells)[::-1]
-        worth, guess = best_guesses(belief, order, delta=0.0, ahead=AHEAD)
+        belief, order = towards_corner(count(corner, Sample(outputs, labels))), np.arange(corner.cells)[::-1]
+        worth, guess = best_guesses(belief, order, Prospect(0.0, AHEAD))
         fresh, known = cornered(np.random.default_rng(6), 1_000_000, strength=0.6)
-        first, second = count(corner, fresh, known)[guess != 0].sum(axis=0)
+        first, second = count(corner, Sample(fresh, known))[guess != 0].sum(axis=0)
         error = math.sqrt(1 / first + 1 / second)
         assert worth > 0.8
         assert math.log(first / second) > worth - 2 * error
@@ -89,20 +88,20 @@ class TestCorners:
         _, outputs, labels = found
         columns = columns_of(outputs, last_bits=False)[:1]
         for some in (columns, columns * 7):
-            assert fit_corners(some, outputs, labels, delta=0.0, ahead=AHEAD) == []
+            assert fit_corners(some, Sample(outputs, labels), Prospect(0.0, AHEAD)) == []
 
     def test_noise_alone_promises_nothing(self):
         rng = np.random.default_rng(9)
         outputs, labels = outputs_of(rng.laplace(size=(50_000, 2))), rng.random(50_000) < 0.5
-        corner = fit_corners(columns_of(outputs, last_bits=False)[:2], outputs, labels, delta=0.0, ahead=AHEAD)[0]
-        belief = towards_corner(count(corner, outputs, labels))
+        corner = fit_corners(columns_of(outputs, last_bits=False)[:2], Sample(outputs, labels), Prospect(0.0, AHEAD))[0]
+        belief = towards_corner(count(corner, Sample(outputs, labels)))
         for order in (np.arange(corner.cells), np.arange(corner.cells)[::-1]):
-            assert best_guesses(belief, order, delta=0.0, ahead=AHEAD)[0] < 0.05
+            assert best_guesses(belief, order, Prospect(0.0, AHEAD))[0] < 0.05
 
     def test_it_is_chosen_where_single_numbers_and_scores_tell_less(self):
         outputs, labels = cornered(np.random.default_rng(7), 100_000, strength=0.6)
-        how = {"references": (), "structures": ("#",), "delta": 0.0, "ahead": AHEAD, "last_bits": False}
-        best = choose_views(outputs, labels, rng=np.random.default_rng(1), **how)[0]
+        how = {"prospect": Prospect(0.0, AHEAD), "references": (), "structures": ("#",), "last_bits": False}
+        best = choose_views(Sample(outputs, labels), rng=np.random.default_rng(1), **how)[0]
         assert " and " in best.use.partition.words(np.arange(best.use.partition.cells) == 3, ("#",))
 
 

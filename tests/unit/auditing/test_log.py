@@ -15,10 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from escudo.attacks._log import FitLog
+from escudo.attacks._game import FitLog
 from escudo.auditing import audit
-from escudo.auditing._log import TrialLog
-from escudo.auditing._outputs import Encoded, Encoder
+from escudo.auditing._outputs import Encoded, Encoder, TrialLog
 from escudo.errors import InputError
 from escudo.privacy import Guarantee
 

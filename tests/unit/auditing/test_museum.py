@@ -14,7 +14,7 @@ from scipy.stats import laplace, norm
 
 from escudo.auditing import audit, museum
 from escudo.auditing.museum import Exhibit, exhibit, exhibits, visit
-from escudo.auditing.museum._training_truth import poisson_epsilon, poisson_front, unequal_gaussians_epsilon
+from escudo.auditing.museum._training import poisson_epsilon, poisson_front, unequal_gaussians_epsilon
 from escudo.errors import InputError
 from escudo.privacy import gdp_to_delta, gdp_to_epsilon
 

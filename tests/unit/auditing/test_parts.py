@@ -11,22 +11,25 @@ import pytest
 from scipy import stats
 
 from escudo.auditing import _experiment, adapt, audit, pairs_of, query_pairs, renyi_claim
-from escudo.auditing._bounds import best_event, clopper_pearson, power_of
+from escudo.auditing._bounds import (
+    FixedEvent,
+    Prospect,
+    best_event,
+    best_guesses,
+    cautious_worth,
+    choose_event,
+    clopper_pearson,
+    power_of,
+    seen_worth,
+)
 from escudo.auditing._calibration import about_claims, along_cells, cell_by_cell
-from escudo.auditing._claims import epsilon_family, front_of, own_family
-from escudo.auditing._columns import columns_of, cut, grain
-from escudo.auditing._fixed import FixedEvent, choose_event
-from escudo.auditing._guesses import best_guesses, cautious_worth, seen_worth
-from escudo.auditing._joint import joint_cells
-from escudo.auditing._log import TrialLog
-from escudo.auditing._logistic import fit_logistic
-from escudo.auditing._names import named
-from escudo.auditing._outputs import Encoded, Encoder
-from escudo.auditing._scores import fit_additive, fit_boosted, fit_linear
-from escudo.auditing._strata import fit_stratified
+from escudo.auditing._cells import Use, columns_of, count, cut, grain, joint_cells
+from escudo.auditing._outputs import Encoded, Encoder, Sample, TrialLog
+from escudo.auditing._result import with_names
+from escudo.auditing._scores import fit_additive, fit_boosted, fit_linear, fit_logistic, fit_stratified
 from escudo.auditing._targets import Failure, run_batch, run_one
-from escudo.auditing._views import Use, choose_views, count
-from escudo.auditing._wealth import Book, Frontier, Stage, View
+from escudo.auditing._views import choose_views
+from escudo.auditing._wealth import Book, Frontier, Stage, View, epsilon_family, front_of, own_family
 from escudo.errors import InputError
 from escudo.privacy import Guarantee, gdp_to_delta, zcdp_to_delta
 from escudo.table import Schema
@@ -123,17 +126,17 @@ class TestNames:
     def test_numbers_are_called_by_the_keys_that_lead_to_them(self, output, entry, name):
         encoder = Encoder()
         encoder.encode([output])
-        assert named(f"entry {entry} < 5", encoder.structures) == f"{name} < 5"
+        assert with_names(f"entry {entry} < 5", encoder.structures) == f"{name} < 5"
 
     def test_numbers_without_keys_are_called_entries(self):
         encoder = Encoder()
         encoder.encode([[1, [2, 3]]])
-        assert named("entry 3 minus entry 1 < 5", encoder.structures) == "entry 3 minus entry 1 < 5"
+        assert with_names("entry 3 minus entry 1 < 5", encoder.structures) == "entry 3 minus entry 1 < 5"
 
     def test_keys_that_differ_between_outputs_name_nothing(self):
         encoder = Encoder()
         encoder.encode([{"a": 1}, {"b": 1}])
-        assert named("entry 1 < 5", encoder.structures) == "entry 1 < 5"
+        assert with_names("entry 1 < 5", encoder.structures) == "entry 1 < 5"
 
 
 class TestColumns:
@@ -187,13 +190,13 @@ class TestWholeOutputs:
         labels = rng.random(1000) < 0.5
         numbers = rng.choice([7.0, -3.0, 2.5], size=1000)
         every = np.ones(1000, dtype=bool)
-        single = joint_cells(encoded(numbers), labels, every, ("#",))
+        single = joint_cells(Sample(encoded(numbers), labels), every, ("#",))
         assert single.ordered
         assert single(encoded([-3.0, 2.5, 7.0])).tolist() == [0, 1, 2]
         assert single(encoded([5.0])).tolist() == [3]
         assert single.words(np.array([False, True, False, False]), ("#",)) == "output is 2.5"
         both = encoded(np.stack([numbers, numbers], axis=1))
-        assert not joint_cells(both, labels, every, ("#",)).ordered
+        assert not joint_cells(Sample(both, labels), every, ("#",)).ordered
 
 
 class TestScores:
@@ -207,7 +210,7 @@ class TestScores:
 
     def test_additive_scores_add_up_what_columns_know(self):
         columns = columns_of(self.outputs, last_bits=False)[:5]
-        score = fit_additive(columns, self.outputs, self.labels, cells=8)(self.outputs)
+        score = fit_additive(columns, Sample(self.outputs, self.labels), cells=8)(self.outputs)
         assert self.separation(score) > 0.9
         # The log ratio of five shifts by 1/2 has this spread: estimates are not blown up by noise.
         assert 0.7 < np.std(score) / np.sqrt(5 * 0.25 + (5 * 0.25) ** 2 / 4) < 1.2
@@ -215,25 +218,25 @@ class TestScores:
     def test_nothing_to_learn_gives_a_score_of_almost_nothing(self):
         columns = columns_of(self.outputs, last_bits=False)[:5]
         coin = np.random.default_rng(1).random(6000) < 0.5
-        assert np.abs(fit_additive(columns, self.outputs, coin, cells=16)(self.outputs)).max() < 0.3
+        assert np.abs(fit_additive(columns, Sample(self.outputs, coin), cells=16)(self.outputs)).max() < 0.3
 
     def test_the_linear_score_points_the_right_way(self):
-        assert self.separation(fit_linear(self.outputs, self.labels)(self.outputs)) > 0.9
+        assert self.separation(fit_linear(Sample(self.outputs, self.labels))(self.outputs)) > 0.9
 
     def test_scores_are_log_ratios_and_not_off_by_a_constant(self):
         moved = encoded(self.outputs.values[:, :3] + 7.0)
         columns = columns_of(moved, last_bits=False)[:3]
         for score in (
-            fit_linear(moved, self.labels),
-            fit_logistic(columns, moved, self.labels, crossed=True),
-            fit_additive(columns, moved, self.labels, cells=8),
+            fit_linear(Sample(moved, self.labels)),
+            fit_logistic(columns, Sample(moved, self.labels), crossed=True),
+            fit_additive(columns, Sample(moved, self.labels), cells=8),
         ):
             # The mean of the likelihood ratio under the first law is 1.
             assert math.log(np.exp(score(moved)[~self.labels]).mean()) == pytest.approx(0, abs=0.1)
 
     def test_equal_means_have_no_linear_score_or_a_useless_one(self):
         constant = encoded(np.ones((100, 2)))
-        assert fit_linear(constant, np.arange(100) % 2 == 0) is None
+        assert fit_linear(Sample(constant, np.arange(100) % 2 == 0)) is None
 
     def test_steps_of_two_columns_at_once_are_learnt(self):
         rng = np.random.default_rng(2)
@@ -241,19 +244,19 @@ class TestScores:
         labels = (signs[:, 0] * signs[:, 1] > 0) ^ (rng.random(8000) < 0.1)
         outputs = encoded(signs)
         columns = columns_of(outputs, last_bits=False)[:2]
-        score = fit_logistic(columns, outputs, labels, crossed=True)(outputs)
+        score = fit_logistic(columns, Sample(outputs, labels), crossed=True)(outputs)
         assert np.mean((score > score.mean()) == labels) > 0.85
 
     def test_smooth_scores_stay_right_where_columns_repeat_each_other(self):
         twice = encoded(np.repeat(self.outputs.values[:, :1], 6, axis=1))
         columns = columns_of(twice, last_bits=False)[:6]
-        score = fit_logistic(columns, twice, self.labels, crossed=False)(twice)
+        score = fit_logistic(columns, Sample(twice, self.labels), crossed=False)(twice)
         assert 0.3 < np.std(score) < 0.8  # the log ratio of one shift by 1/2 has a spread of about 1/2
 
     def test_a_column_without_numbers_has_no_smooth_score(self):
         nothing = encoded(np.full((100, 2), np.nan))
         columns = columns_of(encoded(np.zeros((5, 2))), last_bits=False)[:2]
-        assert fit_logistic(columns, nothing, np.arange(100) % 2 == 0, crossed=False) is None
+        assert fit_logistic(columns, Sample(nothing, np.arange(100) % 2 == 0), crossed=False) is None
 
     def test_tables_by_a_discrete_entry_find_that_its_meaning_turns(self):
         rng = np.random.default_rng(2)
@@ -261,20 +264,20 @@ class TestScores:
         kind = rng.integers(3, size=20_000)
         shift = np.array([-0.8, 0.0, 0.8])[kind] * labels
         outputs = encoded(np.stack([kind, rng.normal(size=20_000) + shift], axis=1))
-        (score,) = fit_stratified(columns_of(outputs, last_bits=False)[:2], outputs, labels)
+        (score,) = fit_stratified(columns_of(outputs, last_bits=False)[:2], Sample(outputs, labels))
         truth = np.array([-0.8, 0.0, 0.8])[kind] * outputs.values[:, 1] - np.array([0.32, 0.0, 0.32])[kind]
         assert np.corrcoef(score(outputs), truth)[0, 1] > 0.95
         assert np.abs(score(outputs)[kind == 1]).max() < 0.3
 
     def test_without_a_discrete_entry_there_are_no_tables_by_one(self):
-        assert fit_stratified(columns_of(self.outputs, last_bits=False)[:5], self.outputs, self.labels) == []
+        assert fit_stratified(columns_of(self.outputs, last_bits=False)[:5], Sample(self.outputs, self.labels)) == []
 
     def test_trees_find_what_no_single_column_shows(self):
         rng = np.random.default_rng(2)
         signs = rng.choice([-1.0, 1.0], size=(8000, 2))
         labels = (signs[:, 0] * signs[:, 1] > 0) ^ (rng.random(8000) < 0.1)
         outputs = encoded(signs + 0.01 * rng.normal(size=(8000, 2)))
-        score = fit_boosted(columns_of(outputs, last_bits=False)[:2], outputs, labels, rng=rng)(outputs)
+        score = fit_boosted(columns_of(outputs, last_bits=False)[:2], Sample(outputs, labels), rng=rng)(outputs)
         assert np.mean((score > 0) == labels) > 0.85
 
     def test_the_best_view_is_the_one_that_tells_most(self):
@@ -283,7 +286,12 @@ class TestScores:
         values = rng.normal(size=(4000, 3))
         values[:, 1] += 2 * labels
         found = choose_views(
-            encoded(values), labels, references=(), structures=["#"], delta=0.0, ahead=4000, rng=rng, last_bits=False
+            Sample(encoded(values), labels),
+            Prospect(0.0, 4000),
+            references=(),
+            structures=["#"],
+            rng=rng,
+            last_bits=False,
         )
         counts = found[0].counts
         ratios = np.log((counts[:, 1] + 0.5) / (counts[:, 0] + 0.5))
@@ -293,12 +301,10 @@ class TestScores:
         rng = np.random.default_rng(3)
         labels = rng.random(4000) < 0.5
         best, *_ = choose_views(
-            encoded(rng.normal(size=4000) + labels),
-            labels,
+            Sample(encoded(rng.normal(size=4000) + labels), labels),
+            Prospect(0.0, 4000),
             references=(),
             structures=["#"],
-            delta=0.0,
-            ahead=4000,
             rng=rng,
             last_bits=False,
         )
@@ -329,29 +335,29 @@ class TestGuesses:
     counts = np.array([[6000.0, 2000.0], [5000.0, 5000.0], [2000.0, 6000.0]])
 
     def test_both_ends_are_guessed_where_both_tell(self):
-        worth, guess = best_guesses(cell_by_cell(self.counts), np.arange(3), delta=0.0, ahead=26_000.0)
+        worth, guess = best_guesses(cell_by_cell(self.counts), np.arange(3), Prospect(0.0, 26_000.0))
         assert guess.tolist() == [-1, 0, 1]
         assert math.log(3) - 0.1 < worth < math.log(3)
 
     def test_with_a_slack_one_end_is_guessed(self):
-        worth, guess = best_guesses(cell_by_cell(self.counts), np.arange(3), delta=0.01, ahead=26_000.0)
+        worth, guess = best_guesses(cell_by_cell(self.counts), np.arange(3), Prospect(0.01, 26_000.0))
         assert len(set(guess.tolist()) - {0}) == 1
         assert worth < math.log(3)
 
     def test_the_order_decides_which_cells_are_ends(self):
         swapped = cell_by_cell(self.counts[[1, 0, 2]])
-        assert best_guesses(swapped, np.array([1, 0, 2]), delta=0.0, ahead=26_000.0)[1].tolist() == [0, -1, 1]
+        assert best_guesses(swapped, np.array([1, 0, 2]), Prospect(0.0, 26_000.0))[1].tolist() == [0, -1, 1]
 
     def test_rare_sets_are_guessed_only_where_there_are_runs_to_count_them(self):
         belief = cell_by_cell(np.array([[50_000.0, 45_000.0], [200.0, 260.0]]))
-        few, many = (best_guesses(belief, np.arange(2), delta=0.0, ahead=ahead)[1] for ahead in (1e4, 1e7))
+        few, many = (best_guesses(belief, np.arange(2), Prospect(0.0, ahead))[1] for ahead in (1e4, 1e7))
         assert few[0] == -1
         assert many.tolist() == [0, 1]
 
     def test_what_is_not_sure_is_worth_less(self):
         belief = cell_by_cell(self.counts)
         unsure = replace(belief, spread=100 * belief.spread)
-        worths = [best_guesses(b, np.arange(3), delta=0.0, ahead=1e5)[0] for b in (belief, unsure)]
+        worths = [best_guesses(b, np.arange(3), Prospect(0.0, 1e5))[0] for b in (belief, unsure)]
         assert worths[0] > worths[1]
 
 
@@ -362,7 +368,7 @@ class TestFixedEvent:
         return found
 
     def test_without_guesses_there_is_no_bound(self):
-        assert choose_event([], [], delta=0.0, ahead=100.0) is None
+        assert choose_event([], [], Prospect(0.0, 100.0)) is None
         assert self.event([0, 1], [[9, 9], [0, 0]]).bound(delta=0.0, alpha=0.05) == 0.0
         assert self.event([0, 1], [[9, 9], [0, 0]]).bound(delta=0.1, alpha=0.05) == 0.0
 
@@ -400,9 +406,9 @@ class TestWhenTheEventIsChosen:
 
         made = []
 
-        def noted(uses, beliefs, *, delta, ahead):
-            made.append((uses[0].partition.learnt, ahead))
-            return choose_event(uses, beliefs, delta=delta, ahead=ahead)
+        def noted(uses, beliefs, prospect):
+            made.append((uses[0].partition.learnt, prospect.ahead))
+            return choose_event(uses, beliefs, prospect)
 
         monkeypatch.setattr(_experiment, "choose_event", noted)
         monkeypatch.setattr(_experiment, "_KEPT_ROWS", rows)
@@ -417,24 +423,24 @@ class TestCaution:
     def test_what_is_sure_is_worth_more_than_what_is_as_large_and_unsure(self):
         sure, unsure = (cell_by_cell(np.array([[5e5, 5e5], [n, 1.2 * n]])) for n in (50_000.0, 500.0))
         guess = np.array([0, 1], dtype=np.int8)
-        few, many = (cautious_worth(b, guess, delta=0.0, ahead=1e9, errors=2.0) for b in (unsure, sure))
+        few, many = (cautious_worth(b, guess, Prospect(0.0, 1e9), errors=2.0) for b in (unsure, sure))
         assert few < many < math.log(1.2)
 
     def test_it_is_below_the_promise_of_the_same_guess(self):
         belief = cell_by_cell(np.array([[52_000.0, 48_000.0], [200.0, 280.0], [900.0, 1_000.0]]))
         for delta in (0.0, 1e-4):
-            worth, guess = best_guesses(belief, np.arange(3), delta=delta, ahead=1e6)
-            assert cautious_worth(belief, guess, delta=delta, ahead=1e6, errors=2.0) < worth
+            worth, guess = best_guesses(belief, np.arange(3), Prospect(delta, 1e6))
+            assert cautious_worth(belief, guess, Prospect(delta, 1e6), errors=2.0) < worth
 
     def test_a_sure_belief_leaves_the_promise_as_it_is(self):
         belief = cell_by_cell(np.array([[52_000.0, 48_000.0], [200.0, 280.0], [900.0, 1_000.0]]))
         sure = replace(belief, spread=0 * belief.spread)
         for delta in (0.0, 1e-4):
-            worth, guess = best_guesses(sure, np.arange(3), delta=delta, ahead=1e6)
-            assert cautious_worth(sure, guess, delta=delta, ahead=1e6, errors=2.0) == pytest.approx(worth)
+            worth, guess = best_guesses(sure, np.arange(3), Prospect(delta, 1e6))
+            assert cautious_worth(sure, guess, Prospect(delta, 1e6), errors=2.0) == pytest.approx(worth)
 
     def test_what_other_runs_show_is_lowered_by_their_standard_error(self):
-        how = {"runs": 1e5, "delta": 0.0, "ahead": 1e12}
+        how = {"prospect": Prospect(0.0, 1e12), "runs": 1e5}
         plain, lowered = (seen_worth(1200.0, 1000.0, errors=errors, **how) for errors in (0.0, 1.0))
         assert plain == pytest.approx(math.log(1.2), abs=1e-3)
         assert plain - lowered == pytest.approx(math.sqrt(1 / 1200 + 1 / 1000), rel=0.01)
@@ -445,11 +451,11 @@ class TestCaution:
             labels = rng.random(size) < 0.5
             return encoded(rng.laplace(size=(size, 10)) + 0.05 * labels[:, None]), labels
 
-        how = {"references": (), "structures": ("#",), "delta": 0.0, "ahead": 1e6, "last_bits": False}
+        how = {"prospect": Prospect(0.0, 1e6), "references": (), "structures": ("#",), "last_bits": False}
         seen = runs(np.random.default_rng(2), 40_000)  # with these, two entries differ by luck
-        chosen = choose_views(*seen, rng=np.random.default_rng(1), checked=True, **how)[0]
-        _, guess = best_guesses(chosen.belief, chosen.use.order, delta=0.0, ahead=1e6)
-        counts = count(chosen.use.partition, *runs(np.random.default_rng(1002), 400_000))
+        chosen = choose_views(Sample(*seen), rng=np.random.default_rng(1), checked=True, **how)[0]
+        _, guess = best_guesses(chosen.belief, chosen.use.order, Prospect(0.0, 1e6))
+        counts = count(chosen.use.partition, Sample(*runs(np.random.default_rng(1002), 400_000)))
         right = counts[guess > 0, 1].sum() + counts[guess < 0, 0].sum()
         wrong = counts[guess > 0, 0].sum() + counts[guess < 0, 1].sum()
         assert math.log(right / wrong) > 0.3  # all ten entries together have 0.5
@@ -691,12 +697,10 @@ class TestPairs:
 
     def test_uses_keep_the_order_they_were_given(self):
         partition = choose_views(
-            encoded(np.arange(400) % 7),
-            np.arange(400) % 2 == 0,
+            Sample(encoded(np.arange(400) % 7), np.arange(400) % 2 == 0),
+            Prospect(0.0, 400),
             references=(),
             structures=["#"],
-            delta=0.0,
-            ahead=400,
             rng=np.random.default_rng(0),
         )[0].use.partition
         assert Use(partition, np.arange(partition.cells)).order.size == partition.cells

@@ -36,7 +36,7 @@ from escudo.errors import (
 from escudo.privacy import Ledger
 from escudo.synthesis import load
 from escudo.table import Schema
-from escudo.utility import _real_figures
+from escudo.utility import _private
 
 ROWS = 3000
 RELEASE = ["release", "visits.parquet", "--schema", "visits.toml", "--graph", "clinic.dot", "--epsilon", "1"]
@@ -185,7 +185,7 @@ def test_a_table_in_a_database_is_named_by_its_url(folder: Path) -> None:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_real_figures, "TEACHERS", ("logistic",))
+    monkeypatch.setattr(_private, "TEACHERS", ("logistic",))
 
 
 def test_an_evaluation_stands_in_the_plan_and_within_the_budget(folder: Path, ledger: Ledger) -> None:

@@ -13,8 +13,8 @@ from escudo.errors import BudgetExceededError, InputError, NotInPlanError
 from escudo.privacy import GaussianEvent, MemoryAccount
 from escudo.synthesis import prepare
 from escudo.synthesis._discovered import prepare_discovered
-from escudo.utility import _real_figures
-from escudo.utility._evaluated import fitting_evaluated, prepare_evaluated
+from escudo.utility import _private
+from escudo.utility._private import fitting_evaluated, prepare_evaluated
 
 GRAPH = escudo.CausalGraph.from_edges([("smoke", "ill"), ("age", "ill"), ("ill", "ward")])
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
@@ -23,7 +23,7 @@ BUDGET = {"epsilon": 1.0, "delta": 1e-6}
 @pytest.fixture(scope="module", autouse=True)
 def quick_learner():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_real_figures, "TEACHERS", ("logistic",))
+        patch.setattr(_private, "TEACHERS", ("logistic",))
         yield
 
 

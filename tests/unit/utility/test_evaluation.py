@@ -12,7 +12,7 @@ import escudo
 from escudo.causal import asia
 from escudo.errors import InputError
 from escudo.utility import LEARNERS, causal_fidelity, evaluate, fidelity
-from escudo.utility._learners import auc, balanced_accuracy, explained
+from escudo.utility._prediction import auc, balanced_accuracy, variance_explained
 from escudo.utility._rows import Rows
 
 
@@ -131,8 +131,8 @@ def test_measures_agree_with_their_definitions():
     assert auc(truth, scores) == pytest.approx(np.mean(wins))
     assert np.isnan(auc(np.ones(3, dtype=bool), np.arange(3.0)))
     assert balanced_accuracy(np.array([0, 0, 1, 1]), np.array([0, 1, 1, 1])) == 0.75
-    assert explained(np.array([0.0, 2.0]), np.array([1.0, 1.0])) == 0.0
-    assert explained(np.array([0.0, 2.0]), np.array([90.0, 90.0])) == -1.0
+    assert variance_explained(np.array([0.0, 2.0]), np.array([1.0, 1.0])) == 0.0
+    assert variance_explained(np.array([0.0, 2.0]), np.array([90.0, 90.0])) == -1.0
 
 
 @pytest.fixture(scope="module")

@@ -16,9 +16,8 @@ import escudo
 from escudo.errors import BudgetExceededError, InputError
 from escudo.mechanisms._noise import SeededNoise
 from escudo.privacy import MemoryAccount
-from escudo.utility import _private, _real_figures, evaluate_privately, fidelity
-from escudo.utility._private import _SHRINK, prepare_figures
-from escudo.utility._real_figures import exact_figures
+from escudo.utility import _private, evaluate_privately, fidelity
+from escudo.utility._private import _SHRINK, exact_figures, prepare_figures
 from escudo.utility._rows import Rows
 
 SMALL = escudo.Schema.from_dict({"a": ["x", "y"], "b": ["u", "v", "w"], "c": ["no", "yes"]})
@@ -31,8 +30,8 @@ PREPARED = prepare_figures(SMALL, relation="add_remove", targets=["a", "b"], sca
 def quick_learner():
     """Learn by the quicker of the two learners, once from the same rows; the sensitivity holds for any."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_real_figures, "TEACHERS", ("logistic",))
-        patch.setattr(_real_figures, "_learnt", lru_cache(maxsize=4)(_real_figures._learnt))
+        patch.setattr(_private, "TEACHERS", ("logistic",))
+        patch.setattr(_private, "_learn", lru_cache(maxsize=4)(_private._learn))
         yield
 
 
@@ -80,8 +79,8 @@ def test_an_answer_depends_on_its_row_alone_also_in_floating_point():
     rng = np.random.default_rng(0)
     codes = np.column_stack([rng.integers(7, size=300), rng.integers(3, size=300), rng.integers(3, size=300)])
     made = Rows(schema=mixed, codes=codes, numbers=np.full(codes.shape, np.nan))
-    _, (learner,) = _real_figures._learnt(made, "ill")
-    inputs = _real_figures._inputs(mixed, codes, without="ill")
+    _, (learner,) = _private._learn(made, "ill")
+    inputs = _private._inputs(mixed, codes, without="ill")
     exact = [
         [
             sum((Fraction(x) * Fraction(w) for x, w in zip(row, weights, strict=True)), Fraction(start))

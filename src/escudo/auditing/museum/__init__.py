@@ -4,7 +4,7 @@ Every piece stands beside a correct twin, and an audit must catch the one and le
 
 * :func:`exhibits`, :func:`exhibit`: the :class:`Exhibit` list, each with inputs that tell piece and twin apart;
 * :func:`visit`: audits pieces and twins, and gives one :class:`Finding` each;
-* ``_sparse_vector``, ``_selection``, ``_counts``, ``_floats``, ``_training``: the pieces, by what they do.
+* ``_selection``, ``_counts``, ``_training``: the pieces, by what they do.
 
 No piece protects anybody: its noise comes from the generator it is handed.
 """
@@ -19,25 +19,25 @@ from escudo.auditing.museum._counts import (
     GeometricCount,
     GeometricCutOff,
     GeometricNaturalLog,
+    GridLaplace,
     Histogram,
     HistogramInverted,
     HistogramSharedNoise,
+    NaiveLaplace,
     PeopleByCanonicalId,
     PeopleByStoredId,
+    SnappingLaplace,
     SumNanIgnored,
     SumNanLeak,
     SumWithoutBounds,
 )
-from escudo.auditing.museum._exhibits import exhibit, exhibits
-from escudo.auditing.museum._floats import GridLaplace, NaiveLaplace, SnappingLaplace
+from escudo.auditing.museum._exhibits import Finding, exhibit, exhibits, visit
 from escudo.auditing.museum._piece import Exhibit, Piece
 from escudo.auditing.museum._selection import (
     NoisyMaxExponential,
     NoisyMaxLaplace,
     NoisyMaxValueExponential,
     NoisyMaxValueLaplace,
-)
-from escudo.auditing.museum._sparse_vector import (
     NumericSparseVector,
     SparseVector1,
     SparseVector2,
@@ -61,7 +61,6 @@ from escudo.auditing.museum._training import (
     DPSGDUnderflow,
     DPSGDWrongRate,
 )
-from escudo.auditing.museum._visit import Finding, visit
 
 __all__ = [
     "DPSGD",

@@ -1,6 +1,7 @@
-"""Counts, histograms and sums: small faults in scale, sharing, domain and missing values.
+"""Counts, histograms and sums: small faults in scale, sharing, domain, missing values and floating point.
 
-Histograms and counts take their cells or the count itself as input; sums take records.
+Histograms and counts take their cells or the count itself as input; sums take records. The Laplace pieces at the end
+take one number that moves by at most 1: the last bits of a sum say what was added to what.
 """
 
 from __future__ import annotations
@@ -13,54 +14,32 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo.auditing.museum._piece import Piece, answers_of, snapped
+from escudo.auditing.museum._piece import PurePiece, answers_of, snap
 from escudo.errors import InputError
 from escudo.privacy import Guarantee
 
-__all__ = [
-    "BoundedSum",
-    "CategoriesFromData",
-    "CategoriesFromSchema",
-    "GeometricBinaryLog",
-    "GeometricCount",
-    "GeometricCutOff",
-    "GeometricNaturalLog",
-    "Histogram",
-    "HistogramInverted",
-    "HistogramSharedNoise",
-    "PeopleByCanonicalId",
-    "PeopleByStoredId",
-    "SumNanIgnored",
-    "SumNanLeak",
-    "SumWithoutBounds",
-]
-
 Floats = NDArray[np.float64]
+
+_DWORK = "Dwork, McSherry, Nissim, Smith, TCC 2006"
+_GHOSH = "Ghosh, Roughgarden, Sundararajan, STOC 2009"
+_MIRONOV = "Mironov, CCS 2012"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Histogram(Piece):
-    """Laplace noise of scale 1/ε on every cell. Correct when one record is added or removed.
+class Histogram(PurePiece):
+    """Laplace noise of scale 1/ε on every cell. Correct when one record is added or removed: one cell moves by 1."""
 
-    Attributes:
-        epsilon: The claim.
-    """
-
-    source = "Dwork, McSherry, Nissim, Smith, TCC 2006"
-    epsilon: float = 1.0
+    source = _DWORK
+    relation = "add_remove"
 
     @property
-    def claim(self) -> Guarantee:
-        return Guarantee(epsilon=self.epsilon, relation="add_remove")
-
-    @property
-    def true_epsilon(self) -> float:
-        """ε: one cell moves by 1."""
-        return self.epsilon
+    def scale(self) -> float:
+        """The scale of the noise."""
+        return 1 / self.epsilon
 
     def batch(self, dataset: Any, count: int, rng: np.random.Generator) -> Floats:
         cells = answers_of(dataset)
-        return snapped(cells + rng.laplace(scale=1 / self.epsilon, size=(count, cells.size)))
+        return snap(cells + rng.laplace(scale=self.scale, size=(count, cells.size)))
 
 
 class HistogramInverted(Histogram):
@@ -74,9 +53,9 @@ class HistogramInverted(Histogram):
         """1/ε: one cell moves by 1, and the noise has scale ε."""
         return 1 / self.epsilon
 
-    def batch(self, dataset: Any, count: int, rng: np.random.Generator) -> Floats:
-        cells = answers_of(dataset)
-        return snapped(cells + rng.laplace(scale=self.epsilon, size=(count, cells.size)))
+    @property
+    def scale(self) -> float:
+        return self.epsilon
 
 
 class HistogramSharedNoise(Histogram):
@@ -84,28 +63,24 @@ class HistogramSharedNoise(Histogram):
 
     bug = "One draw of noise is added to all cells, so that differences between cells are exact."
     source = "the shape of jax#3646, where one random key served several parts of a gradient"
-
-    @property
-    def true_epsilon(self) -> float:
-        """Infinite: the difference of two cells has no noise."""
-        return math.inf
+    unbounded = "the difference of two cells has no noise"
 
     def batch(self, dataset: Any, count: int, rng: np.random.Generator) -> Floats:
-        return snapped(answers_of(dataset) + rng.laplace(scale=1 / self.epsilon, size=(count, 1)))
+        return snap(answers_of(dataset) + rng.laplace(scale=self.scale, size=(count, 1)))
 
 
 @dataclass(frozen=True, kw_only=True)
-class GeometricBinaryLog(Piece):
+class GeometricBinaryLog(PurePiece):
     r"""A geometric mechanism on {0, …, n} that computes in whole numbers. Correct.
 
     With k = ⌈log₂(2/ε)⌉ its two-sided noise has ratio 1 + 2^-k, which is at most e^ε.
 
     Attributes:
-        epsilon: The claim.
         largest: n, the largest count.
     """
 
     source = "Balcer and Vadhan, arXiv 1709.05396, algorithm 4.8 (GeoSample)"
+    relation = "add_remove"
     epsilon: float = 0.1
     largest: int = 5
 
@@ -113,10 +88,6 @@ class GeometricBinaryLog(Piece):
     def steps(self) -> int:
         """k, where 2^-k rounds ε/2 down."""
         return math.ceil(math.log2(2 / self.epsilon))
-
-    @property
-    def claim(self) -> Guarantee:
-        return Guarantee(epsilon=self.epsilon, relation="add_remove")
 
     @property
     def true_epsilon(self) -> float:
@@ -150,24 +121,13 @@ class GeometricNaturalLog(GeometricBinaryLog):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GeometricCount(Piece):
+class GeometricCount(PurePiece):
     """A count with two-sided geometric noise, as far out as it falls. Correct.
 
-    Attributes:
-        epsilon: The claim.
+    Its law falls by e^ε with every step, on both sides and without end.
     """
 
-    source = "Ghosh, Roughgarden, Sundararajan, STOC 2009"
-    epsilon: float = 1.0
-
-    @property
-    def claim(self) -> Guarantee:
-        return Guarantee(epsilon=self.epsilon)
-
-    @property
-    def true_epsilon(self) -> float:
-        """ε: the law falls by e^ε with every step, on both sides and without end."""
-        return self.epsilon
+    source = _GHOSH
 
     def noise(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Return the difference of two geometric numbers."""
@@ -184,11 +144,7 @@ class GeometricCutOff(GeometricCount):
     bug = "The noise ends at a bound, so that an answer near the end can come from one of two neighbours only."
     source = "what Holohan et al., arXiv 1808.10410, recalibrate for; also every sampler whose tail ends, as in float32"
     most = 3
-
-    @property
-    def true_epsilon(self) -> float:
-        """Infinite: the last answer that one count can give is beyond the reach of the count below."""
-        return math.inf
+    unbounded = "the last answer that one count can give is beyond the reach of the count below"
 
     def noise(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
         noise = super().noise(count, rng)
@@ -198,24 +154,17 @@ class GeometricCutOff(GeometricCount):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PeopleByCanonicalId(Piece):
+class PeopleByCanonicalId(PurePiece):
     """A noisy number of people; each row holds the id of one of them, and 1, 1.0 and True are one id. Correct.
 
-    Attributes:
-        epsilon: The claim.
+    Whatever rows a person has, one of them counts.
     """
 
     source = "McSherry, SIGMOD 2009, on protecting people who have several records"
-    epsilon: float = 1.0
 
     @property
     def claim(self) -> Guarantee:
         return Guarantee(epsilon=self.epsilon, relation="add_remove", unit="person", max_rows_per_person=1)
-
-    @property
-    def true_epsilon(self) -> float:
-        """ε: whatever rows a person has, one of them counts."""
-        return self.epsilon
 
     def key(self, person: Any) -> object:
         """Return what tells people apart."""
@@ -223,7 +172,7 @@ class PeopleByCanonicalId(Piece):
 
     def batch(self, dataset: Any, count: int, rng: np.random.Generator) -> Floats:
         people = len({self.key(person) for person in dataset})
-        return snapped(people + rng.laplace(scale=1 / self.epsilon, size=count))
+        return snap(people + rng.laplace(scale=1 / self.epsilon, size=count))
 
 
 class PeopleByStoredId(PeopleByCanonicalId):
@@ -242,34 +191,29 @@ class PeopleByStoredId(PeopleByCanonicalId):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BoundedSum(Piece):
+class BoundedSum(PurePiece):
     """A sum of records clamped to [lower, upper] with Laplace noise; refuses without bounds. Correct.
 
     Attributes:
-        epsilon: The claim.
         lower: The least value of a record; None if nobody said.
         upper: The largest value of a record; None if nobody said.
     """
 
-    source = "Dwork, McSherry, Nissim, Smith, TCC 2006"
-    epsilon: float = 1.0
+    source = _DWORK
     lower: float | None = 0.0
     upper: float | None = 1.0
 
     @property
-    def claim(self) -> Guarantee:
-        return Guarantee(epsilon=self.epsilon)
-
-    @property
     def true_epsilon(self) -> float:
         """ε: one record moves the sum by upper - lower; 0 where it refuses, whatever the records say."""
-        return self.epsilon if self.lower is not None and self.upper is not None else 0.0
+        refuses = (self.lower is None or self.upper is None) and not self.unbounded
+        return 0.0 if refuses else super().true_epsilon
 
     def batch(self, dataset: Any, count: int, rng: np.random.Generator) -> Floats:
         if self.lower is None or self.upper is None:
             raise InputError("a sum needs the bounds of its column; state them in the schema.")
         values = np.clip(answers_of(dataset), self.lower, self.upper)
-        return snapped(values.sum() + rng.laplace(scale=(self.upper - self.lower) / self.epsilon, size=count))
+        return snap(values.sum() + rng.laplace(scale=(self.upper - self.lower) / self.epsilon, size=count))
 
 
 class SumWithoutBounds(BoundedSum):
@@ -277,11 +221,7 @@ class SumWithoutBounds(BoundedSum):
 
     bug = "A column without bounds gets sensitivity None, and then no noise at all."
     source = "smartnoise-sdk#317"
-
-    @property
-    def true_epsilon(self) -> float:
-        """Infinite: the exact sum comes out."""
-        return math.inf
+    unbounded = "the exact sum comes out"
 
     def batch(self, dataset: Any, count: int, rng: np.random.Generator) -> Floats:
         if self.lower is None or self.upper is None:
@@ -302,34 +242,20 @@ class SumNanLeak(BoundedSum):
 
     bug = "Clamping a NaN gives a NaN, so that one missing value makes the whole answer NaN."
     source = "the shape of smartnoise-sdk#572 and #574, where NaN and infinities passed the bounds"
-
-    @property
-    def true_epsilon(self) -> float:
-        """Infinite: the answer is NaN exactly when a record is."""
-        return math.inf
+    unbounded = "the answer is NaN exactly when a record is"
 
 
 @dataclass(frozen=True, kw_only=True)
-class CategoriesFromSchema(Piece):
-    """A noisy count for every category of a public list. Correct.
+class CategoriesFromSchema(PurePiece):
+    """A noisy count for every category of a public list. Correct: one count moves by 1.
 
     Attributes:
-        epsilon: The claim.
         categories: The public list.
     """
 
-    source = "Dwork, McSherry, Nissim, Smith, TCC 2006"
-    epsilon: float = 1.0
+    source = _DWORK
+    relation = "add_remove"
     categories: tuple[str, ...] = ("flu", "cold", "measles")
-
-    @property
-    def claim(self) -> Guarantee:
-        return Guarantee(epsilon=self.epsilon, relation="add_remove")
-
-    @property
-    def true_epsilon(self) -> float:
-        """ε: one count moves by 1."""
-        return self.epsilon
 
     def shown(self, dataset: Any) -> tuple[str, ...]:
         """Return the categories that the table of counts lists."""
@@ -337,7 +263,7 @@ class CategoriesFromSchema(Piece):
 
     def batch(self, dataset: Any, count: int, rng: np.random.Generator) -> list[dict[str, float]]:
         seen, shown = Counter(dataset), self.shown(dataset)
-        noise = snapped(rng.laplace(scale=1 / self.epsilon, size=(count, len(shown))))
+        noise = snap(rng.laplace(scale=1 / self.epsilon, size=(count, len(shown))))
         return [{name: seen[name] + float(extra) for name, extra in zip(shown, row, strict=True)} for row in noise]
 
 
@@ -346,11 +272,60 @@ class CategoriesFromData(CategoriesFromSchema):
 
     bug = "The list of categories is read from the data, so that a rare one shows that its only record is there."
     source = "dpmm#24; Stadler, Oprisanu, Troncoso, USENIX Security 2022"
-
-    @property
-    def true_epsilon(self) -> float:
-        """Infinite: a category is listed exactly when a record has it."""
-        return math.inf
+    unbounded = "a category is listed exactly when a record has it"
 
     def shown(self, dataset: Any) -> tuple[str, ...]:
         return tuple(sorted(set(dataset)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class GridLaplace(PurePiece):
+    r"""Discrete Laplace noise on a public grid: whole numbers of steps are added to whole numbers of steps. Correct.
+
+    With s steps to a unit, the noise has :math:`\Pr[k] \propto e^{-\epsilon |k| / s}`. Whole numbers below 2^53 add up
+    exactly, so that outputs reachable from one input are reachable from every other; an input on the grid moves by s
+    steps.
+
+    Attributes:
+        steps: Grid steps to a unit; a power of two.
+    """
+
+    source = f"{_MIRONOV}; {_GHOSH}"
+    steps: int = 1024
+
+    def batch(self, dataset: Any, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
+        # the difference of two geometric draws is two-sided geometric
+        chance = -math.expm1(-self.epsilon / self.steps)
+        noise = rng.geometric(chance, size=count) - rng.geometric(chance, size=count)
+        return np.asarray((np.rint(answers_of(dataset)[0] * self.steps) + noise) / self.steps)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SnappingLaplace(PurePiece):
+    """Floating-point Laplace noise, rounded to a coarse grid and clamped. Correct, by the paper's Theorem 1.
+
+    Attributes:
+        bound: Inputs and outputs lie in [-bound, bound].
+    """
+
+    source = f"{_MIRONOV}, the snapping mechanism"
+    bound: float = 100.0
+
+    def batch(self, dataset: Any, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
+        scale = (1 + self.bound * 2.0**-49) / self.epsilon
+        grid = 2.0 ** math.ceil(math.log2(scale))
+        value = float(np.clip(answers_of(dataset)[0], -self.bound, self.bound))
+        sign = 2.0 * rng.integers(2, size=count) - 1
+        noisy = value + sign * scale * np.log1p(-rng.random(count))
+        return np.asarray(np.clip(np.rint(noisy / grid) * grid, -self.bound, self.bound))
+
+
+class NaiveLaplace(SnappingLaplace):
+    """Floating-point Laplace noise by inversion, as it comes."""
+
+    bug = "Noise drawn and added in floating point reaches different sets of numbers from different true answers."
+    source = f"{_MIRONOV}; Casacuberta et al., CCS 2022"
+    unbounded = "of the numbers near 0, those finer than 2^-53 can come from 0 and not from 1"
+
+    def batch(self, dataset: Any, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
+        return float(answers_of(dataset)[0]) + rng.laplace(scale=1 / self.epsilon, size=count)

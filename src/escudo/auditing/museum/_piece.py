@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -9,16 +10,15 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo.privacy import Guarantee
+from escudo.privacy import Guarantee, Relation
 
-__all__ = ["SHOWN_DELTA", "Exhibit", "Pair", "Piece"]
+__all__ = ["SHOWN_DELTA", "Exhibit", "Pair", "Piece", "PurePiece", "answers_of", "snap"]
 
 Pair = tuple[Any, Any]
 """Two neighbouring inputs of a piece: its answers, or its records."""
 
 SHOWN_DELTA = 1e-5
 """The δ at which the true ε of a piece with a Gaussian claim is stated."""
-
 
 _GRID = 1024.0
 
@@ -56,6 +56,29 @@ class Piece(ABC):
     def __call__(self, dataset: Any, rng: np.random.Generator) -> Any:
         """Return one output on ``dataset``."""
         return self.batch(dataset, 1, rng)[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PurePiece(Piece):
+    """A piece that claims ε, and no more than ε is true of it unless it says so.
+
+    Attributes:
+        epsilon: The claim.
+    """
+
+    relation: ClassVar[Relation] = "replace_one"
+    """What one data point of its inputs does between neighbours."""
+    unbounded: ClassVar[str] = ""
+    """Why no ε holds, if none does."""
+    epsilon: float = 1.0
+
+    @property
+    def claim(self) -> Guarantee:
+        return Guarantee(epsilon=self.epsilon, relation=self.relation)
+
+    @property
+    def true_epsilon(self) -> float:
+        return math.inf if self.unbounded else self.epsilon
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +120,7 @@ class Exhibit:
         return self.mechanism.source
 
 
-def snapped(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def snap(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return numbers rounded to a grid of 2^-10, which hides how floating point reached them.
 
     Every piece does this but the one whose fault it is not to: else an audit would find that fault in all of them.
