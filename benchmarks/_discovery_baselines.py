@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from escudo.causal import CausalGraph
-from escudo.discovery._pattern import oriented
+from escudo.discovery._pattern import meek_orientation
 from escudo.privacy import zcdp_to_epsilon
 
 Codes = NDArray[np.int64]
@@ -113,7 +113,7 @@ def _directed(
                 arrows |= {(a, c), (b, c)}
     arrows = {(a, b) for a, b in arrows if (b, a) not in arrows}
     lines = {frozenset((a, b)) for a in adjacent for b in adjacent[a]} - {frozenset(arrow) for arrow in arrows}
-    arrows, lines = oriented(arrows, lines)
+    arrows, lines = meek_orientation(arrows, lines)
     while (graph := _graph(names, arrows, lines)) is None:  # conflicting colliders made a cycle: open one arrow
         arrow = max(arrows)
         arrows.discard(arrow)

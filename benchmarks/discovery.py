@@ -9,7 +9,7 @@ Run ``python benchmarks/discovery.py`` from the repository's root; it takes abou
   PrivBayes (``_discovery_baselines.py``).
 * **Held-out networks**: 40 random networks of 5 to 20 columns that nothing was tuned on.
 * **Confidence**: of the edges reported at a confidence, how many are true, on simulated networks. ``--calibrate`` fits
-  the curve of ``escudo/discovery/_confidence.py`` again and prints it.
+  the curve of ``escudo/discovery/_pattern.py`` again and prints it.
 * **Many columns**: a random network of 76 binary columns: seconds and memory.
 * **Synthesis without a graph**: Asia, 80,000 patients, add/remove: mean total variation of the three-way marginals.
 
@@ -41,7 +41,7 @@ from _made import made, told
 
 from escudo.causal import Network, asia
 from escudo.discovery import Discovery, discover
-from escudo.discovery._confidence import REPEATS
+from escudo.discovery._pattern import REPEATS
 from escudo.privacy import MemoryAccount
 from escudo.synthesis import fit
 from escudo.synthesis._discovered import prepare_discovered
@@ -210,17 +210,17 @@ def calibrate_confidence(count: int) -> None:
     """Print the logistic curves that turn frequencies into probabilities, fitted on simulated networks."""
     from scipy.optimize import minimize
 
-    from escudo.discovery import _confidence, _report
+    from escudo.discovery import _discrete
 
     seen: list[tuple[str, float, bool]] = []
-    original, least = _confidence.edge_confidences, _report._LEAST_SURE
+    original, least = _discrete.edge_confidences, _discrete._LEAST_SURE
     drawn: list[Any] = []
 
     def kept(graph: Any, again: Any) -> Any:
         drawn.append((graph, again))
         return original(graph, again)
 
-    _report.edge_confidences, _report._LEAST_SURE = kept, 0.0  # type: ignore[assignment]  # to see doubtful edges too
+    _discrete.edge_confidences, _discrete._LEAST_SURE = kept, 0.0  # type: ignore[assignment]  # to see doubtful edges
     for number in range(count):
         rng = np.random.default_rng([SEED, 13, number])
         network = simulated_network(rng, int(rng.integers(4, 11)))
@@ -238,7 +238,7 @@ def calibrate_confidence(count: int) -> None:
                 both, forward = again.edges.get(pair, 0), again.arrows.get((a, b), 0)
                 half = forward + (both - forward - again.arrows.get((b, a), 0)) / 2
                 seen.append(("direction", math.log((half + 0.5) / (both - half + 0.5)), (a, b) in arrows))
-    _report.edge_confidences, _report._LEAST_SURE = original, least
+    _discrete.edge_confidences, _discrete._LEAST_SURE = original, least
     for kind in ("edge", "direction"):
         x = np.array([odds for what, odds, _ in seen if what == kind])
         y = np.array([true for what, _, true in seen if what == kind], dtype=float)

@@ -36,7 +36,8 @@ from numpy.typing import NDArray
 
 from escudo.causal import CausalGraph, Network, asia
 from escudo.discovery._effect_of import PreparedEffect, prepare_effect
-from escudo.discovery._treatment_interval import Strata, contrast_interval, contrast_value, holds
+from escudo.discovery._treatment import Strata, contrast_interval, contrast_value, holds
+from escudo.mechanisms import Purse
 from escudo.table import Schema
 
 SEED = 20_261_115
@@ -181,8 +182,8 @@ def measure(question: Question, rows: int, epsilon: float, delta: float, runs: i
     widths, errors = [], []
     start = time.process_time()
     for run in range(runs):
-        exact = prepared.table.summed(question.counts(prepared, rows, rng))
-        strata = prepared.table.release(exact, account=None, seed=rng).only(arms)
+        exact = prepared.table.sums(question.counts(prepared, rows, rng))
+        strata = prepared.table.release(exact, Purse(seed=rng)).only(arms)
         held += holds(strata, signs, question.truth / span, critical=prepared._critical)
         if not holds(strata, signs, 0.0, critical=prepared._critical):
             told += 1

@@ -35,10 +35,8 @@ from numpy.typing import NDArray
 
 from escudo.causal import CausalGraph
 from escudo.discovery import discover
-from escudo.discovery._constraints import Constraints
-from escudo.discovery._gaussian_moments import Moments
-from escudo.discovery._gaussian_search import LinearScore, searched
-from escudo.discovery._pattern import pattern
+from escudo.discovery._gaussian import LinearScore, Moments, search_linear
+from escudo.discovery._pattern import Constraints, pattern
 from escudo.mechanisms import gaussian
 from escudo.privacy import GaussianEvent, calibrate
 from escudo.table import PrivateTable, Schema
@@ -78,7 +76,7 @@ def simulated(columns: int, rows: int, law: str, rng: np.random.Generator) -> tu
 
 def searched_on(matrix: Floats, rows: float, names: tuple[str, ...]) -> CausalGraph:
     free = Constraints(names=names, allowed=~np.eye(len(names), dtype=bool), required=frozenset(), joined=frozenset())
-    return pattern(names, searched(LinearScore(matrix, rows, strictness=1.5, constraints=free), rounds=200))
+    return pattern(names, search_linear(LinearScore(matrix, rows, strictness=1.5, constraints=free), rounds=200))
 
 
 def plain(values: Floats, epsilon: float, names: tuple[str, ...], rng: np.random.Generator) -> CausalGraph:

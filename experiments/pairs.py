@@ -4,7 +4,7 @@ Run ``python experiments/pairs.py --data DIR`` from the repository's root (some 
 ``tuebingen_odd/``, by default ``../shared/data``). Writes ``results/pairs.json`` and ``results/pairs.md``. ``--quick``
 is a smoke run on few pairs that writes nothing.
 
-Every block procedure votes by the layout that ``escudo.direction`` would choose, for several public shuffles. Given the
+Every block procedure votes as ``escudo.direction`` would seat its records, for several public shuffles. Given the
 blocks' own margin the noise is known exactly, so *accuracy* is the exact expectation over it: no draws. A real pair
 counts with the weight of its source. *With abstention* uses the default rule; *answered* is the weighted share of
 answers, and the accuracy is that among them.
@@ -29,11 +29,11 @@ from numpy.typing import NDArray
 from simulated_pairs import SIMULATIONS, held_out_pair
 
 from escudo.orientation import PROCEDURES
-from escudo.orientation._casting import cast
-from escudo.orientation._gap_families import FAMILIES, draw_pair
-from escudo.orientation._layout import layout_of
-from escudo.orientation._reading import Batch
-from escudo.orientation._rule import Rule, rule_of
+from escudo.orientation._blocks import cast
+from escudo.orientation._curves import FAMILIES, draw_pair
+from escudo.orientation._direction import Batch
+from escudo.orientation._votes import VerdictRule, seating_of, verdict_rule
+from escudo.privacy import Neighbours
 
 SEED = 20_261_115
 SHUFFLES = 5
@@ -61,7 +61,7 @@ class Chances:
     wrong: float
 
 
-def chances(margin: int, rule: Rule, threshold: float) -> Chances:
+def chances(margin: int, rule: VerdictRule, threshold: float) -> Chances:
     """Return the exact chances that the released margin exceeds the threshold on the right and on the wrong side."""
     ratio = np.exp(-1 / rule.scale)
 
@@ -101,16 +101,16 @@ def simulated_pairs(each: int) -> Iterator[Pair]:
             yield Pair(f"{family} {number}", f"additive, {family}", 1.0, values)
 
 
-def margins(pair: Pair, epsilon: float, shuffle: int, names: Sequence[str]) -> tuple[dict[str, int], Rule]:
+def margins(pair: Pair, epsilon: float, shuffle: int, names: Sequence[str]) -> tuple[dict[str, int], VerdictRule]:
     """Return the exact margin of every procedure for x->y, and the rule that would read it; columns swap at random."""
-    layout = layout_of(epsilon=epsilon, rows=len(pair.values), relation="replace_one", unit="row", shuffle=shuffle)
+    seating = seating_of(Neighbours(rows=len(pair.values)), epsilon=epsilon, shuffle=shuffle)
     low, high = pair.values.min(axis=0), pair.values.max(axis=0)
     scaled = (pair.values - low) / np.where(high > low, high - low, 1.0)
     swapped = np.random.default_rng([SEED, shuffle, len(pair.values)]).random() < 0.5
-    records = layout.gather([Batch(scaled[:, ::-1] if swapped else scaled, None)], 2)
+    records = seating.gather([Batch(scaled[:, ::-1] if swapped else scaled, None)], 2)
     sign = -1 if swapped else 1
     found = {name: sign * int(cast(PROCEDURES[name].prefer, records).sum()) for name in names}
-    return found, rule_of(layout.blocks, layout.sensitivity / epsilon, None)
+    return found, verdict_rule(seating.blocks, seating.sensitivity / epsilon, None)
 
 
 def measured(pairs: Sequence[Pair], names: Sequence[str], shuffles: int) -> list[dict[str, Any]]:

@@ -29,13 +29,10 @@ import numpy as np
 
 from escudo._progress import tracking
 from escudo.mechanisms import quantiles
-from escudo.orientation._gap import gap_of, gap_sensitivity
-from escudo.orientation._gap_probability import probability_of_direction
-from escudo.orientation._paper_constants import score_sensitivity
-from escudo.orientation._paper_release import Residuals, residuals, two_scores
-from escudo.orientation._regression import fit_polynomial
-from escudo.orientation._regression_data import Pair
-from escudo.orientation._scores_iqr import iqr_score, log_iqr_with_drift
+from escudo.orientation._gap import gap_of, gap_sensitivity, probability_of_direction
+from escudo.orientation._paper import Residuals, residuals, score_sensitivity, two_scores
+from escudo.orientation._regression import Pair, fit_polynomial
+from escudo.orientation._scores import iqr_score, log_iqr_with_drift
 
 SEED = 20261115
 PAIRS = (5, 7, 9, 11, 17, 43, 45, 69, 73, 77, 87, 95)

@@ -2,7 +2,7 @@
 
 Run ``python experiments/simulated_directions.py`` from the repository's root; it takes a few minutes and writes
 ``experiments/results/simulated_directions.json`` and ``simulated_directions.md``. Seven additive noise models
-(``escudo.orientation._gap_families``), drawn here from the seed below; the right answer is known. ε is the total.
+(``escudo.orientation._curves``), drawn here from the seed below; the right answer is known. ε is the total.
 
 * **Test-set privacy**: regressions from m other records, which are public; m private records are scored.
 * **Whole-table privacy**: N = 2m private records, nothing is public.
@@ -27,13 +27,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from escudo.mechanisms import Purse
 from escudo.orientation import direction
-from escudo.orientation._gap import LEAST_SKETCH, gap_of, gap_sensitivity, noisy_regressions
-from escudo.orientation._gap_families import FAMILIES, draw_pair
-from escudo.orientation._gap_probability import probability_of_direction
-from escudo.orientation._paper_constants import score_sensitivity
-from escudo.orientation._regression import fit_kernel_ridge, fit_polynomial
-from escudo.orientation._regression_data import Pair
+from escudo.orientation._curves import FAMILIES, draw_pair
+from escudo.orientation._gap import LEAST_SKETCH, gap_of, gap_sensitivity, noisy_regressions, probability_of_direction
+from escudo.orientation._paper import score_sensitivity
+from escudo.orientation._regression import Pair, fit_kernel_ridge, fit_polynomial
 from escudo.table import PrivateTable, Schema
 
 SEED = 20261115
@@ -99,7 +98,7 @@ def whole_table(n: int, draws: int, rng: np.random.Generator) -> dict[str, dict[
             rows["paper, HSIC"].append([probability_of_direction(papers, 2 * printed / e, noises=2) for e in EPSILONS])
             split = []
             for epsilon in EPSILONS:
-                gap = gap_of("sqrt_hsic", test, *noisy_regressions(train, epsilon=epsilon, seed=rng))
+                gap = gap_of("sqrt_hsic", test, *noisy_regressions(train, Purse(seed=rng), epsilon=epsilon))
                 split.append(probability_of_direction(gap, gap_sensitivity("sqrt_hsic", m) / epsilon, noises=1))
             rows["the same, without refusing"].append(split)
             rows["gap, √HSIC, split"].append(

@@ -3,7 +3,7 @@
 ``training_pair`` draws from wide families (additive, location-scale, multiplicative, post-nonlinear and fully random
 mechanisms; many shapes of causes, functions and noises; rounding; confounding). ``held_out_pair`` has four families
 written apart from those, for measuring, in the spirit of the SIM benchmarks of Mooij et al. (2016): mechanisms are
-random functions of cause and noise together. Plain additive noise models are in ``escudo.orientation._gap_families``.
+random functions of cause and noise together. Plain additive noise models are in ``escudo.orientation._curves``.
 """
 
 from __future__ import annotations

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from simulated_pairs import training_pair
 
 from escudo.orientation._blocks import Blocks
-from escudo.orientation._procedures_shape import FEATURES
-from escudo.orientation._procedures_trained import raw_features
+from escudo.orientation._procedures import FEATURES, raw_features
 
 SEED = 20_261_115
 PAIRS = 16_000

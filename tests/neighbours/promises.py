@@ -167,9 +167,9 @@ def large_deltas_are_refused() -> str | None:
     frame, schema = ENGINES["polars"].frame(rows, columns_of("mixed")), schema_of("mixed", "row")
     for relation, delta in (("replace_one", 0.1), ("add_remove", 0.01)):
         table = escudo.PrivateTable(frame, schema, MemoryAccount(relation=relation))
-        terms: dict[str, Any] = {"epsilon": 1.0, "delta": delta, "relation": relation, "seed": 1}
+        terms: dict[str, Any] = {"epsilon": 1.0, "delta": delta, "seed": 1}
         asked: dict[str, Callable[..., Any]] = {
-            "synthesize": partial(escudo.synthesize, table, graph),
+            "synthesize": partial(escudo.synthesize, table, graph, relation=relation),
             "discover": partial(escudo.discover, table),
             "effect_of": partial(escudo.effect_of, table, "smoke", "lung", graph=graph),
         }

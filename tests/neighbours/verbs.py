@@ -77,9 +77,10 @@ class Asked:
         most = MOST_ROWS if self.unit == "person" else None
         return MemoryAccount(relation=self.relation, unit=self.unit, max_rows_per_person=most)
 
-    def table(self) -> PrivateTable:
-        """Return the private table, with an account in memory."""
-        return PrivateTable(self.frame, self.schema, self.account())
+    def table(self, rows: int | None = None) -> PrivateTable:
+        """Return the private table, with an account in memory; a number of rows is stated where it is private."""
+        known = rows if self.relation == "add_remove" else None
+        return PrivateTable(self.frame, self.schema, self.account(), rows=known)
 
 
 @cache
@@ -169,24 +170,22 @@ def _discovered(**options: Any) -> Callable[[Asked, Path], Any]:
 
 def _directed(method: str, **options: Any) -> Callable[[Asked, Path], Any]:
     def ask(asked: Asked, folder: Path) -> Any:
-        table = asked.table()
-        terms: dict[str, Any] = {"relation": asked.relation, "seed": SEED, "epsilon": 20.0, **options}
-        if asked.relation == "add_remove":
-            terms["rows"] = 120
+        table = asked.table(rows=120)
+        terms: dict[str, Any] = {"seed": SEED, "epsilon": 20.0, **options}
         return _told(table, escudo.direction(table, "height", "dose", method=method, **terms), folder)
 
     return ask
 
 
 def _oriented(asked: Asked, folder: Path) -> Any:
-    table, rows = asked.table(), 120 if asked.relation == "add_remove" else None
-    return _told(table, escudo.orient(None, table, epsilon=20.0, relation=asked.relation, rows=rows, seed=SEED), folder)
+    table = asked.table(rows=120)
+    return _told(table, escudo.orient(table, epsilon=20.0, seed=SEED), folder)
 
 
 def _effect(**options: Any) -> Callable[[Asked, Path], Any]:
     def ask(asked: Asked, folder: Path) -> Any:
         table = asked.table()
-        terms: dict[str, Any] = {"graph": graph_of("mixed"), "relation": asked.relation, "seed": SEED, "epsilon": 2.0}
+        terms: dict[str, Any] = {"graph": graph_of("mixed"), "seed": SEED, "epsilon": 2.0}
         return _told(table, escudo.effect_of(table, "smoke", "lung", **terms, **options), folder)
 
     return ask

@@ -12,11 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from escudo.discovery._evidence import Weights
-from escudo.discovery._exact import best_graph
-from escudo.discovery._levels import Levels
-from escudo.discovery._measurement import Terms
-from escudo.discovery._residuals import Residuals, basis, coefficients, squared_sensitivity
-from escudo.discovery._tables import batches, on_simplex
+from escudo.discovery._measurement import (
+    Levels,
+    Residuals,
+    basis,
+    coefficients,
+    l2_sensitivity,
+    on_simplex,
+    squared_sensitivity,
+    table_batches,
+)
+from escudo.discovery._search import best_graph
 from escudo.table import Categorical, PrivateTable, Schema
 
 sizes_of_columns = st.lists(st.integers(2, 4), min_size=2, max_size=4)
@@ -67,7 +73,7 @@ def test_too_many_patterns_fall_back_on_a_bound_that_holds(monkeypatch):
     sizes = [2, 3, 4, 5]
     scopes = dict.fromkeys(all_scopes(4, (1, 2, 3)), 1.0)
     exact = squared_sensitivity(sizes, scopes, relation="replace_one")
-    monkeypatch.setattr("escudo.discovery._residuals._MOST_PATTERNS", 1)
+    monkeypatch.setattr("escudo.discovery._measurement._MOST_PATTERNS", 1)
     assert squared_sensitivity(sizes, scopes, relation="replace_one") >= exact
 
 
@@ -80,8 +86,8 @@ def test_no_neighbouring_table_moves_the_measured_vector_further_than_stated(see
     columns = [Categorical(f"c{i}", tuple(str(v) for v in range(size))) for i, size in enumerate(sizes)]
     schema = Schema(tuple(columns), person_id="who", max_rows_per_person=rows_per_person)
     scopes = all_scopes(3, (1, 2, 3))
-    terms = Terms(relation=relation, schema=schema, rows_public=False)
-    limit, rows_weight = terms.sensitivity(sizes, scopes, count_rows=True)
+    neighbours = schema.neighbours(relation=relation)
+    limit, rows_weight = l2_sensitivity(sizes, scopes, neighbours, count_rows=True)
 
     def rows_of(person: int, count: int, one_record: bool) -> list[dict[str, object]]:
         same = [int(rng.integers(size)) for size in sizes]
@@ -119,7 +125,7 @@ def test_tables_are_made_of_their_residuals_and_of_the_number_of_rows(sizes, see
         sizes=tuple(sizes), starts=starts, values=np.concatenate(values), scales=dict.fromkeys(scopes, 1.0),
         rows=float(joint.sum()),
     )  # fmt: skip
-    for batch in batches(residuals, scopes):
+    for batch in table_batches(residuals, scopes):
         for scope, table in zip(batch.scopes, batch.tables(residuals.values, residuals.rows), strict=True):
             expected = joint.sum(axis=tuple(i for i in range(len(sizes)) if i not in scope))
             np.testing.assert_allclose(table, expected, atol=1e-8)

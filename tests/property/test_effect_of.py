@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from escudo.discovery._effect_of import prepare_effect
-from escudo.discovery._treatment_table import STEPS
+from escudo.discovery._treatment import STEPS
 from escudo.privacy import GaussianEvent
 from escudo.table import PrivateTable, Schema
 
@@ -56,7 +56,7 @@ def test_one_row_or_person_never_moves_the_table_further_than_the_event_says(
     after = [("me", *row) for row in data.draw(one)] if relation == "replace_one" else []
     dtypes = {"id": pl.String, "age": pl.String, "drug": pl.String, "score": pl.Float64, "well": pl.String}
     exact = [
-        prepared.summed(prepared.counted(PrivateTable(pl.DataFrame(rows, schema=dtypes, orient="row"), schema)))
+        prepared.sums(prepared.count(PrivateTable(pl.DataFrame(rows, schema=dtypes, orient="row"), schema)))
         for rows in (others + before, others + after)
     ]
     moved = [int(entry) for entry in (exact[0] - exact[1]).ravel()]
@@ -77,7 +77,7 @@ def test_the_stated_sensitivity_is_attained_or_nearly(relation: str, delta: floa
 
     def table(*rows: tuple[object, ...]) -> np.ndarray:
         frame = pl.DataFrame(list(rows), schema=list(NAMES), orient="row", strict=False)
-        return prepared.summed(prepared.counted(PrivateTable(frame, schema)))
+        return prepared.sums(prepared.count(PrivateTable(frame, schema)))
 
     stay = ("young", "no", 0.0, "no")
     row = ("old", "yes", worst if outcome == "score" else 0.0, worst if outcome == "well" else "no")

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from escudo.discovery import _gaussian
-from escudo.discovery._gaussian_moments import (
+from escudo.discovery._gaussian import (
     CELLS,
     STEPS,
     _complete,
@@ -22,6 +22,7 @@ from escudo.discovery._gaussian_moments import (
     unit_rows,
 )
 from escudo.mechanisms import second_moments
+from escudo.privacy import Budget
 from escudo.table import PrivateTable, Schema
 
 ANY = st.floats(allow_nan=True, allow_infinity=True) | st.floats(-20, 20) | st.none()
@@ -31,7 +32,7 @@ ANY = st.floats(allow_nan=True, allow_infinity=True) | st.floats(-20, 20) | st.n
 def prepared_for(columns: int, person_rows: int | None, relation: str) -> _gaussian.PreparedGaussian:
     spec = {f"x{i}": {"type": "numeric", "lower": -3 * i - 1, "upper": 7, "missing": i == 0} for i in range(columns)}
     schema = Schema.from_dict(spec, person_id=None if person_rows is None else "id", max_rows_per_person=person_rows)
-    return _gaussian.prepare(schema, None, epsilon=1.0, delta=1e-6, relation=relation, public_rows=None)
+    return _gaussian.prepare(schema, schema.neighbours(relation=relation), Budget(1.0, 1e-6), knowledge=None)
 
 
 @given(data=st.data(), columns=st.integers(1, 6))

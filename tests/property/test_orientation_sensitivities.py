@@ -14,25 +14,27 @@ import numpy as np
 import pytest
 
 from escudo.mechanisms import read_log_iqr
+from escudo.orientation._curves import draw_pair
 from escudo.orientation._gap import gap_of, gap_sensitivity
-from escudo.orientation._gap_families import draw_pair
-from escudo.orientation._paper_constants import distance_to_instability, score_sensitivity
-from escudo.orientation._paper_release import residuals, two_scores
-from escudo.orientation._regression import fit_kernel_ridge, fit_polynomial, paper_residual_change, residual_change
-from escudo.orientation._regression_data import Pair
+from escudo.orientation._paper import distance_to_instability, residuals, score_sensitivity, two_scores
+from escudo.orientation._regression import (
+    Pair,
+    fit_kernel_ridge,
+    fit_polynomial,
+    paper_residual_change,
+    residual_change,
+)
 from escudo.orientation._scores import (
+    GridFeatures,
+    hsic_sensitivity,
+    hsic_training_sensitivity,
     kendall,
     kendall_sensitivity,
+    log_iqr_with_drift,
     signed_kendall,
     signed_spearman,
     spearman,
     spearman_sensitivity,
-)
-from escudo.orientation._scores_iqr import log_iqr_with_drift
-from escudo.orientation._scores_kernel import (
-    GridFeatures,
-    hsic_sensitivity,
-    hsic_training_sensitivity,
     sqrt_hsic,
     sqrt_hsic_sensitivity,
     sqrt_hsic_training_sensitivity,

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from escudo.orientation import PROCEDURES, PairData
-from escudo.orientation._blocks import Blocks
-from escudo.orientation._casting import Preference, cast, one_by_one
-from escudo.orientation._layout import layout_of
-from escudo.orientation._reading import batches_of, public_rows
+from escudo.orientation._blocks import Blocks, Preference, cast, one_by_one
+from escudo.orientation._direction import batches_of
+from escudo.orientation._votes import seating_of
+from escudo.privacy import Neighbours
 from escudo.table import PrivateTable, Schema
 
 Floats = NDArray[np.float64]
@@ -48,9 +48,9 @@ def margin(
         frame = frame.with_columns(pl.Series("who", people))
         terms = {"person_id": "who", "max_rows_per_person": 4}
     table = PrivateTable(frame, Schema.from_dict({"x": SPEC, "y": SPEC}, **terms))
-    rows = public_rows(table, relation) if relation == "replace_one" else ROWS
-    layout = layout_of(epsilon=1.0, rows=rows, relation=relation, unit=table.unit, blocks=blocks)
-    return int(cast(prefer, layout.gather(PairData(table, "x", "y").batches(), 2)).sum())
+    known = {} if relation == "replace_one" else {"rows": ROWS}
+    seating = seating_of(table.under(relation=relation, **known).neighbours, epsilon=1.0, blocks=blocks)
+    return int(cast(prefer, seating.gather(PairData(table, "x", "y").batches(), 2)).sum())
 
 
 records = st.tuples(*[st.one_of(st.floats(0, 1), st.just(float("nan")), st.floats(-1e300, 1e300))] * 2)
@@ -173,8 +173,8 @@ def test_all_margins_of_many_pairs_move_by_at_most_2_each(seed: int, row: int, n
         table = PrivateTable(
             pl.DataFrame(values, schema=["a", "b", "c"], orient="row"), Schema.from_dict(dict.fromkeys("abc", SPEC))
         )
-        layout = layout_of(epsilon=1.0, rows=ROWS, relation="replace_one", unit="row", blocks=8)
-        gathered = layout.gather(batches_of(table, ("a", "b", "c")), 3)
+        seating = seating_of(Neighbours(rows=ROWS), epsilon=1.0, blocks=8)
+        gathered = seating.gather(batches_of(table, ("a", "b", "c")), 3)
         chosen = ([0, 1], [0, 2], [1, 2])
         return np.array([cast(one_by_one(unruly), gathered[:, :, pair]).sum() for pair in chosen])
 

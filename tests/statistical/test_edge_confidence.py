@@ -13,9 +13,9 @@ import math
 import numpy as np
 import pytest
 
-from escudo.discovery._constraints import Constraints
-from escudo.discovery._report import search
-from escudo.discovery._residuals import Residuals, coefficients, squared_sensitivity
+from escudo.discovery._discrete import search
+from escudo.discovery._measurement import Residuals, coefficients, squared_sensitivity
+from escudo.discovery._pattern import Constraints
 
 NETWORKS = 48
 WIDTH = 4.0

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from escudo.causal import CausalGraph, Network, asia
 from escudo.discovery._effect_of import PreparedEffect, effect_of, prepare_effect
-from escudo.discovery._treatment_interval import contrast_interval, holds
+from escudo.discovery._treatment import contrast_interval, holds
+from escudo.mechanisms import Purse
 from escudo.table import PrivateTable, Schema
 
 RUNS = 400
@@ -82,7 +83,7 @@ def coverage(
     held = 0
     for _ in range(RUNS):
         counts = rng.multinomial(rows, law.ravel()).reshape(question.table.strata, *law.shape[-2:])
-        strata = question.table.release(question.table.summed(counts), account=None, seed=rng)
+        strata = question.table.release(question.table.sums(counts), Purse(seed=rng))
         strata = strata.only(list(question.contrast))
         if forget:
             strata = replace(strata, covariance=strata.covariance - question.table.noise_variance * np.eye(2))
@@ -119,7 +120,7 @@ def test_numbers_are_covered_through_the_whole_verb() -> None:
         score = rng.gamma(4.0, 2.0, 3000) + 4 * old + 3 * drug
         frame = pl.DataFrame({"old": old, "drug": drug, "score": score})
         table = PrivateTable(frame, schema)
-        strata = question.table.measure(table, account=table.account, seed=np.random.default_rng(seed))
+        strata = question.table.measure(table, Purse(table.account, seed))
         held += holds(strata, SIGNS, 3.0 / 60, critical=question._critical)
     assert held / 120 >= 0.92
     low, high = (60 * end for end in contrast_interval(strata, SIGNS, critical=question._critical))

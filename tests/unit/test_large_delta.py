@@ -75,11 +75,11 @@ def fitted(table: PrivateTable, *, accept_large_delta: bool = False, seed: int, 
     return fit(ready, table, seed=seed, public_rows=rows, accept_large_delta=accept_large_delta)
 
 
-def renamed(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """A verb that calls its number of records ``rows``."""
+def told(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """A verb that asks its table for the relation and the number of rows."""
 
-    def call(table: PrivateTable, *, public_rows: int | None = None, **terms: Any) -> Any:
-        return verb(table, rows=public_rows, **terms)
+    def call(table: PrivateTable, *, relation: str, public_rows: int | None = None, **terms: Any) -> Any:
+        return verb(table.under(relation=relation, rows=public_rows), **terms)
 
     return call
 
@@ -89,13 +89,13 @@ VERBS: dict[str, Callable[..., Any]] = {
     "synthesize.plan": lambda table, **terms: plan(synthesize, table, None, **terms),
     "prepare and fit": fitted,
     "with an evaluation": evaluated,
-    "discover": discover,
-    "discover.plan": lambda table, **terms: plan(discover, table, **terms),
+    "discover": told(discover),
+    "discover.plan": told(lambda table, **terms: plan(discover, table, **terms)),
     "prepare and run": ran,
-    "effect_of": lambda table, **terms: effect_of(table, "a", "b", trial=True, **terms),
-    "effect_of.plan": lambda table, **terms: plan(effect_of, table, "a", "b", trial=True, **terms),
-    "orient": renamed(lambda table, **terms: orient(None, table, blocks=40, **terms)),
-    "orient.plan": renamed(lambda table, **terms: plan(orient, None, table, blocks=40, **terms)),
+    "effect_of": told(lambda table, **terms: effect_of(table, "a", "b", trial=True, **terms)),
+    "effect_of.plan": told(lambda table, **terms: plan(effect_of, table, "a", "b", trial=True, **terms)),
+    "orient": told(lambda table, **terms: orient(table, blocks=40, **terms)),
+    "orient.plan": told(lambda table, **terms: plan(orient, table, blocks=40, **terms)),
     "learn_schema": learnt,
     "learn_schema.plan": learnt_plan,
 }
@@ -158,7 +158,7 @@ class TestResults:
         assert any(note.startswith("δ = 0.001 is large") for note in effect_of(
             table_of(), "a", "b", trial=True, **terms
         ).warnings)  # fmt: skip
-        assert said in orient(None, table_of(), blocks=40, **terms).notes
+        assert said in orient(table_of(), blocks=40, **terms).notes
 
     def test_a_release_says_it_in_record_and_report(self, tmp_path: Path) -> None:
         model = synthesize(table_of(), None, epsilon=1.0, delta=1e-3, seed=0)

@@ -98,7 +98,7 @@ VERBS: dict[str, Callable[[PrivateTable], Any]] = {
     "effect_of": lambda table: effect_of(table, "a", "b", trial=True, epsilon=1.0),
     "direction by votes": lambda table: direction(table, "u", "v", epsilon=1.0),
     "direction by gap": lambda table: direction(table, "u", "v", epsilon=1.0, method="gap", train=FRAME[:200]),
-    "orient": lambda table: orient(None, table, epsilon=1.0, blocks=40),
+    "orient": lambda table: orient(table, epsilon=1.0, blocks=40),
 }
 
 

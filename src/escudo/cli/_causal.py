@@ -120,16 +120,15 @@ def direction(asked: DirectionOptions) -> None:
     check_files(report=asked.out)
     table = asked.table()
     terms: dict[str, Any] = {"epsilon": asked.epsilon, "delta": asked.delta, "score": asked.score}
-    terms |= {"accept_large_delta": asked.accept_large_delta, "relation": asked.relation, "rows": asked.public_rows}
-    terms |= _extras(asked)
+    terms |= {"accept_large_delta": asked.accept_large_delta, **_extras(asked)}
     if not asked.all_pairs:
         terms |= {"method": asked.method, **_public_records(asked, table.schema)}
-    tree = plan_of(orient, None, table, **terms) if asked.all_pairs else plan_of(ask, table, x, y, **terms)
+    tree = plan_of(orient, table, **terms) if asked.all_pairs else plan_of(ask, table, x, y, **terms)
     if (asked.plan or asked.dataset is not None) and asked.stops_at(tree, table.account):
         return
     found: Direction | Orientation
     if asked.all_pairs:
-        found = orient(None, table, seed=asked.seed, **terms)
+        found = orient(table, seed=asked.seed, **terms)
     else:
         assert x is not None
         assert y is not None
@@ -155,15 +154,11 @@ def _extras(asked: DirectionOptions) -> dict[str, Any]:
     """Return the method's own options; what has an argument of its own must be given by that."""
     from escudo.errors import InputError
     from escudo.orientation import direction as ask
-    from escudo.orientation._asked import check_options
-    from escudo.orientation._votes import OPTIONS
 
     found = options_of(asked.option or [])
     for name in found:
-        if name in (*signature(ask).parameters, "train", "test"):
+        if name in (*signature(ask).parameters, "relation", "rows", "train", "test"):
             raise InputError(f"{name!r} is no --option: it has an argument of its own.")
-    if asked.all_pairs:
-        check_options("votes", found, OPTIONS)
     return found
 
 
@@ -178,7 +173,7 @@ def _public_records(asked: DirectionOptions, schema: Schema) -> dict[str, Any]:
 
 
 def _page(asked: DirectionOptions, found: Direction | Orientation, table: PrivateTable) -> str:
-    from escudo.orientation._gap_planning import planning_curves
+    from escudo.orientation import planning_curves
     from escudo.report import direction_page
 
     rows = table.neighbours.records
@@ -263,8 +258,9 @@ def discover(asked: DiscoverOptions) -> None:
     Example: escudo discover visits.csv --schema visits.toml --epsilon 1 --out graph.dot --report graph.html
     """
     from escudo.causal import CausalGraph
-    from escudo.discovery import prepare, run_prepared
+    from escudo.discovery import discover as ask
     from escudo.errors import InputError
+    from escudo.privacy import plan as plan_of
     from escudo.privacy import usual_delta
     from escudo.report import discovery_page, write
 
@@ -275,22 +271,18 @@ def discover(asked: DiscoverOptions) -> None:
     check_files(graph=out, report=report, force=asked.force)
     known = None if asked.knowledge is None else CausalGraph.read(asked.knowledge)
     table = asked.table()
-    prepared = prepare(
-        table.schema,
-        epsilon=asked.epsilon,
-        delta=usual_delta(table.neighbours) if asked.delta is None else asked.delta,
-        knowledge=known,
-        method=asked.method,
-        relation=asked.relation,
-        public_rows=asked.public_rows,
-        directions=asked.directions,
-    )
-    tree = prepared.plan.judged(table.neighbours, accept_large_delta=asked.accept_large_delta)
-    if asked.stops_at(tree, table.account):
+    arguments: dict[str, Any] = {  # Any: they are of several types
+        "epsilon": asked.epsilon,
+        "delta": usual_delta(table.neighbours) if asked.delta is None else asked.delta,
+        "knowledge": known,
+        "method": asked.method,
+        "directions": asked.directions,
+        "accept_large_delta": asked.accept_large_delta,
+    }
+    if asked.stops_at(plan_of(ask, table, **arguments), table.account):
         return
     assert out is not None
-    terms: dict[str, Any] = {"seed": asked.seed, "accept_large_delta": asked.accept_large_delta}
-    found = run_prepared(prepared, table, public_rows=asked.public_rows, **terms)
+    found = ask(table, seed=asked.seed, **arguments)
 
     def show(written: bool) -> None:
         seconds, file, page = time.perf_counter() - start, out if written else None, report if written else None
@@ -402,13 +394,10 @@ def effect(asked: EffectOptions) -> None:
         "trial": asked.trial,
         "contrast": levels,
         "outcome_level": level if separator else None,
-        "relation": asked.relation,
-        "public_rows": asked.public_rows,
         "confidence": asked.confidence,
         "accept_large_delta": asked.accept_large_delta,
     }
-    tree = plan_of(effect_of, table, asked.treatment, name, **arguments)
-    if asked.stops_at(tree, table.account):
+    if asked.stops_at(plan_of(effect_of, table, asked.treatment, name, **arguments), table.account):
         return
     found = effect_of(table, asked.treatment, name, seed=asked.seed, **arguments)
 
@@ -429,7 +418,7 @@ def effect(asked: EffectOptions) -> None:
 
 
 def _print_effect(screen: Console, found: TreatmentEffect, report: Path | None, seconds: float) -> None:
-    from escudo.discovery._treatment import shown
+    from escudo.discovery import shown
 
     low, high = map(shown, found.interval)
     screen.print(

@@ -6,18 +6,29 @@
 * :func:`effect_of` estimates an average treatment effect and returns a :class:`TreatmentEffect` made of :class:`Arm`
   and :class:`Contrast`; :func:`prepare_effect` is for its plan.
 
-Graphs from counts, in this order: ``_levels`` (columns, merged where wide), ``_residuals`` and ``_measurement`` (what
-is measured, and its sensitivity), ``_tables`` (tables from it), ``_evidence`` (what they say for and against an edge,
-knowing the noise), ``_exact``, ``_local`` and ``_search``, ``_joint`` (graph and model together), ``_pattern`` and
-``_confidence`` (what is reported), ``_report`` and ``_discrete`` (all of it together). Graphs from moments:
-``_gaussian``. Votes on what either leaves open: ``_directions``. Effects: ``_adjustment`` (which columns to adjust
-for), ``_treatment``, ``_effect_of``.
+Read ``_discover.py`` first (the verb). Graphs from counts: ``_measurement.py`` (what is measured, its sensitivity, and
+tables from it), ``_evidence.py`` (what they say for and against an edge, knowing the noise), ``_search.py``,
+``_pattern.py`` (what is known before and may be claimed after), ``_discrete.py`` (all of it together). Graphs from
+moments: ``_gaussian.py``. Effects: ``_effect_of.py`` (the verb, and which columns to adjust for), ``_treatment.py``
+(the table that is measured, the intervals, the answer).
 """
 
-from escudo.discovery._discover import METHODS, discover, prepare, run_prepared
-from escudo.discovery._discovery import Discovery, Measured, Prepared
+from escudo.discovery._discover import METHODS, Discovery, Measured, Prepared, discover, prepare, run_prepared
+
+# What a generator with a graph of its own shares with discovery; not documented.
+from escudo.discovery._discrete import Design as Design
+from escudo.discovery._discrete import PreparedDiscrete as PreparedDiscrete
+from escudo.discovery._discrete import design_of as design_of
 from escudo.discovery._effect_of import effect_of, prepare_effect
+from escudo.discovery._measurement import MOST_NUMBERS as MOST_NUMBERS
+from escudo.discovery._measurement import Levels as Levels
+from escudo.discovery._measurement import Residuals as Residuals
+from escudo.discovery._measurement import Scope as Scope
+from escudo.discovery._measurement import measure as measure
+from escudo.discovery._measurement import release_event as release_event
+from escudo.discovery._measurement import table_batches as table_batches
 from escudo.discovery._treatment import Arm, Contrast, TreatmentEffect
+from escudo.discovery._treatment import shown as shown  # for the command line and reports
 
 __all__ = [
     "METHODS",

@@ -2,37 +2,60 @@
 
 * ``exact``: all tables of up to three columns in one release; the best graph of all up to 16 columns, a good one above.
 * ``two-stage``: all pairs with half of the budget; with the other half the three-way tables that they make interesting.
-* ``joint``: like the two above; then graph and model are refined together (``_joint``).
+* ``joint``: like the two above; then graph and model are refined together (``_evidence.py``).
 
 Columns of more than eight cells are merged first, by noisy one-way tables that get a twentieth of the budget.
 
-**Guarantee.** A composition of Gaussian events, shown in the plan; their sensitivity is proved in ``_residuals``.
+**Guarantee.** A composition of Gaussian events, shown in the plan; their sensitivity is proved in ``_measurement.py``.
+
+From residuals to what is reported :func:`search` leads: to the graph, how sure it is, and where it must say that it
+cannot tell. In two stages :func:`worth_measuring` chooses the three-way tables, once all pairs are known.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from escudo.causal import CausalGraph
-from escudo.discovery._constraints import Constraints, constraints_of
-from escudo.discovery._discovery import Discovery, Measured
-from escudo.discovery._evidence import Weights
-from escudo.discovery._levels import MOST_LEVELS, Levels, varying, wide
-from escudo.discovery._measurement import MOST_NUMBERS, Terms, measure, release_event
-from escudo.discovery._pattern import dag
-from escudo.discovery._report import STRICTNESS, search
-from escudo.discovery._residuals import Floats, Residuals, Scope
-from escudo.discovery._selection import TRIPLES_PER_COLUMN, countable, worth_measuring
-from escudo.discovery._tables import batches
+from escudo.discovery._discover import Discovery, Measured
+from escudo.discovery._evidence import Evidence, Weights, best_explanation
+from escudo.discovery._measurement import (
+    MOST_LEVELS,
+    MOST_NUMBERS,
+    Floats,
+    Levels,
+    Residuals,
+    Scope,
+    l2_sensitivity,
+    measure,
+    release_event,
+    table_batches,
+    varying,
+    wide,
+)
+from escudo.discovery._pattern import (
+    Constraints,
+    Edge,
+    Parents,
+    constraints_of,
+    dag,
+    edge_confidences,
+    pattern,
+    recurrence,
+)
+from escudo.discovery._search import find_graph
 from escudo.errors import InputError
-from escudo.mechanisms import Seed
-from escudo.privacy import Account, GaussianEvent, Plan, Relation, calibrate
+from escudo.mechanisms import Purse
+from escudo.privacy import Budget, GaussianEvent, Neighbours, Plan, calibrate
 from escudo.table import PrivateTable, Schema
 
-__all__ = ["Layout", "PreparedDiscrete", "layout_of", "prepare"]
+__all__ = ["Design", "PreparedDiscrete", "design_of", "prepare"]
+
 
 _AT_ONCE = 12  # columns up to which one release of all three-way tables does as well as two stages
 _AT_ONCE_IF_RICH = 20  # or better, where rows times ε are at least
@@ -43,167 +66,20 @@ _PAIRS_SHARE = 0.5  # of the rest, in two stages
 _WORTH_LEVELS = 2_000  # rows that a three-way table of merged columns should be worth after noise
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreparedDiscrete:
-    """What will be measured and how loudly: public, and fixed before a row is read.
-
-    Attributes:
-        schema: The columns.
-        constraints: What is known of them.
-        method: ``"exact"``, ``"two-stage"`` or ``"joint"``.
-        terms: Who is protected.
-        merging: The release of one-way tables of wide columns; None where there are none.
-        first: The release of all tables up to three columns, or up to two.
-        second: The release of chosen three-way tables; None in one stage.
-        delta: The δ at which the plan is stated.
-        public_rows: The number of rows, where it was given as public.
-    """
-
-    schema: Schema
-    constraints: Constraints
-    method: str
-    terms: Terms
-    merging: GaussianEvent | None
-    first: GaussianEvent
-    second: GaussianEvent | None
-    delta: float
-    public_rows: int | None
-
-    @property
-    def plan(self) -> Plan:
-        """The budget tree."""
-        children = []
-        columns = len(varying(self.schema))
-        if self.merging is not None:
-            many = len(wide(self.schema))
-            children.append(Plan("one-way tables of wide columns", self.merging, buys=f"levels of {many} columns"))
-        if self.second is None:
-            children.append(Plan("all tables of up to three columns", self.first, buys=f"{columns} columns"))
-        else:
-            children.append(Plan("all tables of up to two columns", self.first, buys=f"{columns} columns"))
-            most = TRIPLES_PER_COLUMN * columns
-            children.append(Plan("three-way tables that matter", self.second, buys=f"at most {most:,} tables"))
-        children += [Plan("search"), Plan("edge confidence")]
-        return Plan(f"discovery ({self.method})", children=children, delta=self.delta)
-
-    def run(self, table: PrivateTable, account: Account, seed: Seed) -> Discovery:
-        """Measure and search; charges ``account`` for what the plan shows, before noise is drawn."""
-        levels, residuals = self.measured(table, account, seed)
-        return self.searched(levels, residuals, table.max_rows_per_person)
-
-    def measured(self, table: PrivateTable, account: Account, seed: Seed) -> tuple[Levels, Residuals]:
-        """Release everything the plan shows."""
-        rows = None if self.public_rows is None else float(self.public_rows)
-        levels = Levels.of(self.schema, {})
-        if self.merging is not None:
-            alone = [(levels.names.index(name),) for name in wide(self.schema)]
-            noisy = measure(table, levels, alone, self.merging, self.terms, rows=rows, account=account, seed=seed)
-            counts = {
-                levels.names[scope[0]]: found
-                for batch in batches(noisy, alone)
-                for scope, found in zip(batch.scopes, batch.tables(noisy.values, noisy.rows), strict=True)
-            }
-            levels = self._merged(counts, noisy.rows)
-        orders = (1, 2) if self.second is not None else (1, 2, 3)
-        scopes = countable(levels, _all_scopes(len(levels.names), orders))
-        first = measure(table, levels, scopes, self.first, self.terms, rows=rows, account=account, seed=seed)
-        if self.second is None:
-            return levels, first
-        evidence = Weights(first).of(first.values, strictness=STRICTNESS)
-        chosen = worth_measuring(evidence, levels)
-        if not chosen:
-            return levels, first
-        second = measure(table, levels, chosen, self.second, self.terms, rows=first.rows, account=account, seed=seed)
-        return levels, first.joined(second)
-
-    def _merged(self, counts: Mapping[str, Floats], rows: float) -> Levels:
-        """Return the finest levels at which a three-way table of merged columns is still worth enough rows."""
-        scale = self.first.scale if self.second is None else self.second.scale
-        for most in range(MOST_LEVELS, 3, -1):
-            levels = Levels.of(self.schema, counts, most=most)
-            scopes = _all_scopes(len(levels.names), (1, 2, 3) if self.second is None else (1, 2))
-            noise = scale * self.terms.sensitivity(levels.sizes, scopes, count_rows=False)[0]
-            even = rows / most**3
-            if rows * even / (even + noise**2 * (1 - 1 / most) ** 2) >= _WORTH_LEVELS:
-                return levels
-        return Levels.of(self.schema, counts, most=3)
-
-    def searched(self, levels: Levels, residuals: Residuals, max_rows_per_person: int | None) -> Discovery:
-        """Search on what was measured: post-processing, free of charge."""
-        known = self.constraints.restricted(levels.names)
-        found = search(levels.names, residuals, known, joint=self.method == "joint")
-        return Discovery(
-            graph=_over(self.schema, found.graph),
-            generating_graph=_over(self.schema, dag(levels.names, found.dense)),
-            edge_confidence=found.edge_confidence,
-            direction_confidence=found.direction_confidence,
-            method=self.method,
-            plan=self.plan,
-            guarantee=self.plan.guarantee(max_rows_per_person=max_rows_per_person),
-            rows=max(round(residuals.rows), 1),
-            cannot_tell=found.cannot_tell,
-            notes=_notes(self.schema, levels, residuals),
-            tables=Measured(levels=levels, residuals=residuals),
-        )
+# ---- what will be measured, and how loudly
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
-    """What will be measured, before it is known how loudly.
-
-    Attributes:
-        schema: The columns.
-        constraints: What is known of them.
-        method: ``"exact"``, ``"two-stage"`` or ``"joint"``.
-        terms: Who is protected.
-        shares: The part of ρ for each release: wide columns (if any), first, second (if any).
-        numbers: The most numbers in each.
-        merges: Whether the first release is for wide columns.
-        public_rows: The number of rows, where it was given as public.
-    """
-
-    schema: Schema
-    constraints: Constraints
-    method: str
-    terms: Terms
-    shares: tuple[float, ...]
-    numbers: tuple[int, ...]
-    merges: bool
-    public_rows: int | None
-
-    def events(self, level: float) -> list[GaussianEvent]:
-        """Return the releases at a noise level: scales are inverse to the root of their shares."""
-        return [
-            release_event(level / math.sqrt(share), self.terms, numbers=count + 1)
-            for share, count in zip(self.shares, self.numbers, strict=True)
-        ]
-
-    def at(self, level: float, *, delta: float) -> PreparedDiscrete:
-        """Return the method at a noise level, with its plan stated at δ."""
-        events = self.events(level)
-        merging = events.pop(0) if self.merges else None
-        return PreparedDiscrete(
-            schema=self.schema,
-            constraints=self.constraints,
-            method=self.method,
-            terms=self.terms,
-            merging=merging,
-            first=events[0],
-            second=events[1] if len(events) > 1 else None,
-            delta=delta,
-            public_rows=self.public_rows,
-        )
+def prepare(
+    schema: Schema, neighbours: Neighbours, budget: Budget, *, knowledge: CausalGraph | None, method: str
+) -> PreparedDiscrete:
+    """Choose what to measure and how loudly, from public facts alone; see :func:`design_of`."""
+    design = design_of(schema, neighbours, budget, knowledge=knowledge, method=method)
+    return design.at(calibrate(design.events, epsilon=budget.epsilon, delta=budget.delta), delta=budget.delta)
 
 
-def layout_of(
-    schema: Schema,
-    knowledge: CausalGraph | None,
-    *,
-    method: str,
-    epsilon: float,
-    relation: Relation,
-    public_rows: int | None,
-) -> Layout:
+def design_of(
+    schema: Schema, neighbours: Neighbours, budget: Budget, *, knowledge: CausalGraph | None, method: str
+) -> Design:
     """Choose what to measure from public facts alone.
 
     Raises:
@@ -214,7 +90,7 @@ def layout_of(
     columns = varying(schema)
     if len(columns) < 2:
         raise InputError("Discovery needs at least two columns with more than one level.")
-    rich = epsilon * (public_rows or _USUAL_ROWS) >= _RICH
+    rich = budget.epsilon * (neighbours.rows or _USUAL_ROWS) >= _RICH
     most = _AT_ONCE_IF_RICH if rich else _AT_ONCE
     at_once = len(columns) <= most if method in ("auto", "joint") else method == "exact"
     sizes = [min(schema[name].size, MOST_LEVELS) for name in columns]
@@ -233,35 +109,157 @@ def layout_of(
             f"{len(columns)} columns make more than {MOST_NUMBERS:,} numbers to measure at once; use {instead}fewer "
             "columns in the schema."
         )
-    return Layout(
+    return Design(
         schema=schema,
         constraints=constraints,
         method=("exact" if at_once else "two-stage") if method == "auto" else method,
-        terms=Terms(
-            relation=relation,
-            schema=schema,
-            rows_public=public_rows is not None or (relation == "replace_one" and schema.unit == "row"),
-        ),
+        neighbours=neighbours,
         shares=tuple(shares),
         numbers=tuple(numbers),
         merges=bool(merged),
-        public_rows=public_rows,
     )
 
 
-def prepare(
-    schema: Schema,
-    knowledge: CausalGraph | None,
-    *,
-    method: str,
-    epsilon: float,
-    delta: float,
-    relation: Relation,
-    public_rows: int | None,
-) -> PreparedDiscrete:
-    """Choose what to measure and how loudly, from public facts alone; see :func:`layout_of`."""
-    layout = layout_of(schema, knowledge, method=method, epsilon=epsilon, relation=relation, public_rows=public_rows)
-    return layout.at(calibrate(layout.events, epsilon=epsilon, delta=delta), delta=delta)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Design:
+    """What will be measured, before it is known how loudly.
+
+    Attributes:
+        schema: The columns.
+        constraints: What is known of them.
+        method: ``"exact"``, ``"two-stage"`` or ``"joint"``.
+        neighbours: Between which tables it must not tell.
+        shares: The part of ρ for each release: wide columns (if any), first, second (if any).
+        numbers: The most numbers in each.
+        merges: Whether the first release is for wide columns.
+    """
+
+    schema: Schema
+    constraints: Constraints
+    method: str
+    neighbours: Neighbours
+    shares: tuple[float, ...]
+    numbers: tuple[int, ...]
+    merges: bool
+
+    def events(self, level: float) -> list[GaussianEvent]:
+        """Return the releases at a noise level: scales are inverse to the root of their shares."""
+        return [
+            release_event(level / math.sqrt(share), self.neighbours, numbers=count + 1)
+            for share, count in zip(self.shares, self.numbers, strict=True)
+        ]
+
+    def at(self, level: float, *, delta: float) -> PreparedDiscrete:
+        """Return the method at a noise level, with its plan stated at δ."""
+        events = self.events(level)
+        merging = events.pop(0) if self.merges else None
+        return PreparedDiscrete(
+            design=self,
+            merging=merging,
+            first=events[0],
+            second=events[1] if len(events) > 1 else None,
+            delta=delta,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedDiscrete:
+    """What will be measured and how loudly: public, and fixed before a row is read.
+
+    Attributes:
+        design: What will be measured.
+        merging: The release of one-way tables of wide columns; None where there are none.
+        first: The release of all tables up to three columns, or up to two.
+        second: The release of chosen three-way tables; None in one stage.
+        delta: The δ at which the plan is stated.
+    """
+
+    design: Design
+    merging: GaussianEvent | None
+    first: GaussianEvent
+    second: GaussianEvent | None
+    delta: float
+
+    @property
+    def schema(self) -> Schema:
+        """The columns of the table."""
+        return self.design.schema
+
+    @property
+    def plan(self) -> Plan:
+        """The budget tree."""
+        children = []
+        columns = len(varying(self.schema))
+        if self.merging is not None:
+            many = len(wide(self.schema))
+            children.append(Plan("one-way tables of wide columns", self.merging, buys=f"levels of {many} columns"))
+        if self.second is None:
+            children.append(Plan("all tables of up to three columns", self.first, buys=f"{columns} columns"))
+        else:
+            children.append(Plan("all tables of up to two columns", self.first, buys=f"{columns} columns"))
+            most = TRIPLES_PER_COLUMN * columns
+            children.append(Plan("three-way tables that matter", self.second, buys=f"at most {most:,} tables"))
+        children += [Plan("search"), Plan("edge confidence")]
+        return Plan(f"discovery ({self.design.method})", children=children, delta=self.delta)
+
+    def find(self, table: PrivateTable, purse: Purse) -> Discovery:
+        """Measure and search."""
+        return self.search(*self.measure(table, purse))
+
+    def measure(self, table: PrivateTable, purse: Purse) -> tuple[Levels, Residuals]:
+        """Release everything the plan shows."""
+        public = self.design.neighbours.rows or table.neighbours.rows
+        rows = None if public is None else float(public)
+        levels = Levels.of(self.schema, {})
+        if self.merging is not None:
+            alone = [(levels.names.index(name),) for name in wide(self.schema)]
+            noisy = measure(table, levels, alone, self.merging, purse, rows=rows)
+            counts = {
+                levels.names[scope[0]]: found
+                for batch in table_batches(noisy, alone)
+                for scope, found in zip(batch.scopes, batch.tables(noisy.values, noisy.rows), strict=True)
+            }
+            levels = self._merge_levels(counts, noisy.rows)
+        orders = (1, 2) if self.second is not None else (1, 2, 3)
+        scopes = countable(levels, _all_scopes(len(levels.names), orders))
+        first = measure(table, levels, scopes, self.first, purse, rows=rows)
+        if self.second is None:
+            return levels, first
+        evidence = Weights(first).of(first.values, strictness=STRICTNESS)
+        chosen = worth_measuring(evidence, levels)
+        if not chosen:
+            return levels, first
+        return levels, first.joined(measure(table, levels, chosen, self.second, purse, rows=first.rows))
+
+    def _merge_levels(self, counts: Mapping[str, Floats], rows: float) -> Levels:
+        """Return the finest levels at which a three-way table of merged columns is still worth enough rows."""
+        scale = self.first.scale if self.second is None else self.second.scale
+        for most in range(MOST_LEVELS, 3, -1):
+            levels = Levels.of(self.schema, counts, most=most)
+            scopes = _all_scopes(len(levels.names), (1, 2, 3) if self.second is None else (1, 2))
+            noise = scale * l2_sensitivity(levels.sizes, scopes, self.design.neighbours)[0]
+            even = rows / most**3
+            if rows * even / (even + noise**2 * (1 - 1 / most) ** 2) >= _WORTH_LEVELS:
+                return levels
+        return Levels.of(self.schema, counts, most=3)
+
+    def search(self, levels: Levels, residuals: Residuals) -> Discovery:
+        """Search on what was measured: post-processing, free of charge."""
+        known = self.design.constraints.restricted(levels.names)
+        found = search(levels.names, residuals, known, joint=self.design.method == "joint")
+        return Discovery(
+            graph=_over(self.schema, found.graph),
+            generating_graph=_over(self.schema, dag(levels.names, found.dense)),
+            edge_confidence=found.edge_confidence,
+            direction_confidence=found.direction_confidence,
+            method=self.design.method,
+            plan=self.plan,
+            guarantee=self.plan.guarantee(),
+            rows=max(round(residuals.rows), 1),
+            cannot_tell=found.cannot_tell,
+            notes=_notes(self.schema, levels, residuals),
+            tables=Measured(levels=levels, residuals=residuals),
+        )
 
 
 def _all_scopes(columns: int, orders: tuple[int, ...]) -> list[Scope]:
@@ -294,3 +292,175 @@ def _notes(schema: Schema, levels: Levels, residuals: Residuals) -> list[str]:
     for place, groups in levels.groups.items():
         found.append(f"{levels.names[place]}: {groups.size} cells merged into {int(groups.max()) + 1}.")
     return found
+
+
+# ---- which tables are worth measuring
+
+TRIPLES_PER_COLUMN = 20
+
+MOST_RAW_CELLS = 2**22
+"""A scope whose table, before merging, has more cells than this is not measured."""
+
+_NEIGHBOURS = 8
+
+
+def countable(levels: Levels, scopes: list[Scope]) -> list[Scope]:
+    """Return the scopes whose tables are small enough to count."""
+    return [scope for scope in scopes if levels.raw_cells(scope) <= MOST_RAW_CELLS]
+
+
+def worth_measuring(evidence: Evidence, levels: Levels) -> list[Scope]:
+    """Return the triples {x, a, b} in which a and b are among the columns that x depends on most.
+
+    A column's parents, and the column that separates it from another, are among its strongest neighbours unless they
+    cancel out. The triples are ranked by the weaker of the two pairs, and at most ``TRIPLES_PER_COLUMN`` for each
+    column are kept, and no more than can be released at once.
+    """
+    pair = evidence.pair
+    d = len(pair)
+    strength: dict[Scope, float] = {}
+    for x in range(d):
+        near = [int(a) for a in np.argsort(-pair[x], kind="stable") if a != x and pair[x, a] > 0]
+        for a, b in itertools.combinations(near[:_NEIGHBOURS], 2):
+            first, second, third = sorted((x, a, b))
+            scope = (first, second, third)
+            strength[scope] = max(strength.get(scope, 0.0), float(min(pair[x, a], pair[x, b])))
+    ranked = sorted(countable(levels, list(strength)), key=lambda scope: (-strength[scope], scope))
+    numbers = itertools.accumulate(math.prod(levels.sizes[i] - 1 for i in scope) for scope in ranked)
+    within = [scope for scope, total in zip(ranked, numbers, strict=True) if total <= MOST_NUMBERS]
+    return within[: TRIPLES_PER_COLUMN * d]
+
+
+# ---- the search on what comes back
+
+STRICTNESS, DENSE = 1.2, 0.3
+"""γ of the graph that is reported, and of the one that generates: chosen on simulated networks."""
+
+LEAST_ROWS = 200
+"""Three-way tables worth fewer rows than this tell no directions: the graph is a forest."""
+
+_ROUNDS, _ROUNDS_AGAIN = 600, 4  # perturbations of the local search, at first and under fresh noise
+_LEAST_SURE = 0.5  # an edge less sure than this is not reported
+_TRIES = 4  # searches without the edges that were not sure enough
+_OTHERS = (0.8, 1.0, 1.5, 2.0, 3.0)  # strictnesses that offer candidates to the joint choice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchResult:
+    """The outcome of a search on released numbers."""
+
+    graph: CausalGraph
+    dense: Parents
+    edge_confidence: Mapping[Edge, float]
+    direction_confidence: Mapping[Edge, float]
+    cannot_tell: str
+
+
+def search(names: Sequence[str], residuals: Residuals, known: Constraints, *, joint: bool) -> SearchResult:
+    """Find the graph to report and the one to generate from.
+
+    Args:
+        names: The columns.
+        residuals: What was measured.
+        known: What is known beforehand.
+        joint: Whether to choose among several graphs the one whose model explains all that was measured.
+    """
+    weights, values = Weights(residuals), residuals.values
+    forest = weights.rows_worth < LEAST_ROWS
+    parents = find_graph(weights, values, known, strictness=STRICTNESS, rounds=_ROUNDS, forest=forest)
+    heard: list[Parents] = []
+
+    def again(rng: np.random.Generator) -> CausalGraph:
+        found = find_graph(
+            weights,
+            values + residuals.noise(rng),
+            known,
+            strictness=STRICTNESS,
+            rounds=_ROUNDS_AGAIN,
+            forest=forest,
+            start=parents,
+        )
+        heard.append(found)
+        return pattern(names, found, known)
+
+    seen = recurrence(again)
+    if joint and not forest:
+        others = [
+            find_graph(weights, values, known, strictness=other, rounds=_ROUNDS_AGAIN, start=parents)
+            for other in _OTHERS
+        ]
+        parents = best_explanation(residuals, weights, [parents, *others, *heard])
+    allowed = known
+    for _ in range(_TRIES):
+        graph = pattern(names, parents, known)
+        sure, ways = edge_confidences(graph, seen)
+        doubtful = [edge for edge, value in sure.items() if value < _LEAST_SURE and not _is_known(names, known, edge)]
+        if not doubtful:
+            break
+        allowed = _without(names, allowed, doubtful)
+        start = tuple(tuple(a for a in several if allowed.allowed[a, x]) for x, several in enumerate(parents))
+        parents = find_graph(
+            weights, values, allowed, strictness=STRICTNESS, rounds=_ROUNDS_AGAIN, forest=forest, start=start
+        )
+    else:
+        graph, sure, ways = _sure_part(graph, sure, ways, doubtful)
+    return SearchResult(
+        graph=graph,
+        dense=_dense_graph(weights, values, _with(names, known, graph), parents),
+        edge_confidence=sure,
+        direction_confidence=ways,
+        cannot_tell=_cannot_tell(graph, weights.rows_worth, forest=forest),
+    )
+
+
+def _dense_graph(weights: Weights, values: Floats, known: Constraints, start: Parents) -> Parents:
+    """Return a graph to generate from: all that is reported, in its directions, and what else helps."""
+    held = tuple(tuple(a for a in several if known.allowed[a, x]) for x, several in enumerate(start))
+    return find_graph(weights, values, known, strictness=DENSE, rounds=_ROUNDS, explained=False, start=held)
+
+
+def _cannot_tell(graph: CausalGraph, worth: float, *, forest: bool) -> str:
+    if not graph.adjacencies:
+        return "no dependence between two columns stands out from the noise; take more rows or a larger epsilon"
+    if forest:
+        return (
+            f"after noise, tables of three columns are worth about {worth:.0f} rows, so that only the strongest pairs "
+            "are shown and no directions; take more rows or a larger epsilon"
+        )
+    return ""
+
+
+def _is_known(names: Sequence[str], known: Constraints, edge: Edge) -> bool:
+    a, b = names.index(edge[0]), names.index(edge[1])
+    return (a, b) in known.required or (b, a) in known.required or frozenset((a, b)) in known.joined
+
+
+def _without(names: Sequence[str], known: Constraints, edges: Sequence[Edge]) -> Constraints:
+    allowed = known.allowed.copy()
+    for first, second in edges:
+        a, b = names.index(first), names.index(second)
+        allowed[a, b] = allowed[b, a] = False
+    return replace(known, allowed=allowed)
+
+
+def _with(names: Sequence[str], known: Constraints, graph: CausalGraph) -> Constraints:
+    """Return what is known once a pattern is: its arrows must be there, and its edges in some direction."""
+    place = {name: number for number, name in enumerate(names)}
+    allowed = known.allowed.copy()
+    arrows = {(place[a], place[b]) for a, b in graph.edges}
+    for a, b in arrows:
+        allowed[b, a] = False
+    lines = {frozenset((place[a], place[b])) for a, b in graph.undirected_edges}
+    return replace(known, allowed=allowed, required=known.required | arrows, joined=known.joined | lines)
+
+
+def _sure_part(
+    graph: CausalGraph, sure: Mapping[Edge, float], ways: Mapping[Edge, float], doubtful: Sequence[Edge]
+) -> tuple[CausalGraph, dict[Edge, float], dict[Edge, float]]:
+    """Return the graph without doubtful edges; directions that they may have given become open."""
+    gone = set(doubtful)
+    left = tuple(edge for edge in graph.adjacencies if edge not in gone)
+    kept = tuple(edge for edge in graph.required if (min(edge), max(edge)) in left)
+    lines = tuple(edge for edge in left if edge not in kept and edge[::-1] not in kept)
+    plain = replace(graph, edges=kept, undirected_edges=lines)
+    return plain, {edge: sure[edge] for edge in left}, {edge: ways[edge] for edge in kept if edge in ways}

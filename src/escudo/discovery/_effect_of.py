@@ -1,35 +1,244 @@
-"""The verb: the average effect of one column on another, from a private table under a budget."""
+r"""The average effect of one column on another, from a private table under a budget, and which columns to adjust for.
+
+**Which columns to adjust for** is the back-door question, answered from the graph alone. The effect of a treatment t on
+an outcome y is identified by adjusting for Z,
+
+.. math:: E[y \mid do(t)] = \sum_z P(z)\, E[y \mid t, z],
+
+if and only if Z holds nothing that lies on, or descends from, a causal path from t to y, and blocks every other path
+between them. Among all such sets the one with the fewest cells is taken, because every cell of the table gets noise of
+its own: a minimum cut, with a column's weight the logarithm of its number of cells. Of several smallest sets it is the
+one nearest to the outcome: it leaves the least chance variation, and says the least about the treatment.
+
+In a partially directed graph, with the arrows that its own imply, the same is asked of all graphs it stands for at
+once: every possibly causal path must leave t by an arrow, and what *may* descend from one is left out. A path that may
+go back along itself counts as possible here, which can only refuse more.
+
+**Reference.** I. Shpitser, T. VanderWeele, J. Robins (2010), "On the validity of covariate adjustment", UAI, theorem 2;
+E. Perković, J. Textor, M. Kalisch, M. Maathuis (2018), "Complete graphical characterization and construction of
+adjustment sets", JMLR 18:220, theorems 5 and 7; B. van der Zander, M. Liśkiewicz, J. Textor (2019), "Separators and
+adjustment sets in causal graphs", Artificial Intelligence 270, section 5, for the minimum cut.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from escudo._progress import tracking
-from escudo._validate import positive, probability, whole
+from escudo._validate import did_you_mean, probability
+from escudo.asking import ask, verb
 from escudo.causal import CausalGraph
-from escudo.discovery._adjustment import check_adjustment, smallest_adjustment
-from escudo.discovery._treatment import Arm, Contrast, TreatmentEffect
-from escudo.discovery._treatment_interval import Strata, contrast_interval, contrast_value
-from escudo.discovery._treatment_table import AdjustmentTable, level_of, usual_levels
-from escudo.errors import InputError, SchemaError
-from escudo.mechanisms import Seed, publishable
-from escudo.privacy import Account, GaussianEvent, Plan, charging, delta_warning, parse_relation, plannable
+from escudo.discovery._pattern import meek_closure
+from escudo.discovery._treatment import (
+    AdjustmentTable,
+    Arm,
+    Contrast,
+    Strata,
+    TreatmentEffect,
+    contrast_interval,
+    contrast_value,
+    level_of,
+    usual_levels,
+)
+from escudo.errors import GraphError, InputError, NotIdentifiableError, SchemaError
+from escudo.mechanisms import Purse, Seed
+from escudo.privacy import Budget, GaussianEvent, Neighbours, Plan, delta_warning
 from escudo.table import Numeric, PrivateTable, Schema
 
-__all__ = ["PreparedEffect", "effect_of", "prepare_effect"]
+if TYPE_CHECKING:
+    import networkx as nx
+
+__all__ = ["effect_of", "prepare_effect"]
+
 
 Method = Literal["back-door", "stated", "trial"]
-
 _NOTICED = 0.005  # the share of rows in strata without a comparison that is worth a warning
 _NAMED = 3
 _ALL_PAIRS = 6  # arms up to which all pairs of them are compared
+
+
+@verb
+def effect_of(
+    table: PrivateTable,
+    treatment: str,
+    outcome: str,
+    *,
+    graph: CausalGraph | None = None,
+    epsilon: float,
+    delta: float = 0.0,
+    adjust: Sequence[str] | None = None,
+    trial: bool = False,
+    contrast: tuple[object, object] | None = None,
+    outcome_level: object = None,
+    confidence: float = 0.95,
+    accept_large_delta: bool = False,
+    seed: Seed = None,
+) -> TreatmentEffect:
+    """Estimate the average effect of a treatment on an outcome, under (ε, δ), by back-door adjustment.
+
+    Args:
+        table: The private table; its account is charged once, before any noise is drawn.
+        treatment: The column that is set. Numbers are taken in the schema's bins.
+        outcome: The column that responds: the mean of a number, or the share of a level.
+        graph: Which column causes which. It chooses what to adjust for: the valid set with the fewest cells.
+        epsilon: What it may cost.
+        delta: At this probability aside. With 0 the noise is Laplace's, which is less for a single question; above 0
+            it is Gaussian, which adds up to less over many questions to one account.
+        adjust: The columns to adjust for; checked against the graph if there is one.
+        trial: Whether the treatment was assigned by chance: the difference in means.
+        contrast: The levels to compare, (control, treated); by default the first and the last, or no and yes; of a
+            number, bins a quarter in from either end. All other pairs are compared as well; of more than six levels,
+            each with the control.
+        outcome_level: Whose share is asked for; the last of two levels by default.
+        confidence: How often the interval should hold the truth.
+        accept_large_delta: Whether a δ that is not below one over the number of rows or people was meant; it is
+            refused otherwise, by a public or stated number (``Plan.judged``).
+        seed: Repeatable noise for tests and demonstrations; marks everything not for release.
+
+    Returns:
+        The effect with its interval, the arms, and what it assumes. Where the data are too few for the budget the
+        interval is wide, up to everything the schema allows.
+
+    Raises:
+        NotIdentifiableError: If the graph does not allow it; names the open path. Nothing was spent.
+        RefusedError: If the schema is not confirmed, or δ is too large for the table; nothing was spent.
+        BudgetExceededError: If the account does not allow the plan; nothing was spent.
+
+    **Guarantee.** (ε, δ) between the table's neighbours, by one release of the adjustment table; its sensitivity is
+    proved in ``_treatment.py``.
+
+    **Assumptions.** The graph (or ``adjust``, or the trial) is right. Intervals hold the truth about as often as
+    stated, over the chance of who is in the table and of the noise: see ``_treatment.py``.
+
+    >>> import polars as pl, escudo
+    >>> frame = pl.DataFrame({"drug": ["yes", "no"] * 5000, "well": ["yes", "no", "no", "no"] * 2500})
+    >>> schema = escudo.Schema.from_dict({"drug": ["no", "yes"], "well": ["no", "yes"]})
+    >>> found = effect_of(escudo.PrivateTable(frame, schema), "drug", "well", trial=True, epsilon=1.0, seed=1)
+    >>> round(found.value, 2), found.interval[0] < 0.5 < found.interval[1]
+    (0.5, True)
+    """
+    asked = EffectQuestion(
+        treatment=treatment,
+        outcome=outcome,
+        graph=graph,
+        adjust=adjust,
+        trial=trial,
+        contrast=contrast,
+        outcome_level=outcome_level,
+        confidence=confidence,
+    )
+    return ask(asked, table, Budget(epsilon, delta), accept_large_delta=accept_large_delta, seed=seed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectQuestion:
+    """How much one column changes another: the question, as :func:`effect_of` takes it."""
+
+    treatment: str
+    outcome: str
+    graph: CausalGraph | None = None
+    adjust: Sequence[str] | None = None
+    trial: bool = False
+    contrast: tuple[object, object] | None = None
+    outcome_level: object = None
+    confidence: float = 0.95
+
+    def prepare(self, schema: Schema, neighbours: Neighbours, budget: Budget) -> PreparedEffect:
+        """Check every public argument and choose what to measure; nothing is read or spent."""
+        schema.require_confirmed()
+        treatment, outcome = self.treatment, self.outcome
+        for name in (treatment, outcome):
+            schema[name]  # raises if unknown
+        if treatment == outcome:
+            raise InputError(f"treatment and outcome are both {treatment!r}; name two columns.")
+        adjustment, method = self._adjustment(schema)
+        contrast = self._contrast(schema)
+        confidence = probability("confidence", self.confidence, allow_zero=False)
+        return PreparedEffect(
+            table=AdjustmentTable.prepare(
+                schema, treatment, outcome, adjustment, neighbours, budget, level=self.outcome_level
+            ),
+            contrast=contrast,
+            method=method,
+            confidence=confidence,
+            delta=budget.delta,
+            rows=neighbours.rows,
+        )
+
+    def _contrast(self, schema: Schema) -> tuple[int, int]:
+        """Return the cells of the treatment that are compared."""
+        column = schema[self.treatment]
+        if column.size - column.missing < 2:
+            raise SchemaError(f"treatment {self.treatment!r} has a single level, so there is nothing to compare.")
+        if self.contrast is None:
+            return usual_levels(column)
+        if not isinstance(self.contrast, tuple | list) or len(self.contrast) != 2:
+            raise InputError("contrast must be two levels of the treatment: (control, treated).")
+        control, treated = (level_of(column, level, "contrast") for level in self.contrast)
+        if control == treated:
+            raise InputError(f"contrast names the same level of {self.treatment!r} twice; name two.")
+        return control, treated
+
+    def _adjustment(self, schema: Schema) -> tuple[tuple[str, ...], Method]:
+        """Return the columns to adjust for, and how they were found."""
+        treatment, outcome, graph, adjust = self.treatment, self.outcome, self.graph, self.adjust
+        if self.trial:
+            if graph is not None or adjust:
+                raise InputError(
+                    "trial=True means that the treatment was assigned by chance; leave graph and adjust out."
+                )
+            return (), "trial"
+        if adjust is not None:
+            if isinstance(adjust, str):
+                raise InputError("adjust must be a list of columns; got one text.")
+            columns = tuple(dict.fromkeys(schema[name].name for name in adjust))
+            if both := {treatment, outcome} & set(columns):
+                raise InputError(f"adjust names {min(both)!r}, which is the treatment or the outcome itself.")
+            if graph is None:
+                return columns, "stated"
+            check_adjustment(graph, treatment, outcome, columns)
+            return columns, "back-door"
+        if graph is None:
+            raise InputError(
+                "An effect needs to know what else acts on both columns: give a graph, or the columns to adjust for "
+                "(adjust=[...]), or trial=True if the treatment was assigned by chance."
+            )
+        sizes = {column.name: column.size for column in schema.fields}
+        return smallest_adjustment(graph, treatment, outcome, sizes), "back-door"
+
+
+def prepare_effect(
+    schema: Schema,
+    treatment: str,
+    outcome: str,
+    *,
+    epsilon: float,
+    delta: float = 0.0,
+    relation: str = "replace_one",
+    public_rows: int | None = None,
+    **question: Any,
+) -> PreparedEffect:
+    """Prepare :func:`effect_of` for a schema, before there is a table: its ``plan`` says what it will spend.
+
+    Args:
+        schema: The table's schema.
+        treatment: As in :func:`effect_of`, like all that follow.
+        outcome: The column that responds.
+        epsilon: What it may cost.
+        delta: At this probability aside.
+        relation: Which tables are neighbours.
+        public_rows: The number of rows, if it is public knowledge.
+        question: What else :func:`effect_of` takes.
+    """
+    asked = EffectQuestion(treatment=treatment, outcome=outcome, **question)
+    return asked.prepare(schema, schema.neighbours(relation=relation, rows=public_rows), Budget(epsilon, delta))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +251,7 @@ class PreparedEffect:
         method: How the columns adjusted for were found.
         confidence: How often intervals should hold the truth.
         delta: The δ at which the plan is stated.
-        public_rows: The number of rows, where it is public.
+        rows: The number of rows, where it is public.
     """
 
     table: AdjustmentTable
@@ -50,7 +259,7 @@ class PreparedEffect:
     method: Method
     confidence: float
     delta: float
-    public_rows: int | None
+    rows: int | None
 
     @property
     def schema(self) -> Schema:
@@ -80,9 +289,9 @@ class PreparedEffect:
     @property
     def _forecast(self) -> str:
         """What interval to expect where rows spread evenly over strata and arms, and half of them have the event."""
-        if self.public_rows is None:
+        if self.rows is None:
             return ""
-        strata, arms, rows = self.table.strata, len(self.table.arms), self.public_rows
+        strata, arms, rows = self.table.strata, len(self.table.arms), self.rows
         variance = strata * arms**2 * self.table.noise_variance / rows**2 + arms / (2 * rows)
         half = min(math.sqrt(self._critical * variance), 1.0) * self.table.outcome.span
         return f"±{half:.2g} if rows spread evenly, more if not"
@@ -97,18 +306,21 @@ class PreparedEffect:
             quantile = max(quantile, -math.log(1 - self.confidence) / math.sqrt(2))
         return quantile**2
 
-    def run(self, table: PrivateTable, *, account: Account, seed: Seed) -> TreatmentEffect:
-        """Measure what the plan shows, charging ``account`` before noise is drawn, and estimate."""
-        strata = self.table.measure(table, account=account, seed=seed)
-        return self.estimate(strata, max_rows_per_person=table.max_rows_per_person)
+    def run(self, table: PrivateTable, purse: Purse) -> TreatmentEffect:
+        """Measure and estimate; a δ that is large for as many rows as were measured is a warning."""
+        found = self.estimate(self.table.measure(table, purse))
+        counted = sum(arm.rows for arm in found.arms) if self.rows is None else self.rows
+        warning = delta_warning(purse.plan.stated_delta, counted, unit=self.schema.unit)
+        warnings = [*found.warnings, warning] if warning else found.warnings
+        return replace(found, warnings=warnings, plan=purse.plan, guarantee=purse.guarantee)
 
-    def estimate(self, strata: Strata, *, max_rows_per_person: int | None = None) -> TreatmentEffect:
+    def estimate(self, strata: Strata) -> TreatmentEffect:
         """Return the estimates from a measured table; post-processing."""
         outcome, labels, pairs = self.table.outcome, self.table.arms, self._pairs()
         contrasts, arms = [], []
         with tracking("Estimating", total=len(pairs) + len(labels)) as advance:
             for first, second in pairs:
-                value, ends = self._estimated(strata.only([first, second]), np.array([-1.0, 1.0]))
+                value, ends = self._estimate_contrast(strata.only([first, second]), np.array([-1.0, 1.0]))
                 contrasts.append(
                     Contrast(
                         control=labels[first],
@@ -119,7 +331,7 @@ class PreparedEffect:
                 )
                 advance(1)
             for place, label in enumerate(labels):
-                value, ends = self._estimated(strata.only([place]), np.array([1.0]))
+                value, ends = self._estimate_contrast(strata.only([place]), np.array([1.0]))
                 mean, low, high = (outcome.lower + outcome.span * each for each in (value, *ends))
                 rows = max(round(float(strata.rows[:, place].sum())), 0)
                 arms.append(Arm(level=label, mean=mean, interval=(low, high), rows=rows))
@@ -137,7 +349,7 @@ class PreparedEffect:
             warnings=self._warnings(strata),
             notes=self._notes(),
             plan=self.plan,
-            guarantee=self.plan.guarantee(max_rows_per_person=max_rows_per_person),
+            guarantee=self.plan.guarantee(),
         )
 
     def _pairs(self) -> list[tuple[int, int]]:
@@ -146,7 +358,7 @@ class PreparedEffect:
         every = combinations(range(count), 2) if count <= _ALL_PAIRS else ((control, arm) for arm in range(count))
         return [self.contrast, *(pair for pair in every if len({*pair}) == 2 and {*pair} != {control, treated})]
 
-    def _estimated(self, strata: Strata, signs: NDArray[np.float64]) -> tuple[float, tuple[float, float]]:
+    def _estimate_contrast(self, strata: Strata, signs: NDArray[np.float64]) -> tuple[float, tuple[float, float]]:
         low, high = contrast_interval(strata, signs, critical=self._critical)
         return min(max(contrast_value(strata, signs), low), high), (low, high)
 
@@ -212,194 +424,216 @@ class PreparedEffect:
         return found
 
 
-def prepare_effect(
-    schema: Schema,
-    treatment: str,
-    outcome: str,
-    *,
-    graph: CausalGraph | None = None,
-    epsilon: float,
-    delta: float = 0.0,
-    adjust: Sequence[str] | None = None,
-    trial: bool = False,
-    contrast: tuple[object, object] | None = None,
-    outcome_level: object = None,
-    relation: str = "replace_one",
-    public_rows: int | None = None,
-    confidence: float = 0.95,
-) -> PreparedEffect:
-    """Check every public argument and choose what to measure; nothing is read or spent. See :func:`effect_of`."""
-    schema.require_confirmed()
-    for name in (treatment, outcome):
-        schema[name]  # raises if unknown
-    if treatment == outcome:
-        raise InputError(f"treatment and outcome are both {treatment!r}; name two columns.")
-    adjustment, method = _adjustment(schema, treatment, outcome, graph=graph, adjust=adjust, trial=trial)
-    column = schema[treatment]
-    arms = column.size - column.missing
-    if arms < 2:
-        raise SchemaError(f"treatment {treatment!r} has a single level, so there is nothing to compare.")
-    chosen = usual_levels(column)
-    if contrast is not None:
-        if not isinstance(contrast, tuple | list) or len(contrast) != 2:
-            raise InputError("contrast must be two levels of the treatment: (control, treated).")
-        chosen = (level_of(column, contrast[0], "contrast"), level_of(column, contrast[1], "contrast"))
-        if chosen[0] == chosen[1]:
-            raise InputError(f"contrast names the same level of {treatment!r} twice; name two.")
-    at = probability("delta", delta)
-    return PreparedEffect(
-        table=AdjustmentTable.prepare(
-            schema,
-            treatment,
-            outcome,
-            adjustment,
-            level=outcome_level,
-            epsilon=positive("epsilon", epsilon, at_most=100.0),
-            delta=at,
-            relation=parse_relation(relation),
-        ),
-        contrast=chosen,
-        method=method,
-        confidence=probability("confidence", confidence, allow_zero=False),
-        delta=at,
-        public_rows=None if public_rows is None else whole("public_rows", public_rows, minimum=1),
-    )
+# ---- which columns to adjust for
+
+_PER_UNIT = 1_000_000  # weights are whole numbers, so that the cut is exact
 
 
-def _adjustment(
-    schema: Schema,
-    treatment: str,
-    outcome: str,
-    *,
-    graph: CausalGraph | None,
-    adjust: Sequence[str] | None,
-    trial: bool,
-) -> tuple[tuple[str, ...], Method]:
-    if trial:
-        if graph is not None or adjust:
-            raise InputError("trial=True means that the treatment was assigned by chance; leave graph and adjust out.")
-        return (), "trial"
-    if adjust is not None:
-        if isinstance(adjust, str):
-            raise InputError("adjust must be a list of columns; got one text.")
-        columns = tuple(dict.fromkeys(schema[name].name for name in adjust))
-        if both := {treatment, outcome} & set(columns):
-            raise InputError(f"adjust names {min(both)!r}, which is the treatment or the outcome itself.")
-        if graph is None:
-            return columns, "stated"
-        check_adjustment(graph, treatment, outcome, columns)
-        return columns, "back-door"
-    if graph is None:
-        raise InputError(
-            "An effect needs to know what else acts on both columns: give a graph, or the columns to adjust for "
-            "(adjust=[...]), or trial=True if the treatment was assigned by chance."
-        )
-    sizes = {column.name: column.size for column in schema.fields}
-    return smallest_adjustment(graph, treatment, outcome, sizes), "back-door"
-
-
-def _plan(
-    table: PrivateTable | Schema,
-    treatment: str,
-    outcome: str,
-    *,
-    accept_large_delta: bool = False,
-    seed: object = None,
-    **arguments: Any,
-) -> Plan:
-    schema = table if isinstance(table, Schema) else table.schema
-    plan = prepare_effect(schema, treatment, outcome, **arguments).plan
-    return plan.judged(table, rows=arguments.get("public_rows"), accept_large_delta=accept_large_delta)
-
-
-@plannable(_plan)
-def effect_of(
-    table: PrivateTable,
-    treatment: str,
-    outcome: str,
-    *,
-    graph: CausalGraph | None = None,
-    epsilon: float,
-    delta: float = 0.0,
-    adjust: Sequence[str] | None = None,
-    trial: bool = False,
-    contrast: tuple[object, object] | None = None,
-    outcome_level: object = None,
-    relation: str = "replace_one",
-    public_rows: int | None = None,
-    confidence: float = 0.95,
-    accept_large_delta: bool = False,
-    seed: int | None = None,
-) -> TreatmentEffect:
-    """Estimate the average effect of a treatment on an outcome, under (ε, δ), by back-door adjustment.
+def smallest_adjustment(graph: CausalGraph, treatment: str, outcome: str, sizes: Mapping[str, int]) -> tuple[str, ...]:
+    """Return the adjustment set whose table has the fewest cells, in the order of ``sizes``.
 
     Args:
-        table: The private table; its account is charged once, before any noise is drawn.
-        treatment: The column that is set. Numbers are taken in the schema's bins.
-        outcome: The column that responds: the mean of a number, or the share of a level.
-        graph: Which column causes which. It chooses what to adjust for: the valid set with the fewest cells.
-        epsilon: What it may cost.
-        delta: At this probability aside. With 0 the noise is Laplace's, which is less for a single question; above 0
-            it is Gaussian, which adds up to less over many questions to one account.
-        adjust: The columns to adjust for; checked against the graph if there is one.
-        trial: Whether the treatment was assigned by chance: the difference in means.
-        contrast: The levels to compare, (control, treated); by default the first and the last, or no and yes; of a
-            number, bins a quarter in from either end. All other pairs are compared as well; of more than six levels,
-            each with the control.
-        outcome_level: Whose share is asked for; the last of two levels by default.
-        relation: Neighbouring relation; ``"replace_one"`` or ``"add_remove"``.
-        public_rows: The number of rows, if it is public knowledge: the plan then forecasts the interval.
-        confidence: How often the interval should hold the truth.
-        accept_large_delta: Whether a δ that is not below one over the number of rows or people was meant; it is
-            refused otherwise, by a public or stated number (``Plan.judged``).
-        seed: Repeatable noise for tests and demonstrations; marks everything not for release.
-
-    Returns:
-        The effect with its interval, the arms, and what it assumes. Where the data are too few for the budget the
-        interval is wide, up to everything the schema allows.
+        graph: Which column causes which; latents and names without a size cannot be adjusted for.
+        treatment: The cause.
+        outcome: The effect.
+        sizes: How many cells each observed column has.
 
     Raises:
-        NotIdentifiableError: If the graph does not allow it; names the open path. Nothing was spent.
-        RefusedError: If the schema is not confirmed, or δ is too large for the table; nothing was spent.
-        BudgetExceededError: If the account does not allow the plan; nothing was spent.
+        NotIdentifiableError: If no observed columns will do; names a path that stays open, or the edge whose direction
+            decides.
+        InputError: If the graph has no causal path from one to the other.
 
-    **Guarantee.** (ε, δ) for the stated relation and the schema's unit, by one release of the adjustment table; its
-    sensitivity is proved in ``_treatment_table``.
-
-    **Assumptions.** The graph (or ``adjust``, or the trial) is right. Intervals hold the truth about as often as
-    stated, over the chance of who is in the table and of the noise: see ``_treatment_interval``.
-
-    >>> import polars as pl, escudo
-    >>> frame = pl.DataFrame({"drug": ["yes", "no"] * 5000, "well": ["yes", "no", "no", "no"] * 2500})
-    >>> schema = escudo.Schema.from_dict({"drug": ["no", "yes"], "well": ["no", "yes"]})
-    >>> found = effect_of(escudo.PrivateTable(frame, schema), "drug", "well", trial=True, epsilon=1.0, seed=1)
-    >>> round(found.value, 2), found.interval[0] < 0.5 < found.interval[1]
-    (0.5, True)
+    >>> graph = CausalGraph.from_edges([("age", "smoke"), ("age", "lung"), ("smoke", "lung"), ("lung", "xray")])
+    >>> smallest_adjustment(graph, "smoke", "lung", {"age": 3, "xray": 2, "smoke": 2, "lung": 2})
+    ('age',)
     """
-    prepared = prepare_effect(
-        table.schema,
-        treatment,
-        outcome,
-        graph=graph,
-        epsilon=epsilon,
-        delta=delta,
-        adjust=adjust,
-        trial=trial,
-        contrast=contrast,
-        outcome_level=outcome_level,
-        relation=relation,
-        public_rows=public_rows,
-        confidence=confidence,
-    )
-    noise = None if seed is None else np.random.default_rng(whole("seed", seed))
-    plan = prepared.plan.judged(table, rows=public_rows, accept_large_delta=accept_large_delta)
-    public = publishable(seed)
-    with charging(table.account, plan, for_release=public, purpose=plan.name) as purse:
-        found = prepared.run(table, account=purse, seed=noise)
-    counted = sum(arm.rows for arm in found.arms) if public_rows is None else public_rows
-    warning = delta_warning(plan.stated_delta, counted, unit=table.unit)
-    return replace(
-        found,
-        guarantee=replace(found.guarantee, for_release=public),
-        warnings=[*found.warnings, warning] if warning else found.warnings,
-    )
+    import networkx as nx
+
+    question = _BackDoor.of(graph, treatment, outcome)
+    usable = question.usable(sizes)
+    moral = question.moral_graph()
+    flow: nx.DiGraph[tuple[str, str]] = nx.DiGraph()
+    for name in moral.nodes:
+        capacity = {"capacity": round(math.log(sizes[name]) * _PER_UNIT) + 1} if name in usable else {}
+        flow.add_edge((name, "in"), (name, "out"), **capacity)
+    for a, b in moral.edges:
+        flow.add_edge((a, "out"), (b, "in"))
+        flow.add_edge((b, "out"), (a, "in"))
+    try:
+        # Of several minimum cuts, networkx gives the one nearest to the sink.
+        _, (near, _) = nx.minimum_cut(flow, (treatment, "out"), (outcome, "in"))
+    except nx.NetworkXUnbounded:
+        raise question.refusal(sizes) from None
+    cut = {name for name, side in near if side == "in" and (name, "out") not in near}
+    return tuple(name for name in sizes if name in cut)
+
+
+def check_adjustment(graph: CausalGraph, treatment: str, outcome: str, columns: Collection[str]) -> None:
+    """Raise unless adjusting for these columns gives the effect.
+
+    Raises:
+        NotIdentifiableError: Names the column that must not be adjusted for, or the path that stays open.
+        InputError: If the graph has no causal path from one to the other.
+    """
+    question = _BackDoor.of(graph, treatment, outcome)
+    for name in columns:
+        if name not in question.dag:
+            raise GraphError(
+                f"The graph does not have {name!r}, so it cannot say whether to adjust for it."
+                f"{did_you_mean(name, question.dag.nodes)} Add it to the graph, or leave the graph out."
+            )
+        if name in question.forbidden:
+            raise NotIdentifiableError(
+                f"Adjusting for {name!r} would hide part of the effect of {treatment!r} on {outcome!r}: the graph has "
+                "it on a causal path between them, or as an effect of such a path. Leave it out of adjust."
+            )
+    path = open_path(question.pruned, treatment, outcome, columns)
+    if path:
+        raise NotIdentifiableError(
+            f"Adjusting for {_listing(columns)} leaves the path {path} open between {treatment!r} and {outcome!r}. "
+            "Leave adjust out to have a set chosen, or add a column on that path."
+        )
+
+
+def open_path(dag: CausalGraph, start: str, end: str, given: Iterable[str]) -> str:
+    """Return a shortest path that ``given`` leaves open, such as ``a ← u → b``; an empty text if there is none.
+
+    Reference:
+        Shachter, "Bayes-ball", UAI 1998: a ball that came from a child or a parent passes on or bounces back.
+    """
+    blocked = set(given)
+    collider = blocked | set(dag.ancestors(blocked)) if blocked else set()
+    came: dict[tuple[str, str], tuple[str, str] | None] = {(start, "up"): None}
+    queue = [(start, "up")]
+    for place in queue:
+        name, way = place
+        if name == end:
+            return _path_text(came, place)
+        steps: list[tuple[str, str]] = []
+        if name not in blocked or name == start:
+            steps += [(child, "down") for child in dag.children(name)]
+            if way == "up":
+                steps += [(parent, "up") for parent in dag.parents(name)]
+        if way == "down" and name in collider:
+            steps += [(parent, "up") for parent in dag.parents(name)]
+        for step in steps:
+            if step not in came and step[0] != start:
+                came[step] = place
+                queue.append(step)
+    return ""
+
+
+def _path_text(came: Mapping[tuple[str, str], tuple[str, str] | None], last: tuple[str, str]) -> str:
+    text, place = last[0], last
+    while (before := came[place]) is not None:
+        text = f"{before[0]} {'→' if place[1] == 'down' else '←'} {text}"
+        place = before
+    return text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _BackDoor:
+    """A treatment and an outcome in a graph, and what the graph says of them.
+
+    Attributes:
+        dag: The graph, or one of those that a partially directed graph stands for.
+        forbidden: What must not be adjusted for: what is, or may be, an effect on a causal path.
+        pruned: The graph without the first arrows of causal paths: what is left between the two is not the effect.
+    """
+
+    treatment: str
+    outcome: str
+    dag: CausalGraph
+    forbidden: frozenset[str]
+    pruned: CausalGraph
+
+    @classmethod
+    def of(cls, graph: CausalGraph, treatment: str, outcome: str) -> _BackDoor:
+        full = graph.expand("undirected") if graph.groups else graph
+        full = full if full.is_dag else meek_closure(full)
+        for role, name in (("treatment", treatment), ("outcome", outcome)):
+            if name not in full:
+                raise GraphError(
+                    f"The graph does not have the {role} {name!r}.{did_you_mean(name, full.nodes)} Add it to the graph."
+                )
+            if name in full.latents:
+                raise GraphError(f"The {role} {name!r} is latent in the graph, so its effect cannot be estimated.")
+
+        def onwards(name: str) -> tuple[str, ...]:
+            return (*full.children(name), *full.neighbours(name))
+
+        def backwards(name: str) -> tuple[str, ...]:
+            return (*full.parents(name), *full.neighbours(name))
+
+        after = _reachable(full.children(treatment), onwards, without=treatment)
+        before = _reachable([outcome], backwards, without=treatment)
+        unsure = [name for name in full.neighbours(treatment) if name in before]
+        if unsure:
+            raise NotIdentifiableError(
+                f"The effect of {treatment!r} on {outcome!r} depends on the direction of {treatment} — {unsure[0]}, "
+                "which the graph leaves open. Give that edge a direction, from what is known or from "
+                "escudo.direction, or say what to adjust for."
+            )
+        causal = after & before
+        if not causal:
+            raise InputError(
+                f"The graph has no causal path from {treatment!r} to {outcome!r}: by the graph the effect is 0, and "
+                "nothing needs to be spent to know it. Swap the two, or change the graph."
+            )
+        dag = full if full.is_dag else full.extension()
+        pruned = CausalGraph(
+            nodes=dag.nodes,
+            edges=tuple(edge for edge in dag.edges if not (edge[0] == treatment and edge[1] in causal)),
+            latents=dag.latents,
+        )
+        forbidden = _reachable(causal, onwards, without=treatment) | {treatment, outcome}
+        return cls(treatment=treatment, outcome=outcome, dag=dag, forbidden=frozenset(forbidden), pruned=pruned)
+
+    def usable(self, observed: Iterable[str]) -> set[str]:
+        """Return what may be adjusted for."""
+        return {name for name in observed if name in self.dag} - self.forbidden - self.dag.latents
+
+    def moral_graph(self) -> nx.Graph[str]:
+        """Return the moral graph of what comes before treatment and outcome: separators are cuts in it."""
+        import networkx as nx
+
+        kept = {self.treatment, self.outcome, *self.pruned.ancestors([self.treatment, self.outcome])}
+        moral = self.pruned.subgraph(kept).moral()
+        graph: nx.Graph[str] = nx.Graph()
+        graph.add_nodes_from(moral.nodes)
+        graph.add_edges_from(moral.undirected_edges)
+        return graph
+
+    def refusal(self, observed: Collection[str]) -> NotIdentifiableError:
+        """Return the error that names a path which nothing observed can block."""
+        earlier = set(self.pruned.ancestors([self.treatment, self.outcome]))
+        path = open_path(self.pruned, self.treatment, self.outcome, earlier & self.usable(observed))
+        return NotIdentifiableError(
+            f"The effect of {self.treatment!r} on {self.outcome!r} is not identified by adjustment: the path {path} "
+            f"stays open whatever observed columns are adjusted for{self._why(path, observed)}. Measure what is "
+            "missing, or run a randomised trial."
+        )
+
+    def _why(self, path: str, observed: Collection[str]) -> str:
+        missing = sorted(name for name in self.dag.nodes if name not in observed and f" {name} " in f" {path} ")
+        if not missing:
+            return ""
+        if missing[0] in self.dag.latents:
+            return f" ({missing[0]!r} is not observed)"
+        return f" ({missing[0]!r} is no column of the schema.{did_you_mean(missing[0], observed)})"
+
+
+def _reachable(start: Iterable[str], step: Callable[[str], Iterable[str]], *, without: str) -> set[str]:
+    """Return the start and all that steps lead to, never through ``without``."""
+    found = set(start) - {without}
+    queue = list(found)
+    while queue:
+        for name in step(queue.pop()):
+            if name != without and name not in found:
+                found.add(name)
+                queue.append(name)
+    return found
+
+
+def _listing(columns: Collection[str]) -> str:
+    return ", ".join(map(repr, columns)) if columns else "nothing"

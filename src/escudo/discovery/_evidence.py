@@ -20,10 +20,22 @@ cell, both sums fade: such a cell says nothing, and costs nothing.
 **Sets of columns.** By the chain rule a set's total dependence is a sum of comparisons. Of three columns it is the
 evidence of two pairs and of the third pair given the column between them; the third is the weakest, so that strong
 dependence is read off two-way tables, where there is less noise. (A three-way table that was not measured is the one of
-greatest entropy with the measured pairs.) Of four columns (whose table is the one of greatest
-entropy with the measured three-way tables) it is that of two triples less the pair they share, and of the remaining
-pair given the shared one; of the six ways to do so the least is taken, since a third parent needs to be beyond doubt.
-The score of x with parents P is total(P + x) - total(P): the same for equivalent graphs.
+greatest entropy with the measured pairs.) Of four columns (whose table is the one of greatest entropy with the measured
+three-way tables) it is that of two triples less the pair they share, and of the remaining pair given the shared one; of
+the six ways to do so the least is taken, since a third parent needs to be beyond doubt. The score of x with parents P
+is total(P + x) - total(P): the same for equivalent graphs.
+
+**Graph and model together.** Of several graphs, the one is chosen whose fitted model explains everything that was
+measured. A score adds up families, and each family sees its own tables only. Noise makes that narrow: a chain x → y → z
+is also supported by the table of x and z, which no family of the chain looks at. So candidates (graphs found at several
+strictnesses, and under fresh noise) are fitted, and each model's residuals are held against *all* measured ones,
+
+.. math:: \frac12 \sum_S \sum_{\text{cells}} \frac{\big(H_S (R_S - R_S(\text{model}))\big)^2}{E + v_S}
+          \;+\; \frac{k}{2} \ln(1 + \text{rows worth}),
+
+with :math:`H_S` the contrasts (from residuals back to cells), E the model's count in a cell, :math:`v_S` the noise that
+the residual of S gives it, and k the model's parameters. The model is the same as a generator's, so the graph that is
+chosen is one that generates well. All of it is post-processing of released numbers.
 
 **Reference.** G. Schwarz (1978), "Estimating the dimension of a model"; D. Snyder, A. Hammoud, R. White (1993), "Image
 recovery from data acquired with a charge-coupled-device camera", for counts with Gaussian noise as shifted Poisson.
@@ -33,16 +45,29 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo.discovery._residuals import Floats, Residuals, Scope
-from escudo.discovery._tables import Axes, Batch, batches, on_simplex
+from escudo._progress import tracking
+from escudo.discovery._measurement import (
+    Axes,
+    Floats,
+    Residuals,
+    Scope,
+    TableBatch,
+    basis,
+    coefficients,
+    on_simplex,
+    table_batches,
+)
+from escudo.discovery._pattern import Parents
 
-__all__ = ["UNKNOWN", "Evidence", "Weights", "compared"]
+__all__ = ["Evidence", "Weights", "best_explanation"]
+
 
 UNKNOWN = -1e8
 """The evidence of what was not looked at: never chosen, unless knowledge asks for it."""
@@ -108,10 +133,10 @@ class Weights:
     def __init__(self, residuals: Residuals):
         self._residuals = residuals
         self.columns = len(residuals.sizes)
-        self._pairs = batches(residuals, [scope for scope in residuals.starts if len(scope) == 2])
-        self._measured = batches(residuals, [scope for scope in residuals.starts if len(scope) == 3])
-        self._pairwise: list[Batch] | None = None  # triples whose table was not measured
-        self._fours: list[Batch] = []
+        self._pairs = table_batches(residuals, [scope for scope in residuals.starts if len(scope) == 2])
+        self._measured = table_batches(residuals, [scope for scope in residuals.starts if len(scope) == 3])
+        self._pairwise: list[TableBatch] | None = None  # triples whose table was not measured
+        self._fours: list[TableBatch] = []
 
     @property
     def rows_worth(self) -> float:
@@ -144,7 +169,7 @@ class Weights:
             found = on_simplex(batch.tables(values, rows), rows)
             at = np.array(batch.scopes)
             tables.update(zip(batch.scopes, found, strict=True))
-            weighed = compared(found, batch, 0, 1, rows=rows, strictness=strictness)
+            weighed = comparison(found, batch, 0, 1, rows=rows, strictness=strictness)
             pair[at[:, 0], at[:, 1]] = pair[at[:, 1], at[:, 0]] = weighed
         evidence = Evidence(pair=pair, triple=np.full((d, d, d), UNKNOWN), given=np.full((d, d, d), math.inf), four={})
         for batch in self._measured:
@@ -181,15 +206,17 @@ class Weights:
         fours = {f: None for f in fours if all(two in known for two in itertools.combinations(f, 2))}
         wanted.update(_triple(*three) for scope in fours for three in itertools.combinations(scope, 3))
         missing = [t for t in wanted - measured if all(two in known for two in itertools.combinations(t, 2))]
-        self._pairwise = batches(self._residuals, sorted(missing))
-        self._fours = batches(self._residuals, list(fours))
+        self._pairwise = table_batches(self._residuals, sorted(missing))
+        self._fours = table_batches(self._residuals, list(fours))
 
-    def _weigh_triples(self, evidence: Evidence, batch: Batch, tables: Floats, strictness: float) -> None:
+    def _weigh_triples(self, evidence: Evidence, batch: TableBatch, tables: Floats, strictness: float) -> None:
         pair = evidence.pair
         at = np.array(batch.scopes).T
         ends = [(1, 2), (0, 2), (0, 1)]  # the pair that is compared given each axis in turn
         rows = self._residuals.rows
-        conditional = np.array([compared(tables, batch, *ends[h], rows=rows, strictness=strictness) for h in range(3)])
+        conditional = np.array(
+            [comparison(tables, batch, *ends[h], rows=rows, strictness=strictness) for h in range(3)]
+        )
         single = np.array([pair[at[a], at[b]] for a, b in ends])
         weakest = single.argmin(axis=0)
         number = np.arange(weakest.size)
@@ -199,17 +226,17 @@ class Weights:
         for h, (a, b) in enumerate(ends):
             evidence.given[at[a], at[b], at[h]] = evidence.given[at[b], at[a], at[h]] = conditional[h]
 
-    def _weigh_fours(self, evidence: Evidence, batch: Batch, tables: Floats, strictness: float) -> Floats:
+    def _weigh_fours(self, evidence: Evidence, batch: TableBatch, tables: Floats, strictness: float) -> Floats:
         at = np.array(batch.scopes).T
         least = np.full(len(batch.scopes), math.inf)
         for x, y in itertools.combinations(range(4), 2):
             a, b = (axis for axis in range(4) if axis not in (x, y))
-            found = compared(tables, batch, x, y, rows=self._residuals.rows, strictness=strictness)
+            found = comparison(tables, batch, x, y, rows=self._residuals.rows, strictness=strictness)
             total = evidence.triple[at[x], at[a], at[b]] + evidence.triple[at[y], at[a], at[b]]
             least = np.minimum(least, total - evidence.pair[at[a], at[b]] + found)
         return least
 
-    def greatest_entropy(self, batch: Batch, tables: Mapping[Scope, Floats]) -> Floats:
+    def greatest_entropy(self, batch: TableBatch, tables: Mapping[Scope, Floats]) -> Floats:
         """Return the tables with the known tables of one column less, and no more than they say."""
         axes = range(len(batch.shape))
         sides = [
@@ -229,7 +256,7 @@ def _triple(*columns: int) -> Scope:
     return tuple(sorted(columns))
 
 
-def compared(tables: Floats, batch: Batch, x: int, y: int, *, rows: float, strictness: float) -> Floats:
+def comparison(tables: Floats, batch: TableBatch, x: int, y: int, *, rows: float, strictness: float) -> Floats:
     """Return the evidence, for each table of a batch, that axes x and y depend on each other given all others."""
     shape = batch.shape
     hub = tuple(axis for axis in range(len(shape)) if axis not in (x, y))
@@ -251,7 +278,7 @@ def compared(tables: Floats, batch: Batch, x: int, y: int, *, rows: float, stric
     return found
 
 
-def _noise(batch: Batch, ends: Axes, hub: Axes) -> Floats:
+def _noise(batch: TableBatch, ends: Axes, hub: Axes) -> Floats:
     """Return the variance in a cell of the table over ``ends`` and ``hub`` from residuals that hold all of ``ends``."""
     found = np.zeros(len(batch.scopes))
     for order in range(len(hub) + 1):
@@ -262,3 +289,113 @@ def _noise(batch: Batch, ends: Axes, hub: Axes) -> Floats:
                     batch.shape[axis] ** 2 for axis in hub if axis not in some
                 )
     return found.reshape(-1, *(1 for _ in batch.shape))
+
+
+# ---- graph and model together
+
+Law = tuple[Scope, Floats]
+Tables = Callable[[Scope], Floats]
+_MOST_CELLS = 2**18  # of the joint table, up to which the model's tables are exact
+_SIMULATED = 2**16
+_MOST_CANDIDATES = 12
+
+
+def best_explanation(residuals: Residuals, weights: Weights, candidates: Iterable[Parents]) -> Parents:
+    """Return the candidate whose model explains the measured residuals best, for its number of parameters.
+
+    Of many candidates, those that were named most often are looked at.
+    """
+    several = [parents for parents, _ in Counter(candidates).most_common(_MOST_CANDIDATES)]
+    price = math.log1p(weights.rows_worth) / 2
+    cost = {}
+    with tracking("Comparing models", total=len(several)) as advance:
+        for parents in several:
+            cost[parents] = _misfit(residuals, weights, parents) + price * _parameters(residuals.sizes, parents)
+            advance(1)
+    return min(cost, key=lambda parents: cost[parents])
+
+
+def _parameters(sizes: tuple[int, ...], parents: Parents) -> int:
+    return sum((sizes[x] - 1) * math.prod(sizes[a] for a in several) for x, several in enumerate(parents))
+
+
+def _misfit(residuals: Residuals, weights: Weights, parents: Parents) -> float:
+    """Return half the squared distance between measured residuals and the model's, in units of their variance."""
+    sizes, rows = residuals.sizes, residuals.rows
+    laws = [_law(residuals, weights, x, several) for x, several in enumerate(parents)]
+    exact = math.prod(sizes) <= _MOST_CELLS
+    table_of = _joint_tables(sizes, laws) if exact else _simulated_tables(sizes, laws, parents)
+    spread = 1.0 if exact else 1 + rows / _SIMULATED  # simulated tables vary themselves
+    total = 0.0
+    for scope in residuals.starts:
+        expected = rows * table_of(scope)
+        gap = coefficients(expected) - residuals.part(scope)
+        for i in scope:  # from coefficients to cells, axis by axis
+            gap = np.tensordot(gap, basis(sizes[i])[:, 1:], axes=(0, 1))
+        noise = residuals.scales[scope] ** 2 * math.prod(1 - 1 / sizes[i] for i in scope)
+        total += float((gap**2 / (spread * np.maximum(expected, 0.0) + noise + 1e-9)).sum())
+    return total / 2
+
+
+def _law(residuals: Residuals, weights: Weights, x: int, parents: tuple[int, ...]) -> Law:
+    """Return the columns of a family, x last, and p(x | parents) with axes in that order."""
+    scope = tuple(sorted((x, *parents)))
+    counts = np.moveaxis(_table(residuals, weights, scope), scope.index(x), -1)
+    above = counts.sum(axis=-1, keepdims=True)
+    law = np.divide(counts, above, out=np.full_like(counts, 1 / counts.shape[-1]), where=above > 0)
+    return (*(i for i in scope if i != x), x), law
+
+
+def _table(residuals: Residuals, weights: Weights, scope: Scope) -> Floats:
+    """Return a family's table: as measured, or of greatest entropy with what was measured of it."""
+    (batch,) = table_batches(residuals, [scope])
+    if scope in residuals.starts or len(scope) <= 2:
+        found: Floats = on_simplex(batch.tables(residuals.values, residuals.rows), residuals.rows)[0]
+        return found
+    sides = {side: _table(residuals, weights, side) for side in itertools.combinations(scope, len(scope) - 1)}
+    fitted: Floats = weights.greatest_entropy(batch, sides)[0]
+    return fitted
+
+
+def _joint_tables(sizes: tuple[int, ...], laws: list[Law]) -> Tables:
+    joint = np.ones([1] * len(sizes))
+    for columns, law in laws:
+        shape = [sizes[i] if i in columns else 1 for i in range(len(sizes))]
+        joint = joint * np.transpose(law, np.argsort(columns)).reshape(shape)
+
+    last = len(sizes) - 1
+    spans = {(0, last): joint}
+
+    def span(first: int, end: int) -> Floats:
+        """Return the table of all columns from one to another, made from the next larger one."""
+        if (first, end) not in spans:
+            larger = span(first, end + 1).sum(axis=-1) if end < last else span(first - 1, end).sum(axis=0)
+            spans[first, end] = larger
+        return spans[first, end]
+
+    def table_of(scope: Scope) -> Floats:
+        whole = span(scope[0], scope[-1])
+        return np.asarray(whole.sum(axis=tuple(i for i in range(whole.ndim) if i + scope[0] not in scope)))
+
+    return table_of
+
+
+def _simulated_tables(sizes: tuple[int, ...], laws: list[Law], parents: Parents) -> Tables:
+    rng = np.random.default_rng(0)  # the model is public: any generator does
+    codes: dict[int, np.ndarray[tuple[int], np.dtype[np.int64]]] = {}
+    while len(codes) < len(sizes):
+        for x, several in enumerate(parents):
+            if x not in codes and all(a in codes for a in several):
+                columns, law = laws[x]
+                place = np.zeros(_SIMULATED, dtype=np.int64)
+                for a in columns[:-1]:
+                    place = place * sizes[a] + codes[a]
+                steps = law.reshape(-1, sizes[x]).cumsum(axis=1)[:, :-1]
+                codes[x] = (rng.random(_SIMULATED)[:, None] > steps[place]).sum(axis=1)
+
+    def table_of(scope: Scope) -> Floats:
+        shape = [sizes[i] for i in scope]
+        place = np.ravel_multi_index([codes[i] for i in scope], shape)
+        return np.bincount(place, minlength=math.prod(shape)).reshape(shape) / _SIMULATED
+
+    return table_of

@@ -1,34 +1,76 @@
 r"""Method ``gaussian``: graphs of numbers with linear effects, from one whitened second-moment matrix.
 
-What is measured, and why it is private, is in ``_gaussian_moments``; the score and its search in ``_gaussian_search``.
 The effects must be about linear; the law of what remains may be anything, as only correlations are read. Directions are
 those that all equivalent graphs share.
 
 With a budget so small that the matrix says less than a few dozen rows would, only a forest is reported, or nothing.
 
 **Guarantee.** Three Gaussian events, shown in the plan: scales, whitening, second moments.
+
+**What is measured**: second moments where noise does the least harm, after whitening. Noise on a covariance matrix is
+the same in every direction, while the data are not: where columns nearly determine each other, what is left of one
+given the others is small, and noise drowns it first. So the matrix is measured twice, the first time to learn which way
+the data lie, the second time in coordinates in which they lie alike:
+
+1. *Scales.* Each column's histogram in 64 cells of its range gives its middle and spread.
+2. *Whitening.* Rows x, in units of the spread, are brought to length 1; released is :math:`\sum x x^T / \|x\|^2`. This
+   takes the least noise, and its eigenvectors are those of the covariance Σ; the eigenvalues follow from
+   :math:`δ_i = \tfrac{λ_i}{2} \int_0^\infty (1 + λ_i t)^{-1} \prod_j (1 + λ_j t)^{-1/2} dt`. Lifted to the noise where
+   they are below, they give the map W with :math:`W Σ W^T ≈ I`.
+3. *Moments.* Rows z = (½, W x) are shrunk to length C where they are longer; released is :math:`\sum z z^T`. Now every
+   partial correlation, whatever it is given, has about the same noise: that of one entry of this matrix.
+
+**Clip bound.** :math:`C^2 = d + \sqrt{2d} + \tfrac14`, one standard deviation above the mean squared length of white
+rows. Clipping white rows shrinks the matrix evenly and pulls what is left of Σ - I towards zero by a factor that is
+known for normal rows, and taken off. What remains is small against the noise, for skewed and heavy tails as well
+(``benchmarks/gaussian_discovery.py``); unit rows throughout would take less noise, but mistake skewness for dependence.
+
+**Sensitivity.** Histograms of d columns: that of d tables of counts. Each matrix, in the Frobenius norm: that of one
+table of counts times C² (1 in the first), as :mod:`escudo.mechanisms._second_moments` proves. Rows enter as whole
+numbers of steps of 2⁻¹². A row with a missing value enters none of the three.
+
+**The search** is for the graph of linear effects with the best penalised likelihood. With v(x | P) the variance that a
+regression of x on its parents P leaves, and n the number of rows that would say as much without noise
+(``Moments.effective_rows``), a column's score is
+
+.. math:: -\tfrac{n}{2} \ln v(x \mid P) - γ\, \tfrac{\ln n}{2}\, |P| .
+
+It is the same for all equivalent graphs. Up to twelve columns the best graph of all is found (``_search.py``); beyond,
+a good one by hill climbing with perturbations. The gains of all arrows into a column are one vector: given P, an arrow
+from y adds :math:`-\tfrac n2 \ln(1 - r^2)`, r the partial correlation of x and y.
+
+**Reference.** D. Tyler (1987), "A distribution-free M-estimator of multivariate scatter", and A. Dürre, D. Tyler, D.
+Vogel (2016), "On the eigenvalues of the spatial sign covariance matrix in more than two dimensions", for unit rows. The
+clipped matrix is that of C. Dwork, K. Talwar, A. Thakurta, L. Zhang (2014), "Analyze Gauss"; the second look after
+whitening is the idea of G. Kamath, J. Li, V. Singhal, J. Ullman (2019), "Privately learning high-dimensional
+distributions", COLT; G. Schwarz (1978), "Estimating the dimension of a model"; D. Chickering (2002), "Optimal structure
+identification with greedy search", JMLR 3, for why the best score is right with enough rows.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from escudo.causal import CausalGraph
-from escudo.discovery._confidence import edge_confidences, recurrence
-from escudo.discovery._constraints import Constraints, constraints_of
-from escudo.discovery._discovery import Discovery
-from escudo.discovery._gaussian_moments import CELLS, STEPS, Moments, measured, squared_limit
-from escudo.discovery._gaussian_search import LinearScore, Parents, searched
-from escudo.discovery._pattern import dag, pattern
+from escudo.discovery._discover import Discovery
+from escudo.discovery._pattern import Constraints, Parents, constraints_of, dag, edge_confidences, pattern, recurrence
+from escudo.discovery._search import ancestors, best_graph
 from escudo.errors import InputError, SchemaError
-from escudo.mechanisms import Seed, gaussian_event
-from escudo.privacy import Account, GaussianEvent, Plan, Relation, calibrate
+from escudo.mechanisms import Purse, bounded_rows, gaussian_event, second_moments
+from escudo.privacy import Budget, GaussianEvent, Neighbours, Plan, calibrate
 from escudo.table import Numeric, PrivateTable, Schema, count_sensitivity
 
-__all__ = ["PreparedGaussian", "prepare"]
+__all__ = ["prepare"]
 
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 _SHARES: Final = (0.10, 0.25, 0.65)  # of ρ: scales, whitening, second moments
 _STRICTNESS, _DENSE = 1.5, 0.5  # γ of the graph that is reported, and of the one that generates
 _FEW_ROWS = 60.0  # effective rows below which only a forest is reported
@@ -36,6 +78,62 @@ _HARDLY_ANY = 10.0  # and below which no edge is
 _MOST_PARENTS = 8
 _MOST_COLUMNS = 200
 _ROUNDS, _ROUNDS_AGAIN = 200, 6
+
+
+def prepare(
+    schema: Schema, neighbours: Neighbours, budget: Budget, *, knowledge: CausalGraph | None
+) -> PreparedGaussian:
+    """Choose the noise from public facts alone.
+
+    Raises:
+        SchemaError: If a column is not numeric, or there are fewer than two.
+        InputError: If there are too many, or δ is 0.
+    """
+    for column in schema.fields:
+        if not isinstance(column, Numeric):
+            raise SchemaError(
+                f"column {column.name!r} is categorical, and method 'gaussian' needs numbers; use method='auto', which "
+                "takes numbers in the schema's bins."
+            )
+    columns = len(schema.fields)
+    if columns < 2:
+        raise SchemaError("a graph needs at least two columns.")
+    if columns > _MOST_COLUMNS:
+        raise InputError(f"method 'gaussian' takes at most {_MOST_COLUMNS} columns; the schema has {columns:,}.")
+    if budget.delta == 0:
+        raise InputError("method 'gaussian' adds Gaussian noise and needs a delta above 0, such as 1e-6.")
+    stated = neighbours.stated
+
+    def moved(tables: int) -> float:
+        return count_sensitivity(tables, **stated).l2
+
+    # A row's matrix has norm at most the limit, where its cell in a table has norm 1. The last factor outweighs the
+    # rounding of the product.
+    limits = (STEPS**2, squared_limit(columns))
+    changes = (moved(columns), *(limit * moved(1) * (1 + 2.0**-50) for limit in limits))
+    sizes = (columns * CELLS, columns**2, (columns + 1) ** 2)
+    cells = count_sensitivity(columns, **stated).changed_cells
+
+    def events(level: float) -> list[GaussianEvent]:
+        return [
+            gaussian_event(
+                size,
+                l2_sensitivity=change,
+                scale=level * change / math.sqrt(share),
+                changed_cells=cells if size == sizes[0] else None,
+                integers=True,
+                **stated,
+            )
+            for size, change, share in zip(sizes, changes, _SHARES, strict=True)
+        ]
+
+    first, second, third = events(calibrate(events, epsilon=budget.epsilon, delta=budget.delta))
+    return PreparedGaussian(
+        schema=schema,
+        constraints=constraints_of(schema, knowledge),
+        events=(first, second, third),
+        delta=budget.delta,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,14 +145,12 @@ class PreparedGaussian:
         constraints: What is known of them.
         events: The releases: scales, whitening, second moments.
         delta: The δ at which the plan is stated.
-        public_rows: The number of rows, where it was given as public.
     """
 
     schema: Schema
     constraints: Constraints
     events: tuple[GaussianEvent, GaussianEvent, GaussianEvent]
     delta: float
-    public_rows: int | None
 
     @property
     def plan(self) -> Plan:
@@ -74,16 +170,14 @@ class PreparedGaussian:
             delta=self.delta,
         )
 
-    def run(self, table: PrivateTable, account: Account, seed: Seed) -> Discovery:
-        """Measure and search; charges ``account`` for what the plan shows, before noise is drawn."""
-        names = self.schema.names
-        moments = measured(table, names, self.events, public_rows=self.public_rows, account=account, seed=seed)
-        return self.searched(moments, table.max_rows_per_person)
+    def find(self, table: PrivateTable, purse: Purse) -> Discovery:
+        """Measure and search."""
+        return self.search(measure_moments(table, self.schema.names, self.events, purse))
 
-    def searched(self, moments: Moments, max_rows_per_person: int | None = None) -> Discovery:
+    def search(self, moments: Moments) -> Discovery:
         """Search on what was measured: post-processing, free of charge."""
         names, known = self.schema.names, self.constraints
-        together = float(max_rows_per_person or 1)  # a person's rows may all be alike
+        together = float(self.schema.max_rows_per_person or 1)  # a person's rows may all be alike
         rows = moments.effective_rows() / together
         few = rows < _FEW_ROWS
         if few:
@@ -92,14 +186,14 @@ class PreparedGaussian:
 
         def found(of: Moments, *, strictness: float, rounds: int, start: Parents | None = None) -> Parents:
             score = LinearScore(of.correlation, rows, strictness=strictness, constraints=known, most_parents=most)
-            return searched(score, rounds=rounds, start=start)
+            return search_linear(score, rounds=rounds, start=start)
 
         parents = found(moments, strictness=_STRICTNESS, rounds=_ROUNDS)
         graph = pattern(names, parents, known)
         dense = found(moments, strictness=_DENSE, rounds=_ROUNDS, start=parents)
         seen = recurrence(
             lambda rng: pattern(
-                names, found(moments.renoised(rng), strictness=_STRICTNESS, rounds=_ROUNDS_AGAIN, start=parents), known
+                names, found(moments.renoise(rng), strictness=_STRICTNESS, rounds=_ROUNDS_AGAIN, start=parents), known
             )
         )
         sure, ways = edge_confidences(graph, seen)
@@ -111,7 +205,7 @@ class PreparedGaussian:
             direction_confidence=ways,
             method="gaussian",
             plan=plan,
-            guarantee=plan.guarantee(max_rows_per_person=max_rows_per_person),
+            guarantee=plan.guarantee(),
             rows=max(round(moments.rows), 1),
             cannot_tell=_cannot_tell(graph, rows, few),
             notes=self._notes(rows),
@@ -141,66 +235,387 @@ def _cannot_tell(graph: CausalGraph, rows: float, few: bool) -> str:
     return ""
 
 
-def prepare(
-    schema: Schema,
-    knowledge: CausalGraph | None,
-    *,
-    epsilon: float,
-    delta: float,
-    relation: Relation,
-    public_rows: int | None,
-) -> PreparedGaussian:
-    """Choose the noise from public facts alone.
+# ---- second moments after whitening
 
-    Raises:
-        SchemaError: If a column is not numeric, or there are fewer than two.
-        InputError: If there are too many, or δ is 0.
+CELLS = 64
+"""Cells of a column's range, to find its middle and spread."""
+
+STEPS = 2**12
+"""Steps from 0 to 1: products of two entries add up exactly, in float64 over a batch and in int64 over 2³³ rows."""
+
+_CONSTANT = 0.5
+_CLEAR = 4.0  # standard deviations of the noise
+_BATCH = 2**15
+_SHRINK = 1 - 2.0**-40  # outweighs the rounding errors of the factor that shrinks a row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Moments:
+    """A covariance matrix of standardised columns as it was measured.
+
+    Attributes:
+        white: The covariance in whitened coordinates, near the identity; shape (columns, columns).
+        back: The map from whitened coordinates to standardised columns.
+        noise: The standard deviation of the noise on the diagonal of ``white``; off it, it is smaller by √2.
+        rows: How many complete rows there are; noisy.
     """
-    for column in schema.fields:
-        if not isinstance(column, Numeric):
-            raise SchemaError(
-                f"column {column.name!r} is categorical, and method 'gaussian' needs numbers; use method='auto', which "
-                "takes numbers in the schema's bins."
+
+    white: Floats
+    back: Floats
+    noise: float
+    rows: float
+
+    @property
+    def correlation(self) -> Floats:
+        """The correlations of the columns, positive definite."""
+        return self._mapped()[0]
+
+    def effective_rows(self, *, alone: bool = False) -> float:
+        r"""Return how many rows without noise would say as much: one over the variance of a partial correlation.
+
+        With residuals a and b of two columns given all others, in whitened coordinates, the noise on their product has
+        variance :math:`\tfrac{τ^2}{2}(\|a\|^2 \|b\|^2 + (a \cdot b)^2)`; the mean over all pairs is taken, and what
+        clipping costs beside.
+
+        Args:
+            alone: Whether correlations are meant that are given nothing; they stand more noise.
+        """
+        matrix, back = self._mapped()
+        d = len(matrix)
+        left, residuals = np.ones(d), back
+        if not alone:
+            precision = np.linalg.inv(matrix)
+            left = 1 / np.diag(precision)
+            residuals = (precision * left[:, None]) @ back
+        inner = residuals @ residuals.T
+        size = np.diag(inner)
+        spread = (np.outer(size, size) + inner**2) / np.outer(left, left)
+        mean = float(spread[np.triu_indices(d, 1)].mean())
+        return 1 / ((1 + 2 / d) / max(self.rows, 1.0) + self.noise**2 / 2 * mean)
+
+    def renoise(self, rng: np.random.Generator) -> Moments:
+        """Return what could have been measured if this were the truth: chance and noise drawn anew; public."""
+        d = len(self.white)
+        chance = math.sqrt(2 * (1 + 2 / d) / max(self.rows, 1.0))
+        drawn = self.white + math.hypot(chance, self.noise) * _symmetric(rng.standard_normal((d, d)))
+        return Moments(white=drawn, back=self.back, noise=self.noise, rows=self.rows)
+
+    def _mapped(self) -> tuple[Floats, Floats]:
+        """Return the correlations, and the map to them from whitened coordinates."""
+        # Below a share of its own noise an eigenvalue says nothing; where the noise is small, nothing is lifted.
+        floor = min(max(self.noise, 1e-4), 0.5)
+        matrix = self.back @ _lift(self.white, floor) @ self.back.T
+        scale = np.sqrt(np.diag(matrix))[:, None]
+        return matrix / scale / scale.T, self.back / scale
+
+
+def measure_moments(
+    table: PrivateTable,
+    names: tuple[str, ...],
+    events: tuple[GaussianEvent, GaussianEvent, GaussianEvent],
+    purse: Purse,
+) -> Moments:
+    """Release histograms and both matrices. Rows are counted by the histograms: those without a missing value."""
+    d = len(names)
+
+    def released(exact: Integers, event: GaussianEvent, purpose: str) -> Floats:
+        return np.asarray(purse.add(exact, event, purpose=purpose), dtype=np.float64)
+
+    counts = released(histograms(_complete(table, names), d), events[0], "scales")
+    rows = max(float(counts.sum()) / d, 1.0)
+    read = [_middle_and_spread(column, rows, noise=events[0].scale) for column in counts]
+    middle, spread = np.array(read).T
+
+    batches = ((batch - middle) / spread for batch in _complete(table, names))
+    sums = released(second_moments(map(unit_rows, batches), d), events[1], "whitening") / STEPS**2
+    noise = events[1].scale / STEPS**2 / rows
+    values, vectors = np.linalg.eigh(_symmetric(sums) / rows)
+    # The largest eigenvalue of d × d such noise is near sqrt(2 d) times its standard deviation.
+    roots = np.sqrt(_unshrink(np.maximum(values, min(noise * math.sqrt(2 * d), 1 / d))))
+    turn, back = (vectors / roots) @ vectors.T, (vectors * roots) @ vectors.T
+    limit = squared_limit(d)
+    batches = ((batch - middle) / spread for batch in _complete(table, names))
+    exact = second_moments((clipped_rows(turned_rows(batch, turn), limit) for batch in batches), d + 1)
+    sums = released(exact, events[2], "second moments") / STEPS**2
+    second, noise = _covariance(_symmetric(sums), rows, noise=events[2].scale / STEPS**2)
+    size = max(float(np.trace(second)) / d, noise)
+    slope = _slope(d)
+    white = np.eye(d) + (second / size - np.eye(d)) * slope
+    return Moments(white=white, back=back, noise=noise / size * slope, rows=rows)
+
+
+def squared_limit(columns: int) -> int:
+    """Return the largest squared length of a row, in squared steps."""
+    return math.floor((columns + math.sqrt(2 * columns) + _CONSTANT**2) * STEPS**2)
+
+
+def turned_rows(rows: Floats, turn: Floats) -> Floats:
+    """Return W x for each row, by steps that treat every row alike.
+
+    A matrix product may round a row differently depending on where it stands among others, and one row more or less
+    would then move them all by a hair.
+    """
+    found = np.zeros(rows.shape)
+    for place in range(rows.shape[1]):
+        found += rows[:, place, None] * turn[:, place]
+    return found
+
+
+def clipped_rows(rows: Floats, limit: int) -> Floats:
+    """Return (½, x) for each row in whole steps, with a squared length of at most ``limit``, exactly."""
+    steps: Floats = np.column_stack([np.full(len(rows), _CONSTANT), np.clip(rows, -1e6, 1e6)]) * STEPS
+    return bounded_rows(steps, limit)
+
+
+def unit_rows(rows: Floats) -> Floats:
+    """Return each row brought to length 1, in whole steps, with a squared length of at most STEPS², exactly."""
+    within = np.clip(rows, -1e6, 1e6)
+    length = np.maximum(np.sqrt((within * within).sum(axis=1)), 1e-9)
+    found: Floats = np.trunc(within * (STEPS * _SHRINK / length)[:, None])
+    return found
+
+
+def histograms(batches: Iterator[Floats], columns: int) -> Integers:
+    """Return how many rows lie in each cell of each column's range, shape (columns, cells)."""
+    found = np.zeros((columns, CELLS), dtype=np.int64)
+    for batch in batches:
+        cells = np.clip(((batch + 1) * (CELLS / 2)).astype(np.int64), 0, CELLS - 1)
+        for place in range(columns):
+            found[place] += np.bincount(cells[:, place], minlength=CELLS)
+    return found
+
+
+def _complete(table: PrivateTable, names: tuple[str, ...]) -> Iterator[Floats]:
+    for batch in table.batches(_BATCH, list(names), encode="scaled"):
+        yield batch[~np.isnan(batch).any(axis=1)]
+
+
+def _covariance(sums: Floats, rows: float, *, noise: float) -> tuple[Floats, float]:
+    """Return the covariance from sums of (½, x)(½, x)ᵀ, and the noise on its diagonal."""
+    weight = max(float(sums[0, 0]) / _CONSTANT**2, rows / 4, 1.0)
+    mean = sums[0, 1:] / _CONSTANT / weight
+    return sums[1:, 1:] / weight - np.outer(mean, mean), noise / weight
+
+
+def _unshrink(unit: Floats) -> Floats:
+    """Return the eigenvalues of Σ from those of the matrix of unit rows, scaled to mean 1, by fixed-point steps."""
+    nodes, weights = np.polynomial.legendre.leggauss(200)
+    share = (nodes + 1) / 2
+    goal: Floats = unit / unit.sum()
+    found: Floats = goal * len(goal)
+    for _ in range(200):
+        scale = math.exp(-float(np.log(found).mean()))
+        at = scale * (share / (1 - share)) ** 2  # from (0, 1) to (0, ∞)
+        width = weights / 2 * scale * 2 * share / (1 - share) ** 3
+        fall = np.exp(-np.log1p(np.outer(at, found)).sum(axis=1) / 2)
+        shrunk = found / 2 * ((width * fall)[:, None] / (1 + np.outer(at, found))).sum(axis=0)
+        step: Floats = goal / shrunk
+        found = found * step * (len(goal) / float((found * step).sum()))
+        if np.abs(step - 1).max() < 1e-6:
+            break
+    return found
+
+
+def _middle_and_spread(counts: Floats, rows: float, *, noise: float) -> tuple[float, float]:
+    """Return a column's middle and spread on [-1, 1] from a noisy histogram.
+
+    Cells that stand out from the noise give a mean and a standard deviation, whatever the law, but lose its tails. The
+    normal law nearest in squares uses all cells, but sees one of two humps only. The larger spread is taken; and where
+    little stands out, the normal law alone.
+    """
+    from scipy.special import ndtr
+
+    edges = np.linspace(-1, 1, CELLS + 1)
+    edges[0], edges[-1] = -np.inf, np.inf  # what lies beyond the range was counted in the outer cells
+    middles = np.linspace(-1, 1, 4 * CELLS + 1)
+    best, found = -math.inf, (0.0, 1.0)
+    for spread in np.geomspace(0.5 / CELLS, 1.0, 40):
+        shares = np.diff(ndtr((edges - middles[:, None]) / spread), axis=1)
+        # Least squares: |counts - n p|², without what does not depend on p.
+        match = shares @ counts - rows / 2 * (shares * shares).sum(axis=1)
+        place = int(np.argmax(match))
+        if match[place] > best:
+            best, found = float(match[place]), (float(middles[place]), float(spread))
+    clear = np.where(counts > _CLEAR * noise, counts, 0.0)
+    if clear.sum() < rows / 3:
+        return found
+    centres = (np.arange(CELLS) + 0.5) * (2 / CELLS) - 1
+    mean = float(centres @ clear / clear.sum())
+    return mean, max(found[1], math.sqrt(float((centres - mean) ** 2 @ clear / clear.sum())))
+
+
+def _slope(columns: int) -> float:
+    r"""Return by how much to stretch what is left of a clipped white covariance beside the identity.
+
+    For normal z with squared length r and weight w = min(1, C²/r) the matrix's diagonal is :math:`E[w r]/d`, and an
+    entry δ off the diagonal becomes :math:`δ\, E[w r^2] / d(d + 2)`, by the derivative of the density in δ.
+    """
+    from scipy.special import gammaincinv
+
+    share = (np.arange(4000) + 0.5) / 4000
+    squared = 2 * gammaincinv(columns / 2, share)
+    weight = np.minimum(1.0, squared_limit(columns) / STEPS**2 / (squared + _CONSTANT**2))
+    return float((columns + 2) * (weight * squared).mean() / (weight * squared**2).mean())
+
+
+def _lift(matrix: Floats, floor: float) -> Floats:
+    values, vectors = np.linalg.eigh(_symmetric(matrix))
+    return _symmetric((vectors * np.maximum(values, floor)) @ vectors.T)
+
+
+def _symmetric(matrix: Floats) -> Floats:
+    mean: Floats = (matrix + matrix.T) / 2
+    return mean
+
+
+# ---- the search for a graph of linear effects
+
+_EXACT = 12  # columns
+_MUST = 1e9  # what an arrow that is known to be there adds to the score: more than any evidence against it
+_GAIN = 1e-9
+
+
+class LinearScore:
+    """The score of each column with any parents, under what is known.
+
+    Args:
+        matrix: The correlations.
+        rows: The number of rows they are worth.
+        strictness: γ; larger for fewer arrows.
+        constraints: What is known of the columns.
+        most_parents: The most parents of a column; 1 makes a forest, 0 leaves what is known.
+    """
+
+    def __init__(
+        self,
+        matrix: Floats,
+        rows: float,
+        *,
+        strictness: float,
+        constraints: Constraints,
+        most_parents: int = 8,
+    ):
+        self._matrix, self._rows, self.most_parents = matrix, rows, most_parents
+        self._penalty = strictness * math.log(max(rows, 2.0)) / 2
+        self.allowed = constraints.allowed
+        self.bonus = np.zeros(matrix.shape)
+        for tail, head in constraints.required:
+            self.bonus[tail, head] = _MUST
+        for a, b in map(tuple, constraints.joined):
+            self.bonus[a, b] = self.bonus[b, a] = _MUST
+        self._rows_known: dict[tuple[int, frozenset[int]], Floats] = {}
+
+    def of(self, column: int, parents: Sequence[int]) -> float:
+        """Return the score of a column with these parents."""
+        several = sorted(parents)
+        left = self._matrix[column, column]
+        if several:
+            across = self._matrix[several, column]
+            left -= across @ np.linalg.solve(self._matrix[np.ix_(several, several)], across)
+        worth = -self._rows / 2 * math.log(max(float(left), 1e-12)) - self._penalty * len(several)
+        return worth + float(self.bonus[several, column].sum())
+
+    def gains(self, column: int, parents: frozenset[int]) -> Floats:
+        """Return what each other column would add as one more parent; minus infinity where it may not be one."""
+        key = (column, parents)
+        if key not in self._rows_known:
+            several = sorted(parents)
+            matrix, across = self._matrix, self._matrix[:, several]
+            along = (
+                np.linalg.solve(matrix[np.ix_(several, several)], across.T) if several else np.zeros((0, len(matrix)))
             )
-    columns = len(schema.fields)
-    if columns < 2:
-        raise SchemaError("a graph needs at least two columns.")
-    if columns > _MOST_COLUMNS:
-        raise InputError(f"method 'gaussian' takes at most {_MOST_COLUMNS} columns; the schema has {columns:,}.")
-    if delta == 0:
-        raise InputError("method 'gaussian' adds Gaussian noise and needs a delta above 0, such as 1e-6.")
-    rows = schema.max_rows_per_person
+            left = np.maximum(np.diag(matrix) - np.einsum("ij,ji->i", across, along), 1e-12)
+            shared = matrix[column] - across[column] @ along
+            squared = np.clip(shared**2 / (left * left[column]), 0.0, 1 - 1e-12)
+            gain = -self._rows / 2 * np.log1p(-squared) - self._penalty + self.bonus[:, column]
+            gain[[column, *several]] = -math.inf
+            gain[~self.allowed[:, column]] = -math.inf
+            if len(several) >= self.most_parents:
+                gain[gain < _MUST / 2] = -math.inf
+            self._rows_known[key] = gain
+        return self._rows_known[key]
 
-    def moved(tables: int) -> float:
-        return count_sensitivity(tables, relation=relation, unit=schema.unit, max_rows_per_person=rows).l2
+    def table(self) -> Floats:
+        """Return all scores at [column, parents as bits], for the exact search."""
+        count = len(self._matrix)
+        sets = np.arange(1 << count)
+        members = (sets[:, None] >> np.arange(count)) & 1
+        sizes = members.sum(axis=1)
+        logs = np.zeros(1 << count)
+        for size in range(1, count + 1):
+            chosen = sets[sizes == size]
+            places = np.argsort(-members[chosen], axis=1, kind="stable")[:, :size]
+            logs[chosen] = np.linalg.slogdet(self._matrix[places[:, :, None], places[:, None, :]])[1]
+        scores = np.full((count, 1 << count), -math.inf)
+        for column in range(count):
+            banned = sum(1 << other for other in range(count) if not self.allowed[other, column]) | 1 << column
+            must = int((self.bonus[:, column] > 0).sum())
+            fits = sets[(sets & banned == 0) & (sizes <= max(self.most_parents, must))]
+            change = logs[fits | 1 << column] - logs[fits]
+            scores[column, fits] = -self._rows / 2 * change - self._penalty * sizes[fits]
+            scores[column, fits] += members[fits] @ self.bonus[:, column]
+        return scores
 
-    # A row's matrix has norm at most the limit, where its cell in a table has norm 1. The last factor outweighs the
-    # rounding of the product.
-    limits = (STEPS**2, squared_limit(columns))
-    changes = (moved(columns), *(limit * moved(1) * (1 + 2.0**-50) for limit in limits))
-    sizes = (columns * CELLS, columns**2, (columns + 1) ** 2)
-    cells = count_sensitivity(columns, relation=relation, unit=schema.unit, max_rows_per_person=rows).changed_cells
 
-    def events(level: float) -> list[GaussianEvent]:
-        return [
-            gaussian_event(
-                size,
-                l2_sensitivity=change,
-                scale=level * change / math.sqrt(share),
-                changed_cells=cells if size == sizes[0] else None,
-                integers=True,
-                relation=relation,
-                unit=schema.unit,
-                max_rows_per_person=rows,
-            )
-            for size, change, share in zip(sizes, changes, _SHARES, strict=True)
-        ]
+def search_linear(score: LinearScore, *, rounds: int, start: Parents | None = None) -> Parents:
+    """Return each column's parents in the best graph, or in a good one of many columns.
 
-    first, second, third = events(calibrate(events, epsilon=epsilon, delta=delta))
-    return PreparedGaussian(
-        schema=schema,
-        constraints=constraints_of(schema, knowledge),
-        events=(first, second, third),
-        delta=delta,
-        public_rows=public_rows,
-    )
+    Args:
+        score: The scores.
+        rounds: How many perturbations, where the search is not exact.
+        start: Where climbing begins; no arrows by default.
+    """
+    count = len(score.allowed)
+    if count <= _EXACT:
+        return best_graph(score.table())
+    rng = np.random.default_rng(0)  # of the search alone
+    best = now = _climb(score, [set(some) for some in start] if start else [set() for _ in range(count)])
+    best_worth = now_worth = _worth(score, best)
+    for _ in range(rounds):
+        found = _climb(score, _shake(score, now, rng))
+        worth = _worth(score, found)
+        if worth >= now_worth:
+            now, now_worth = found, worth
+        if worth > best_worth + _GAIN:
+            best, best_worth = found, worth
+    return tuple(tuple(sorted(some)) for some in best)
+
+
+def _worth(score: LinearScore, graph: list[set[int]]) -> float:
+    return sum(score.of(column, sorted(parents)) for column, parents in enumerate(graph))
+
+
+def _climb(score: LinearScore, start: list[set[int]]) -> list[set[int]]:
+    """Add, delete or turn the arrow that gains most, until none gains."""
+    graph = [set(some) for some in start]
+    while True:
+        best, change = _GAIN, None
+        above = ancestors(graph)  # at [a, b] whether a → b would close a cycle
+        for head, parents in enumerate(graph):
+            gains = np.where(above[:, head], -math.inf, score.gains(head, frozenset(parents)))
+            tail = int(np.argmax(gains))
+            if gains[tail] > best:
+                best, change = float(gains[tail]), {head: parents | {tail}}
+            for tail in parents:
+                rest = parents - {tail}
+                lost = -float(score.gains(head, frozenset(rest))[tail])
+                if lost > best:
+                    best, change = lost, {head: rest}
+                turned = lost + float(score.gains(tail, frozenset(graph[tail]))[head])
+                if turned > best and not any(above[other, tail] for other in rest):
+                    best, change = turned, {head: rest, tail: graph[tail] | {head}}
+        if change is None:
+            return graph
+        for head, parents in change.items():
+            graph[head] = parents
+
+
+def _shake(score: LinearScore, graph: list[set[int]], rng: np.random.Generator) -> list[set[int]]:
+    """Return the graph with some arrows taken out at random, apart from those that must be there."""
+    arrows = [(a, b) for b, some in enumerate(graph) for a in sorted(some) if score.bonus[a, b] == 0]
+    left = [set(some) for some in graph]
+    if arrows:
+        for place in rng.choice(len(arrows), size=min(len(arrows), max(2, len(arrows) // 6)), replace=False):
+            tail, head = arrows[int(place)]
+            left[head].discard(tail)
+    return left

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from escudo.mechanisms._purse import Purse as Purse
     from escudo.mechanisms._purse import Release as Release
     from escudo.mechanisms._selection import choose_cells as choose_cells
+    from escudo.mechanisms._selection import choose_quantiles as choose_quantiles
     from escudo.mechanisms._selection import exponential as exponential
     from escudo.mechanisms._selection import permute_and_flip as permute_and_flip
     from escudo.mechanisms._selection import quantile_cells as quantile_cells
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from escudo.mechanisms._stability import log_iqr as log_iqr
     from escudo.mechanisms._stability import propose_test_release as propose_test_release
     from escudo.mechanisms._stability import read_log_iqr as read_log_iqr
+    from escudo.mechanisms._stability import release_if_stable as release_if_stable
     from escudo.mechanisms._stability import show_keys as show_keys
     from escudo.mechanisms._stability import stable_histogram as stable_histogram
     from escudo.mechanisms._stability import stable_threshold as stable_threshold
@@ -88,6 +90,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "_purse": ["Noisy", "Purse", "Release"],
         "_selection": [
             "choose_cells",
+            "choose_quantiles",
             "exponential",
             "permute_and_flip",
             "quantile_cells",
@@ -100,6 +103,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "log_iqr",
             "propose_test_release",
             "read_log_iqr",
+            "release_if_stable",
             "show_keys",
             "stable_histogram",
             "stable_threshold",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Unpack
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,6 +22,7 @@ from escudo.table import Numeric
 __all__ = [
     "cell_utilities",
     "choose_cells",
+    "choose_quantiles",
     "exponential",
     "permute_and_flip",
     "quantile_cells",
@@ -186,11 +187,30 @@ def quantiles(
     >>> quantiles(ages, [0.25, 0.75], lower=0, upper=110, epsilon=2.0, cells=110, seed=1).value
     array([34.5, 64.5])
     """
+    purse = Purse(account, seed)
+    parse_unit(terms.get("unit", "row"), terms.get("max_rows_per_person"))
+    event = quantile_event(count=len(_read_probabilities(probabilities)), epsilon=epsilon, **terms)
+    chosen = choose_quantiles(
+        values, probabilities, event, purse, lower=lower, upper=upper, cells=cells, purpose=purpose
+    )
+    return purse.release(chosen, event)
+
+
+def choose_quantiles(
+    values: ArrayLike,
+    probabilities: float | Sequence[float],
+    event: Event,
+    purse: Purse,
+    *,
+    lower: float,
+    upper: float,
+    cells: int = 1024,
+    purpose: str = "",
+) -> NDArray[np.float64]:
+    """Return the numbers of :func:`quantiles`, paid by a purse; the event is :func:`quantile_event` of as many."""
     column = Numeric("values", finite("lower", lower), finite("upper", upper), cells, missing=True)
     counts = np.bincount(column.encode(values), minlength=column.size)
-    paying: dict[str, Any] = {"account": account, "seed": seed, "purpose": purpose, **terms}
-    chosen = quantile_cells(counts[: column.bins], probabilities, epsilon=epsilon, **paying)
-    return chosen.mapped(column.decode)
+    return column.decode(choose_cells(counts[: column.bins], probabilities, event, purse, purpose=purpose))
 
 
 def quantile_cells(

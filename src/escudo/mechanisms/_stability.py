@@ -45,6 +45,7 @@ __all__ = [
     "log_iqr",
     "propose_test_release",
     "read_log_iqr",
+    "release_if_stable",
     "show_keys",
     "stable_histogram",
     "stable_threshold",
@@ -203,20 +204,42 @@ def propose_test_release(
     >>> propose_test_release(2.5, 1, sensitivity=0.01, epsilon=1.0, delta=1e-6, seed=0).value is None
     True
     """
+    purse = Purse(account, seed)
+    event = ApproximateEvent(
+        epsilon=positive("epsilon", epsilon),
+        delta=probability("delta", delta, allow_zero=False),
+        **with_bound(terms, account),
+    )
+    found = release_if_stable(
+        value, distances, event, purse, sensitivity=sensitivity, release_share=release_share, grid=grid, purpose=purpose
+    )
+    return purse.release(found, event)
+
+
+def release_if_stable(
+    value: float | None,
+    distances: int | Sequence[int],
+    event: ApproximateEvent,
+    purse: Purse,
+    *,
+    sensitivity: float,
+    release_share: float | None = None,
+    grid: float | None = None,
+    purpose: str = "",
+) -> float | None:
+    """Return what :func:`propose_test_release` releases, or None; a purse pays the event for tests and release."""
     tests = _read_distances(distances, value)
     share = 1 / (tests.size + 1) if release_share is None else finite("release_share", release_share)
     if not 0 < share < 1:
         raise InputError(f"release_share must lie strictly between 0 and 1; got {share!r}.")
-    total = positive("epsilon", epsilon)
-    slack = probability("delta", delta, allow_zero=False)
-    event, purse = ApproximateEvent(epsilon=total, delta=slack, **with_bound(terms, account)), Purse(account, seed)
+    total = event.epsilon
     statistic = read_statistic("value", 0.0 if value is None else float(value))
     moved = positive("sensitivity", sensitivity)
     step = default_grid(statistic, sensitivity=moved, scale=moved / (share * total), norm="l1", grid=grid)
     steps = check_steps("sensitivity", statistic.sensitivity_in_steps(moved, step, "l1"))
     release_scale = check_steps("the noise scale", rounded_up(steps / (share * total)))
     test_scale = check_steps("the noise scale", rounded_up(tests.size / ((1 - share) * total)))
-    least = 1 + laplace_cutoff(slack / tests.size, test_scale)
+    least = 1 + laplace_cutoff(event.delta / tests.size, test_scale)
 
     def law(noise: NoiseSource) -> float | None:
         passed = bool((noise.add_laplace(tests, test_scale) >= least).any())
@@ -226,7 +249,7 @@ def propose_test_release(
         assert isinstance(noisy, float)
         return noisy
 
-    return purse.release(purse.draw(event, law, purpose=purpose), event)
+    return purse.draw(event, law, purpose=purpose)
 
 
 def log_iqr(

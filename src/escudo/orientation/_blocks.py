@@ -1,8 +1,9 @@
-r"""Equal blocks of records, all computed at once: arrays of shape (blocks, records).
+r"""Blocks of records: every block runs a procedure on its own records and votes, and none ever raises.
 
-A :class:`Blocks` holds both columns; ``forward`` is the hypothesis x->y and ``backward`` y->x, each a
-:class:`Hypothesis` with a cause and an effect. Whatever several procedures need (standardised columns, ranks, Legendre
-polynomials, residuals) is computed once and shared.
+Equal blocks are computed at once, as arrays of shape (blocks, records). A :class:`Blocks` holds both columns;
+``forward`` is the hypothesis x->y and ``backward`` y->x, each a :class:`Hypothesis` with a cause and an effect.
+Whatever several procedures need (standardised columns, ranks, Legendre polynomials, residuals) is computed once and
+shared.
 
 Inside a block everything may depend on the data: :math:`z` is the column less its mean over its standard deviation,
 :math:`b` the column stretched to [-1, 1] by the block's own smallest and largest value, and :math:`u = 2 (\mathrm{rank}
@@ -12,15 +13,119 @@ Inside a block everything may depend on the data: :math:`z` is the column less i
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable, Iterator
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["DEGREE", "HARMONICS", "Blocks", "Column", "Hypothesis", "cosines", "entropy"]
+from escudo._progress import tracking
+
+__all__ = [
+    "DEGREE",
+    "EQUAL",
+    "FEWEST_DISTINCT",
+    "SMALLEST",
+    "Blocks",
+    "Hypothesis",
+    "Preference",
+    "cast",
+    "cosines",
+    "entropy",
+    "one_by_one",
+]
+
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
+
+Preference = Callable[["Blocks"], Floats]
+"""Above 0 where a block prefers x->y, below 0 for y->x; one number per block, each a function of that block alone."""
+
+SMALLEST = 32
+"""Records in a block, planned; a block that has fewer than half of these complete votes 0."""
+
+FEWEST_DISTINCT = 8
+"""A block votes 0 where a column has fewer different values: scores see the steps then, not the direction."""
+
+EQUAL = 1e-10
+"""Preferences closer to 0 than this come from rounding errors, and make no vote."""
+
+_AT_ONCE = 2**15  # records: the arrays of one go stay within the processor's cache
+
+
+# ---- votes
+
+
+def cast(prefer: Preference, records: Floats) -> NDArray[np.int64]:
+    """Return the vote of every block: 1 for x->y, -1 for y->x, 0 where it cannot tell.
+
+    A block votes 0 if fewer than half of ``SMALLEST`` of its records are complete, a column has fewer than
+    ``FEWEST_DISTINCT`` different values, the procedure fails, or its preference is no number or within 1e-10 of 0.
+
+    Args:
+        prefer: The procedure.
+        records: Shape (blocks, records, 2); NaN where a value is missing or a seat is empty.
+
+    **Guarantee.** Vote j is a function of block j's records alone: blocks are computed side by side, but where one of
+    them makes the procedure fail, all of that go are done again one by one.
+    """
+    complete: NDArray[np.bool_] = np.logical_not(np.isnan(records).any(axis=2))
+    counts = complete.sum(axis=1)
+    votes = np.zeros(len(records), dtype=np.int64)
+    with tracking("Blocks voting", total=len(records)) as advance:
+        for chosen, size in _groups(counts):
+            kept = records[chosen][complete[chosen]].reshape(len(chosen), size, 2)
+            votes[chosen] = _cast(prefer, np.ascontiguousarray(kept[:, :, 0]), np.ascontiguousarray(kept[:, :, 1]))
+            advance(len(chosen))
+    return votes
+
+
+def one_by_one(function: Callable[[Floats, Floats], float]) -> Preference:
+    """Return the preference of a user's own function, called once per block with copies of its x and y.
+
+    The function must judge each block by its records alone: one that remembers earlier blocks would let a record move
+    more than its own vote.
+    """
+
+    def judged(x: Floats, y: Floats) -> float:
+        try:
+            return float(function(x, y))
+        except Exception:  # its block votes 0, and the others are not asked again
+            return np.nan
+
+    def prefer(blocks: Blocks) -> Floats:
+        pairs = zip(blocks.x.values, blocks.y.values, strict=True)
+        return np.array([judged(x.copy(), y.copy()) for x, y in pairs])
+
+    return prefer
+
+
+def _groups(counts: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], int]]:
+    """Yield blocks with equally many complete records, not too many at once."""
+    for size in np.unique(counts[2 * counts >= SMALLEST]).tolist():
+        alike = np.flatnonzero(counts == size)
+        step = max(1, _AT_ONCE // size)
+        for start in range(0, len(alike), step):
+            yield alike[start : start + step], size
+
+
+def _cast(prefer: Preference, x: Floats, y: Floats) -> NDArray[np.int64]:
+    try:
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a warning may quote values
+            blocks = Blocks(x, y)
+            preference = np.asarray(prefer(blocks), dtype=np.float64).reshape(len(x))
+            clear = np.isfinite(preference) & (np.abs(preference) >= EQUAL) & ~blocks.coarse(FEWEST_DISTINCT)
+            return np.where(clear, np.sign(preference), 0.0).astype(np.int64)
+    except Exception:  # whatever a procedure does, its block votes 0: an error would tell something about its records
+        if len(x) == 1:
+            return np.zeros(1, dtype=np.int64)
+        return np.concatenate([_cast(prefer, x[[j]], y[[j]]) for j in range(len(x))])
+
+
+# ---- what a block knows
 
 DEGREE = 5
 """The highest degree of the polynomials."""
@@ -29,6 +134,126 @@ HARMONICS = 5
 """How many cosines describe a column of ranks."""
 
 _TINY = 1e-12
+
+
+class Blocks:
+    """Both columns of every block, and the two hypotheses about them.
+
+    Args:
+        x: Shape (blocks, records), complete.
+        y: The same shape.
+    """
+
+    def __init__(self, x: Floats, y: Floats):
+        self.x, self.y = Column(x), Column(y)
+        self.forward = Hypothesis(self.x, self.y)
+        self.backward = Hypothesis(self.y, self.x)
+
+    @property
+    def count(self) -> int:
+        """How many blocks."""
+        return len(self.x.values)
+
+    def coarse(self, fewest: int) -> NDArray[np.bool_]:
+        """Return which blocks have a column with fewer than ``fewest`` different values."""
+        return np.minimum(self.x.distinct, self.y.distinct) < fewest
+
+
+class Hypothesis:
+    """The hypothesis that one column of the blocks causes the other."""
+
+    def __init__(self, cause: Column, effect: Column):
+        self.cause, self.effect = cause, effect
+
+    @property
+    def n(self) -> int:
+        """Records in a block."""
+        return int(self.cause.values.shape[1])
+
+    @property
+    def ridge(self) -> float:
+        """How strongly fits are drawn to zero, per record."""
+        return 3e-3 if self.n < 300 else 3e-4
+
+    @cached_property
+    def basis(self) -> Floats:
+        """Legendre polynomials of the stretched cause, shape (blocks, degrees + 1, records)."""
+        return _legendre(self.cause.b)
+
+    @cached_property
+    def gram(self) -> Floats:
+        """Products of the polynomials, shape (blocks, degrees + 1, degrees + 1)."""
+        return self.basis @ self.basis.transpose(0, 2, 1)
+
+    @cached_property
+    def _products(self) -> Floats:
+        targets = np.stack([self.effect.z, self.effect.b], axis=2)
+        return self.basis @ targets
+
+    def fit(self, target: str, degree: int) -> Floats:
+        """Return the fit of the effect (``"z"`` standardised, ``"b"`` stretched) by a polynomial in the cause."""
+        products = self._products[:, : degree + 1, "zb".index(target)]
+        return _predict(self.basis, self.gram, products, self.ridge * self.n, degree)
+
+    @cached_property
+    def residual3(self) -> Floats:
+        """What a cubic in the cause leaves of the standardised effect."""
+        return self.effect.z - self.fit("z", 3)
+
+    @cached_property
+    def residual5(self) -> Floats:
+        """What a polynomial of degree 5 in the cause leaves of the standardised effect."""
+        return self.effect.z - self.fit("z", DEGREE)
+
+    @cached_property
+    def spread5(self) -> Floats:
+        """How wide the noise is at each record, from the residuals of degree 5."""
+        return self.spread_of(self.residual5)
+
+    @cached_property
+    def rank_residual(self) -> Floats:
+        """What a polynomial of degree 5 in the cause's ranks leaves of the effect's ranks."""
+        basis = _legendre(self.cause.u)
+        gram = basis @ basis.transpose(0, 2, 1)
+        products = (basis @ self.effect.u[:, :, None])[:, :, 0]
+        return self.effect.u - _predict(basis, gram, products, self.ridge * self.n, DEGREE)
+
+    @cached_property
+    def sorted_effect(self) -> Floats:
+        """The standardised effect in the order of the cause."""
+        return np.take_along_axis(self.effect.z, self.cause.order, axis=1)
+
+    @cached_property
+    def sorted_ranks(self) -> Floats:
+        """The effect's ranks in the order of the cause."""
+        return np.take_along_axis(self.effect.u, self.cause.order, axis=1)
+
+    def spread_of(self, residual: Floats) -> Floats:
+        r"""Return the scale s(x) of residuals: the exponential of a cubic fit to their log squares.
+
+        It is kept within :math:`e^{\pm 2}` of its middle and set so that (residual / s)² has mean 1.
+        """
+        square = residual * residual
+        level = np.log(square + 0.02 * square.mean(axis=1, keepdims=True) + 1e-9)
+        fitted = self.smooth(level, 3, 3 * self.ridge)
+        middle = fitted.mean(axis=1, keepdims=True)
+        spread = np.exp(np.clip(fitted, middle - 4.0, middle + 4.0) / 2)
+        scaled: Floats = spread * np.sqrt((square / spread**2).mean(axis=1, keepdims=True))
+        return scaled
+
+    def weighted_fit(self, weights: Floats, target: Floats, degree: int, ridge: float) -> Floats:
+        """Return the weighted fit of any target, the ridge scaled by the mean weight."""
+        basis = self.basis[:, : degree + 1]
+        weighted = basis * weights[:, None, :]
+        gram = weighted @ basis.transpose(0, 2, 1)
+        products = (weighted @ target[:, :, None])[:, :, 0]
+        scale = ridge * self.n * weights.mean(axis=1)
+        return _predict(basis, gram, products, scale[:, None, None], degree)
+
+    def smooth(self, target: Floats, degree: int, ridge: float) -> Floats:
+        """Return the fit of any target by a polynomial in the cause."""
+        products = (self.basis[:, : degree + 1] @ target[:, :, None])[:, :, 0]
+        return _predict(self.basis, self.gram, products, ridge * self.n, degree)
 
 
 class Column:
@@ -94,126 +319,6 @@ class Column:
         return entropy(np.take_along_axis(self.z, self.order, axis=1))
 
 
-class Hypothesis:
-    """The hypothesis that one column of the blocks causes the other."""
-
-    def __init__(self, cause: Column, effect: Column):
-        self.cause, self.effect = cause, effect
-
-    @property
-    def n(self) -> int:
-        """Records in a block."""
-        return int(self.cause.values.shape[1])
-
-    @property
-    def ridge(self) -> float:
-        """How strongly fits are drawn to zero, per record."""
-        return 3e-3 if self.n < 300 else 3e-4
-
-    @cached_property
-    def basis(self) -> Floats:
-        """Legendre polynomials of the stretched cause, shape (blocks, degrees + 1, records)."""
-        return _legendre(self.cause.b)
-
-    @cached_property
-    def gram(self) -> Floats:
-        """Products of the polynomials, shape (blocks, degrees + 1, degrees + 1)."""
-        return self.basis @ self.basis.transpose(0, 2, 1)
-
-    @cached_property
-    def _products(self) -> Floats:
-        targets = np.stack([self.effect.z, self.effect.b], axis=2)
-        return self.basis @ targets
-
-    def fitted(self, target: str, degree: int) -> Floats:
-        """Return the fit of the effect (``"z"`` standardised, ``"b"`` stretched) by a polynomial in the cause."""
-        products = self._products[:, : degree + 1, "zb".index(target)]
-        return _predicted(self.basis, self.gram, products, self.ridge * self.n, degree)
-
-    @cached_property
-    def residual3(self) -> Floats:
-        """What a cubic in the cause leaves of the standardised effect."""
-        return self.effect.z - self.fitted("z", 3)
-
-    @cached_property
-    def residual5(self) -> Floats:
-        """What a polynomial of degree 5 in the cause leaves of the standardised effect."""
-        return self.effect.z - self.fitted("z", DEGREE)
-
-    @cached_property
-    def spread5(self) -> Floats:
-        """How wide the noise is at each record, from the residuals of degree 5."""
-        return self.spread_of(self.residual5)
-
-    @cached_property
-    def rank_residual(self) -> Floats:
-        """What a polynomial of degree 5 in the cause's ranks leaves of the effect's ranks."""
-        basis = _legendre(self.cause.u)
-        gram = basis @ basis.transpose(0, 2, 1)
-        products = (basis @ self.effect.u[:, :, None])[:, :, 0]
-        return self.effect.u - _predicted(basis, gram, products, self.ridge * self.n, DEGREE)
-
-    @cached_property
-    def sorted_effect(self) -> Floats:
-        """The standardised effect in the order of the cause."""
-        return np.take_along_axis(self.effect.z, self.cause.order, axis=1)
-
-    @cached_property
-    def sorted_ranks(self) -> Floats:
-        """The effect's ranks in the order of the cause."""
-        return np.take_along_axis(self.effect.u, self.cause.order, axis=1)
-
-    def spread_of(self, residual: Floats) -> Floats:
-        r"""Return the scale s(x) of residuals: the exponential of a cubic fit to their log squares.
-
-        It is kept within :math:`e^{\pm 2}` of its middle and set so that (residual / s)² has mean 1.
-        """
-        square = residual * residual
-        level = np.log(square + 0.02 * square.mean(axis=1, keepdims=True) + 1e-9)
-        fitted = self.smoothed(level, 3, 3 * self.ridge)
-        middle = fitted.mean(axis=1, keepdims=True)
-        spread = np.exp(np.clip(fitted, middle - 4.0, middle + 4.0) / 2)
-        scaled: Floats = spread * np.sqrt((square / spread**2).mean(axis=1, keepdims=True))
-        return scaled
-
-    def refitted(self, weights: Floats, target: Floats, degree: int, ridge: float) -> Floats:
-        """Return the weighted fit of any target, the ridge scaled by the mean weight."""
-        basis = self.basis[:, : degree + 1]
-        weighted = basis * weights[:, None, :]
-        gram = weighted @ basis.transpose(0, 2, 1)
-        products = (weighted @ target[:, :, None])[:, :, 0]
-        scale = ridge * self.n * weights.mean(axis=1)
-        return _predicted(basis, gram, products, scale[:, None, None], degree)
-
-    def smoothed(self, target: Floats, degree: int, ridge: float) -> Floats:
-        """Return the fit of any target by a polynomial in the cause."""
-        products = (self.basis[:, : degree + 1] @ target[:, :, None])[:, :, 0]
-        return _predicted(self.basis, self.gram, products, ridge * self.n, degree)
-
-
-class Blocks:
-    """Both columns of every block, and the two hypotheses about them.
-
-    Args:
-        x: Shape (blocks, records), complete.
-        y: The same shape.
-    """
-
-    def __init__(self, x: Floats, y: Floats):
-        self.x, self.y = Column(x), Column(y)
-        self.forward = Hypothesis(self.x, self.y)
-        self.backward = Hypothesis(self.y, self.x)
-
-    @property
-    def count(self) -> int:
-        """How many blocks."""
-        return len(self.x.values)
-
-    def coarse(self, fewest: int) -> NDArray[np.bool_]:
-        """Return which blocks have a column with fewer than ``fewest`` different values."""
-        return np.minimum(self.x.distinct, self.y.distinct) < fewest
-
-
 def entropy(ordered: Floats) -> Floats:
     r"""Return the entropy of increasing values by m-spacings, bounded below so that ties do not send it to -∞.
 
@@ -261,7 +366,7 @@ def _legendre(t: Floats) -> Floats:
     return basis
 
 
-def _predicted(basis: Floats, gram: Floats, products: Floats, ridge: float | Floats, degree: int) -> Floats:
+def _predict(basis: Floats, gram: Floats, products: Floats, ridge: float | Floats, degree: int) -> Floats:
     terms = degree + 1
     system = gram[:, :terms, :terms] + ridge * np.eye(terms)
     weights = np.linalg.solve(system, products[:, :terms, None])

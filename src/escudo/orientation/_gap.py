@@ -6,13 +6,12 @@ noisy scores at the same total ε err more often (``escudo.mechanisms.gap_sign``
 
 | score | sensitivity of one score | where proved |
 |---|---|---|
-| ``sqrt_hsic`` (default) | √6/m | ``_scores_kernel.py`` |
-| ``hsic`` | 2.0556/m + 4/m² | ``_scores_kernel.py`` |
+| ``sqrt_hsic`` (default) | √6/m | ``_scores.py`` |
+| ``hsic`` | 2.0556/m + 4/m² | ``_scores.py`` |
 | ``spearman``, ``kendall`` | 6/(m+1), 4/m | ``_scores.py`` |
 | ``iqr`` | none; quartiles by the exponential mechanism | ``escudo.mechanisms.quantiles`` |
 
-The gap moves by at most twice as much. Everything else is fixed beforehand: the bounds of the schema, widths,
-degrees.
+The gap moves by at most twice as much. Everything else is fixed beforehand: the bounds of the schema, widths, degrees.
 
 **Whose privacy.** The regressions are fitted on records, too. There are two ways, and both protect the *whole* table:
 
@@ -23,36 +22,82 @@ degrees.
   every o, then for neighbours that differ in the training half the second factor is the same, and conversely. ∎
   (``ParallelEvent``)
 
-``probability_correct`` is the posterior probability that the private gap has the released sign, if all possible
-gaps were equally likely beforehand (``_gap_probability.py``). For ``iqr`` it supposes bell-shaped columns.
+``probability_correct`` is the posterior probability that the private gap has the released sign, if all possible gaps
+were equally likely beforehand (below). For ``iqr`` it supposes bell-shaped columns.
 
-Reference:
-    Design note "sensitivities", Propositions 4, 7, 8 and 12.
+**How likely noisy scores name the right direction**: the paper's Theorems 2 and 4 in closed form. γ is the private
+margin, score(wrong) - score(right); every released number carries Laplace noise of scale σ of its own.
+
+* Two numbers (Theorem 2): the difference of two Laplace variables has the tail (γ + 2σ)/(4σ) e^{-γ/σ}.
+* Four numbers (Theorem 4): with z = γ/σ the sum of four has the tail e^{-z}(48 + 33z + 9z² + z³)/96. The paper's
+  γ = Q_y + Q_{r_X} - Q_x + Q_{r_Y} lacks brackets: it is (Q_y + Q_{r_X}) - (Q_x + Q_{r_Y}).
+* One number (the gap): ½ e^{-γ/σ}.
+
+For γ < 0 the noise has to help: the probability is the tail itself at \|γ\|.
+
+**After the release** γ is not known, but the noisy margin v is, and so is the largest size G that γ can have. If all
+margins in [-G, G] were equally likely beforehand, the probability that γ has the sign of v is, with the distribution
+function F of the noise,
+
+.. math:: \frac{F(|v|) - F(|v| - G)}{F(|v| + G) - F(|v| - G)},
+
+which stays near 1/2 where the noise is larger than any margin, however large v is.
+
+A :class:`Wording` makes an answer of a released margin, here and for ``paper``.
+
+Reference: M. Kusner et al. (2016), "Private Causal Inference", Theorems 2 and 4; design note "sensitivities",
+Propositions 4, 7, 8, 12 and 14.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo._validate import one_of, positive, whole
-from escudo.mechanisms import Seed, gap_sign, laplace, laplace_event, publishable, quantile_event, quantiles
-from escudo.orientation._answer import Direction
-from escudo.orientation._asked import Asked, check_options, check_width
-from escudo.orientation._gap_answer import ABSTAIN, Question, check_question
-from escudo.orientation._gap_probability import LARGEST_GAP, certainty
-from escudo.orientation._pair import PairData
-from escudo.orientation._regression import fit_histogram, fit_polynomial
-from escudo.orientation._regression_data import Pair, check_rows, halves, in_two, public_pair, scaled
-from escudo.orientation._scores import Floats, kendall, kendall_sensitivity, spearman, spearman_sensitivity
-from escudo.orientation._scores_kernel import GridFeatures, hsic_sensitivity, sqrt_hsic, sqrt_hsic_sensitivity
-from escudo.privacy import Account, Event, LaplaceEvent, ParallelEvent, Plan, RepeatedEvent
+from escudo._validate import finite, one_of, positive, whole
+from escudo.errors import InputError, RefusedError
+from escudo.mechanisms import Purse, choose_quantiles, gap_event, laplace_event, quantile_event
+from escudo.orientation._direction import CANNOT_TELL, Asked, Direction, PairData, arrow, check_options, check_rows
+from escudo.orientation._regression import (
+    Pair,
+    fit_histogram,
+    fit_polynomial,
+    halves,
+    pair_of,
+    public_pair,
+    split_pair,
+)
+from escudo.orientation._scores import (
+    Floats,
+    dependence,
+    hsic_sensitivity,
+    kendall_sensitivity,
+    spearman_sensitivity,
+    sqrt_hsic_sensitivity,
+)
+from escudo.privacy import Budget, Event, LaplaceEvent, Neighbours, ParallelEvent, Plan, RepeatedEvent
+from escudo.table import PrivateTable, Schema
 
-__all__ = ["SCORES", "WIDTH", "GapPrepared", "cell_counts", "gap_of", "gap_sensitivity", "noisy_regressions", "prepare"]
+__all__ = [
+    "ABSTAIN",
+    "LARGEST_GAP",
+    "LEAST_SKETCH",
+    "WIDTH",
+    "Wording",
+    "certainty",
+    "check_width",
+    "gap_of",
+    "gap_sensitivity",
+    "noisy_regressions",
+    "prepare",
+    "probability_of_direction",
+    "public_count",
+]
+
 
 SCORES = ("sqrt_hsic", "hsic", "spearman", "kendall", "iqr")
 """Every dependence score, the default first."""
@@ -64,152 +109,15 @@ LEAST_SKETCH = 800
 """Least ε times training rows for which the histogram's regressions can be trusted: below, a poor fit does not make a
 coin but a systematic error, private and confidently wrong (``experiments/simulated_directions.py``)."""
 
+_NARROWEST = 0.02
 _CELLS = 8
 _FINENESS = 2.0**-11  # grid step, as a part of the sensitivity: rounding costs 0.1 %, and float errors stay far below
 _TYPICAL = 0.08  # a clear gap of √HSIC, from simulated pairs
 _LEAST = 1e-3  # interquartile ranges below this count as this
-
 Regression = Callable[[Floats], Floats]
 
 
-def gap_sensitivity(score: str, m: int) -> float:
-    """Return how far the gap of two scores over ``m`` pairs can move when one pair is replaced: twice one score."""
-    one: Callable[[int], float] = {
-        "sqrt_hsic": sqrt_hsic_sensitivity,
-        "hsic": hsic_sensitivity,
-        "spearman": spearman_sensitivity,
-        "kendall": kendall_sensitivity,
-    }[score]
-    return 2 * one(m)
-
-
-def gap_of(score: str, pair: Pair, f: Regression, g: Regression, *, width: float = WIDTH) -> float:
-    """Return score(y->x) - score(x->y) without noise: private.
-
-    Args:
-        score: One of ``SCORES`` but ``"iqr"``.
-        pair: The pairs, on [-1, 1].
-        f: Predicts y from x.
-        g: Predicts x from y.
-        width: Width of the kernels, for the scores that have one.
-    """
-    forward, backward = pair.y - f(pair.x), pair.x - g(pair.y)
-    measure = _measure(score, width)
-    return measure(pair.y, backward) - measure(pair.x, forward)
-
-
-def _measure(score: str, width: float) -> Callable[[Floats, Floats], float]:
-    if score == "spearman":
-        return spearman
-    if score == "kendall":
-        return kendall
-    inputs, residuals = GridFeatures(-1.0, 1.0, width), GridFeatures(-2.0, 2.0, width)
-    power = 2 if score == "hsic" else 1
-    return lambda a, b: sqrt_hsic(a, b, inputs, residuals) ** power
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class GapPrepared:
-    """The gap method with everything chosen from public facts; see the module's docstring.
-
-    Attributes:
-        question: What was asked, with the plan.
-        epsilon: What the answer may cost.
-        rows: The public number of rows.
-        train: Public training records, or None to split the table.
-        shuffle: Public seed of the split.
-        width: Width of the kernels.
-    """
-
-    question: Question
-    epsilon: float
-    rows: int
-    train: Pair | None
-    shuffle: int
-    width: float
-
-    @property
-    def plan(self) -> Plan:
-        """All that ``run`` will spend."""
-        return self.question.plan
-
-    def run(self, pairs: PairData, *, account: Account, seed: Seed) -> Direction:
-        """Read the pairs and answer; the account is charged for the whole plan before noise is drawn.
-
-        Raises:
-            InputError: If the table has another number of rows than was stated.
-        """
-        asked = self.question
-        if self.plan.event is None:
-            return asked.no_answer(_needs(asked.score, self.epsilon, split=self.train is None), seed=seed)
-        check_rows(self.rows, pairs.rows)
-        pair, known = scaled(pairs), self.train
-        account.spend(self.plan.event, purpose="direction (gap)", for_release=publishable(seed))
-        f: Regression
-        g: Regression
-        if known is not None:
-            f, g, test = fit_polynomial(known.x, known.y), fit_polynomial(known.y, known.x), pair
-        else:
-            half, test = in_two(pair, shuffle=self.shuffle)
-            f, g = noisy_regressions(half, epsilon=self.epsilon, seed=seed)
-        if asked.score == "iqr":
-            return self._by_quartiles(test, f, g, seed)
-        released = gap_sign(
-            gap_of(asked.score, test, f, g, width=self.width),
-            sensitivity=gap_sensitivity(asked.score, len(test.x)),
-            epsilon=self.epsilon,
-            grid=_grid(gap_sensitivity(asked.score, len(test.x))),
-            seed=seed,
-        )
-        event = released.event
-        assert isinstance(event, LaplaceEvent)
-        margin = released.value.value
-        return asked.answer(
-            margin,
-            noise_scale=event.scale,
-            certainty=certainty(margin, event.scale, largest=LARGEST_GAP[asked.score]),
-            scores={"gap": margin},
-            scores_mean=(
-                f"gap: dependence left in the wrong direction minus that left in the right one, if {asked.x} is the "
-                f"cause ({asked.score} of {asked.y}->{asked.x} minus that of {asked.x}->{asked.y}), with noise"
-            ),
-            seed=seed,
-        )
-
-    def _by_quartiles(self, test: Pair, f: Regression, g: Regression, seed: Seed) -> Direction:
-        asked = self.question
-        columns = {
-            asked.x: (test.x, 1.0),
-            f"residual of {asked.y}": (test.y - f(test.x), 2.0),
-            asked.y: (test.y, 1.0),
-            f"residual of {asked.x}": (test.x - g(test.y), 2.0),
-        }
-        logs = {}
-        for name, (values, bound) in columns.items():
-            low, high = quantiles(
-                values, [0.25, 0.75], lower=-bound, upper=bound, epsilon=self.epsilon / 4, seed=seed
-            ).value
-            logs[f"log IQR of {name}"] = math.log(max(float(high - low), _LEAST))
-        one, two, three, four = logs.values()
-        margin = (three + four) - (one + two)
-        # A quartile errs by about 16/ε ranks; at a normal density of 0.43/IQR per rank that is this part of the IQR.
-        each = 16 / self.epsilon / (0.43 * len(test.x))
-        spread = math.sqrt(8) * each
-        return asked.answer(
-            margin,
-            noise_scale=spread,
-            certainty=0.5 * (1 + math.erf(abs(margin) / (2 * spread))),
-            scores={**logs, "gap": margin},
-            scores_mean=(
-                f"log interquartile ranges by the exponential mechanism; the gap adds {asked.y} and the residual of "
-                f"{asked.x}, and takes off {asked.x} and the residual of {asked.y}"
-            ),
-            seed=seed,
-            notes=("How sure the sign is supposes bell-shaped columns: quartiles have no closed form.",),
-        )
-
-
-def prepare(asked: Asked) -> GapPrepared:
+def prepare(asked: Asked, schema: Schema, neighbours: Neighbours, budget: Budget) -> GapPrepared:
     """Choose what the gap method will release, from public facts alone.
 
     The relation must be ``"replace_one"`` and the unit ``"row"``; a δ is not needed. Scores: one of ``SCORES``.
@@ -226,46 +134,29 @@ def prepare(asked: Asked) -> GapPrepared:
 
     **Guarantee.** ε-differentially private for the whole table, replace one row: see the module's docstring.
     """
-    count = check_question("gap", asked)
+    count = public_count("gap", neighbours)
     chosen = check_options("gap", asked.options, {"train": None, "abstain": ABSTAIN, "shuffle": 0, "width": WIDTH})
     named = one_of("score", SCORES[0] if asked.score == "committee" else asked.score, SCORES)
     width = check_width(chosen["width"])
     split = chosen["train"] is None
     tested = halves(count)[1] if split else count
     return GapPrepared(
-        question=Question(
+        schema=schema,
+        wording=Wording(
             x=asked.x,
             y=asked.y,
             method="gap",
             score=named,
-            plan=_plan(named, asked.epsilon, tested, split=split),
             abstain=positive("abstain", chosen["abstain"], allow_zero=True),
             notes=(_covers(count, tested, split=split),),
         ),
-        epsilon=asked.epsilon,
+        plan=_plan(named, budget.epsilon, tested, split=split),
+        epsilon=budget.epsilon,
         rows=count,
-        train=None if split else public_pair(asked.schema, asked.x, asked.y, chosen["train"], option="train"),
+        train=None if split else public_pair(schema, asked.x, asked.y, chosen["train"], option="train"),
         shuffle=whole("shuffle", chosen["shuffle"]),
         width=width,
     )
-
-
-def noisy_regressions(half: Pair, *, epsilon: float, seed: Seed) -> tuple[Regression, Regression]:
-    """Return regressions of y on x and x on y from one noisy histogram; charging is left to the caller.
-
-    **Guarantee.** ε-differentially private for the records of ``half``: a replaced record leaves one cell and enters
-    another, so the counts move by 2 in l1 norm; the regressions are functions of the noisy counts.
-    """
-    counts = laplace(cell_counts(half), sensitivity=2, epsilon=epsilon, seed=seed).value
-    noisy = np.asarray(counts, dtype=np.float64)
-    noise = math.sqrt(2) * 2 / epsilon
-    return fit_histogram(noisy, noise=noise), fit_histogram(noisy.T, noise=noise)
-
-
-def cell_counts(pair: Pair) -> NDArray[np.int64]:
-    """Return how many pairs lie in each of 8 × 8 equal cells of [-1, 1]²: private; x counts the rows."""
-    x, y = (np.clip(((v + 1) * (_CELLS / 2)).astype(np.int64), 0, _CELLS - 1) for v in pair)
-    return np.bincount(x * _CELLS + y, minlength=_CELLS**2).reshape(_CELLS, _CELLS)
 
 
 def _plan(score: str, epsilon: float, tested: int, *, split: bool) -> Plan:
@@ -279,20 +170,24 @@ def _plan(score: str, epsilon: float, tested: int, *, split: bool) -> Plan:
     else:
         if tested < 2 or gap_sensitivity(score, tested) / epsilon > LARGEST_GAP[score]:
             return Plan(name, buys="nothing: the noise would be larger than any gap")
-        size = gap_sensitivity(score, tested)
-        gap = laplace_event(1, sensitivity=size, epsilon=epsilon, grid=_grid(size))
+        gap = _gap_event(score, epsilon, tested)
     if not split:
         return Plan(name, gap, buys=f"the gap over all {tested:,} rows; regressions from public records")
-    sketch = laplace_event(_CELLS**2, sensitivity=2, epsilon=epsilon, integers=True)
     return Plan(
         name,
-        ParallelEvent(events=(sketch, gap), by="position"),
+        ParallelEvent(events=(_sketch_event(epsilon), gap), by="position"),
         buys="a noisy histogram of one half for the regressions, the gap over the other half",
     )
 
 
-def _grid(sensitivity: float) -> float:
-    return math.ldexp(1.0, math.frexp(sensitivity * _FINENESS)[1] - 1)
+def _gap_event(score: str, epsilon: float, tested: int) -> LaplaceEvent:
+    size = gap_sensitivity(score, tested)
+    grid = math.ldexp(1.0, math.frexp(size * _FINENESS)[1] - 1)
+    return gap_event(sensitivity=size, epsilon=epsilon, grid=grid)
+
+
+def _sketch_event(epsilon: float) -> LaplaceEvent:
+    return laplace_event(_CELLS**2, sensitivity=2, epsilon=epsilon, integers=True)
 
 
 def _covers(rows: int, tested: int, *, split: bool) -> str:
@@ -318,3 +213,297 @@ def _needs(score: str, epsilon: float, *, split: bool) -> str:
         rows *= 2
     noise = f"At ε = {epsilon:g} the noise is larger than any gap here"
     return f"{noise}; it needs about N = {max(rows, 16):,} rows. Nothing was spent."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class GapPrepared:
+    """The gap method with everything chosen from public facts; see the module's docstring.
+
+    Attributes:
+        schema: The columns of the table.
+        wording: How a released margin is told.
+        plan: All that ``run`` will spend; free where no gap would stand out.
+        epsilon: What the answer may cost.
+        rows: The public number of rows.
+        train: Public training records, or None to split the table.
+        shuffle: Public seed of the split.
+        width: Width of the kernels.
+    """
+
+    schema: Schema
+    wording: Wording
+    plan: Plan
+    epsilon: float
+    rows: int
+    train: Pair | None
+    shuffle: int
+    width: float
+
+    def run(self, table: PrivateTable, purse: Purse) -> Direction:
+        """Read the pairs and answer.
+
+        Raises:
+            InputError: If the table has another number of rows than was stated.
+        """
+        asked = self.wording
+        if self.plan.event is None:
+            return asked.no_answer(_needs(asked.score, self.epsilon, split=self.train is None), purse)
+        check_rows(table, self.rows)
+        pair, known = pair_of(PairData(table, asked.x, asked.y)), self.train
+        paid = purse.within(self.plan.event, purpose="direction (gap)")
+        f: Regression
+        g: Regression
+        if known is not None:
+            f, g, test = fit_polynomial(known.x, known.y), fit_polynomial(known.y, known.x), pair
+        else:
+            half, test = split_pair(pair, shuffle=self.shuffle)
+            f, g = noisy_regressions(half, paid, epsilon=self.epsilon)
+        if asked.score == "iqr":
+            return self._by_quartiles(test, f, g, paid)
+        event = _gap_event(asked.score, self.epsilon, len(test.x))
+        margin = float(paid.add(gap_of(asked.score, test, f, g, width=self.width), event))
+        return asked.answer(
+            margin,
+            purse,
+            noise_scale=event.scale,
+            certainty=certainty(margin, event.scale, largest=LARGEST_GAP[asked.score]),
+            scores={"gap": margin},
+            scores_mean=(
+                f"gap: dependence left in the wrong direction minus that left in the right one, if {asked.x} is the "
+                f"cause ({asked.score} of {asked.y}->{asked.x} minus that of {asked.x}->{asked.y}), with noise"
+            ),
+        )
+
+    def _by_quartiles(self, test: Pair, f: Regression, g: Regression, purse: Purse) -> Direction:
+        asked = self.wording
+        columns = {
+            asked.x: (test.x, 1.0),
+            f"residual of {asked.y}": (test.y - f(test.x), 2.0),
+            asked.y: (test.y, 1.0),
+            f"residual of {asked.x}": (test.x - g(test.y), 2.0),
+        }
+        logs = {}
+        event = quantile_event(count=2, epsilon=self.epsilon / 4)
+        for name, (values, bound) in columns.items():
+            low, high = choose_quantiles(values, [0.25, 0.75], event, purse, lower=-bound, upper=bound)
+            logs[f"log IQR of {name}"] = math.log(max(float(high - low), _LEAST))
+        one, two, three, four = logs.values()
+        margin = (three + four) - (one + two)
+        # A quartile errs by about 16/ε ranks; at a normal density of 0.43/IQR per rank that is this part of the IQR.
+        each = 16 / self.epsilon / (0.43 * len(test.x))
+        spread = math.sqrt(8) * each
+        return asked.answer(
+            margin,
+            purse,
+            noise_scale=spread,
+            certainty=0.5 * (1 + math.erf(abs(margin) / (2 * spread))),
+            scores={**logs, "gap": margin},
+            scores_mean=(
+                f"log interquartile ranges by the exponential mechanism; the gap adds {asked.y} and the residual of "
+                f"{asked.x}, and takes off {asked.x} and the residual of {asked.y}"
+            ),
+            notes=("How sure the sign is supposes bell-shaped columns: quartiles have no closed form.",),
+        )
+
+
+# ---- scores and regressions
+
+
+def gap_sensitivity(score: str, m: int) -> float:
+    """Return how far the gap of two scores over ``m`` pairs can move when one pair is replaced: twice one score."""
+    one: Callable[[int], float] = {
+        "sqrt_hsic": sqrt_hsic_sensitivity,
+        "hsic": hsic_sensitivity,
+        "spearman": spearman_sensitivity,
+        "kendall": kendall_sensitivity,
+    }[score]
+    return 2 * one(m)
+
+
+def gap_of(score: str, pair: Pair, f: Regression, g: Regression, *, width: float = WIDTH) -> float:
+    """Return score(y->x) - score(x->y) without noise: private.
+
+    Args:
+        score: One of ``SCORES`` but ``"iqr"``.
+        pair: The pairs, on [-1, 1].
+        f: Predicts y from x.
+        g: Predicts x from y.
+        width: Width of the kernels, for the scores that have one.
+    """
+    forward, backward = pair.y - f(pair.x), pair.x - g(pair.y)
+    measure = dependence(score, width)
+    return measure(pair.y, backward) - measure(pair.x, forward)
+
+
+def noisy_regressions(half: Pair, purse: Purse, *, epsilon: float) -> tuple[Regression, Regression]:
+    """Return regressions of y on x and x on y from one noisy histogram.
+
+    **Guarantee.** ε-differentially private for the records of ``half``: a replaced record leaves one cell and enters
+    another, so the counts move by 2 in l1 norm; the regressions are functions of the noisy counts.
+    """
+    noisy = np.asarray(purse.add(cell_counts(half), _sketch_event(epsilon)), dtype=np.float64)
+    noise = math.sqrt(2) * 2 / epsilon
+    return fit_histogram(noisy, noise=noise), fit_histogram(noisy.T, noise=noise)
+
+
+def cell_counts(pair: Pair) -> NDArray[np.int64]:
+    """Return how many pairs lie in each of 8 × 8 equal cells of [-1, 1]²: private; x counts the rows."""
+    x, y = (np.clip(((v + 1) * (_CELLS / 2)).astype(np.int64), 0, _CELLS - 1) for v in pair)
+    return np.bincount(x * _CELLS + y, minlength=_CELLS**2).reshape(_CELLS, _CELLS)
+
+
+# ---- what gap and paper share
+
+ABSTAIN = 1.6
+"""By default there is a verdict only where the margin exceeds so many noise scales: its sign is then 90 % sure."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wording:
+    """How a released margin becomes an answer: all that is known of it before a row is read.
+
+    Attributes:
+        x: One column.
+        y: The other one.
+        method: ``"gap"`` or ``"paper"``.
+        score: The dependence score.
+        abstain: The verdict is "cannot tell" unless the margin is larger than so many noise scales.
+        notes: What people should know about the way it was asked.
+    """
+
+    x: str
+    y: str
+    method: str
+    score: str
+    abstain: float
+    notes: tuple[str, ...] = ()
+
+    def answer(
+        self,
+        margin: float,
+        purse: Purse,
+        *,
+        noise_scale: float,
+        certainty: float,
+        scores: Mapping[str, float],
+        scores_mean: str,
+        notes: tuple[str, ...] = (),
+    ) -> Direction:
+        """Return the answer for a released margin: above 0 for x->y."""
+        threshold = self.abstain * noise_scale
+        verdict = arrow(self.x, self.y) if margin > 0 else arrow(self.y, self.x)
+        if abs(margin) <= threshold:
+            verdict = CANNOT_TELL
+            inside = f"The margin is inside the noise (±{threshold:.2g}): a larger ε or more rows could tell."
+            notes = (*notes, inside)
+        return replace(
+            self.no_answer("", purse),
+            verdict=verdict,
+            margin=margin,
+            probability_correct=certainty,
+            scores=scores,
+            scores_mean=scores_mean,
+            noise_scale=noise_scale,
+            threshold=threshold,
+            notes=self._told(*notes, purse=purse),
+        )
+
+    def no_answer(self, why: str, purse: Purse) -> Direction:
+        """Return "cannot tell", with the reason."""
+        return Direction(
+            x=self.x,
+            y=self.y,
+            verdict=CANNOT_TELL,
+            margin=0.0,
+            probability_correct=0.5,
+            guarantee=purse.guarantee,
+            method=self.method,
+            score=self.score,
+            plan=purse.plan,
+            notes=self._told(why, purse=purse),
+        )
+
+    def _told(self, *notes: str, purse: Purse) -> tuple[str, ...]:
+        return (*self.notes, *notes, *((purse.plan.warning,) if purse.plan.warning else ()))
+
+
+def public_count(method: str, neighbours: Neighbours) -> int:
+    """Return the public number of rows, or raise where the method's sensitivities do not hold.
+
+    Raises:
+        RefusedError: If neighbours may differ in the number of rows, or in several rows of one person.
+        InputError: If the number of rows is not known.
+    """
+    if neighbours.relation != "replace_one":
+        raise RefusedError(
+            f"method {method!r} divides by the number of rows, which must be public: it holds for "
+            "relation='replace_one' only. Use method='votes' for 'add_remove'. Nothing was spent."
+        )
+    if neighbours.unit != "row":
+        raise RefusedError(
+            f"method {method!r} protects one row; for a person with several rows use method='votes'. Nothing was spent."
+        )
+    if neighbours.rows is None:
+        raise InputError(f"method {method!r} needs the public number of rows; give rows=....")
+    return neighbours.rows
+
+
+def check_width(value: object) -> float:
+    """Return the width of kernels on [-1, 1], or raise: narrower ones need more grid points than they are worth."""
+    width = positive("width", value, at_most=2.0)
+    if width < _NARROWEST:
+        raise InputError(f"width must be at least {_NARROWEST} on the scale [-1, 1]; got {width!r}.")
+    return width
+
+
+# ---- how likely the sign is right
+
+LARGEST_GAP = {"sqrt_hsic": 0.5, "hsic": 0.25, "spearman": 1.0, "kendall": 1.0}
+"""The largest size of a gap of two scores: no score is below 0, and none above this (up to one part in m)."""
+
+_TAILS = {1: (48.0,), 2: (48.0, 24.0), 4: (48.0, 33.0, 9.0, 1.0)}  # over 96, in powers of z
+
+
+def probability_of_direction(margin: float, scale: float, *, noises: int = 2) -> float:
+    """Return the probability that the noisy scores are in the order of the margin's sign: above 0 is right.
+
+    Args:
+        margin: γ, the private margin; above 0 if the scores without noise are in the right order.
+        scale: σ, of each Laplace variable.
+        noises: How many there are: 1 for a gap, 2 for two scores (Theorem 2), 4 for four log IQRs (Theorem 4).
+
+    Raises:
+        InputError: If the scale is not above 0, or ``noises`` is none of these.
+
+    >>> [round(probability_of_direction(2.0, 1.0, noises=k), 4) for k in (1, 2, 4)]
+    [0.9323, 0.8647, 0.7773]
+    """
+    if noises not in _TAILS:
+        raise InputError(f"noises must be 1, 2 or 4; got {noises!r}.")
+    z = abs(finite("margin", margin)) / positive("scale", scale)
+    tail = math.exp(-z) * sum(part * z**power for power, part in enumerate(_TAILS[noises])) / 96 if z < 700 else 0.0
+    return 1 - tail if margin > 0 else tail
+
+
+def certainty(released: float, scale: float, *, noises: int = 1, largest: float = math.inf) -> float:
+    """Return how sure the sign of a released margin is: see "After the release" above.
+
+    Args:
+        released: The noisy margin.
+        scale: Of each Laplace variable in it.
+        noises: How many there are: 1, 2 or 4.
+        largest: The largest size the margin can have without noise.
+
+    >>> round(certainty(3.0, 1.0), 4), round(certainty(300.0, 100.0, largest=0.25), 4)
+    (0.9751, 0.5006)
+    """
+    size = abs(released)
+    if math.isinf(largest):
+        return probability_of_direction(size, scale, noises=noises)
+    size = min(size, largest + 500 * scale)  # beyond, tails only shrink together
+
+    def above(value: float) -> float:
+        return probability_of_direction(-value, scale, noises=noises)
+
+    low, middle, high = above(size - largest), above(size), above(size + largest)
+    return min(1.0, max(0.5, (low - middle) / (low - high)))

@@ -7,44 +7,223 @@ released at once: with Laplace noise of scale 2E/ε, or, where δ > 0 and that i
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import wraps
 from html import escape
 from itertools import combinations
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo._validate import positive, probability, whole
+from escudo.asking import ask, verb
 from escudo.causal import CausalGraph
 from escudo.errors import GraphError, InputError, SchemaError
-from escudo.mechanisms import Seed, as_planned, gaussian_event, laplace_event, publishable
-from escudo.orientation._answer import CANNOT_TELL, Direction
-from escudo.orientation._casting import FEWEST_DISTINCT, cast
-from escudo.orientation._layout import Layout, layout_of
-from escudo.orientation._planning import Law
-from escudo.orientation._procedures import Procedure, procedure_of
-from escudo.orientation._reading import batches_of, public_rows, scored_column
-from escudo.orientation._rule import Rule, free_of_charge, needed_text, rule_of, unanswered, verdict_of
-from escudo.privacy import (
-    Account,
-    GaussianEvent,
-    Guarantee,
-    LaplaceEvent,
-    Plan,
-    Relation,
-    calibrate,
-    charging,
-    parse_relation,
-    plannable,
-)
+from escudo.mechanisms import Purse, Seed
+from escudo.orientation._blocks import FEWEST_DISTINCT
+from escudo.orientation._direction import CANNOT_TELL, Direction, Score, check_options, scored_column
+from escudo.orientation._votes import VOTE_OPTIONS, Poll, poll_of
+from escudo.privacy import Budget, GaussianEvent, Guarantee, Neighbours, Plan, plannable
 from escudo.table import PrivateTable, Schema
 
-__all__ = ["Orientation", "can_be_oriented", "orient"]
+__all__ = ["OpenEdges", "Orientation", "can_be_oriented", "orient"]
+
 
 Edge = tuple[str, str]
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _table_first(operation: Callable[P, T]) -> Callable[P, T]:
+    """Take the graph before the table, too, as older versions did; deprecated."""
+
+    def turned(args: tuple[Any, ...]) -> tuple[Any, ...]:
+        if len(args) < 2 or not isinstance(args[1], PrivateTable | Schema):
+            return args
+        warnings.warn(
+            "orient(graph, table) will end with version 0.3: the table comes first, orient(table, graph).",
+            DeprecationWarning,
+            stacklevel=3,
+        )
+        return (args[1], args[0], *args[2:])
+
+    @wraps(operation)
+    def asked(*args: Any, **kwargs: Any) -> Any:
+        return operation(*turned(args), **kwargs)
+
+    plan = operation.plan  # type: ignore[attr-defined]
+    return plannable(lambda *args, **kwargs: plan(*turned(args), **kwargs))(asked)
+
+
+@_table_first
+@verb
+def orient(
+    table: PrivateTable,
+    graph: CausalGraph | None = None,
+    *,
+    epsilon: float,
+    delta: float = 0.0,
+    score: Score = "committee",
+    seed: Seed = None,
+    accept_large_delta: bool = False,
+    **options: Any,
+) -> Orientation:
+    """Give directions to the undirected edges of a graph, or judge all pairs of columns, under one budget.
+
+    Each pair is judged by itself, by votes as in :func:`direction`: other columns that cause both are not looked at.
+
+    Args:
+        table: The private table; its account is charged once, before noise is drawn.
+        graph: The graph whose undirected edges are to be oriented; None for all pairs of columns with an order.
+        epsilon: What all answers together may cost.
+        delta: At this probability aside; above 0 it makes many pairs cheaper.
+        score: The block procedure, as in :func:`direction`.
+        seed: Repeatable noise for tests and demonstrations; marks everything not for release.
+        accept_large_delta: As in :func:`direction`.
+        options: ``abstain``, ``blocks`` and ``shuffle``, as in :func:`direction`.
+
+    Returns:
+        The answers and the graph they make.
+
+    Raises:
+        GraphError: If the graph has no undirected edge; nothing was spent.
+        SchemaError: If a column of one is unknown or has no order; nothing was spent.
+        InputError: If an argument is out of range; nothing was spent.
+        RefusedError: If δ is too large for the table; nothing was spent.
+        BudgetExceededError: If the account does not allow it; nothing was spent.
+
+    **Guarantee.** (ε, δ) for the whole table and all answers together; ε alone if δ is 0. *Proof.* See the module: one
+    record lies in one block (or in one before and one after being replaced), whichever the pair.
+
+    >>> import numpy as np, polars as pl, escudo
+    >>> rng = np.random.default_rng(0)
+    >>> cause = rng.uniform(-1, 1, 4000)
+    >>> frame = pl.DataFrame({"a": cause, "b": np.tanh(3 * cause) + 0.2 * rng.uniform(-1, 1, 4000)})
+    >>> bounds = {"type": "numeric", "lower": -2, "upper": 2}
+    >>> table = escudo.PrivateTable(frame, escudo.Schema.from_dict({"a": bounds, "b": bounds}))
+    >>> orient(table, escudo.CausalGraph.from_edges([], undirected=[("b", "a")]), epsilon=1.0, seed=1).graph.edges
+    (('a', 'b'),)
+    """
+    asked = OpenEdges(graph=graph, score=score, options=options)
+    how: dict[str, Any] = {"accept_large_delta": accept_large_delta, "seed": seed}
+    return ask(asked, table, Budget(epsilon, delta), purpose="orient", **how)
+
+
+def _with_arrows(graph: CausalGraph | None, answers: Sequence[Direction]) -> tuple[CausalGraph | None, list[str]]:
+    """Put the verdicts into the graph, the surest first; an arrow that does not fit stays undirected."""
+    if graph is None:
+        return None, []
+    notes = []
+    for found in sorted(answers, key=lambda answer: -abs(answer.margin)):
+        if found.cause is None or found.effect is None:
+            continue
+        lines = tuple(pair for pair in graph.undirected_edges if set(pair) != {found.x, found.y})
+        try:
+            graph = replace(graph, edges=(*graph.edges, (found.cause, found.effect)), undirected_edges=lines)
+        except GraphError:
+            notes.append(f"{found.verdict} would close a cycle or break stated knowledge; left undirected.")
+    return graph, notes
+
+
+# ---- what is chosen before a row is read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenEdges:
+    """Which way the undirected edges of a graph go, or all pairs of columns: the question.
+
+    Attributes:
+        graph: The graph; None for all pairs.
+        score: The block procedure.
+        options: Whatever else the caller gave: ``VOTE_OPTIONS``.
+    """
+
+    graph: CausalGraph | None
+    score: Score = "committee"
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def prepare(self, schema: Schema, neighbours: Neighbours, budget: Budget) -> PreparedEdges:
+        """Choose pairs, blocks and noise from public facts."""
+        chosen = check_options("votes", self.options, VOTE_OPTIONS)
+        pairs, notes = _pairs(self.graph, schema)
+        schema.select(dict.fromkeys(name for pair in pairs for name in pair)).require_confirmed()
+        poll = poll_of(len(pairs), neighbours, budget, score=self.score, **chosen)
+        return PreparedEdges(schema=schema, graph=self.graph, pairs=pairs, poll=poll, delta=budget.delta, notes=notes)
+
+
+def can_be_oriented(schema: Schema, name: str) -> bool:
+    """Return whether a column has an order and values enough for blocks to vote on."""
+    try:
+        scored_column(schema, name, fewest=FEWEST_DISTINCT)
+    except SchemaError:
+        return False
+    return True
+
+
+def _pairs(graph: CausalGraph | None, schema: Schema) -> tuple[tuple[Edge, ...], tuple[str, ...]]:
+    if graph is not None:
+        if not graph.undirected_edges:
+            raise GraphError("The graph has no undirected edge, so there is nothing to orient.")
+        for pair in graph.undirected_edges:
+            for name in pair:
+                scored_column(schema, name, fewest=FEWEST_DISTINCT)
+        return tuple(graph.undirected_edges), ()
+    usable = [name for name in schema.names if can_be_oriented(schema, name)]
+    left_out = [name for name in schema.names if name not in usable]
+    if len(usable) < 2:
+        raise InputError(
+            "fewer than two columns are numeric, or ordered with enough levels; there is no pair to orient."
+        )
+    notes = (f"Left out, having no order or too few values: {', '.join(left_out)}.",) if left_out else ()
+    return tuple(combinations(usable, 2)), notes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedEdges:
+    """Everything that is chosen before a row is read.
+
+    Attributes:
+        schema: The columns of the table.
+        graph: The graph whose edges are open; None for all pairs.
+        pairs: The pairs that are judged.
+        poll: The blocks, what each does, and when there is a verdict.
+        delta: The δ of the budget.
+        notes: Sentences for people.
+    """
+
+    schema: Schema
+    graph: CausalGraph | None
+    pairs: tuple[Edge, ...]
+    poll: Poll
+    delta: float
+    notes: tuple[str, ...]
+
+    @property
+    def plan(self) -> Plan:
+        """The budget tree; free where no margin could make a verdict."""
+        poll = self.poll
+        bought = f"{len(self.pairs)} pairs, {poll.seating.blocks} blocks, {poll.procedure.name}"
+        at = self.delta if isinstance(poll.event, GaussianEvent) else 0.0
+        return poll.plan("orient", "sums of votes", "verdicts", buys=bought, delta=at)
+
+    def run(self, table: PrivateTable, purse: Purse) -> Orientation:
+        """Let the blocks vote on every pair, and put the verdicts into the graph."""
+        margins = self.poll.margins(table, self.pairs, purse, purpose="sums of votes")
+        answers = [self.poll.answer(x, y, margin, purse) for (x, y), margin in zip(self.pairs, margins, strict=True)]
+        graph, left = _with_arrows(self.graph, answers)
+        warned = (purse.plan.warning,) if purse.plan.warning else ()
+        return Orientation(
+            directions=tuple(answers),
+            graph=graph,
+            guarantee=self.poll.promise(purse),
+            plan=purse.plan,
+            notes=(*self.notes, *left, *warned),
+        )
+
+
+# ---- the answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,274 +276,3 @@ class Orientation:
         )
         below = "".join(f"<br>{escape(line)}" for line in (*self.notes, str(self.guarantee)))
         return f"<table><tr><th>columns</th><th>verdict</th><th>margin</th></tr>{rows}</table><small>{below}</small>"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Prepared:
-    """Everything that is chosen before a row is read."""
-
-    pairs: tuple[Edge, ...]
-    layout: Layout
-    procedure: Procedure
-    rule: Rule
-    event: LaplaceEvent | GaussianEvent
-    delta: float
-    needed: str
-    notes: tuple[str, ...]
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(name for pair in self.pairs for name in pair))
-
-    @property
-    def plan(self) -> Plan:
-        if self.rule.threshold is None:
-            return Plan("orient", children=[Plan("votes", buys="nothing: no margin would stand out of the noise")])
-        bought = f"{len(self.pairs)} pairs, {self.layout.blocks} blocks, {self.procedure.name}"
-        children = [Plan("sums of votes", self.event, buys=bought), Plan("verdicts")]
-        return Plan("orient", children=children, delta=self.delta if isinstance(self.event, GaussianEvent) else 0.0)
-
-    def released(self, table: PrivateTable, account: Account, seed: Seed) -> NDArray[np.float64]:
-        """Let the blocks vote on every pair and return the noisy margins."""
-        names = self.columns
-        records = self.layout.gather(batches_of(table, names), len(names))
-        place = {name: number for number, name in enumerate(names)}
-        margins = [int(cast(self.procedure.prefer, records[:, :, [place[x], place[y]]]).sum()) for x, y in self.pairs]
-        noisy = as_planned(np.array(margins), self.event, account=account, seed=seed, purpose="sums of votes")
-        return np.asarray(noisy.value, dtype=np.float64)
-
-
-def _prepare(
-    graph: CausalGraph | None,
-    schema: Schema,
-    *,
-    epsilon: float,
-    delta: float = 0.0,
-    score: str | Callable[..., Any] = "committee",
-    relation: str = "replace_one",
-    rows: int | None = None,
-    abstain: float | None = None,
-    blocks: int | None = None,
-    shuffle: int = 0,
-) -> _Prepared:
-    pairs, notes = _pairs(graph, schema)
-    schema.select(dict.fromkeys(name for pair in pairs for name in pair)).require_confirmed()
-    budget, at = positive("epsilon", epsilon, at_most=100.0), probability("delta", delta)
-    neighbours: Relation = parse_relation(relation)
-    layout = layout_of(
-        epsilon=budget / len(pairs), rows=rows, relation=neighbours, unit=schema.unit, blocks=blocks, shuffle=shuffle
-    )
-    event = _event(len(pairs), layout.sensitivity, budget, at, neighbours, schema)
-    if isinstance(event, GaussianEvent):  # less noise than planned for: fewer blocks stand out of it
-        layout = layout_of(
-            epsilon=layout.sensitivity / event.scale,
-            rows=rows,
-            relation=neighbours,
-            unit=schema.unit,
-            blocks=blocks,
-            shuffle=shuffle,
-        )
-    assert rows is not None
-    law: Law = "gaussian" if isinstance(event, GaussianEvent) else "laplace"
-    return _Prepared(
-        pairs=pairs,
-        layout=layout,
-        procedure=procedure_of(score),
-        rule=rule_of(layout.blocks, event.scale, abstain, law=law),
-        event=event,
-        delta=at,
-        needed=needed_text(rows, layout.sensitivity / event.scale, layout.sensitivity, schema.unit),
-        notes=notes,
-    )
-
-
-def _event(
-    pairs: int, moved: int, epsilon: float, delta: float, relation: Relation, schema: Schema
-) -> LaplaceEvent | GaussianEvent:
-    """Return the quieter release of the margins that the budget allows."""
-    pure = laplace_event(
-        pairs,
-        sensitivity=moved * pairs,
-        epsilon=epsilon,
-        integers=True,
-        relation=relation,
-        unit=schema.unit,
-        max_rows_per_person=schema.max_rows_per_person,
-    )
-    if delta == 0.0:
-        return pure
-
-    def quiet(scale: float) -> GaussianEvent:
-        length = math.nextafter(moved * math.sqrt(pairs), math.inf)
-        return gaussian_event(
-            pairs,
-            l2_sensitivity=length,
-            scale=scale,
-            integers=True,
-            relation=relation,
-            unit=schema.unit,
-            max_rows_per_person=schema.max_rows_per_person,
-        )
-
-    found = quiet(calibrate(quiet, epsilon=epsilon, delta=delta))
-    return found if found.scale < math.sqrt(2) * pure.scale else pure  # standard deviations
-
-
-def can_be_oriented(schema: Schema, name: str) -> bool:
-    """Return whether a column has an order and values enough for blocks to vote on."""
-    try:
-        scored_column(schema, name, fewest=FEWEST_DISTINCT)
-    except SchemaError:
-        return False
-    return True
-
-
-def _pairs(graph: CausalGraph | None, schema: Schema) -> tuple[tuple[Edge, ...], tuple[str, ...]]:
-    if graph is not None:
-        if not graph.undirected_edges:
-            raise GraphError("The graph has no undirected edge, so there is nothing to orient.")
-        for pair in graph.undirected_edges:
-            for name in pair:
-                scored_column(schema, name, fewest=FEWEST_DISTINCT)
-        return tuple(graph.undirected_edges), ()
-    usable = [name for name in schema.names if can_be_oriented(schema, name)]
-    left_out = [name for name in schema.names if name not in usable]
-    if len(usable) < 2:
-        raise InputError(
-            "fewer than two columns are numeric, or ordered with enough levels; there is no pair to orient."
-        )
-    notes = (f"Left out, having no order or too few values: {', '.join(left_out)}.",) if left_out else ()
-    return tuple(combinations(usable, 2)), notes
-
-
-def _plan(
-    graph: CausalGraph | None,
-    table: PrivateTable | Schema,
-    *,
-    relation: str = "replace_one",
-    rows: int | None = None,
-    accept_large_delta: bool = False,
-    seed: Seed = None,
-    **arguments: Any,
-) -> Plan:
-    schema = table if isinstance(table, Schema) else table.schema
-    if rows is None and isinstance(table, PrivateTable):
-        rows = public_rows(table, parse_relation(relation))
-    plan = _prepare(graph, schema, relation=relation, rows=rows, **arguments).plan
-    return plan.judged(table, rows=rows, accept_large_delta=accept_large_delta)
-
-
-@plannable(_plan)
-def orient(
-    graph: CausalGraph | None,
-    table: PrivateTable,
-    *,
-    epsilon: float,
-    delta: float = 0.0,
-    score: str | Callable[..., Any] = "committee",
-    relation: str = "replace_one",
-    rows: int | None = None,
-    seed: int | None = None,
-    abstain: float | None = None,
-    blocks: int | None = None,
-    shuffle: int = 0,
-    accept_large_delta: bool = False,
-) -> Orientation:
-    """Give directions to the undirected edges of a graph, or judge all pairs of columns, under one budget.
-
-    Each pair is judged by itself, by votes as in :func:`direction`: other columns that cause both are not looked at.
-
-    Args:
-        graph: The graph whose undirected edges are to be oriented; None for all pairs of columns with an order.
-        table: The private table; its account is charged once, before noise is drawn.
-        epsilon: What all answers together may cost.
-        delta: At this probability aside; above 0 it makes many pairs cheaper.
-        score: The block procedure, as in :func:`direction`.
-        relation: Which tables are neighbours.
-        rows: As in :func:`direction`.
-        seed: Repeatable noise for tests and demonstrations; marks everything not for release.
-        abstain: As in :func:`direction`.
-        blocks: As in :func:`direction`.
-        shuffle: As in :func:`direction`.
-        accept_large_delta: As in :func:`direction`.
-
-    Returns:
-        The answers and the graph they make.
-
-    Raises:
-        GraphError: If the graph has no undirected edge; nothing was spent.
-        SchemaError: If a column of one is unknown or has no order; nothing was spent.
-        InputError: If an argument is out of range; nothing was spent.
-        RefusedError: If δ is too large for the table; nothing was spent.
-        BudgetExceededError: If the account does not allow it; nothing was spent.
-
-    **Guarantee.** (ε, δ) for the whole table and all answers together; ε alone if δ is 0. *Proof.* See the module: one
-    record lies in one block (or in one before and one after being replaced), whichever the pair.
-
-    >>> import numpy as np, polars as pl, escudo
-    >>> rng = np.random.default_rng(0)
-    >>> cause = rng.uniform(-1, 1, 4000)
-    >>> frame = pl.DataFrame({"a": cause, "b": np.tanh(3 * cause) + 0.2 * rng.uniform(-1, 1, 4000)})
-    >>> bounds = {"type": "numeric", "lower": -2, "upper": 2}
-    >>> table = escudo.PrivateTable(frame, escudo.Schema.from_dict({"a": bounds, "b": bounds}))
-    >>> orient(escudo.CausalGraph.from_edges([], undirected=[("b", "a")]), table, epsilon=1.0, seed=1).graph.edges
-    (('a', 'b'),)
-    """
-    neighbours = parse_relation(relation)
-    prepared = _prepare(
-        graph,
-        table.schema,
-        epsilon=epsilon,
-        delta=delta,
-        score=score,
-        relation=neighbours,
-        rows=(known := public_rows(table, neighbours) if rows is None else rows),
-        abstain=abstain,
-        blocks=blocks,
-        shuffle=shuffle,
-    )
-    noise = None if seed is None else np.random.default_rng(whole("seed", seed))
-    plan = prepared.plan.judged(table, rows=known, accept_large_delta=accept_large_delta)
-    most, public = table.max_rows_per_person, publishable(seed)
-    with charging(table.account, plan, for_release=public, purpose="orient") as purse:
-        if prepared.rule.threshold is None:
-            margins = None
-            promise = free_of_charge(
-                plan, relation=neighbours, unit=table.unit, max_rows_per_person=most, for_release=public
-            )
-        else:
-            margins = prepared.released(table, purse, noise)
-            promise = replace(plan.guarantee(max_rows_per_person=most), for_release=public)
-    answers = []
-    for number, (x, y) in enumerate(prepared.pairs):
-        terms: dict[str, Any] = {
-            "guarantee": promise,
-            "plan": plan,
-            "procedure": prepared.procedure,
-            "needed": prepared.needed,
-        }
-        if margins is None:
-            answers.append(unanswered(x, y, prepared.rule, **terms))
-        else:
-            answers.append(verdict_of(x, y, float(margins[number]), prepared.rule, **terms))
-    oriented, left = _with_arrows(graph, answers)
-    warned = (plan.warning,) if plan.warning else ()
-    return Orientation(
-        directions=tuple(answers), graph=oriented, guarantee=promise, plan=plan, notes=(*prepared.notes, *left, *warned)
-    )
-
-
-def _with_arrows(graph: CausalGraph | None, answers: Sequence[Direction]) -> tuple[CausalGraph | None, list[str]]:
-    """Put the verdicts into the graph, the surest first; an arrow that does not fit stays undirected."""
-    if graph is None:
-        return None, []
-    notes = []
-    for found in sorted(answers, key=lambda answer: -abs(answer.margin)):
-        if found.cause is None or found.effect is None:
-            continue
-        lines = tuple(pair for pair in graph.undirected_edges if set(pair) != {found.x, found.y})
-        try:
-            graph = replace(graph, edges=(*graph.edges, (found.cause, found.effect)), undirected_edges=lines)
-        except GraphError:
-            notes.append(f"{found.verdict} would close a cycle or break stated knowledge; left undirected.")
-    return graph, notes

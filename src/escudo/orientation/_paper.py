@@ -1,10 +1,10 @@
 r"""The method of *Private Causal Inference*, as published: kernel ridge regression, a split, two noisy scores.
 
-Algorithm 1: fit f̂ (x to y) and ĝ (y to x) on training records; on test records compute residuals r_Y = y - f̂(x)
-and r_X = x - ĝ(y); score s(x, r_Y) and s(y, r_X); the lower score names the direction. Scores: ``hsic`` (default),
+Algorithm 1: fit f̂ (x to y) and ĝ (y to x) on training records; on test records compute residuals r_Y = y - f̂(x) and
+r_X = x - ĝ(y); score s(x, r_Y) and s(y, r_X); the lower score names the direction. Scores: ``hsic`` (default),
 ``spearman``, ``kendall``, ``iqr``. Noise by the paper's theorems with corrected constants, or, with
-``constants="paper"``, with those printed; ``_paper_constants.py`` compares the two. ε and δ are totals for the
-whole answer (the paper's ε is that of one score).
+``constants="paper"``, with those printed; the table below compares the two. ε and δ are totals for the whole answer
+(the paper's ε is that of one score).
 
 **Whose privacy.** The paper protects either the test set or the training set. Here the private table always is
 protected as a whole, so one says what it is:
@@ -15,43 +15,89 @@ protected as a whole, so one says what it is:
   as they are, if the table is far enough from one where a rank could change (Dwork & Roth, Algorithm 13); two log
   IQRs by propose-test-release, with distances by how far one record moves a residual.
 * neither: the table is cut in two by row number and both halves are private. A record is in one half, so the larger
-  of the two sensitivities holds for the whole (``_paper_constants.score_sensitivity``); distances of IQRs count
-  changes in either half (``_scores_iqr.py``). Rank scores are refused: one test record can bring two residuals as
+  of the two sensitivities holds for the whole (:func:`score_sensitivity`); distances of IQRs count
+  changes in either half (``_scores.py``). Rank scores are refused: one test record can bring two residuals as
   close together as it likes, so no table is ever far from instability, and the answer would always be "no answer".
 
-**Guarantee.** Laplace: ε-differentially private. Algorithm 13: (ε, δ): the distance d̂ has sensitivity 1; where d̂
-≥ 1 the score is the same for all neighbours; where d̂ = 0 on both of two neighbours, each answers with probability
-at most δ. Log IQRs: 4 (test, both) or 2 (train) runs of propose-test-release at (3e₀, δ₀), by
+**Guarantee.** Laplace: ε-differentially private. Algorithm 13: (ε, δ): the distance d̂ has sensitivity 1; where d̂ ≥ 1
+the score is the same for all neighbours; where d̂ = 0 on both of two neighbours, each answers with probability at most
+δ. Log IQRs: 4 (test, both) or 2 (train) runs of propose-test-release at (3e₀, δ₀), by
 :func:`escudo.mechanisms.propose_test_release`.
 
-Reference: M. Kusner, Y. Sun, K. Sridharan, K. Weinberger (2016), "Private Causal Inference", AISTATS. C. Dwork, A.
-Roth (2014), "The algorithmic foundations of differential privacy", Algorithm 13. Design note "sensitivities".
+**Constants.** The paper's sensitivities as printed, and the corrected ones, side by side.
+
+| score, one record replaced | the paper | corrected | is the paper's bound true? |
+|---|---|---|---|
+| Spearman, test record | 30/m (Theorem 1) | 6/(m+1) | yes, 5 times too large |
+| Kendall, test record | 4/m (Theorem 1) | 4/m | yes; its proof is not |
+| HSIC, test record | (12m-11)/(m-1)² (Theorem 3) | 2.0556/m + 4/m² | yes, 5.8 times too large |
+| residual, training record | 8/(nλ^{3/2}), λ ≤ 1 (Theorem 5) | Proposition 10 | yes, 1.7 to 5.7 times too large |
+| HSIC, training record | 32 L √m/n · 8/λ^{3/2} (Theorem 7) | Proposition 11 | yes; it even exceeds the range of HSIC |
+| distance to instability | ⌊nγλ^{3/2}/16⌋ | ⌈γ/2R⌉ - 1 | yes, as a lower bound |
+| four log IQRs, test record | "three looks": (9e₀, 3δ₀) | (12e₀, 4δ₀) | **no**: one record moves all four |
+| two log IQRs, training record | (6e₀, 2δ₀) | (6e₀, 2δ₀) | yes |
+
+So with ``constants="paper"`` only the interquartile ranges cost more than the paper says: 4/3 of ε and δ. What is
+charged is always what is proved.
+
+The paper's first bound for HSIC, (16m-8)/(m-1)², is larger still and not used.
+
+Reference: M. Kusner, Y. Sun, K. Sridharan, K. Weinberger (2016), "Private Causal Inference", AISTATS. C. Dwork, A. Roth
+(2014), "The algorithmic foundations of differential privacy", Algorithm 13. Design note "sensitivities".
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
 
 from escudo._validate import one_of, positive, whole
 from escudo.errors import InputError, RefusedError
-from escudo.mechanisms import laplace_event
-from escudo.orientation._asked import Asked, check_options, check_width
-from escudo.orientation._gap import WIDTH
-from escudo.orientation._gap_answer import ABSTAIN, Question, check_question
-from escudo.orientation._gap_probability import LARGEST_GAP
-from escudo.orientation._paper_constants import CONSTANTS, Constants, Role, iqr_looks, score_sensitivity
-from escudo.orientation._paper_release import PaperPrepared
-from escudo.orientation._regression_data import halves, public_pair
-from escudo.privacy import ApproximateEvent, Plan, RepeatedEvent
+from escudo.mechanisms import Purse, laplace_event, release_if_stable
+from escudo.orientation._direction import Asked, Direction, PairData, check_options, check_rows
+from escudo.orientation._gap import ABSTAIN, LARGEST_GAP, WIDTH, Wording, certainty, check_width, public_count
+from escudo.orientation._regression import (
+    Floats,
+    Pair,
+    fit_kernel_ridge,
+    halves,
+    pair_of,
+    paper_residual_change,
+    public_pair,
+    residual_change,
+    split_pair,
+)
+from escudo.orientation._scores import (
+    dependence,
+    hsic_sensitivity,
+    hsic_training_sensitivity,
+    interquartile_range,
+    kendall_sensitivity,
+    log_iqr_with_drift,
+    spearman_sensitivity,
+)
+from escudo.privacy import ApproximateEvent, Budget, LaplaceEvent, Neighbours, Plan, RepeatedEvent
+from escudo.table import PrivateTable, Schema
 
-__all__ = ["SCORES", "prepare"]
+__all__ = ["prepare", "residuals", "score_sensitivity", "two_scores"]
+
 
 SCORES = ("hsic", "spearman", "kendall", "iqr")
 """Every dependence score of the paper, the default first."""
 
+RIDGE_WIDTH = 0.3
+"""Width of the regressions' kernel on [-1, 1]; the paper names none."""
 
-def prepare(asked: Asked) -> PaperPrepared:
+_BIN = 1.0  # width of the bins of log IQR: a factor e, as in the paper
+_EXACT = 1e-9  # where ranks are stable they move by 0, so any number above it bounds them; it only costs noise
+_EXACT_SHARE = 1e-3
+
+
+def prepare(asked: Asked, schema: Schema, neighbours: Neighbours, budget: Budget) -> PaperPrepared:
     """Choose what the paper's method will release, from public facts alone.
 
     The relation must be ``"replace_one"`` and the unit ``"row"``. With ``constants="paper"`` ε is what the paper says
@@ -71,8 +117,8 @@ def prepare(asked: Asked) -> PaperPrepared:
         InputError: If an argument is out of range.
         RefusedError: If the relation or unit is not covered, or no mechanism is known.
     """
-    epsilon, delta = asked.epsilon, asked.delta
-    count = check_question("paper", asked)
+    epsilon, delta = budget.epsilon, budget.delta
+    count = public_count("paper", neighbours)
     known = {
         "train": None,
         "test": None,
@@ -88,7 +134,7 @@ def prepare(asked: Asked) -> PaperPrepared:
         raise InputError("train and test are both public: then nothing is private. Give one of them.")
     role: Role = "test" if chosen["train"] is not None else "train" if chosen["test"] is not None else "both"
     other = "train" if role == "test" else "test"
-    public = None if role == "both" else public_pair(asked.schema, asked.x, asked.y, chosen[other], option=other)
+    public = None if role == "both" else public_pair(schema, asked.x, asked.y, chosen[other], option=other)
     _check_known(named, role, delta)
     lam = 1e-3 if role == "test" else 0.3
     lam = lam if chosen["regularisation"] is None else positive("regularisation", chosen["regularisation"])
@@ -111,17 +157,17 @@ def prepare(asked: Asked) -> PaperPrepared:
     if plan.event is None:
         notes += (_needs(named, one_score, role, n, m, epsilon),)
     return PaperPrepared(
-        question=Question(
+        schema=schema,
+        wording=Wording(
             x=asked.x,
             y=asked.y,
             method="paper",
             score=named,
-            plan=plan,
             abstain=positive("abstain", chosen["abstain"], allow_zero=True),
             notes=notes,
         ),
-        epsilon=epsilon,
-        delta=delta,
+        plan=plan,
+        budget=budget,
         rows=count,
         role=role,
         public=public,
@@ -192,3 +238,219 @@ def _needs(score: str, sensitivity: Callable[[int, int], float], role: Role, n: 
         factor *= 2
     rows = factor * {"test": m, "train": n, "both": n + m}[role]
     return f"At ε = {epsilon:g} the noise is larger than any gap of two scores; it needs about N = {rows:,} rows."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PaperPrepared:
+    """The paper's method with everything chosen from public facts; the module says what it promises.
+
+    Attributes:
+        schema: The columns of the table.
+        wording: How a released margin is told.
+        plan: All that ``run`` will spend; free where no gap would stand out.
+        budget: The paper's claim, for the whole answer.
+        rows: The public number of rows.
+        role: What the private records are used for.
+        public: The public records, or None with role ``"both"``.
+        shuffle: Public seed of the split.
+        regularisation: λ.
+        width: Width of the kernels of HSIC.
+        constants: The paper's, or the corrected ones.
+    """
+
+    schema: Schema
+    wording: Wording
+    plan: Plan
+    budget: Budget
+    rows: int
+    role: Role
+    public: Pair | None
+    shuffle: int
+    regularisation: float
+    width: float
+    constants: Constants
+
+    def run(self, table: PrivateTable, purse: Purse) -> Direction:
+        """Read the pairs and answer.
+
+        Raises:
+            InputError: If the table, or the public records, are not as many as was stated.
+        """
+        asked = self.wording
+        if self.plan.event is None:
+            return asked.no_answer("Nothing was spent.", purse)
+        check_rows(table, self.rows)
+        private = pair_of(PairData(table, asked.x, asked.y))
+        if self.public is None:
+            train, test = split_pair(private, shuffle=self.shuffle)
+        else:
+            train, test = (self.public, private) if self.role == "test" else (private, self.public)
+        found = residuals(train, test, regularisation=self.regularisation)
+        paid = purse.within(self.plan.event, purpose="direction (paper)")
+        if asked.score == "iqr":
+            return self._ranges(found, len(train.x), paid)
+        if self.role == "train" and asked.score != "hsic":
+            return self._stable_ranks(found, len(train.x), paid)
+        return self._noisy_scores(found, paid)
+
+    def _noisy_scores(self, found: Residuals, purse: Purse) -> Direction:
+        event = self.plan.event
+        assert isinstance(event, LaplaceEvent)
+        noisy = purse.add(np.array(two_scores(self.wording.score, found, width=self.width)), event)
+        forward, backward = np.asarray(noisy, dtype=np.float64).tolist()
+        return self._answer(forward, backward, event.scale, 2, purse)
+
+    def _part(self) -> ApproximateEvent:
+        """Return what one number costs that is released where it is stable: all of them are such parts of the plan."""
+        assert isinstance(self.plan.event, RepeatedEvent)
+        assert isinstance(self.plan.event.event, ApproximateEvent)
+        return self.plan.event.event
+
+    def _stable_ranks(self, found: Residuals, n: int, purse: Purse) -> Direction:
+        change = drift(n, self.regularisation, self.constants)
+        scores = two_scores(self.wording.score, found, width=self.width)
+        forward, backward = (
+            release_if_stable(
+                value,
+                1 + distance_to_instability(_smallest_gap(values), change, self.constants),
+                self._part(),
+                purse,
+                sensitivity=_EXACT,
+                release_share=_EXACT_SHARE,
+            )
+            for value, values in zip(scores, (found.of_y, found.of_x), strict=True)
+        )
+        if forward is None or backward is None:
+            return self.wording.no_answer(
+                "One record of the training set could change the ranks of the residuals: no score is released.", purse
+            )
+        return self._answer(forward, backward, 2 * _EXACT / (_EXACT_SHARE * self.budget.epsilon), 2, purse)
+
+    def _ranges(self, found: Residuals, n: int, purse: Purse) -> Direction:
+        looks, parts = iqr_looks(self.role, self.constants)
+        change = 0.0 if self.role == "test" else drift(n, self.regularisation, self.constants)
+        logs: list[float] = []
+        for values, bound, moved in (
+            (found.x, 1.0, 0.0),
+            (found.of_y, 2.0, change),
+            (found.y, 1.0, 0.0),
+            (found.of_x, 2.0, change),
+        ):
+            if looks == 2 and bound == 1.0:  # of public records
+                logs.append(math.log(max(interquartile_range(values), 1e-3)))
+                continue
+            read = log_iqr_with_drift(
+                values, lower=-bound, upper=bound, width=_BIN, drift=moved, values_private=self.role != "train"
+            )
+            log = release_if_stable(read.value, read.distances, self._part(), purse, sensitivity=_BIN)
+            if log is None:
+                why = "An interquartile range is not stable enough at this ε and δ: it is not released."
+                return self.wording.no_answer(why, purse)
+            logs.append(log)
+        x, of_y, y, of_x = logs
+        return self._answer(x + of_y, y + of_x, 3 * parts * _BIN / self.budget.epsilon, looks, purse)
+
+    def _answer(self, forward: float, backward: float, scale: float, noises: int, purse: Purse) -> Direction:
+        asked = self.wording
+        margin = backward - forward
+        return asked.answer(
+            margin,
+            purse,
+            noise_scale=scale * math.sqrt(noises),  # of one Laplace variable with as large a variance
+            certainty=certainty(margin, scale, noises=noises, largest=LARGEST_GAP.get(asked.score, math.inf)),
+            scores={f"{asked.x}->{asked.y}": forward, f"{asked.y}->{asked.x}": backward},
+            scores_mean=f"{asked.score} of each direction, with noise: lower is more likely the right one",
+        )
+
+
+def _smallest_gap(values: Floats) -> float:
+    return float(np.min(np.diff(np.sort(values))))
+
+
+# ---- Algorithm 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Residuals:
+    """The test records with their residuals: private."""
+
+    x: Floats
+    y: Floats
+    of_y: Floats
+    of_x: Floats
+
+
+def residuals(train: Pair, test: Pair, *, regularisation: float, width: float = RIDGE_WIDTH) -> Residuals:
+    """Return Algorithm 1 up to its residuals: both regressions on ``train``, both residuals on ``test``."""
+    f = fit_kernel_ridge(train.x, train.y, regularisation=regularisation, width=width)
+    g = fit_kernel_ridge(train.y, train.x, regularisation=regularisation, width=width)
+    return Residuals(x=test.x, y=test.y, of_y=test.y - f(test.x), of_x=test.x - g(test.y))
+
+
+def two_scores(score: str, found: Residuals, *, width: float = WIDTH) -> tuple[float, float]:
+    """Return s(x, r_Y) and s(y, r_X) for a score other than ``"iqr"``: private; lower means more likely the cause."""
+    measure = dependence(score, width)
+    return measure(found.x, found.of_y), measure(found.y, found.of_x)
+
+
+# ---- constants
+
+Constants = Literal["corrected", "paper"]
+CONSTANTS: tuple[Constants, ...] = ("corrected", "paper")
+
+Role = Literal["test", "train", "both"]
+"""Which part of the data the private table is; with ``both`` it is cut in two."""
+
+_FLOAT = 1 + 1e-6  # residuals as computed may move by rounding errors more
+
+
+def score_sensitivity(
+    score: str, role: Role, *, n: int, m: int, regularisation: float, width: float, constants: Constants
+) -> float:
+    """Return how far one score can move when one private record is replaced.
+
+    Args:
+        score: ``"hsic"``; or, for role ``"test"`` only, ``"spearman"`` or ``"kendall"``.
+        role: What the private records are used for. With ``"both"``, a record is in one part, so the larger of the
+            two sensitivities holds (split by position; design note, Proposition 12).
+        n: Training records.
+        m: Test records.
+        regularisation: λ.
+        width: Of the kernel of the residuals.
+        constants: The paper's, or the corrected ones.
+    """
+    printed = constants == "paper"
+    if score == "spearman":
+        return 30 / m if printed else spearman_sensitivity(m)
+    if score == "kendall":
+        return 4 / m if printed else kendall_sensitivity(m)
+    change = drift(n, regularisation, constants)
+    lipschitz = math.exp(-0.5) / width
+    testing = (12 * m - 11) / (m - 1) ** 2 if printed else hsic_sensitivity(m)
+    training = 32 * lipschitz * math.sqrt(m) * change if printed else hsic_training_sensitivity(m, change, width)
+    return {"test": testing, "train": training, "both": max(testing, training)}[role]
+
+
+def drift(n: int, regularisation: float, constants: Constants) -> float:
+    """Return how far one of ``n`` training records can move a residual."""
+    change = residual_change if constants == "corrected" else paper_residual_change
+    return change(n, regularisation) * _FLOAT
+
+
+def distance_to_instability(smallest_gap: float, change: float, constants: Constants) -> int:
+    r"""Return a lower bound, of sensitivity 1, on the training records to change before one more can move a rank.
+
+    Ranks stay while every two residuals are more than 2R apart; k changes bring them closer by 2kR at most.
+
+    >>> distance_to_instability(1.0, 0.1, "corrected"), distance_to_instability(0.1, 0.1, "corrected")
+    (4, 0)
+    """
+    steps = smallest_gap / (2 * change)
+    return max(0, math.ceil(steps) - 1) if constants == "corrected" else math.floor(steps)
+
+
+def iqr_looks(role: Role, constants: Constants) -> tuple[int, int]:
+    """Return how many log IQRs are released, and by how many the budget is divided for each."""
+    if role == "train":
+        return 2, 2
+    return 4, 3 if constants == "paper" else 4

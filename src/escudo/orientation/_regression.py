@@ -1,9 +1,11 @@
 r"""Regressions on [-1, 1]: kernel ridge with a proven bound on one record's influence, and Legendre polynomials.
 
-Predictions are clamped to [-1, 1], so that residuals lie in [-2, 2]; clamping moves nothing further apart.
+Which records fit and which are scored follows public rules that look at no value (:func:`split_pair`,
+:func:`public_pair`). Predictions are clamped to [-1, 1], so that residuals lie in [-2, 2]; clamping moves nothing
+further apart.
 
 **Kernel ridge regression** minimises λ/2 ‖w‖² + (1/n) Σ (w·φ_i - y_i)², \|y\| ≤ 1, with the unit features of
-:class:`~escudo.orientation._scores_kernel.GridFeatures`: w = (ΦᵀΦ + nλ/2)⁻¹ Φᵀy.
+:class:`~escudo.orientation._scores.GridFeatures`: w = (ΦᵀΦ + nλ/2)⁻¹ Φᵀy.
 
 **Proposition 9.** ‖w‖² ≤ 1/(2λ). *Proof.* λ‖w‖² = -(2/n) Σ r_i (r_i + y_i) ≤ (2/n) Σ y_i²/4, with r = w·φ - y. ∎
 
@@ -12,10 +14,9 @@ Predictions are clamped to [-1, 1], so that residuals lie in [-2, 2]; clamping m
 .. math:: R = \frac{4}{nλ} \sqrt{1 - s^2}\,(W s + 1), \quad W = \frac1{\sqrt{2λ}}, \quad
           s = \frac{\sqrt{1 + 8W^2} - 1}{4W}.
 
-*Proof.* With A = λI + (2/n) Σ φφᵀ ≥ λI, w̃ - w = (2/n) A⁻¹ [(φφᵀ - φ̃φ̃ᵀ) w̃ - (yφ - ỹφ̃)] exactly. For unit
-vectors at angle α (at most 90° up to signs, which y absorbs) the first norm is at most W sin α by Proposition 9,
-the second at most 2 cos(α/2). With s = sin(α/2) the sum is 2√(1-s²)(Ws + 1), largest where W(1 - 2s²) = s. ∎
-Attained as n grows.
+*Proof.* With A = λI + (2/n) Σ φφᵀ ≥ λI, w̃ - w = (2/n) A⁻¹ [(φφᵀ - φ̃φ̃ᵀ) w̃ - (yφ - ỹφ̃)] exactly. For unit vectors at
+angle α (at most 90° up to signs, which y absorbs) the first norm is at most W sin α by Proposition 9, the second at
+most 2 cos(α/2). With s = sin(α/2) the sum is 2√(1-s²)(Ws + 1), largest where W(1 - 2s²) = s. ∎ Attained as n grows.
 
 The paper's Theorem 5, 8/(nλ^{3/2}) for λ ≤ 1, is true, and 1.7 (λ = 1) to 5.7 (λ → 0) times as large.
 
@@ -26,26 +27,99 @@ Theorem 5.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo.orientation._scores_kernel import GridFeatures
+from escudo.errors import InputError, SchemaError
+from escudo.orientation._direction import PairData
+from escudo.orientation._scores import GridFeatures
+from escudo.table import PrivateTable, Schema
 
 __all__ = [
-    "KernelRidge",
-    "Polynomial",
+    "Floats",
+    "Pair",
     "fit_histogram",
     "fit_kernel_ridge",
     "fit_polynomial",
+    "halves",
+    "pair_of",
     "paper_residual_change",
+    "public_pair",
     "residual_change",
+    "split_pair",
 ]
 
-Floats = NDArray[np.float64]
 
+Floats = NDArray[np.float64]
 _CHUNK = 8_192
+
+
+# ---- which records fit and which are scored
+
+
+class Pair(NamedTuple):
+    """Two columns on [-1, 1]."""
+
+    x: Floats
+    y: Floats
+
+    def __repr__(self) -> str:
+        return f"Pair({len(self.x)} records)"  # which may be private
+
+
+def pair_of(pairs: PairData) -> Pair:
+    """Return the pairs on [-1, 1], from the public bounds; rows that lack a value are at (0, 0)."""
+    return Pair(2.0 * pairs.x - 1.0, 2.0 * pairs.y - 1.0)
+
+
+def public_pair(schema: Schema, x: str, y: str, records: object, *, option: str) -> Pair:
+    """Return public records, scaled by the same bounds as the private ones.
+
+    Args:
+        schema: The private table's schema.
+        x: One column.
+        y: The other one.
+        records: A frame of any engine, or a mapping from the two names to sequences.
+        option: What the caller calls them.
+
+    Raises:
+        InputError: If they are no such thing, lack a column, or are fewer than two.
+    """
+    frame: Any = records
+    if isinstance(records, Mapping):
+        import polars as pl
+
+        try:
+            frame = pl.DataFrame({name: records[name] for name in (x, y)})
+        except (KeyError, TypeError, ValueError, pl.exceptions.PolarsError):
+            raise InputError(f"{option} must hold the columns {x!r} and {y!r}, of equal length.") from None
+    try:
+        pair = pair_of(PairData(PrivateTable(frame, schema.select([x, y])), x, y))
+    except (InputError, SchemaError) as error:
+        raise InputError(f"{option} must be a frame of public records with columns {x!r} and {y!r}: {error}") from None
+    if len(pair.x) < 2:
+        raise InputError(f"{option} needs at least two records.")
+    return pair
+
+
+def halves(rows: int) -> tuple[int, int]:
+    """Return how many of the rows fit regressions, and how many are scored."""
+    return rows // 2, rows - rows // 2
+
+
+def split_pair(pair: Pair, *, shuffle: int) -> tuple[Pair, Pair]:
+    """Return the training and the test half, by position alone: a shuffle of row numbers from a public seed."""
+    order = np.random.default_rng(shuffle).permutation(len(pair.x))
+    first = halves(len(pair.x))[0]
+    train, test = order[:first], order[first:]
+    return Pair(pair.x[train], pair.y[train]), Pair(pair.x[test], pair.y[test])
+
+
+# ---- regressions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -87,7 +161,7 @@ def fit_polynomial(x: Floats, y: Floats, *, degree: int = 7, ridge: float = 1e-4
         gram += basis.T @ basis
         target += basis.T @ y[start : start + _CHUNK]
     gram[np.diag_indices(degree + 1)] += ridge * max(len(x), 1)
-    return Polynomial(coefficients=_solved(gram, target))
+    return Polynomial(coefficients=_solve(gram, target))
 
 
 def fit_histogram(counts: Floats, *, noise: float, degree: int = 5, penalty: float = 0.2) -> Polynomial:
@@ -108,7 +182,7 @@ def fit_histogram(counts: Floats, *, noise: float, degree: int = 5, penalty: flo
     values, vectors = np.linalg.eigh((basis * counts.sum(axis=1)[:, None]).T @ basis)
     gram = (vectors * np.maximum(values, 0.0)) @ vectors.T
     gram[np.diag_indices(degree + 1)] += penalty * noise * cells + 1e-9
-    return Polynomial(coefficients=_solved(gram, basis.T @ (counts @ middles)))
+    return Polynomial(coefficients=_solve(gram, basis.T @ (counts @ middles)))
 
 
 def fit_kernel_ridge(x: Floats, y: Floats, *, regularisation: float, width: float) -> KernelRidge:
@@ -120,7 +194,15 @@ def fit_kernel_ridge(x: Floats, y: Floats, *, regularisation: float, width: floa
         gram += rows.T @ rows
         target += rows.T @ y[start : start + _CHUNK]
     gram[np.diag_indices(features.count)] += len(x) * regularisation / 2
-    return KernelRidge(features=features, weights=_solved(gram, target))
+    return KernelRidge(features=features, weights=_solve(gram, target))
+
+
+def _solve(gram: Floats, target: Floats) -> Floats:
+    solution: Floats = np.linalg.solve(gram, target).astype(np.float64)
+    return solution
+
+
+# ---- how far one record moves them
 
 
 def residual_change(n: int, regularisation: float) -> float:
@@ -137,8 +219,3 @@ def residual_change(n: int, regularisation: float) -> float:
 def paper_residual_change(n: int, regularisation: float) -> float:
     """Return the bound of the paper's Theorem 5, 8/(nλ^{3/2}), which it states for λ ≤ 1."""
     return 8 / (n * regularisation * math.sqrt(regularisation))
-
-
-def _solved(gram: Floats, target: Floats) -> Floats:
-    solution: Floats = np.linalg.solve(gram, target).astype(np.float64)
-    return solution

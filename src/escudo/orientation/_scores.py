@@ -1,7 +1,8 @@
-r"""Dependence scores of ranks: Spearman and Kendall, with tie rules under which their sensitivities are exact.
+r"""Dependence scores: ranks, HSIC and interquartile ranges, each with how far one replaced record can move it.
 
-Both scores are absolute values in [0, 1]: 0 for columns that do not rise or fall together, 1 for columns that
-always do. They look at m pairs (a_i, b_i). Neighbours: one pair is replaced by any other, m is fixed and public.
+**Ranks.** Spearman and Kendall, with tie rules under which their sensitivities are exact. Both are absolute values in
+[0, 1]: 0 for columns that do not rise or fall together, 1 for columns that always do. They look at m pairs (a_i, b_i).
+Neighbours: one pair is replaced by any other, m is fixed and public.
 
 **Proposition 1 (Spearman).** With midranks R_i, S_i and the *fixed* denominator
 
@@ -18,34 +19,118 @@ orders for a and b, coupled on the common points; midranks are means of ranks, s
 and means move no more.
 
 **Proposition 2 (Kendall).** τ_a = Σ_{i≠j} sgn(a_i - a_j) sgn(b_i - b_j) / (m(m-1)), where ties count 0, moves by at
-most 4/m, and so does \|τ_a\|. *Proof.* A pair of points is in m - 1 of the m(m-1)/2 comparisons; each moves by at
-most 2.
+most 4/m, and so does \|τ_a\|. *Proof.* A pair of points is in m - 1 of the m(m-1)/2 comparisons; each moves by at most
+2.
 
-The tie-corrected ρ and τ_b, which most libraries compute, have no such bound: a spike at one value makes them jump
-by 1.
+The tie-corrected ρ and τ_b, which most libraries compute, have no such bound: a spike at one value makes them jump by
+1.
+
+**HSIC** and its square root come from a few grid features, at linear cost and with a sensitivity of √6/m that needs no
+certificate.
+
+*Features.* For the Gaussian kernel k of width σ with feature map φ, and a public grid z of step 0.8σ, let P be the
+projection on the span of φ(z_j). The features of a value t are
+
+.. math:: \hat φ(t) = \bigl(k(t, z)\, K_{zz}^{-1/2},\; ρ(t)\bigr), \qquad ρ(t) = \lVert (I - P) φ(t) \rVert
+          = \sqrt{1 - k(t, z) K_{zz}^{-1} k(z, t)}.
+
+**Lemma.** k̂(s, t) = ⟨φ̂(s), φ̂(t)⟩ has k̂(t, t) = 1 and 0 ≤ k̂ ≤ 1, and \|φ̂(s) - φ̂(t)\| ≤ \|φ(s) - φ(t)\|. *Proof.*
+⟨Pφ(s), Pφ(t)⟩ = k(s, t) - ⟨(I-P)φ(s), (I-P)φ(t)⟩ ≥ k(s, t) - ρ(s)ρ(t), so k̂ ≥ k ≥ 0; unit vectors give k̂ ≤ 1. And
+\|ρ(s) - ρ(t)\| ≤ \|(I-P)(φ(s) - φ(t))\|, so both parts together are at most \|φ(s) - φ(t)\|². ∎ One extra feature thus
+buys exact bounds for kernels in [0, 1] with unit diagonal; k̂ differs from k by at most 2 max ρ², below 0.005.
+
+*The score.* S = ‖Φᵀ H Ψ‖ / (m - 1) = √tr(KHLH) / (m - 1), and HSIC = S². It costs O(m) for fixed widths.
+
+**Proposition 3 (identity).** With means a, b and cross-covariance C₀ (weights 1/(m-1)) of the m - 1 other records, u =
+φ_k - a, v = ψ_k - b: S = ‖C₀ + u⊗v/m‖ exactly.
+
+**Proposition 4.** Replacing one pair moves S by at most √6/m. *Proof.* By the identity by at most ‖u⊗v - u'⊗v'‖/m. Let
+P = \|u\|², G = ⟨u, u'⟩, Q, H for v; then F = PQ + P'Q' - 2GH. As a is a mean of features with inner products ≥ 0, P ≤
+2, and \|u - u'\|² ≤ 2 gives G ≥ (P+P')/2 - 1. If G, H ≥ 0: for P + P' ≤ 2, F ≤ PQ + P'Q' ≤ 4, likewise for Q; else F is
+largest at the least G and H, and then affine in (P, P') on the triangle (2, 0), (0, 2), (2, 2) with values 2Q, 2Q', Q +
+Q' + 2 ≤ 6. If G < 0 ≤ H: F ≤ 2(P+P') + 4(1 - (P+P')/2) = 4. If both are negative, F ≤ PQ + P'Q' ≤ 4. ∎ Reached as m
+grows.
+
+**Proposition 6.** HSIC moves by at most 2.0556/m + 4/m². *Proof.* HSIC - HSIC' = (2/m)⟨C₀, u⊗v - u'⊗v'⟩ + (\|u\|²\|v\|²
+- \|u'\|²\|v'\|²)/m². With s = \|a\|², t = \|b\|²: k² ≤ k gives ‖C_φφ‖² ≤ s(1-s), so ‖C₀‖² ≤ √(s(1-s)t(1-t)); and
+Proposition 4 with P ≤ 1 + s, Q ≤ 1 + t gives F ≤ 2(1+s+t). The product is log-concave and symmetric, so largest at s =
+t: 2√(2s(1-s)(1+2s)) ≤ 2.0556. ∎ In particular S ≤ m/(2(m-1)).
+
+**Proposition 11.** If every b_i moves by at most R, S moves by at most (m/(m-1)) √(1 - e^{-R²/2σ²}) and HSIC by at most
+m/(m-1) times that. *Proof.* \|S - S'\| ≤ ‖HΦ‖ ‖Ψ - Ψ'‖ / (m-1), where ‖HΦ‖² = m λ_max(C_φφ) ≤ m/2 and, by the lemma,
+each row of Ψ - Ψ' has square at most 2(1 - e^{-R²/2σ²}); HSIC - HSIC' = (S - S')(S + S').  ∎
+
+Floating point: features err by some 1e-7 (a square root near 0), so sensitivities carry a factor 1 + 1e-5.
+
+**Interquartile ranges.** The score is log IQR(a) + log IQR(b); what counts is how far it is from another value, in
+changed records. For m values, IQR = v_(h) - v_(l) with l = ⌈m/4⌉, h = ⌈3m/4⌉; H = ln IQR. The log scale is cut into
+bins of width w, for two offsets. :func:`distance` is a lower bound on the number of records to change so that H leaves
+its bin, where a record is one of the m values, or a *training* record that moves every value by at most R (``drift``),
+or either.
+
+**Definition.** A = least k ≥ 1 with smallest(k) - 2Rk or largest(k) + 2Rk outside the bin of H, where smallest(k) and
+largest(k) are the extreme ranges after k of the m values are changed (both are the range itself if the values are
+public). A = 1 where the range is 0 or below the lowest edge.
+
+**Proposition (sensitivity 1; if some A ≥ 2, neighbours share that bin).** Let D' be a neighbour of D. If a value was
+changed, smallest_{k-1}(D') ≥ smallest_k(D), because k changes lead from D wherever k - 1 lead from D'. If a training
+record was changed, every order statistic moves by at most R, so smallest_{k-1}(D') ≥ smallest_{k-1}(D) - 2R ≥
+smallest_k(D) - 2R. Either way smallest_{k-1}(D') - 2R(k-1) ≥ smallest_k(D) - 2Rk; likewise for largest. So if D and D'
+share the bin, whatever k leaves room for D, k - 1 leaves room for D': A(D') ≥ A(D) - 1. If they do not share it, k = 1
+already leads out of both, and both distances are 1. ∎ With ``drift`` 0 it is the exact distance of
+``escudo.mechanisms``.
 
 Reference:
-    Design note "sensitivities", Propositions 1 and 2; M. Kusner et al. (2016), "Private Causal Inference", Theorem 1,
-    which has 30/m and 4/m.
+    Design note "sensitivities", Propositions 1 to 6, 8 and 11; the feature ρ, which removes its constant η, is new
+    here. M. Kusner et al. (2016), "Private Causal Inference", Theorem 1, which has 30/m and 4/m for ranks, and Sections
+    4.3 and 5.3; C. Dwork, J. Lei (2009), "Differential privacy and robust statistics", Section 3, for ranges.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
 import numpy as np
 from numpy.typing import NDArray
 
+from escudo.mechanisms import LogIqr
+
 __all__ = [
-    "inversions",
-    "kendall",
+    "Floats",
+    "GridFeatures",
+    "dependence",
+    "hsic_sensitivity",
+    "hsic_training_sensitivity",
+    "interquartile_range",
     "kendall_sensitivity",
-    "signed_kendall",
-    "signed_spearman",
-    "spearman",
+    "log_iqr_with_drift",
     "spearman_sensitivity",
+    "sqrt_hsic_sensitivity",
 ]
+
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+
+
+def dependence(score: str, width: float) -> Callable[[Floats, Floats], float]:
+    """Return the score of an input on [-1, 1] and a residual on [-2, 2]: any of those above but interquartile ranges.
+
+    Args:
+        score: ``"sqrt_hsic"``, ``"hsic"``, ``"spearman"`` or ``"kendall"``.
+        width: Width of the kernels, for the scores that have one.
+    """
+    if score in ("spearman", "kendall"):
+        return spearman if score == "spearman" else kendall
+    inputs, residuals = GridFeatures(-1.0, 1.0, width), GridFeatures(-2.0, 2.0, width)
+    power = 2 if score == "hsic" else 1
+    return lambda a, b: sqrt_hsic(a, b, inputs, residuals) ** power
+
+
+# ---- ranks
 
 
 def signed_spearman(a: Floats, b: Floats) -> float:
@@ -135,3 +220,195 @@ def _centred_ranks(values: Floats) -> Floats:
 def _tied_pairs(codes: Integers) -> int:
     counts = np.unique(codes, return_counts=True)[1].astype(np.int64)
     return int((counts * (counts - 1) // 2).sum())
+
+
+# ---- HSIC
+
+STEP = 0.8
+"""Step of the grid, in widths: the Gram matrix of the grid then has a condition number of some 1,000."""
+
+_CHUNK = 8_192  # rows at once: their features stay in the cache
+_FLOAT = 1 + 1e-5
+
+
+@dataclass(frozen=True)
+class GridFeatures:
+    """Unit features of a Gaussian kernel on an interval, from a grid that is fixed before data are seen.
+
+    Args:
+        lower: Values are clamped to at least this.
+        upper: Values are clamped to at most this.
+        width: The kernel is exp(-(s - t)² / 2 width²).
+    """
+
+    lower: float
+    upper: float
+    width: float
+
+    @cached_property
+    def points(self) -> Floats:
+        """The grid."""
+        count = math.ceil((self.upper - self.lower) / (STEP * self.width)) + 1
+        return np.linspace(self.lower, self.upper, max(count, 2))
+
+    @cached_property
+    def whitening(self) -> Floats:
+        """The matrix K_zz^{-1/2} of the grid."""
+        values, vectors = np.linalg.eigh(self._kernel(self.points))
+        whitened: Floats = (vectors / np.sqrt(values)) @ vectors.T
+        return whitened
+
+    @property
+    def count(self) -> int:
+        """How many features there are."""
+        return len(self.points) + 1
+
+    def __call__(self, values: Floats) -> Floats:
+        """Return the features of each value, shape (n, count), rows of length 1 with inner products of at least 0."""
+        features = np.empty((len(values), self.count))
+        np.matmul(self._kernel(np.clip(values, self.lower, self.upper)), self.whitening, out=features[:, :-1])
+        left = 1.0 - np.einsum("ij,ij->i", features[:, :-1], features[:, :-1])
+        np.sqrt(np.maximum(left, 0.0), out=features[:, -1])
+        return features
+
+    def _kernel(self, values: Floats) -> Floats:
+        apart = values[:, None] - self.points
+        apart *= apart
+        apart *= -0.5 / self.width**2
+        kernel: Floats = np.exp(apart, out=apart)
+        return kernel
+
+
+def sqrt_hsic(a: Floats, b: Floats, first: GridFeatures, second: GridFeatures) -> float:
+    """Return S = √HSIC of two columns of equal length, linear in it; 0 (up to rounding) if one is constant.
+
+    >>> on = GridFeatures(-1.0, 1.0, 0.15)
+    >>> t = np.linspace(-1, 1, 200)
+    >>> sqrt_hsic(t, t, on, on) > 0.2, sqrt_hsic(t, np.zeros(200), on, on) < 1e-12
+    (True, True)
+    """
+    m = len(a)
+    if m < 2:
+        return 0.0
+    cross = np.zeros((first.count, second.count))
+    sums = np.zeros(first.count), np.zeros(second.count)
+    # Features about the first row's: centring changes nothing, and a constant column gives exactly 0.
+    origins = first(a[:1]), second(b[:1])
+    for start in range(0, m, _CHUNK):
+        rows = slice(start, start + _CHUNK)
+        left, right = first(a[rows]) - origins[0], second(b[rows]) - origins[1]
+        cross += left.T @ right
+        sums[0][:] += left.sum(axis=0)
+        sums[1][:] += right.sum(axis=0)
+    return float(np.linalg.norm(cross - np.outer(*sums) / m)) / (m - 1)
+
+
+def sqrt_hsic_sensitivity(m: int) -> float:
+    """Return how far S can move when one of ``m`` pairs is replaced (Proposition 4)."""
+    return math.sqrt(6.0) / m * _FLOAT
+
+
+def hsic_sensitivity(m: int) -> float:
+    """Return how far HSIC can move when one of ``m`` pairs is replaced (Proposition 6)."""
+    return (2.0556 / m + 4.0 / m**2) * _FLOAT
+
+
+def sqrt_hsic_training_sensitivity(m: int, change: float, width: float) -> float:
+    """Return how far S can move when every residual moves by at most ``change`` (Proposition 11)."""
+    return m / (m - 1) * math.sqrt(-math.expm1(-((change / width) ** 2) / 2)) * _FLOAT
+
+
+def hsic_training_sensitivity(m: int, change: float, width: float) -> float:
+    """Return how far HSIC can move when every residual moves by at most ``change`` (Proposition 11)."""
+    return m / (m - 1) * sqrt_hsic_training_sensitivity(m, change, width)
+
+
+# ---- interquartile ranges
+
+_DEEP = 50.0  # bins reach down to e^-50 of the public range
+
+
+def interquartile_range(values: Floats) -> float:
+    """Return v_(⌈3m/4⌉) - v_(⌈m/4⌉).
+
+    >>> interquartile_range(np.arange(1.0, 9.0))
+    4.0
+    """
+    low, high = _quartiles(len(values))
+    parted = np.partition(values, (low, high))
+    return float(parted[high] - parted[low])
+
+
+def iqr_score(a: Floats, b: Floats, *, least: float = 1e-3) -> float:
+    """Return log IQR(a) + log IQR(b), ranges below ``least`` counting as that; lower speaks for a as the cause."""
+    return math.log(max(interquartile_range(a), least)) + math.log(max(interquartile_range(b), least))
+
+
+def log_iqr_with_drift(
+    values: Floats, *, lower: float, upper: float, width: float, drift: float, values_private: bool
+) -> LogIqr:
+    """Return the log interquartile range and its distances for both offsets; all of it is private.
+
+    Args:
+        values: The column, clamped to [lower, upper].
+        lower: Public lower bound.
+        upper: Public upper bound.
+        width: Width of the bins on the log scale.
+        drift: Most that one training record moves any value; 0 if none does.
+        values_private: Whether the records behind the values are private themselves.
+    """
+    ordered = np.sort(np.clip(values, lower, upper))
+    low, high = _quartiles(len(ordered))
+    spread = float(ordered[high] - ordered[low])
+    first, second = (
+        distance(
+            ordered, lower=lower, upper=upper, width=width, offset=offset, drift=drift, values_private=values_private
+        )
+        for offset in (0.0, width / 2)
+    )
+    return LogIqr(value=math.log(spread) if spread > 0 else None, distances=(first, second), records=len(ordered))
+
+
+def distance(
+    ordered: Floats, *, lower: float, upper: float, width: float, offset: float, drift: float, values_private: bool
+) -> int:
+    """Return the distance A of the module's docstring for one way of cutting the log scale; ``ordered`` is sorted."""
+    count = len(ordered)
+    low, high = _quartiles(count)
+    spread = float(ordered[high] - ordered[low])
+    edges = _edges(upper - lower, width, offset)
+    home = int(np.searchsorted(edges, spread, side="right"))
+    if home == 0:
+        return 1
+    floor, ceiling = float(edges[home - 1]), float(edges[home]) if home < len(edges) else math.inf
+    padded = np.concatenate([np.full(count, lower), ordered, np.full(count, upper)])
+
+    def stays(changes: int) -> bool:
+        least = most = spread
+        if values_private:
+            if changes >= high - low:
+                return False
+            least = float(np.min(ordered[high - changes : high + 1] - ordered[low : low + changes + 1]))
+            top = padded[count + high : count + high + changes + 1]
+            most = float(np.max(top - padded[count + low - changes : count + low + 1]))
+        return floor <= least - 2 * drift * changes and most + 2 * drift * changes < ceiling
+
+    farthest = high - low if values_private else 2**53
+    if drift > 0:
+        farthest = min(farthest, math.ceil(min((spread - floor) / (2 * drift), 2.0**52)) + 1)
+    inside, outside = 0, max(farthest, 1)
+    while outside - inside > 1:
+        middle = (inside + outside) // 2
+        inside, outside = (middle, outside) if stays(middle) else (inside, middle)
+    return outside
+
+
+def _quartiles(count: int) -> tuple[int, int]:
+    return math.ceil(count / 4) - 1, math.ceil(3 * count / 4) - 1
+
+
+def _edges(span: float, width: float, offset: float) -> Floats:
+    top = math.log(span)
+    indices = np.arange(math.floor((top - _DEEP) / width), math.ceil(top / width) + 2)
+    edges: Floats = np.maximum.accumulate(np.exp(indices * width + offset))
+    return edges

@@ -1,158 +1,550 @@
 r"""Method ``votes``: any procedure inside disjoint blocks, one vote each, Laplace noise on the sum.
 
-Cut the records into k disjoint blocks (``_layout.py``), let each run a procedure (``_procedures.py``) and vote
-:math:`v_j \in \{-1, 0, 1\}` (``_casting.py``), release :math:`\sum_j v_j + Z`. One record moves one vote by at most
-2, or two votes by at most 4 together where its values choose the block and it is replaced: pure ε for the whole table,
-whatever the procedure computes, without clipping, bounds or a split into training and test. The sign is right with
-probability :math:`1 - \tfrac12 e^{-ε V / 2}` where the blocks' own margin is V > 0.
+Cut the records into k disjoint blocks, let each run a procedure (``_procedures.py``) and vote :math:`v_j \in \{-1, 0,
+1\}` (``_blocks.py``), release :math:`\sum_j v_j + Z`. One record moves one vote by at most 2, or two votes by at most 4
+together where its values choose the block and it is replaced: pure ε for the whole table, whatever the procedure
+computes, without clipping, bounds or a split into training and test. The sign is right with probability :math:`1 -
+\tfrac12 e^{-ε V / 2}` where the blocks' own margin is V > 0.
 
 **Abstention** is free: it looks at the released margin only. By default the verdict is "cannot tell" unless the sign is
-sure enough in spite of the noise (``_planning.py``) and more than a fifth of the blocks are left as margin. Where no
-margin could ever be sure enough, that is known beforehand, and nothing is read or spent.
+sure enough in spite of the noise (below) and more than a fifth of the blocks are left as margin. Where no margin could
+ever be sure enough, that is known beforehand, and nothing is read or spent.
+
+**Which record goes into which block** is a public rule, fixed before a row is read.
+
+*By position* (``replace_one``, row unit). The number of rows N is public. Row i gets a seat from a public random
+permutation, and the seats are cut into k blocks of n; what is left over takes no part. A replaced row keeps its
+position, so it changes one block. The rows' *order* must not depend on their values in a way that one row's values move
+the others: a query that sorts by a column breaks this, a file in the order in which it was written does not.
+
+*By value* (person unit, or ``add_remove``). A public hash of the person id (of the row's own values, for the row unit)
+names the block. Adding or removing one changes one block; replacing one may change two, the one it leaves and the one
+it enters.
+
+**How many.** At ε the noise on the sum of votes has scale 2/ε: about 20/ε blocks that mostly agree stand out of it, and
+fewer than 20 are made only where rows are few. A block needs records to see a direction, at least ``SMALLEST`` of them,
+and gains nothing from more than ``LARGEST``: a large table gives more blocks instead, up to ``MOST_ROWS`` rows in all,
+which are drawn from the whole table by position.
+
+**What a noisy sum is worth**, and what would be needed, follows from public numbers alone. The k blocks' own margin V
+(votes for x->y minus votes for y->x) is somewhere in {-k, ..., k}; released is v = V + Z with noise such as discrete
+Laplace, :math:`P(Z = z) \propto e^{-|z|/b}`. Before anything is known about the pair every V counts as equally likely,
+and then
+
+.. math:: P(V > 0 \mid v) + \tfrac12 P(V = 0 \mid v), \qquad P(V \mid v) \propto e^{-|v - V|/b}
+
+is how sure the sign of v is. A huge v does not help: V is at most k, and where b is as large as k every v leaves doubt.
 
 **Reference.** Design note "sensitivities", Proposition 13.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from escudo.mechanisms import Seed, publishable, votes
-from escudo.orientation._answer import Direction
-from escudo.orientation._asked import Asked, check_options
-from escudo.orientation._casting import FEWEST_DISTINCT, cast
-from escudo.orientation._layout import Layout, layout_of
-from escudo.orientation._pair import PairData
+from escudo._validate import finite, positive, positive_integer, probability, whole
+from escudo.errors import InputError
+from escudo.mechanisms import Purse, gaussian_event, laplace_event
+from escudo.orientation._blocks import FEWEST_DISTINCT, SMALLEST, cast
+from escudo.orientation._direction import (
+    CANNOT_TELL,
+    Asked,
+    Batch,
+    Direction,
+    Score,
+    arrow,
+    batches_of,
+    check_options,
+    scored_column,
+)
 from escudo.orientation._procedures import Procedure, procedure_of
-from escudo.orientation._reading import scored_column
-from escudo.orientation._rule import Rule, free_of_charge, needed_text, rule_of, unanswered, verdict_of
-from escudo.privacy import Account, Event, LaplaceEvent, Plan, Relation, Unit
+from escudo.privacy import Budget, GaussianEvent, Guarantee, LaplaceEvent, Neighbours, Plan, calibrate
+from escudo.table import PrivateTable, Schema
 
-__all__ = ["PreparedVotes", "prepare"]
-
-OPTIONS: Mapping[str, Any] = {"abstain": None, "blocks": None, "shuffle": 0}
+__all__ = ["VOTE_OPTIONS", "Poll", "epsilon_needed", "poll_of", "prepare", "rows_needed", "sign_probability"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreparedVotes:
-    """Votes that know what they will cost.
-
-    Attributes:
-        x: One column.
-        y: The other one.
-        layout: The blocks.
-        procedure: What each block does.
-        rule: When there is a verdict.
-        event: The release of the margin.
-        epsilon: What it may cost.
-        relation: Which tables are neighbours.
-        unit: Whose data differs.
-        max_rows_per_person: The most rows of one person that count, for the person unit.
-        rows: The public number of rows or people.
-    """
-
-    x: str
-    y: str
-    layout: Layout
-    procedure: Procedure
-    rule: Rule
-    event: Event
-    epsilon: float
-    relation: Relation
-    unit: Unit
-    max_rows_per_person: int | None
-    rows: int
-
-    @property
-    def plan(self) -> Plan:
-        """The budget tree; free where no margin could make a verdict."""
-        if self.rule.threshold is None:
-            return Plan("direction", children=[Plan("votes", buys="nothing: no margin would stand out of the noise")])
-        bought = f"{self.layout.blocks} blocks of about {self.layout.size} records, {self.procedure.name}"
-        return Plan("direction", children=[Plan("sum of votes", self.event, buys=bought), Plan("verdict")])
-
-    def run(self, pairs: PairData, *, account: Account, seed: Seed) -> Direction:
-        """Let the blocks vote and answer."""
-        terms: dict[str, Any] = {
-            "plan": self.plan,
-            "procedure": self.procedure,
-            "needed": needed_text(self.rows, self.epsilon, self.layout.sensitivity, self.unit),
-        }
-        if self.rule.threshold is None:
-            promise = free_of_charge(
-                self.plan,
-                relation=self.relation,
-                unit=self.unit,
-                max_rows_per_person=self.max_rows_per_person,
-                for_release=publishable(seed),
-            )
-            return unanswered(self.x, self.y, self.rule, guarantee=promise, **terms)
-        release = votes(
-            cast(self.procedure.prefer, self.layout.gather(pairs.batches(), 2)),
-            epsilon=self.epsilon,
-            assigned_by=self.layout.assigned_by,
-            relation=self.relation,
-            unit=self.unit,
-            max_rows_per_person=self.max_rows_per_person,
-            account=account,
-            seed=seed,
-            purpose="sum of votes",
-        )
-        return verdict_of(self.x, self.y, release.value.value, self.rule, guarantee=release.guarantee, **terms)
+VOTE_OPTIONS: Mapping[str, Any] = {"abstain": None, "blocks": None, "shuffle": 0}
 
 
-def prepare(asked: Asked) -> PreparedVotes:
+def prepare(asked: Asked, schema: Schema, neighbours: Neighbours, budget: Budget) -> PreparedVotes:
     """Choose blocks, procedure and noise from public facts; δ is not needed.
 
     Options:
         abstain: "cannot tell" unless the margin exceeds this part of the blocks, in [0, 1); 0 always answers. Leave it
             out for the rule of this module.
-        blocks: How many blocks, if not by the rule of ``_layout.py``.
+        blocks: How many blocks, if not by the rule of this module.
         shuffle: The public seed of the assignment; choose it before you look at any data.
 
     Raises:
         InputError: If an option is unknown or out of range, or there are too few rows for any blocks.
         SchemaError: If a column is so coarse by its schema that every block would vote 0.
     """
-    chosen = check_options("votes", asked.options, OPTIONS)
-    schema, relation, unit = asked.schema, asked.relation, asked.unit
+    chosen = check_options("votes", asked.options, VOTE_OPTIONS)
     for name in (asked.x, asked.y):
         scored_column(schema, name, fewest=FEWEST_DISTINCT)
-    procedure = procedure_of(asked.score)
-    layout = layout_of(
-        epsilon=asked.epsilon,
-        rows=asked.rows,
-        relation=relation,
-        unit=unit,
-        blocks=chosen["blocks"],
-        shuffle=chosen["shuffle"],
-    )
-    assert asked.rows is not None
-    # A rehearsal with public votes: the event depends on the budget alone.
-    event = votes(
-        np.zeros(1, dtype=np.int64),
-        epsilon=asked.epsilon,
-        assigned_by=layout.assigned_by,
-        relation=relation,
-        unit=unit,
-        max_rows_per_person=schema.max_rows_per_person,
-        seed=0,
-    ).event
-    assert isinstance(event, LaplaceEvent)
-    return PreparedVotes(
-        x=asked.x,
-        y=asked.y,
-        layout=layout,
+    poll = poll_of(1, neighbours, Budget(budget.epsilon), score=asked.score, **chosen)
+    return PreparedVotes(schema=schema, x=asked.x, y=asked.y, poll=poll)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedVotes:
+    """Votes on one pair that know what they will cost.
+
+    Attributes:
+        schema: The columns of the table.
+        x: One column.
+        y: The other one.
+        poll: The blocks, what each does, and when there is a verdict.
+    """
+
+    schema: Schema
+    x: str
+    y: str
+    poll: Poll
+
+    @property
+    def plan(self) -> Plan:
+        """The budget tree; free where no margin could make a verdict."""
+        seating = self.poll.seating
+        bought = f"{seating.blocks} blocks of about {seating.size} records, {self.poll.procedure.name}"
+        return self.poll.plan("direction", "sum of votes", "verdict", buys=bought)
+
+    def run(self, table: PrivateTable, purse: Purse) -> Direction:
+        """Let the blocks vote and answer."""
+        (margin,) = self.poll.margins(table, [(self.x, self.y)], purse, purpose="sum of votes")
+        return self.poll.answer(self.x, self.y, margin, purse)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Poll:
+    """Blocks that vote on one pair of columns or several: chosen from public facts.
+
+    Attributes:
+        seating: Which record goes into which block.
+        procedure: What each block does.
+        event: The release of the margins.
+        rule: When a margin makes a verdict.
+        needed: What a clear pair would need, in a sentence.
+    """
+
+    seating: Seating
+    procedure: Procedure
+    event: LaplaceEvent | GaussianEvent
+    rule: VerdictRule
+    needed: str
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether no margin could ever make a verdict: then nothing is read, released or spent."""
+        return self.rule.threshold is None
+
+    def plan(self, name: str, release: str, verdicts: str, *, buys: str, delta: float | None = None) -> Plan:
+        """Return the budget tree of an operation that asks this; free where no margin could make a verdict."""
+        if self.hopeless:
+            return Plan(name, children=[Plan("votes", buys="nothing: no margin would stand out of the noise")])
+        return Plan(name, children=[Plan(release, self.event, buys=buys), Plan(verdicts)], delta=delta)
+
+    def margins(
+        self, table: PrivateTable, pairs: Sequence[tuple[str, str]], purse: Purse, *, purpose: str
+    ) -> Sequence[float | None]:
+        """Let the blocks vote on every pair and return the noisy margins; None, unread, where it is hopeless."""
+        if self.hopeless:
+            return [None] * len(pairs)
+        names = tuple(dict.fromkeys(name for pair in pairs for name in pair))
+        records = self.seating.gather(batches_of(table, names), len(names))
+        place = {name: number for number, name in enumerate(names)}
+        exact = [int(cast(self.procedure.prefer, records[:, :, [place[x], place[y]]]).sum()) for x, y in pairs]
+        noisy = purse.add(np.array(exact), self.event, purpose=purpose)
+        return [float(margin) for margin in np.asarray(noisy, dtype=np.float64)]
+
+    def promise(self, purse: Purse) -> Guarantee:
+        """Return what the answers promise: as was charged, or of no event where nothing is released."""
+        return replace(purse.guarantee, source=None) if self.hopeless else purse.guarantee
+
+    def answer(self, x: str, y: str, margin: float | None, purse: Purse) -> Direction:
+        """Return the answer that a released margin gives, or none: all of it is post-processing."""
+        procedure, rule, blocks = self.procedure, self.rule, float(self.rule.blocks)
+        if margin is None or rule.threshold is None:
+            drowned = (
+                f"Even if all {rule.blocks} blocks agreed, their sum would drown in noise of scale {rule.scale:.3g}."
+            )
+            return Direction(
+                x=x,
+                y=y,
+                verdict=CANNOT_TELL,
+                margin=0.0,
+                probability_correct=0.5,
+                guarantee=self.promise(purse),
+                method="votes",
+                score=procedure.name,
+                plan=purse.plan,
+                largest_margin=blocks,
+                notes=(drowned, self.needed),
+            )
+        sure = abs(margin) > rule.threshold
+        notes = [f"{rule.blocks} blocks voted: {procedure.description}."]
+        if not sure:
+            why = "inside the noise" if rule.threshold > DISAGREEMENT * blocks else "the blocks disagree"
+            notes.append(f"The margin is not above {rule.threshold:.3g}: {why}. {self.needed}")
+        return Direction(
+            x=x,
+            y=y,
+            verdict=CANNOT_TELL if not sure else arrow(x, y) if margin > 0 else arrow(y, x),
+            margin=margin,
+            probability_correct=sign_probability(margin, rule.blocks, rule.scale, law=rule.law),
+            guarantee=self.promise(purse),
+            method="votes",
+            score=procedure.name,
+            plan=purse.plan,
+            scores={
+                arrow(x, y): float(np.clip((blocks + margin) / 2, 0, blocks)),
+                arrow(y, x): float(np.clip((blocks - margin) / 2, 0, blocks)),
+            },
+            scores_mean="blocks that prefer this direction, estimated from the noisy margin; more is better",
+            noise_scale=rule.scale,
+            largest_margin=blocks,
+            threshold=rule.threshold,
+            notes=tuple(notes),
+        )
+
+
+def poll_of(
+    pairs: int,
+    neighbours: Neighbours,
+    budget: Budget,
+    *,
+    score: Score = "committee",
+    abstain: float | None = None,
+    blocks: int | None = None,
+    shuffle: int = 0,
+) -> Poll:
+    """Choose blocks, noise and the rule of verdicts for so many pairs that are judged together.
+
+    Args:
+        pairs: How many pairs.
+        neighbours: Between which tables it must not tell; the number of rows or people, where it is public.
+        budget: What all pairs together may cost.
+        score: The block procedure.
+        abstain: When there is no verdict, as in :func:`verdict_rule`.
+        blocks: How many blocks, if not by the rule of this module.
+        shuffle: The public seed of the assignment.
+    """
+    procedure = procedure_of(score)
+    seating = seating_of(neighbours, epsilon=budget.epsilon / pairs, blocks=blocks, shuffle=shuffle)
+    event = _margins_event(pairs, seating.sensitivity, neighbours, budget)
+    if isinstance(event, GaussianEvent):  # less noise than planned for: fewer blocks stand out of it
+        each = seating.sensitivity / event.scale
+        seating = seating_of(neighbours, epsilon=each, blocks=blocks, shuffle=shuffle)
+    law: Law = "gaussian" if isinstance(event, GaussianEvent) else "laplace"
+    return Poll(
+        seating=seating,
         procedure=procedure,
-        rule=rule_of(layout.blocks, event.scale, chosen["abstain"]),
         event=event,
-        epsilon=asked.epsilon,
-        relation=relation,
-        unit=unit,
-        max_rows_per_person=schema.max_rows_per_person,
-        rows=asked.rows,
+        rule=verdict_rule(seating.blocks, event.scale, abstain, law=law),
+        needed=needed_text(neighbours, seating.sensitivity / event.scale, seating.sensitivity),
     )
+
+
+def _margins_event(pairs: int, moved: int, neighbours: Neighbours, budget: Budget) -> LaplaceEvent | GaussianEvent:
+    """Return the quieter release of the margins that the budget allows."""
+    stated = neighbours.stated
+    pure = laplace_event(pairs, sensitivity=moved * pairs, epsilon=budget.epsilon, integers=True, **stated)
+    if budget.delta == 0.0:
+        return pure
+
+    def quiet(scale: float) -> GaussianEvent:
+        length = math.nextafter(moved * math.sqrt(pairs), math.inf)
+        return gaussian_event(pairs, l2_sensitivity=length, scale=scale, integers=True, **stated)
+
+    found = quiet(calibrate(quiet, epsilon=budget.epsilon, delta=budget.delta))
+    return found if found.scale < math.sqrt(2) * pure.scale else pure  # standard deviations
+
+
+# ---- which record goes into which block
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+FEWEST = 20
+"""Blocks, wherever there are rows for them."""
+
+LARGEST = 2048
+"""Records in a block, at most."""
+
+MOST_ROWS = 2**22
+"""Rows that take part, at most."""
+
+_MIX = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)  # odd multipliers of a 64-bit mixing function
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seating:
+    """Blocks of records: how many, how large, and by which public rule.
+
+    Attributes:
+        blocks: How many.
+        size: Records in a block: exactly by position, at most by value.
+        rows: The public number of rows, by position; None by value.
+        assigned_by: Whether the position or the values of a record choose its block.
+        shuffle: The public seed of the permutation or hash.
+        sensitivity: How many units the sum of the votes moves between neighbours.
+    """
+
+    blocks: int
+    size: int
+    rows: int | None
+    assigned_by: Literal["position", "value"]
+    shuffle: int
+    sensitivity: int
+
+    def gather(self, batches: Iterable[Batch], columns: int) -> Floats:
+        """Return the records of every block, shape (blocks, size, columns), NaN where missing or a seat is empty."""
+        seated = np.full((self.blocks * self.size, columns), np.nan)
+        if self.assigned_by == "position":
+            self._by_position(batches, seated)
+        else:
+            self._by_value(batches, seated)
+        return seated.reshape(self.blocks, self.size, columns)
+
+    def _by_position(self, batches: Iterable[Batch], seated: Floats) -> None:
+        positions, seats = self._seats()
+        start = 0
+        for batch in batches:
+            stop = start + len(batch.values)
+            first, last = np.searchsorted(positions, (start, stop))
+            seated[seats[first:last]] = batch.values[positions[first:last] - start]
+            start = stop
+
+    def _seats(self) -> tuple[Indices, Indices]:
+        """Return the positions of the rows that take part, increasing, and the seat of each."""
+        assert self.rows is not None
+        rng = np.random.default_rng(self.shuffle)
+        used = self.blocks * self.size
+        if self.rows < 2 * used:
+            everyone = rng.permutation(self.rows)
+            positions = np.flatnonzero(everyone < used)
+            return positions, everyone[positions]
+        stride = self.rows // used  # one row of every stretch, so that rows come from the whole table
+        return np.arange(used) * stride + rng.integers(0, stride, used), rng.permutation(used)
+
+    def _by_value(self, batches: Iterable[Batch], seated: Floats) -> None:
+        filled = np.zeros(self.blocks, dtype=np.int64)
+        for batch in batches:
+            whose = batch.person if batch.person is not None else _row_hash(batch.values)
+            block = (_mix(whose.astype(np.uint64), self.shuffle) % np.uint64(self.blocks)).astype(np.int64)
+            order = np.argsort(block, kind="stable")
+            counts = np.bincount(block, minlength=self.blocks)
+            within = np.arange(block.size) - np.repeat(np.cumsum(counts) - counts, counts)
+            slot = filled[block[order]] + within
+            fits = slot < self.size  # a full block turns further records away, whoever they are
+            seated[block[order][fits] * self.size + slot[fits]] = batch.values[order][fits]
+            filled += counts
+
+
+def seating_of(neighbours: Neighbours, *, epsilon: float, blocks: int | None = None, shuffle: int = 0) -> Seating:
+    """Choose the blocks from public facts.
+
+    Args:
+        neighbours: Between which tables it must not tell; the number of rows or people, where it is public.
+        epsilon: What one vote may cost.
+        blocks: How many blocks, if not by the rule above.
+        shuffle: The public seed of the permutation; choose it before you look at any data.
+
+    Raises:
+        InputError: If the number of rows is not known, or too small for two blocks.
+    """
+    relation, rows = neighbours.relation, neighbours.records
+    by_position = relation == "replace_one" and neighbours.unit == "row"
+    sensitivity = 2 if by_position or relation == "add_remove" else 4
+    many = "people" if neighbours.unit == "person" else "rows"
+    if rows is None:
+        raise InputError(
+            "how many blocks to make depends on the number of rows, which is private under add_remove and unknown "
+            f"without a table: state a rough public number with rows=..., counting {many}."
+        )
+    if rows < 2 * SMALLEST:
+        raise InputError(
+            f"{rows} {many} are too few for any private answer: a clear pair needs about N = "
+            f"{rows_needed(epsilon, sensitivity=sensitivity):,} {many} at this ε."
+        )
+    wanted = max(FEWEST, round(10 * sensitivity / epsilon), -(-rows // LARGEST))
+    count = whole("blocks", blocks, minimum=2) if blocks is not None else max(2, min(wanted, rows // SMALLEST))
+    if rows < 2 * count:
+        raise InputError(f"{rows} rows do not fill {count} blocks; ask for fewer blocks.")
+    # By value the blocks differ in size, and people in their rows: room for eight times as many.
+    size = min((1 if by_position else 8) * (rows // count), LARGEST)
+    return Seating(
+        blocks=min(count, MOST_ROWS // size),
+        size=size,
+        rows=rows if by_position else None,
+        assigned_by="position" if by_position else "value",
+        shuffle=whole("shuffle", shuffle),
+        sensitivity=sensitivity,
+    )
+
+
+def _row_hash(values: Floats) -> NDArray[np.uint64]:
+    """Return a public hash of each row's own values, all NaNs alike."""
+    bits = np.where(np.isnan(values), np.nan, values + 0.0).view(np.uint64)
+    state = np.zeros(len(values), dtype=np.uint64)
+    for column in range(values.shape[1]):
+        state = _mix(state ^ bits[:, column], column + 1)
+    return state
+
+
+def _mix(numbers: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
+    """Scramble 64-bit numbers: distinct ones stay distinct, neighbouring ones end far apart."""
+    state = numbers + np.uint64((_MIX[0] * (seed + 1)) % 2**64)
+    for shift, multiplier in ((30, _MIX[1]), (27, _MIX[2])):
+        state = (state ^ (state >> np.uint64(shift))) * np.uint64(multiplier)
+    mixed: NDArray[np.uint64] = state ^ (state >> np.uint64(31))
+    return mixed
+
+
+# ---- when there is a verdict
+
+DISAGREEMENT = 0.2
+"""By default the margin must exceed this part of the blocks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictRule:
+    """When a released margin makes a verdict.
+
+    Attributes:
+        blocks: How many vote.
+        scale: Scale of the noise on their sum: of the Laplace law, or the Gaussian's standard deviation.
+        law: Which of the two.
+        threshold: The margin must be larger than this in size; None if none could ever be sure enough.
+    """
+
+    blocks: int
+    scale: float
+    law: Law
+    threshold: float | None
+
+
+def verdict_rule(blocks: int, scale: float, abstain: float | None, *, law: Law = "laplace") -> VerdictRule:
+    """Return when a margin makes a verdict.
+
+    Args:
+        blocks: How many vote.
+        scale: Scale of the noise.
+        abstain: The margin must exceed this part of the blocks, in [0, 1); None for the default: its sign must be sure
+            enough in spite of the noise, and it must exceed a fifth of the blocks.
+        law: The law of the noise.
+    """
+    if abstain is not None:
+        return VerdictRule(blocks=blocks, scale=scale, law=law, threshold=probability("abstain", abstain) * blocks)
+    least = least_margin(blocks, scale, law=law)
+    threshold = None if least is None else max(DISAGREEMENT * blocks, least - 1.0)
+    return VerdictRule(blocks=blocks, scale=scale, law=law, threshold=threshold)
+
+
+def needed_text(neighbours: Neighbours, epsilon: float, sensitivity: float) -> str:
+    """Return what a clear pair would need, in a sentence.
+
+    Args:
+        neighbours: Whether rows or people are counted, and how many there are.
+        epsilon: What one pair costs.
+        sensitivity: How far one record or person moves a sum of votes.
+    """
+    rows = neighbours.records
+    assert rows is not None
+    wanted = rows_needed(epsilon, sensitivity=sensitivity)
+    if wanted <= rows:
+        return "A clear pair would have stood out."
+    many = "people" if neighbours.unit == "person" else "rows"
+    enough = epsilon_needed(rows, sensitivity=sensitivity)
+    return f"A clear pair needs about N = {wanted:,} {many} at this ε, or about ε = {enough:.3g} per pair with these."
+
+
+# ---- what a noisy sum is worth
+
+Law = Literal["laplace", "gaussian"]
+
+CONFIDENCE = 0.9
+"""By default a verdict is given only where its sign is at least this sure."""
+
+TYPICAL_MARGIN = 0.6
+"""The part of the blocks that a clear pair leaves as margin, for "how many rows would be needed"."""
+
+
+def sign_probability(margin: float, blocks: int, scale: float, *, law: Law = "laplace") -> float:
+    """Return the probability that the blocks' own margin has the sign of the released one.
+
+    Args:
+        margin: The released margin.
+        blocks: How many blocks voted.
+        scale: Scale of the noise: of the Laplace law, or the Gaussian's standard deviation.
+        law: Which of the two.
+
+    Raises:
+        InputError: If a number is out of range.
+
+    >>> round(sign_probability(18.0, 20, 2.0), 4), round(sign_probability(18.0, 20, 40.0), 2)
+    (0.9999, 0.62)
+    """
+    positive_integer("blocks", blocks)
+    positive("scale", scale)
+    size = min(math.floor(abs(finite("margin", margin))), blocks)  # beyond the largest margin nothing changes any more
+    if law == "laplace":  # geometric sums over V > 0, V = 0 and V < 0, all times 1 - e^(-1/b)
+        ratio = math.exp(-1 / scale)
+        above = -math.expm1(-size / scale) - ratio * math.expm1(-(blocks - size) / scale)
+        zero = -math.exp(-size / scale) * math.expm1(-1 / scale)
+        below = -math.exp(-(size + 1) / scale) * math.expm1(-blocks / scale)
+    else:
+        weights = np.exp(-(((size - np.arange(-blocks, blocks + 1)) / scale) ** 2) / 2)
+        below, zero, above = (float(part.sum()) for part in np.split(weights, (blocks, blocks + 1)))
+    return (above + zero / 2) / (above + zero + below)
+
+
+def least_margin(blocks: int, scale: float, *, law: Law = "laplace", confidence: float = CONFIDENCE) -> int | None:
+    """Return the least whole margin whose sign is sure enough, or None if there is none.
+
+    >>> least_margin(20, 2.0), least_margin(20, 40.0)
+    (4, None)
+    """
+    if sign_probability(blocks, blocks, scale, law=law) < confidence:
+        return None
+    low, high = 0, blocks
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if sign_probability(middle, blocks, scale, law=law) >= confidence else (middle, high)
+    return high
+
+
+def blocks_needed(epsilon: float, *, sensitivity: float = 2.0) -> int:
+    """Return how many blocks a clear pair needs for a verdict at this ε."""
+    scale = sensitivity / positive("epsilon", epsilon)
+    count = 4
+    while sign_probability(TYPICAL_MARGIN * count, count, scale) < CONFIDENCE:
+        count = count + 1 + count // 16
+    return count
+
+
+def rows_needed(epsilon: float, *, sensitivity: float = 2.0) -> int:
+    """Return about how many rows a clear pair needs for a verdict at this ε.
+
+    >>> rows_needed(1.0), rows_needed(0.1)
+    (224, 1984)
+    """
+    return SMALLEST * blocks_needed(epsilon, sensitivity=sensitivity)
+
+
+def epsilon_needed(rows: int, *, sensitivity: float = 2.0) -> float:
+    """Return about which ε a clear pair of this many rows needs for a verdict, rounded up to two digits."""
+    positive_integer("rows", rows)
+    low, high = 1e-6, 100.0
+    while high / low > 1.01:
+        middle = (low * high) ** 0.5
+        low, high = (low, middle) if rows_needed(middle, sensitivity=sensitivity) <= rows else (middle, high)
+    step = 10.0 ** (math.floor(math.log10(high)) - 1)
+    return math.ceil(high / step) * step

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
     from escudo.causal import CausalGraph
     from escudo.discovery import Discovery, TreatmentEffect
-    from escudo.orientation import Direction, Orientation
-    from escudo.orientation._gap_planning import PlanningCurves
+    from escudo.orientation import Direction, Orientation, PlanningCurves
 
 __all__ = ["direction_page", "discovery_page", "treatment_page"]
 
@@ -434,7 +433,7 @@ def treatment_page(found: TreatmentEffect, *, graph: CausalGraph | None = None, 
     """
     from markupsafe import Markup
 
-    from escudo.discovery._treatment import shown
+    from escudo.discovery import shown
 
     guarantee = found.guarantee
     epsilon, delta = epsilon_delta(guarantee)
@@ -493,7 +492,7 @@ def interval_chart(
         title: What the chart shows, for screen readers.
         zero: Whether to mark 0 on the scale.
     """
-    from escudo.discovery._treatment import shown
+    from escudo.discovery import shown
 
     left = min(max(text_width(name, 13.0) for name, _, _ in lines), 220.0) + 14
     right = 190.0

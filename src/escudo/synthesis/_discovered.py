@@ -10,7 +10,7 @@ Families hold at most three parents. Where a table over all cells of a family (w
 but not here) would be larger than the data can fill, the parents that say least are left out.
 
 **Guarantee.** A composition of Gaussian events, shown in the plan; their sensitivity is proved in
-``escudo.discovery._residuals``. Which families are measured depends on the table only through what was released before.
+``discovery/_measurement.py``. Which families are measured depends on the table only through what was released before.
 """
 
 from __future__ import annotations
@@ -21,18 +21,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from escudo._validate import positive, whole
+from escudo._validate import positive
 from escudo.causal import CausalGraph
-from escudo.discovery import Discovery
-from escudo.discovery._discrete import Layout, PreparedDiscrete, layout_of
-from escudo.discovery._levels import Levels
-from escudo.discovery._measurement import MOST_NUMBERS, measure, release_event
-from escudo.discovery._residuals import Floats, Residuals, Scope
-from escudo.discovery._tables import batches
+from escudo.discovery import (
+    MOST_NUMBERS,
+    Design,
+    Discovery,
+    Levels,
+    PreparedDiscrete,
+    Residuals,
+    Scope,
+    design_of,
+    measure,
+    release_event,
+    table_batches,
+)
 from escudo.errors import InputError
-from escudo.mechanisms import Seed
-from escudo.privacy import Account, GaussianEvent, Guarantee, Plan, calibrate, parse_relation
+from escudo.mechanisms import Purse, Seed
+from escudo.privacy import Account, Budget, GaussianEvent, Guarantee, Plan, calibrate
 from escudo.synthesis._conditionals import TableConditional
 from escudo.synthesis._estimation import NoisyTable, estimate
 from escudo.synthesis._model import CausalModel
@@ -41,6 +49,8 @@ from escudo.synthesis._structure import graph_of
 from escudo.table import PrivateTable, Schema
 
 __all__ = ["STRUCTURE_SHARE", "PreparedDiscovered", "prepare_discovered"]
+
+Floats = NDArray[np.float64]
 
 STRUCTURE_SHARE = 0.7
 """Of ρ: what goes to the tables that both the graph and the laws are read off."""
@@ -79,15 +89,15 @@ class PreparedDiscovered:
 
     def fit(self, table: PrivateTable, *, account: Account, seed: Seed, guarantee: Guarantee) -> CausalModel:
         """Find the graph, measure its families, and estimate; charges ``account`` before noise is drawn."""
-        found = self.structure.run(table, account, seed)
+        purse = Purse(account, seed, plan=self.plan, guarantee=guarantee)
+        found = self.structure.find(table, purse)
         assert found.tables is not None
         levels, residuals = found.tables.levels, found.tables.residuals
         raw = Levels(names=levels.names, cells=levels.cells, groups={})
         parents = _affordable(found.generating_graph, raw, residuals.rows)
         families = _largest(raw, parents)
         scopes = _closure(families)
-        terms = self.structure.terms
-        fresh = measure(table, raw, scopes, self.families, terms, rows=residuals.rows, account=account, seed=seed)
+        fresh = measure(table, raw, scopes, self.families, purse, rows=residuals.rows)
         together = _together(residuals, fresh, levels)
         tables = [
             NoisyTable(tuple(raw.names[i] for i in scope), cells, scale)
@@ -146,31 +156,24 @@ def prepare_discovered(
     schema.require_confirmed()
     if method == "gaussian":
         raise InputError("A generator from discovery needs tables: use method='auto', or name another generator.")
-    budget = positive("epsilon", epsilon, at_most=100.0)
-    at = delta_above_zero(delta)
-    layout = layout_of(
-        schema,
-        knowledge,
-        method=method,
-        epsilon=budget,
-        relation=parse_relation(relation),
-        public_rows=None if public_rows is None else whole("public_rows", public_rows, minimum=1),
-    )
+    budget = Budget(positive("epsilon", epsilon, at_most=100.0), delta_above_zero(delta))
+    neighbours = schema.neighbours(relation=relation, rows=public_rows)
+    design = design_of(schema, neighbours, budget, knowledge=knowledge, method=method)
 
     def events(level: float) -> list[GaussianEvent]:
-        return [*layout.events(level / math.sqrt(STRUCTURE_SHARE)), _families(layout, level)]
+        return [*design.events(level / math.sqrt(STRUCTURE_SHARE)), _families(design, level)]
 
-    level = calibrate(events, epsilon=budget, delta=at)
+    level = calibrate(events, epsilon=budget.epsilon, delta=budget.delta)
     return PreparedDiscovered(
         schema=schema,
-        structure=layout.at(level / math.sqrt(STRUCTURE_SHARE), delta=at),
-        families=_families(layout, level),
-        delta=at,
+        structure=design.at(level / math.sqrt(STRUCTURE_SHARE), delta=budget.delta),
+        families=_families(design, level),
+        delta=budget.delta,
     )
 
 
-def _families(layout: Layout, level: float) -> GaussianEvent:
-    return release_event(level / math.sqrt(1 - STRUCTURE_SHARE), layout.terms, numbers=MOST_NUMBERS)
+def _families(design: Design, level: float) -> GaussianEvent:
+    return release_event(level / math.sqrt(1 - STRUCTURE_SHARE), design.neighbours, numbers=MOST_NUMBERS)
 
 
 def _affordable(graph: CausalGraph, levels: Levels, rows: float) -> dict[str, tuple[str, ...]]:
@@ -224,7 +227,7 @@ def _together(first: Residuals, fresh: Residuals, levels: Levels) -> Residuals:
 def _tables(residuals: Residuals, scopes: Sequence[Scope]) -> list[tuple[Scope, Floats, float]]:
     """Return the table of each scope, and the standard deviation of the noise in one of its cells."""
     found = []
-    for batch in batches(residuals, scopes):
+    for batch in table_batches(residuals, scopes):
         variance = np.zeros(len(batch.scopes))
         for axes, noise in batch.noise.items():
             variance += noise / math.prod(size**2 for axis, size in enumerate(batch.shape) if axis not in axes)

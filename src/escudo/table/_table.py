@@ -315,7 +315,9 @@ class PrivateTable:
         """
         stated = self._stated
         return self._like(
-            relation=relation or stated.relation, rows=rows or stated.rows, people=people or stated.people
+            relation=stated.relation if relation is None else relation,
+            rows=stated.rows if rows is None else rows,
+            people=stated.people if people is None else people,
         )
 
     def _like(self, schema: Schema | None = None, account: Account | None = None, **stated: Any) -> PrivateTable:

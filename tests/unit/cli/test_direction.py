@@ -11,10 +11,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from escudo import orientation
 from escudo.cli._causal import direction
 from escudo.errors import BudgetExceededError, InputError, RefusedError, SchemaError
-from escudo.orientation import _gap_planning
-from escudo.orientation._gap_planning import PlanningCurves
+from escudo.orientation import PlanningCurves
 from escudo.privacy import Ledger
 from escudo.table import Schema
 
@@ -44,7 +44,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("ESCUDO_LEDGER", raising=False)
     monkeypatch.setenv("COLUMNS", "200")
     flat = PlanningCurves(rows=ROWS, epsilons=(0.1, 1.0), methods={"votes": (0.9, 1.0), "paper": (0.5, 0.5)})
-    monkeypatch.setattr(_gap_planning, "planning_curves", lambda rows: flat)  # a simulation of some seconds
+    monkeypatch.setattr(orientation, "planning_curves", lambda rows: flat)  # a simulation of some seconds
     return tmp_path
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from escudo.causal import CausalGraph
-from escudo.discovery._adjustment import check_adjustment, open_path, smallest_adjustment
+from escudo.discovery._effect_of import check_adjustment, open_path, smallest_adjustment
 from escudo.errors import GraphError, InputError, NotIdentifiableError
 
 CONFOUNDED = [("age", "smoke"), ("age", "lung"), ("smoke", "tar"), ("tar", "lung"), ("lung", "xray")]

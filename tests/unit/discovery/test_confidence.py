@@ -7,7 +7,7 @@ import pytest
 
 from escudo.causal import CausalGraph
 from escudo.discovery import discover
-from escudo.discovery._confidence import Recurrence, edge_confidences, recurrence
+from escudo.discovery._pattern import Recurrence, edge_confidences, recurrence
 from escudo.table import PrivateTable
 
 

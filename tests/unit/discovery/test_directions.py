@@ -8,7 +8,7 @@ import pytest
 
 from escudo.causal import CausalGraph
 from escudo.discovery import prepare, run_prepared
-from escudo.discovery._directions import _with_arrow, split, with_directions
+from escudo.discovery._discover import _with_arrow, split_budget
 from escudo.errors import InputError
 from escudo.privacy import MemoryAccount, PureEvent
 from escudo.table import PrivateTable, Schema
@@ -24,8 +24,7 @@ def pair(rng: np.random.Generator) -> pl.DataFrame:
 
 def asked(frame: pl.DataFrame, *, account: MemoryAccount | None = None, **columns: object):
     schema = Schema.from_dict({name: columns.get(name, WIDE) for name in frame.columns})
-    search, votes = split(2.0, 0.5)
-    prepared = with_directions(prepare(schema, epsilon=search, delta=1e-6, method="gaussian"), schema, epsilon=votes)
+    prepared = prepare(schema, epsilon=2.0, delta=1e-6, method="gaussian", directions=0.5)
     return prepared, PrivateTable(frame, schema, account)
 
 
@@ -78,7 +77,7 @@ def test_a_vote_brings_what_follows_and_makes_no_new_collider() -> None:
 @pytest.mark.parametrize("share", [-0.1, 1.0, float("nan")], ids=["negative", "all", "nan"])
 def test_a_share_is_a_part_of_the_budget(share: float) -> None:
     with pytest.raises(InputError, match="directions"):
-        split(1.0, share)
+        split_budget(1.0, share)
 
 
 def test_columns_too_coarse_to_vote_on_stay_open_and_the_graph_is_not_lost() -> None:
@@ -98,7 +97,7 @@ def test_a_table_too_small_to_vote_on_keeps_its_graph_and_says_why() -> None:
     cause = rng.uniform(-1, 1, 50)
     frame = pl.DataFrame({"a": cause, "b": cause + rng.uniform(-0.1, 0.1, 50)})
     schema = Schema.from_dict({"a": WIDE, "b": WIDE})
-    prepared = with_directions(prepare(schema, epsilon=100.0, delta=1e-3, method="gaussian"), schema, epsilon=1.0)
+    prepared = prepare(schema, epsilon=100.0, delta=1e-3, method="gaussian", directions=0.01)
     found = run_prepared(prepared, PrivateTable(frame, schema), seed=1)
     assert found.graph.undirected_edges == (("a", "b"),)
-    assert "50 rows are too few" in found.notes[-1]
+    assert "rows are too few" in found.notes[-1]

@@ -119,15 +119,16 @@ def test_one_release_or_two_is_chosen_from_public_facts(columns, epsilon, rows, 
 
 def test_rows_that_are_not_public_are_measured(collider_rows, collider_schema, collider):
     table = PrivateTable(collider_rows, collider_schema, MemoryAccount(relation="add_remove"))
-    found = discover(table, **BUDGET, relation="add_remove", seed=2)
+    found = discover(table, **BUDGET, seed=2)
     assert found.rows != 20_000
     assert found.rows == pytest.approx(20_000, rel=0.02)
     assert found.graph == collider.graph
     assert found.guarantee.relation == "add_remove"
     given = discover(
-        PrivateTable(collider_rows, collider_schema, MemoryAccount(relation="add_remove")),
-        **BUDGET, relation="add_remove", public_rows=19_000, seed=2,
-    )  # fmt: skip
+        PrivateTable(collider_rows, collider_schema, MemoryAccount(relation="add_remove"), rows=19_000),
+        **BUDGET,
+        seed=2,
+    )
     assert given.rows == 19_000
 
 
@@ -140,7 +141,9 @@ def test_a_person_with_several_rows_is_protected_as_a_whole(collider_rows):
     assert set(found.graph.adjacencies) == {("a", "c"), ("b", "c"), ("c", "d")}
     for_rows = prepare(Schema.from_dict({name: ["no", "yes"] for name in "abcd"}), **BUDGET)
     for_people = prepare(schema, **BUDGET)
-    assert for_people.first.scale == pytest.approx(for_rows.first.scale), "in units of the sensitivity, which doubles"
+    assert for_people.method.first.scale == pytest.approx(for_rows.method.first.scale), (
+        "in units of the sensitivity, which doubles"
+    )
 
 
 def test_constant_columns_and_levels_that_never_occur_do_no_harm(collider_rows):
@@ -193,11 +196,9 @@ def test_an_unconfirmed_schema_is_refused(collider_rows):
         ({"delta": 1.5}, "delta"),
         ({"delta": 0.0}, "delta"),
         ({"method": "magic"}, "method"),
-        ({"relation": "none"}, "relation"),
-        ({"public_rows": 0}, "public_rows"),
         ({"seed": -1}, "seed"),
     ],
-    ids=["epsilon", "delta", "zero-delta", "method", "relation", "rows", "seed"],
+    ids=["epsilon", "delta", "zero-delta", "method", "seed"],
 )
 def test_bad_arguments_are_named_and_cost_nothing(arguments, words, collider_table):
     with pytest.raises(InputError, match=words):

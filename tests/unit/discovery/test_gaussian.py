@@ -8,13 +8,20 @@ import pytest
 
 from escudo.causal import CausalGraph
 from escudo.discovery import _gaussian, discover
-from escudo.discovery._constraints import constraints_of
-from escudo.discovery._exact import best_graph
-from escudo.discovery._gaussian_moments import STEPS, _middle_and_spread, _slope, _unshrunk, clipped_rows, squared_limit
-from escudo.discovery._gaussian_search import LinearScore, searched
-from escudo.discovery._pattern import pattern
+from escudo.discovery._gaussian import (
+    STEPS,
+    LinearScore,
+    _middle_and_spread,
+    _slope,
+    _unshrink,
+    clipped_rows,
+    search_linear,
+    squared_limit,
+)
+from escudo.discovery._pattern import constraints_of, pattern
+from escudo.discovery._search import best_graph
 from escudo.errors import InputError, SchemaError
-from escudo.privacy import MemoryAccount
+from escudo.privacy import Budget, MemoryAccount, Neighbours
 from escudo.table import PrivateTable, Schema
 
 NAMES = ("age", "diet", "dose", "pressure", "risk", "sleep")
@@ -109,7 +116,7 @@ def test_knowledge_is_obeyed_and_directs_what_was_open(table: PrivateTable) -> N
 
 
 def test_the_plan_is_what_is_charged_and_costs_what_was_asked(table: PrivateTable) -> None:
-    prepared = _gaussian.prepare(table.schema, None, epsilon=0.7, delta=1e-6, relation="replace_one", public_rows=None)
+    prepared = _gaussian.prepare(table.schema, table.neighbours, Budget(0.7, 1e-6), knowledge=None)
     assert prepared.plan.guarantee().epsilon == pytest.approx(0.7, rel=1e-3)
     assert prepared.plan.guarantee().epsilon <= 0.7 * (1 + 1e-9)
     account = MemoryAccount(epsilon=1.0, delta=1e-6)
@@ -159,9 +166,7 @@ def test_what_it_cannot_do_is_refused(
     columns: dict[str, object], delta: float, error: type[Exception], match: str
 ) -> None:
     with pytest.raises(error, match=match):
-        _gaussian.prepare(
-            Schema.from_dict(columns), None, epsilon=1.0, delta=delta, relation="replace_one", public_rows=None
-        )
+        _gaussian.prepare(Schema.from_dict(columns), Neighbours(), Budget(1.0, delta), knowledge=None)
 
 
 class TestSearch:
@@ -204,7 +209,7 @@ class TestSearch:
             names = truth.nodes
             assert pattern(names, best_graph(self.score(matrix).table())) == truth.cpdag()
         matrix, truth = self.matrix(24, 5)
-        found = pattern(truth.nodes, searched(self.score(matrix), rounds=30))
+        found = pattern(truth.nodes, search_linear(self.score(matrix), rounds=30))
         assert found.skeleton_f1(truth) > 0.97
         assert found.shd(truth.cpdag()) <= 4
 
@@ -240,7 +245,7 @@ class TestMoments:
         true = np.array([0.05, 0.4, 1.0, 4.0])
         rows = rng.normal(size=(400_000, 4)) * np.sqrt(true)
         unit = rows / np.sqrt((rows**2).sum(axis=1))[:, None]
-        assert _unshrunk((unit**2).mean(axis=0)) == pytest.approx(true * 4 / true.sum(), rel=0.02)
+        assert _unshrink((unit**2).mean(axis=0)) == pytest.approx(true * 4 / true.sum(), rel=0.02)
 
     def test_the_slope_undoes_what_clipping_does_to_a_faint_correlation(self) -> None:
         rng = np.random.default_rng(2)

@@ -8,28 +8,35 @@ import numpy as np
 import polars as pl
 import pytest
 
-from escudo.discovery._levels import Levels
-from escudo.discovery._measurement import Terms, measure, release_event
-from escudo.discovery._residuals import Residuals, coefficients
-from escudo.discovery._tables import batches
+from escudo.discovery._measurement import (
+    Levels,
+    Residuals,
+    coefficients,
+    l2_sensitivity,
+    measure,
+    release_event,
+    table_batches,
+)
 from escudo.errors import InputError, NotInPlanError
-from escudo.privacy import MemoryAccount, Plan, charging
+from escudo.mechanisms import Purse
+from escudo.privacy import MemoryAccount, Neighbours, Plan, charging
 from escudo.table import PrivateTable, Schema
 
 SCOPES = [scope for order in (1, 2, 3) for scope in itertools.combinations(range(4), order)]
 
 
-def terms_of(schema: Schema, relation: str = "replace_one", rows_public: bool = True) -> Terms:
-    return Terms(relation=relation, schema=schema, rows_public=rows_public)
+ROWS = Neighbours()
+ADDED = Neighbours(relation="add_remove")
+
+
+def purse(seed: int = 0, neighbours: Neighbours = ROWS) -> Purse:
+    return Purse(MemoryAccount(relation=neighbours.relation), seed)
 
 
 def test_residuals_are_those_of_the_exact_tables_but_for_noise(collider_table):
     schema = collider_table.schema
-    terms = terms_of(schema)
-    event = release_event(2e-3, terms, numbers=100)
-    found = measure(
-        collider_table, Levels.of(schema, {}), SCOPES, event, terms, rows=None, account=MemoryAccount(), seed=0
-    )
+    event = release_event(2e-3, ROWS, numbers=100)
+    found = measure(collider_table, Levels.of(schema, {}), SCOPES, event, purse(), rows=20_000)
     assert found.rows == 20_000
     for scope in SCOPES:
         exact = coefficients(collider_table.counts([schema.names[i] for i in scope]).astype(float))
@@ -38,58 +45,48 @@ def test_residuals_are_those_of_the_exact_tables_but_for_noise(collider_table):
 
 def test_noise_has_the_planned_scale_times_the_sensitivity(collider_table):
     schema = collider_table.schema
-    terms, levels = terms_of(schema), Levels.of(schema, {})
-    event = release_event(10.0, terms, numbers=100)
-    exact = measure(
-        collider_table, levels, SCOPES, release_event(2e-3, terms, numbers=100), terms, rows=None,
-        account=MemoryAccount(), seed=0,
-    )  # fmt: skip
+    levels = Levels.of(schema, {})
+    event = release_event(10.0, ROWS, numbers=100)
+    exact = measure(collider_table, levels, SCOPES, release_event(2e-3, ROWS, numbers=100), purse(), rows=20_000)
     gaps = []
     for seed in range(60):
-        noisy = measure(collider_table, levels, SCOPES, event, terms, rows=None, account=MemoryAccount(), seed=seed)
+        noisy = measure(collider_table, levels, SCOPES, event, purse(seed), rows=20_000)
         gaps.append(noisy.values - exact.values)
-    limit, _ = terms.sensitivity(levels.sizes, SCOPES, count_rows=False)
+    limit, _ = l2_sensitivity(levels.sizes, SCOPES, ROWS)
     assert noisy.scales[(0, 1)] == pytest.approx(10.0 * limit)
     assert np.std(gaps) == pytest.approx(10.0 * limit, rel=0.06)
     assert abs(np.mean(gaps)) < 10.0 * limit / 5
 
 
-def test_what_the_plan_does_not_show_is_refused_before_noise_is_drawn(collider_table, monkeypatch):
-    terms = terms_of(collider_table.schema)
-    planned, other = release_event(10.0, terms, numbers=100), release_event(9.0, terms, numbers=100)
-    monkeypatch.setattr("escudo.discovery._measurement.gaussian", lambda *_, **__: pytest.fail("noise was drawn"))
-    levels = Levels.of(collider_table.schema, {})
+def test_what_the_plan_does_not_show_is_refused_before_noise_is_drawn(collider_table):
+    planned, other = release_event(10.0, ROWS, numbers=100), release_event(9.0, ROWS, numbers=100)
+    levels, rng = Levels.of(collider_table.schema, {}), np.random.default_rng(0)
     with (
-        charging(collider_table.account, Plan("tables", planned), for_release=False) as purse,
+        charging(collider_table.account, Plan("tables", planned), for_release=False) as account,
         pytest.raises(NotInPlanError),
     ):
-        measure(collider_table, levels, SCOPES, other, terms, rows=None, account=purse, seed=0)
+        measure(collider_table, levels, SCOPES, other, Purse(account, rng), rows=20_000)
+    assert rng.bit_generator.state == np.random.default_rng(0).bit_generator.state
 
 
-def test_noise_beyond_whole_numbers_is_refused_when_it_is_planned(collider_table):
-    terms = terms_of(collider_table.schema)
+def test_noise_beyond_whole_numbers_is_refused_when_it_is_planned():
     with pytest.raises(InputError, match="noise scale"):
-        release_event(2.0**31, terms, numbers=100)
+        release_event(2.0**31, ROWS, numbers=100)
 
 
 def test_more_numbers_than_planned_are_refused(collider_table):
-    terms = terms_of(collider_table.schema)
+    event = release_event(1.0, ROWS, numbers=3)
     with pytest.raises(AssertionError, match="planned"):
-        measure(
-            collider_table, Levels.of(collider_table.schema, {}), SCOPES, release_event(1.0, terms, numbers=3), terms,
-            rows=None, account=MemoryAccount(), seed=0,
-        )  # fmt: skip
+        measure(collider_table, Levels.of(collider_table.schema, {}), SCOPES, event, purse(), rows=20_000)
 
 
 def test_rows_are_measured_where_they_are_not_public(collider_table):
-    terms = terms_of(collider_table.schema, "add_remove", rows_public=False)
     levels = Levels.of(collider_table.schema, {})
-    account = MemoryAccount(relation="add_remove")
-    event = release_event(5.0, terms, numbers=100)
-    found = measure(collider_table, levels, SCOPES, event, terms, rows=None, account=account, seed=1)
+    event = release_event(5.0, ADDED, numbers=100)
+    found = measure(collider_table, levels, SCOPES, event, purse(1, ADDED), rows=None)
     assert found.rows != 20_000
     assert found.rows == pytest.approx(20_000, abs=300)
-    again = measure(collider_table, levels, SCOPES, event, terms, rows=found.rows, account=account, seed=2)
+    again = measure(collider_table, levels, SCOPES, event, purse(2, ADDED), rows=found.rows)
     assert again.rows == found.rows
 
 
@@ -122,7 +119,7 @@ def test_a_cell_of_a_table_varies_as_the_batch_says():
     rng = np.random.default_rng(0)
     starts = {(0,): 0, (1,): 1, (0, 1): 3}
     still = Residuals(sizes=sizes, starts=starts, values=np.zeros(5), scales=dict.fromkeys(scopes, 2.0), rows=60.0)
-    (batch,) = batches(still, [(0, 1)])
+    (batch,) = table_batches(still, [(0, 1)])
     drawn = np.array([batch.tables(still.noise(rng), 60.0)[0] for _ in range(20_000)])
     variance = sum(
         noise[0] / np.prod([size**2 for axis, size in enumerate(batch.shape) if axis not in axes])
@@ -150,12 +147,12 @@ def test_wide_names_keep_the_most_frequent_and_a_rest():
 
 
 def test_counting_in_portions_gives_the_same_residuals(collider_rows, collider_schema, monkeypatch):
-    terms, levels = terms_of(collider_schema), Levels.of(collider_schema, {})
-    event = release_event(1.0, terms, numbers=100)
+    levels = Levels.of(collider_schema, {})
+    event = release_event(1.0, ROWS, numbers=100)
 
     def once() -> np.ndarray:
         table = PrivateTable(collider_rows, collider_schema)
-        return measure(table, levels, SCOPES, event, terms, rows=None, account=MemoryAccount(), seed=4).values
+        return measure(table, levels, SCOPES, event, purse(4), rows=20_000).values
 
     whole = once()
     monkeypatch.setattr("escudo.discovery._measurement._CELLS_AT_ONCE", 1)
@@ -166,12 +163,11 @@ def test_other_engines_give_the_same_release(collider_rows, collider_schema):
     import duckdb
 
     relation = duckdb.connect().from_arrow(collider_rows.to_arrow())
-    terms, levels = terms_of(collider_schema), Levels.of(collider_schema, {})
-    event = release_event(1.0, terms, numbers=100)
+    levels = Levels.of(collider_schema, {})
+    event = release_event(1.0, ROWS, numbers=100)
     found = [
-        measure(PrivateTable(frame, collider_schema), levels, SCOPES, event, terms, rows=None,
-                account=MemoryAccount(), seed=4).values
+        measure(PrivateTable(frame, collider_schema), levels, SCOPES, event, purse(4), rows=20_000).values
         for frame in (collider_rows, relation, collider_rows.lazy(), pl.DataFrame(collider_rows).to_pandas())
-    ]  # fmt: skip
+    ]
     for other in found[1:]:
         np.testing.assert_array_equal(found[0], other)

@@ -9,14 +9,10 @@ import numpy as np
 import pytest
 
 from escudo.causal import CausalGraph, Network
-from escudo.discovery._constraints import Constraints, constraints_of
-from escudo.discovery._evidence import UNKNOWN, Evidence, Weights
-from escudo.discovery._exact import best_graph
-from escudo.discovery._joint import best_explanation
-from escudo.discovery._local import _Climb, good_graph
-from escudo.discovery._pattern import dag, oriented, pattern
-from escudo.discovery._residuals import Residuals, coefficients
-from escudo.discovery._search import _scores, found_graph
+from escudo.discovery._evidence import UNKNOWN, Evidence, Weights, best_explanation
+from escudo.discovery._measurement import Residuals, coefficients
+from escudo.discovery._pattern import Constraints, constraints_of, dag, meek_orientation, pattern
+from escudo.discovery._search import _Climb, _scores, best_graph, find_graph, good_graph
 from escudo.errors import GraphError
 from escudo.table import Schema
 
@@ -113,7 +109,7 @@ def test_a_triple_that_was_not_measured_is_read_off_its_pairs(collider):
 def test_an_explained_pair_is_not_an_edge_even_under_noise(collider):
     codes, sizes = codes_of(collider, 20_000), [2, 2, 2, 2]
     residuals = residuals_of(codes, sizes, noise=60.0)
-    found = found_graph(Weights(residuals), residuals.values, free(4), strictness=1.2, rounds=5)
+    found = find_graph(Weights(residuals), residuals.values, free(4), strictness=1.2, rounds=5)
     assert {frozenset((a, x)) for x, several in enumerate(found) for a in several} == {
         frozenset(pair) for pair in ((0, 2), (1, 2), (2, 3))
     }
@@ -125,14 +121,14 @@ def test_three_parents_are_found_from_three_way_tables():
     effect = (rng.random(30_000) < 0.1 + 0.25 * causes.sum(axis=1)).astype(int)
     codes = np.column_stack([causes, effect])
     residuals = residuals_of(codes, [2] * 4, noise=10.0)
-    found = found_graph(Weights(residuals), residuals.values, free(4), strictness=1.2, rounds=5)
+    found = find_graph(Weights(residuals), residuals.values, free(4), strictness=1.2, rounds=5)
     assert found == ((), (), (), (0, 1, 2))
 
 
 def test_pairs_alone_make_a_forest(collider):
     codes, sizes = codes_of(collider, 20_000), [2, 2, 2, 2]
     residuals = residuals_of(codes, sizes)
-    found = found_graph(Weights(residuals), residuals.values, free(4), strictness=1.0, rounds=5, forest=True)
+    found = find_graph(Weights(residuals), residuals.values, free(4), strictness=1.0, rounds=5, forest=True)
     assert max(len(several) for several in found) == 1
     assert sum(len(several) for several in found) == 3
 
@@ -220,7 +216,7 @@ def test_knowledge_directs_an_edge_and_all_that_follows():
 
 def test_meeks_fourth_rule_fires_only_with_background_knowledge():
     # a — b, a — c, a — d with d → c → b known, b and d not adjacent: a → b must follow.
-    arrows, lines = oriented({(3, 2), (2, 1)}, {frozenset((0, 1)), frozenset((0, 2)), frozenset((0, 3))})
+    arrows, lines = meek_orientation({(3, 2), (2, 1)}, {frozenset((0, 1)), frozenset((0, 2)), frozenset((0, 3))})
     assert (0, 1) in arrows
     assert frozenset((0, 1)) not in lines
 
@@ -247,7 +243,7 @@ def test_restricted_constraints_keep_what_is_about_the_columns_left():
 
 @pytest.mark.parametrize("most_cells", [2**18, 1], ids=["exact", "simulated"])
 def test_the_true_graph_explains_all_that_was_measured_best(most_cells, collider, monkeypatch):
-    monkeypatch.setattr("escudo.discovery._joint._MOST_CELLS", most_cells)
+    monkeypatch.setattr("escudo.discovery._evidence._MOST_CELLS", most_cells)
     residuals = residuals_of(codes_of(collider, 20_000), [2, 2, 2, 2], noise=20.0)
     truth = ((), (), (0, 1), (2,))
     others = [((), (), (), ()), ((), (), (0,), (2,)), ((), (), (0, 1), (0, 1, 2)), ((), (0,), (1,), (2,))]

@@ -154,10 +154,19 @@ def test_people_are_the_same_in_every_engine(engine: str, ids: str) -> None:
     assert (found.margin, found.largest_margin) == (expected.margin, 20)
 
 
+def test_what_is_public_can_still_be_said_in_the_call_for_one_version() -> None:
+    private = table().under(relation="add_remove", rows=2000)
+    said = direction(private, "cause", "effect", epsilon=1.0, seed=0)
+    with pytest.warns(DeprecationWarning, match="say it once, where the table is made"):
+        found = direction(table(), "cause", "effect", epsilon=1.0, relation="add_remove", rows=2000, seed=0)
+    assert found == said
+
+
 def test_adding_and_removing_rows_needs_a_public_number_of_rows() -> None:
     with pytest.raises(InputError, match="rows="):
-        direction(table(), "cause", "effect", epsilon=1.0, relation="add_remove")
-    found = direction(table(), "cause", "effect", epsilon=1.0, relation="add_remove", rows=2000, seed=0)
+        direction(table().under(relation="add_remove"), "cause", "effect", epsilon=1.0)
+    private = table().under(relation="add_remove", rows=2000)
+    found = direction(private, "cause", "effect", epsilon=1.0, seed=0)
     assert found.verdict == "cause->effect"
     assert found.guarantee.relation == "add_remove"
 
@@ -205,9 +214,8 @@ def test_a_seed_marks_the_answer_not_for_release() -> None:
         ({"abstain": 1.0}, "abstain"),
         ({"blocks": 1}, "blocks"),
         ({"seed": -1}, "seed"),
-        ({"rows": 0}, "rows"),
     ],
-    ids=["same", "epsilon", "method", "score", "option", "abstain", "blocks", "seed", "rows"],
+    ids=["same", "epsilon", "method", "score", "option", "abstain", "blocks", "seed"],
 )
 def test_an_argument_out_of_range_is_refused_before_anything_is_spent(arguments: dict[str, Any], message: str) -> None:
     private = table()
@@ -300,7 +308,7 @@ def test_pairs_stay_in_their_place_when_a_value_is_missing() -> None:
 
 @pytest.mark.parametrize("method", ["gap", "paper"])
 def test_a_wrong_number_of_rows_is_noticed_before_anything_is_spent(method: str) -> None:
-    asked = table(4000)
+    asked = table(4000).under(rows=3900)
     with pytest.raises(InputError, match="rows was stated as 3,900, but the table has 4,000"):
-        direction(asked, "cause", "effect", epsilon=1.0, method=method, train=frame(500, seed=1), rows=3900)
+        direction(asked, "cause", "effect", epsilon=1.0, method=method, train=frame(500, seed=1))
     assert asked.account.receipts == ()

@@ -9,12 +9,19 @@ import polars as pl
 import pytest
 
 from escudo.errors import BudgetExceededError, InputError, RefusedError
+from escudo.mechanisms import Purse
 from escudo.orientation import direction
-from escudo.orientation._gap import SCORES, cell_counts, gap_of, gap_sensitivity, noisy_regressions
-from escudo.orientation._gap_families import FAMILIES, draw_pair
-from escudo.orientation._gap_probability import certainty, probability_of_direction
-from escudo.orientation._regression import fit_polynomial
-from escudo.orientation._regression_data import Pair
+from escudo.orientation._curves import FAMILIES, draw_pair
+from escudo.orientation._gap import (
+    SCORES,
+    cell_counts,
+    certainty,
+    gap_of,
+    gap_sensitivity,
+    noisy_regressions,
+    probability_of_direction,
+)
+from escudo.orientation._regression import Pair, fit_polynomial
 from escudo.privacy import LaplaceEvent, MemoryAccount, ParallelEvent, plan
 from escudo.table import PrivateTable, Schema
 
@@ -165,7 +172,7 @@ class TestCost:
 
     def test_regressions_from_a_sketch_follow_the_curve(self) -> None:
         pair = draw_pair("sine", 3000, np.random.default_rng(0))
-        f, g = noisy_regressions(pair, epsilon=50.0, seed=0)
+        f, g = noisy_regressions(pair, Purse(seed=0), epsilon=50.0)
         assert np.abs(f(pair.x) - 0.5 * np.sin(4 * pair.x)).mean() < 0.1
         assert np.isfinite(g(pair.y)).all()
 
@@ -183,7 +190,7 @@ class TestCost:
 class TestRefusals:
     def test_neighbours_of_another_size_are_refused(self) -> None:
         with pytest.raises(RefusedError, match="replace_one"):
-            ask(table(), relation="add_remove", rows=2000)
+            ask(table().under(relation="add_remove", rows=2000))
 
     def test_persons_with_several_rows_are_refused(self) -> None:
         people = Schema.from_dict({"cause": BOUNDS, "effect": BOUNDS}, person_id="id", max_rows_per_person=2)
@@ -193,7 +200,7 @@ class TestRefusals:
 
     def test_a_wrong_number_of_rows_releases_nothing(self) -> None:
         with pytest.raises(InputError, match="rows was stated as"):
-            ask(table(), rows=10_000_000)
+            ask(table().under(rows=10_000_000))
 
     @pytest.mark.parametrize(
         ("options", "words"),

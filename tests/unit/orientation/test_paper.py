@@ -10,10 +10,15 @@ import pytest
 
 from escudo.errors import BudgetExceededError, InputError, RefusedError
 from escudo.orientation import direction
-from escudo.orientation._gap_families import draw_pair
-from escudo.orientation._paper import SCORES
-from escudo.orientation._paper_constants import distance_to_instability, iqr_looks, score_sensitivity
-from escudo.orientation._paper_release import residuals, two_scores
+from escudo.orientation._curves import draw_pair
+from escudo.orientation._paper import (
+    SCORES,
+    distance_to_instability,
+    iqr_looks,
+    residuals,
+    score_sensitivity,
+    two_scores,
+)
 from escudo.orientation._regression import residual_change
 from escudo.privacy import ApproximateEvent, LaplaceEvent, MemoryAccount, RepeatedEvent, plan
 from escudo.table import PrivateTable, Schema
@@ -203,6 +208,6 @@ class TestRefusals:
             ask(role, **options)
 
     def test_neighbours_of_another_size_are_refused(self) -> None:
-        data = PrivateTable(frame(), SCHEMA)
+        data = PrivateTable(frame(), SCHEMA, relation="add_remove", rows=1000)
         with pytest.raises(RefusedError, match="replace_one"):
-            direction(data, "cause", "effect", epsilon=1.0, method="paper", relation="add_remove", rows=1000)
+            direction(data, "cause", "effect", epsilon=1.0, method="paper")

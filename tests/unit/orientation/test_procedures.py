@@ -11,10 +11,7 @@ from scipy import stats
 from escudo.errors import InputError
 from escudo.orientation import PROCEDURES
 from escudo.orientation._blocks import Blocks
-from escudo.orientation._procedures import procedure_of
-from escudo.orientation._procedures_members import MEMBERS, difference
-from escudo.orientation._procedures_shape import FEATURES
-from escudo.orientation._procedures_trained import combiner, log_odds, raw_features
+from escudo.orientation._procedures import FEATURES, MEMBERS, combiner, difference, log_odds, procedure_of, raw_features
 
 Floats = NDArray[np.float64]
 
@@ -180,7 +177,7 @@ def test_the_combiner_walks_its_trees_as_written() -> None:
     model = combiner()
     x, y = pairs(5, 90, seed=21)
     differences = raw_features(Blocks(x, y))
-    scaled = model.normalised(differences, 90)
+    scaled = model.normalise(differences, 90)
 
     def walked(row: Floats) -> float:
         total = 0.0

@@ -8,13 +8,16 @@ import pytest
 
 from escudo.errors import InputError
 from escudo.orientation._regression import (
+    Pair,
     fit_histogram,
     fit_kernel_ridge,
     fit_polynomial,
+    halves,
     paper_residual_change,
+    public_pair,
     residual_change,
+    split_pair,
 )
-from escudo.orientation._regression_data import Pair, halves, in_two, public_pair
 from escudo.table import Schema
 
 RNG = np.random.default_rng(3)
@@ -90,14 +93,14 @@ class TestChange:
 class TestRecords:
     def test_halves_share_no_record_and_lose_none(self) -> None:
         pair = Pair(np.arange(101.0), -np.arange(101.0))
-        train, test = in_two(pair, shuffle=5)
+        train, test = split_pair(pair, shuffle=5)
         assert (len(train.x), len(test.x)) == halves(101) == (50, 51)
         assert sorted([*train.x, *test.x]) == list(range(101))
         assert (train.x == -train.y).all()
 
     def test_the_split_looks_at_no_value(self) -> None:
-        one, _ = in_two(Pair(np.arange(50.0), np.zeros(50)), shuffle=1)
-        two, _ = in_two(Pair(np.arange(50.0) ** 2, np.ones(50)), shuffle=1)
+        one, _ = split_pair(Pair(np.arange(50.0), np.zeros(50)), shuffle=1)
+        two, _ = split_pair(Pair(np.arange(50.0) ** 2, np.ones(50)), shuffle=1)
         assert (one.x**2 == two.x).all()
 
     def test_public_records_are_scaled_by_the_schema(self) -> None:

@@ -8,11 +8,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from escudo.orientation._scores import inversions, kendall, signed_kendall, signed_spearman, spearman
-from escudo.orientation._scores_iqr import interquartile_range, iqr_score, log_iqr_with_drift
-from escudo.orientation._scores_kernel import (
+from escudo.orientation._scores import (
     GridFeatures,
     hsic_sensitivity,
+    interquartile_range,
+    inversions,
+    iqr_score,
+    kendall,
+    log_iqr_with_drift,
+    signed_kendall,
+    signed_spearman,
+    spearman,
     sqrt_hsic,
     sqrt_hsic_sensitivity,
     sqrt_hsic_training_sensitivity,

@@ -11,12 +11,22 @@ from numpy.typing import NDArray
 
 from escudo.errors import InputError
 from escudo.orientation import epsilon_needed, rows_needed, sign_probability
-from escudo.orientation._blocks import Blocks
-from escudo.orientation._casting import FEWEST_DISTINCT, cast, one_by_one
-from escudo.orientation._layout import FEWEST, LARGEST, MOST_ROWS, Layout, layout_of
-from escudo.orientation._planning import CONFIDENCE, SMALLEST, blocks_needed, least_margin
-from escudo.orientation._reading import Batch
-from escudo.orientation._rule import DISAGREEMENT, rule_of
+from escudo.orientation._blocks import FEWEST_DISTINCT, Blocks, cast, one_by_one
+from escudo.orientation._direction import Batch
+from escudo.orientation._votes import (
+    CONFIDENCE,
+    DISAGREEMENT,
+    FEWEST,
+    LARGEST,
+    MOST_ROWS,
+    SMALLEST,
+    Seating,
+    blocks_needed,
+    least_margin,
+    seating_of,
+    verdict_rule,
+)
+from escudo.privacy import Neighbours
 
 Floats = NDArray[np.float64]
 
@@ -27,8 +37,16 @@ def batched(values: Floats, size: int, person: NDArray[np.int64] | None = None) 
         yield Batch(values[part], None if person is None else person[part])
 
 
-def by_position(rows: int, **options: int) -> Layout:
-    return layout_of(epsilon=1.0, rows=rows, relation="replace_one", unit="row", **options)
+def by_position(rows: int, **options: int) -> Seating:
+    return seats(rows, **options)
+
+
+def seats(
+    rows: int | None, relation: str = "replace_one", unit: str = "row", *, epsilon: float = 1.0, **options: int
+) -> Seating:
+    most = 1 if unit == "person" else None
+    neighbours = Neighbours(relation=relation, unit=unit, max_rows_per_person=most, rows=rows)
+    return seating_of(neighbours, epsilon=epsilon, **options)
 
 
 # -- by position
@@ -36,18 +54,18 @@ def by_position(rows: int, **options: int) -> Layout:
 
 @pytest.mark.parametrize("rows", [800, 1234, 40_000])
 def test_every_seat_is_taken_by_a_row_of_its_own(rows: int) -> None:
-    layout = by_position(rows)
-    seated = layout.gather(batched(np.arange(rows, dtype=float)[:, None], 100), 1).ravel()
-    assert seated.size == layout.blocks * layout.size <= rows
-    assert rows - seated.size < layout.blocks
+    seating = by_position(rows)
+    seated = seating.gather(batched(np.arange(rows, dtype=float)[:, None], 100), 1).ravel()
+    assert seated.size == seating.blocks * seating.size <= rows
+    assert rows - seated.size < seating.blocks
     assert np.unique(seated).size == seated.size
 
 
 @pytest.mark.parametrize("size", [1, 7, 5000])
 def test_the_batches_in_which_rows_come_do_not_matter(size: int) -> None:
-    layout = by_position(1500)
+    seating = by_position(1500)
     values = np.random.default_rng(0).random((1500, 2))
-    assert np.array_equal(layout.gather(batched(values, size), 2), layout.gather(batched(values, 300), 2))
+    assert np.array_equal(seating.gather(batched(values, size), 2), seating.gather(batched(values, 300), 2))
 
 
 def test_the_assignment_is_public_and_another_seed_gives_another() -> None:
@@ -64,8 +82,8 @@ def test_blocks_are_drawn_from_the_whole_table() -> None:
 
 
 def test_a_table_with_more_rows_than_take_part_gives_one_row_of_every_stretch() -> None:
-    layout = Layout(blocks=4, size=10, rows=1000, assigned_by="position", shuffle=0, sensitivity=2)
-    seated = np.sort(layout.gather(batched(np.arange(1000.0)[:, None], 64), 1).ravel())
+    seating = Seating(blocks=4, size=10, rows=1000, assigned_by="position", shuffle=0, sensitivity=2)
+    seated = np.sort(seating.gather(batched(np.arange(1000.0)[:, None], 64), 1).ravel())
     assert (seated // 25).tolist() == list(range(40))
 
 
@@ -78,27 +96,27 @@ def test_a_table_shorter_than_stated_leaves_seats_empty() -> None:
 
 
 def test_all_rows_of_a_person_lie_in_one_block() -> None:
-    layout = layout_of(epsilon=1.0, rows=1000, relation="replace_one", unit="person")
+    seating = seats(1000, unit="person")
     person = np.random.default_rng(0).integers(0, 1000, 3000)
-    seated = layout.gather(batched(person[:, None].astype(float), 256, person), 1)[:, :, 0]
+    seated = seating.gather(batched(person[:, None].astype(float), 256, person), 1)[:, :, 0]
     homes = [set(block[~np.isnan(block)]) for block in seated]
     assert sum(map(len, homes)) == len(set.union(*homes)) == np.unique(person).size
     assert max(map(len, homes)) < 3 * min(map(len, homes))
 
 
 def test_a_rows_block_depends_on_its_own_values_alone() -> None:
-    layout = layout_of(epsilon=1.0, rows=1000, relation="add_remove", unit="row")
+    seating = seats(1000, "add_remove")
     values = np.random.default_rng(0).random((1000, 2))
-    whole = layout.gather(batched(values, 100), 2)
-    less = layout.gather(batched(np.delete(values, 17, axis=0), 100), 2)
+    whole = seating.gather(batched(values, 100), 2)
+    less = seating.gather(batched(np.delete(values, 17, axis=0), 100), 2)
     changed = [not np.array_equal(a, b, equal_nan=True) for a, b in zip(whole, less, strict=True)]
     assert sum(changed) == 1
 
 
 def test_a_full_block_turns_further_records_away() -> None:
-    layout = Layout(blocks=2, size=5, rows=None, assigned_by="value", shuffle=0, sensitivity=4)
+    seating = Seating(blocks=2, size=5, rows=None, assigned_by="value", shuffle=0, sensitivity=4)
     person = np.repeat(np.arange(40), 2)
-    seated = layout.gather(batched(np.arange(80.0)[:, None], 7, person), 1)
+    seated = seating.gather(batched(np.arange(80.0)[:, None], 7, person), 1)
     assert not np.isnan(seated).any()
 
 
@@ -110,19 +128,19 @@ def test_a_full_block_turns_further_records_away() -> None:
     [(1.0, 4000, 20), (5.0, 4000, 20), (0.1, 4000, 125), (0.1, 100_000, 200), (1.0, 400, 12), (1.0, 1_000_000, 489)],
 )
 def test_small_budgets_and_large_tables_get_more_blocks(epsilon: float, rows: int, blocks: int) -> None:
-    layout = layout_of(epsilon=epsilon, rows=rows, relation="replace_one", unit="row")
-    assert layout.blocks == blocks
-    assert SMALLEST <= layout.size <= LARGEST
+    seating = seats(rows, epsilon=epsilon)
+    assert seating.blocks == blocks
+    assert SMALLEST <= seating.size <= LARGEST
 
 
 def test_where_noise_is_doubled_so_are_the_blocks() -> None:
-    people = layout_of(epsilon=1.0, rows=4000, relation="replace_one", unit="person")
+    people = seats(4000, unit="person")
     assert (people.sensitivity, people.blocks) == (4, 2 * FEWEST)
 
 
 def test_memory_is_bounded_however_large_the_table() -> None:
-    layout = layout_of(epsilon=1e-4, rows=10**9, relation="replace_one", unit="row")
-    assert layout.blocks * layout.size <= MOST_ROWS
+    seating = seats(10**9, epsilon=1e-4)
+    assert seating.blocks * seating.size <= MOST_ROWS
 
 
 @pytest.mark.parametrize(
@@ -130,18 +148,18 @@ def test_memory_is_bounded_however_large_the_table() -> None:
     [("replace_one", "row", 2), ("add_remove", "row", 2), ("add_remove", "person", 2), ("replace_one", "person", 4)],
 )
 def test_the_sensitivity_follows_from_how_records_find_their_block(relation, unit, sensitivity) -> None:  # type: ignore[no-untyped-def]
-    assert layout_of(epsilon=1.0, rows=5000, relation=relation, unit=unit).sensitivity == sensitivity
+    assert seats(5000, relation, unit).sensitivity == sensitivity
 
 
 def test_a_private_number_of_rows_must_be_stated() -> None:
     with pytest.raises(InputError, match="state a rough public number with rows="):
-        layout_of(epsilon=1.0, rows=None, relation="add_remove", unit="row")
+        seats(None, "add_remove")
 
 
 @pytest.mark.parametrize(("rows", "blocks"), [(63, None), (100, 60), (4000, 1), (4000, 2.5)])
 def test_too_few_rows_or_blocks_are_refused(rows: int, blocks: int | None) -> None:
     with pytest.raises(InputError):
-        layout_of(epsilon=1.0, rows=rows, relation="replace_one", unit="row", blocks=blocks)
+        seats(rows, blocks=blocks)
 
 
 # -- casting
@@ -293,10 +311,10 @@ def test_the_least_margin_is_the_least_that_is_sure_enough(law) -> None:  # type
 
 
 def test_where_even_agreement_drowns_in_noise_there_is_no_rule_but_an_explicit_one_stands() -> None:
-    assert rule_of(20, 40.0, None).threshold is None
-    assert rule_of(20, 40.0, 0.0).threshold == 0.0
-    assert rule_of(20, 2.0, None).threshold == DISAGREEMENT * 20
-    assert rule_of(100, 20.0, None).threshold > DISAGREEMENT * 100
+    assert verdict_rule(20, 40.0, None).threshold is None
+    assert verdict_rule(20, 40.0, 0.0).threshold == 0.0
+    assert verdict_rule(20, 2.0, None).threshold == DISAGREEMENT * 20
+    assert verdict_rule(100, 20.0, None).threshold > DISAGREEMENT * 100
 
 
 def test_needs_agree_with_each_other() -> None:

@@ -10,8 +10,7 @@ import polars as pl
 import pytest
 
 from escudo.orientation import Direction, direction, orient
-from escudo.orientation._gap_families import draw_pair
-from escudo.orientation._gap_planning import PlanningCurves, planning_curves
+from escudo.orientation._curves import PlanningCurves, draw_pair, planning_curves
 from escudo.report._causal_pages import direction_page, margins, matrix, probabilities
 from escudo.table import PrivateTable, Schema
 
@@ -85,9 +84,8 @@ class TestManyAnswers:
         pair = draw_pair("cubic", 3000, np.random.default_rng(0))
         other = draw_pair("tanh", 3000, np.random.default_rng(1))
         frame = pl.DataFrame({"a": pair.x, "b": pair.y, "c": other.x})
-        found = orient(
-            None, PrivateTable(frame, Schema.from_dict({name: BOUNDS for name in "abc"})), epsilon=6.0, seed=1
-        )
+        table = PrivateTable(frame, Schema.from_dict({name: BOUNDS for name in "abc"}))
+        found = orient(table, epsilon=6.0, seed=1)
         page = direction_page(found, rows=3000)
         told = sum(one.cause is not None for one in found.directions)
         assert f"{told} of 3 pairs have a direction" in page

@@ -2,28 +2,39 @@
 
 Nothing here looks at a private table: only its public number of rows comes in. Real pairs are harder, because there the
 noise models themselves are wrong; these curves show what *privacy* costs.
+
+**Simulated pairs** with a known cause: seven additive noise models, for planning, tests and experiments. Each draws x
+and then y = f(x) + noise, both on the public scale [-1, 1] (what falls outside is clamped). The seven stand for easy
+and hard cases; ``weak`` has as much noise as signal. They were written down once and not tuned afterwards.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from escudo._progress import tracking
-from escudo._validate import positive, whole
+from escudo._validate import one_of, positive, positive_integer, whole
+from escudo.mechanisms import Purse
 from escudo.orientation._direction import direction
-from escudo.orientation._gap import LEAST_SKETCH, gap_of, gap_sensitivity, noisy_regressions
-from escudo.orientation._gap_families import FAMILIES, draw_pair
-from escudo.orientation._gap_probability import probability_of_direction
-from escudo.orientation._paper_constants import score_sensitivity
-from escudo.orientation._regression import fit_kernel_ridge
-from escudo.orientation._regression_data import Pair
+from escudo.orientation._gap import (
+    LEAST_SKETCH,
+    WIDTH,
+    gap_of,
+    gap_sensitivity,
+    noisy_regressions,
+    probability_of_direction,
+)
+from escudo.orientation._paper import residuals, score_sensitivity, two_scores
+from escudo.orientation._regression import Pair
+from escudo.orientation._scores import Floats
 from escudo.table import PrivateTable, Schema
 
 __all__ = ["PlanningCurves", "planning_curves"]
+
 
 EPSILONS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 _MOST_ROWS = 8_000  # the gap hardly depends on more; noise is computed for the rows there are
@@ -88,7 +99,7 @@ def _gap(pair: Pair, rows: int, epsilons: Sequence[float], rng: np.random.Genera
             found.append(math.nan)
             continue
         # As many rows as can be drawn, with the noise that the rows there are would have beside them.
-        fits = noisy_regressions(train, epsilon=min(epsilon * half / len(train.x), 500.0), seed=rng)
+        fits = noisy_regressions(train, Purse(seed=rng), epsilon=min(epsilon * half / len(train.x), 500.0))
         scale = gap_sensitivity("sqrt_hsic", half) / epsilon
         found.append(probability_of_direction(gap_of("sqrt_hsic", test, *fits), scale, noises=1))
     return found
@@ -97,11 +108,9 @@ def _gap(pair: Pair, rows: int, epsilons: Sequence[float], rng: np.random.Genera
 def _paper(pair: Pair, rows: int, epsilons: Sequence[float]) -> list[float]:
     train, test = _halves(pair)
     lam, half = 0.3, rows // 2
-    f = fit_kernel_ridge(train.x, train.y, regularisation=lam, width=0.3)
-    g = fit_kernel_ridge(train.y, train.x, regularisation=lam, width=0.3)
-    gap = gap_of("hsic", test, f, g)
-    one = score_sensitivity("hsic", "both", n=half, m=half, regularisation=lam, width=0.15, constants="paper")
-    return [probability_of_direction(gap, 2 * one / epsilon, noises=2) for epsilon in epsilons]
+    forward, backward = two_scores("hsic", residuals(train, test, regularisation=lam))
+    one = score_sensitivity("hsic", "both", n=half, m=half, regularisation=lam, width=WIDTH, constants="paper")
+    return [probability_of_direction(backward - forward, 2 * one / epsilon, noises=2) for epsilon in epsilons]
 
 
 def _votes(pair: Pair, epsilons: Sequence[float]) -> list[float]:
@@ -120,3 +129,34 @@ def _votes(pair: Pair, epsilons: Sequence[float]) -> list[float]:
             sums[blocks] = round(direction(table, "x", "y", epsilon=100.0, blocks=blocks, abstain=0.0, seed=0).margin)
         found.append(probability_of_direction(sums[blocks], 2 / epsilon, noises=1) if sums[blocks] else 0.5)
     return found
+
+
+# ---- simulated pairs
+
+_Function = Callable[[Floats], Floats]
+
+FAMILIES: dict[str, tuple[_Function, float]] = {
+    "cubic": (lambda x: 0.8 * x**3 + 0.1 * x, 0.12),
+    "tanh": (lambda x: 0.6 * np.tanh(3 * x), 0.12),
+    "exp": (lambda x: 0.22 * np.exp(1.5 * x) - 0.4, 0.12),
+    "quadratic": (lambda x: x**2 - 0.4, 0.12),
+    "sine": (lambda x: 0.5 * np.sin(4 * x), 0.15),
+    "linear": (lambda x: 0.5 * x, 0.35),
+    "weak": (lambda x: 0.35 * np.tanh(3 * x), 0.2),
+}
+"""The function of each family and the size of its noise: normal, but uniform for ``linear``, which could not be told
+apart with normal noise. The cause is uniform on [-0.9, 0.9], but normal with standard deviation 0.4 for ``tanh``."""
+
+
+def draw_pair(family: str, rows: int, rng: np.random.Generator) -> Pair:
+    """Return ``rows`` records of a family, in which x causes y.
+
+    >>> pair = draw_pair("cubic", 5, np.random.default_rng(0))
+    >>> len(pair.x), bool((abs(pair.y) <= 1).all())
+    (5, True)
+    """
+    function, size = FAMILIES[one_of("family", family, FAMILIES)]
+    count = positive_integer("rows", rows)
+    x = rng.normal(0, 0.4, count) if family == "tanh" else rng.uniform(-0.9, 0.9, count)
+    noise = rng.uniform(-size, size, count) if family == "linear" else rng.normal(0, size, count)
+    return Pair(np.clip(x, -1.0, 1.0), np.clip(function(x) + noise, -1.0, 1.0))
