@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from escudo.mechanisms import Purse
 from escudo.orientation import direction, orient
 from escudo.privacy import MemoryAccount, Plan, PureEvent, delta_warning, plan
 from escudo.privacy._plan import judged_delta, usual_delta
+from escudo.releasing import release
 from escudo.report import warnings_of, write_release
 from escudo.synthesis import fit, synthesize
 from escudo.synthesis import prepare as prepare_synthesis
@@ -75,6 +77,11 @@ def fitted(table: PrivateTable, *, accept_large_delta: bool = False, seed: int, 
     return fit(ready, table, seed=seed, public_rows=rows, accept_large_delta=accept_large_delta)
 
 
+def released(table: PrivateTable, **terms: Any) -> Any:
+    with TemporaryDirectory() as folder:
+        return release(table, Path(folder) / "out", rows=5, **terms).fitted
+
+
 def told(verb: Callable[..., Any]) -> Callable[..., Any]:
     """A verb that asks its table for the relation and the number of rows."""
 
@@ -102,6 +109,8 @@ VERBS: dict[str, Callable[..., Any]] = {
     "effect_of.plan": told(lambda table, **terms: plan(effect_of, table, "a", "b", trial=True, **terms)),
     "orient": told(lambda table, **terms: orient(table, blocks=40, **terms)),
     "orient.plan": told(lambda table, **terms: plan(orient, table, blocks=40, **terms)),
+    "release": told(released),
+    "release.plan": told(lambda table, **terms: plan(release, table, "unused", **terms)),
     "learn_schema": learnt,
     "learn_schema.plan": learnt_plan,
 }
@@ -114,7 +123,7 @@ def test_every_verb_that_can_be_planned_with_a_delta_is_here():
 
     with_delta = {name for name, verb in _PLANNABLE.items() if "delta" in signature(verb).parameters}
     assert {name for name in with_delta if "<" not in name} == {
-        "synthesize", "discover", "effect_of", "orient", "direction", "learn_schema"
+        "synthesize", "discover", "effect_of", "orient", "direction", "learn_schema", "release"
     }  # fmt: skip
     assert all("accept_large_delta" in signature(_PLANNABLE[name]).parameters for name in with_delta if "<" not in name)
 

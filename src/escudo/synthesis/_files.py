@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from escudo._files import folder_draft, put_folder
 from escudo.causal import CausalGraph
 from escudo.errors import EscudoError, InputError
 from escudo.privacy import Guarantee, Plan
@@ -73,18 +72,12 @@ def write_folder(
                 f"{directory} holds {min(others)!r}, which is no part of a model; choose another folder. Nothing was "
                 "deleted."
             )
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=".escudo-", dir=directory.parent))
-        try:
+        with folder_draft(directory) as draft:
             (draft / _DESCRIPTION).write_text(json.dumps(description, indent=1, allow_nan=False), encoding="utf-8")
             # The file holds arrays row by row, whatever their order in memory.
             save_file({key: np.ascontiguousarray(array) for key, array in arrays.items()}, draft / _PARAMETERS)
             draft.chmod(0o755)
-            if directory.exists():
-                shutil.rmtree(directory)
-            os.replace(draft, directory)
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)
+            put_folder(draft, directory)
     except OSError as error:
         reason = error.strerror or "input/output error"
         raise InputError(f"The model could not be written to {directory}: {reason}.") from None

@@ -1,57 +1,51 @@
-"""The release folder: written as a whole, or not at all.
+"""The release folder, and beside it the custodian's copy of its report.
 
-Everything is written into a hidden folder beside the target, flushed to disk, and renamed. An error, Ctrl-C or a signal
-to end before that leaves the target as it was; after it the release is there, and the command line takes no signals
-until it has said so. An earlier release is *exchanged* with the new one in one step of the file system (``renameat2``
-on Linux, ``renameatx_np`` on macOS): at every instant the target is the whole old release or the whole new one, also if
-the process is killed. Where the system cannot exchange, the old one is moved aside first; a process
-that is killed between the two steps leaves no target, and the next release to that place, which looks first, moves it
-back. What a kill may leave besides is a hidden folder that nothing reads.
+The folder appears as a whole, or not at all (``escudo/_files.py``): all its files are flushed to disk before it gets
+its name, and an earlier release is exchanged with the new one in one step. An error, Ctrl-C or a signal to end before
+that leaves the place as it was; after it the release is there, and the command line takes no signals until it has said
+so.
 
-A page that compares with the real table is no part of a release, so it never lies in the folder that is handed over but
-beside it.
+``report.html`` is never changed after a release. What compares with the real table is no part of it: a copy of the
+report lies beside the folder that is handed over, as ``NAME-custodian.html``, readable by its owner only. It holds the
+public page word for word, marked on the screen and on every printed page, with one section for each thing that was
+looked at: the comparison with the real rows, what can be learnt from the synthetic ones, what an attacker could learn.
+Sections gather: each is replaced by a newer one of its kind, and all go when the folder holds another release.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
-import secrets
-import shutil
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from escudo._card import CUSTODIAN_ONLY
+from escudo._files import file_draft, folder_draft, put_folder, repair_folder, sync, write_csv
 from escudo._validate import positive_integer
 from escudo.errors import InputError
-from escudo.report._csv import write_csv
-from escudo.report._custodian_page import comparison_section
-from escudo.report._custodian_report import beside, custodian_copy, private_draft
-from escudo.report._page import is_report
-from escudo.report._record import FileEntry, is_record, release_record
-from escudo.report._release_page import release_page
+from escudo.report._custodian import attack_section, comparison_section, evaluation_section
+from escudo.report._page import fragment, is_report
+from escudo.report._release_report import FileEntry, is_record, release_page, release_record
 
 if TYPE_CHECKING:
+    from escudo.attacks import Attack
     from escudo.synthesis import Model
     from escudo.table import PrivateTable
-    from escudo.utility import PrivateEvaluation
+    from escudo.utility import Evaluation, PrivateEvaluation, Rows
 
-__all__ = ["ReleaseFiles", "check_target", "write_release"]
+__all__ = ["ReleaseFiles", "check_custodian_report", "check_target", "custodian_report", "write_release"]
 
-_SYNTHETIC, _CSV, _MODEL, _RECORD, _REPORT = (
-    "synthetic.parquet",
-    "synthetic.csv",
-    "model",
-    "release.json",
-    "report.html",
-)
-_ASIDE = ".old"
+# ---- the folder
+
+_SYNTHETIC, _CSV, _MODEL = "synthetic.parquet", "synthetic.csv", "model"
+_RECORD, _REPORT = "release.json", "report.html"
 _NAMES = frozenset((_SYNTHETIC, _CSV, _MODEL, _RECORD, _REPORT))
 
 
@@ -69,6 +63,8 @@ class ReleaseFiles:
         custodian: The custodian's copy of the report, which compares with the real table, beside the folder; None
             unless asked for. Not for release.
         evaluation: What was paid for to know about the rows; None unless asked for.
+        rows: How many synthetic rows there are.
+        fitted: The model itself.
     """
 
     directory: Path
@@ -79,6 +75,8 @@ class ReleaseFiles:
     report: Path
     custodian: Path | None
     evaluation: PrivateEvaluation | None
+    rows: int
+    fitted: Model = field(repr=False, compare=False)
 
     def _repr_html_(self) -> str:
         parts = {
@@ -119,7 +117,7 @@ def write_release(
         rows: How many synthetic rows to draw. It is printed: pass a public number.
         dataset: What the table is called.
         csv: Whether to write the rows as CSV as well; texts that a spreadsheet would run as a formula start with an
-            apostrophe there (``escudo.report._csv``).
+            apostrophe there (``escudo._files``).
         seed: To draw the same rows again. The noise is drawn already and does not depend on it.
         table: The private table. Given, a copy of the report that compares it with the synthetic rows *without noise*
             is written beside the folder, as ``NAME-custodian.html``, readable by its owner only and marked on every
@@ -146,8 +144,8 @@ def write_release(
     synthetic = model.sample(count, seed=seed)
     evaluation = None if evaluate is None else evaluate(synthetic)
     try:
-        with _draft_of(target) as draft, ExitStack() as stack:
-            copy_draft = None if copy is None else stack.enter_context(private_draft(copy))
+        with folder_draft(target) as draft, ExitStack() as stack:
+            copy_draft = None if copy is None else stack.enter_context(file_draft(copy, private=True))
             synthetic.write_parquet(draft / _SYNTHETIC)
             if csv:
                 write_csv(synthetic, draft / _CSV)
@@ -163,11 +161,11 @@ def write_release(
             (draft / _RECORD).write_text(text, encoding="utf-8")
             if table is not None and copy_draft is not None:
                 section = comparison_section(table, synthetic, dataset=dataset)
-                copy_draft.write_text(custodian_copy(page, {"comparison": section}), encoding="utf-8")
+                copy_draft.write_text(_copy(page, {"comparison": section}), encoding="utf-8")
             _flush(draft)
             if before_naming is not None:
                 before_naming()
-            _put(draft, target)
+            put_folder(draft, target)
             if copy_draft is not None and copy is not None:
                 copy_draft.replace(copy)
     except (OSError, PolarsError) as error:
@@ -182,6 +180,8 @@ def write_release(
         report=target / _REPORT,
         custodian=copy,
         evaluation=evaluation,
+        rows=count,
+        fitted=model,
     )
 
 
@@ -202,8 +202,8 @@ def check_target(
         InputError: If something else is in the way, or the place cannot be written to.
     """
     target = Path(directory).resolve()
-    copy = beside(target) if custodian else None
-    _repair(target)
+    copy = _beside(target) if custodian else None
+    repair_folder(target)
     _check_target(target, overwrite=overwrite)
     if copy is not None:
         _check_beside(copy, overwrite=overwrite)
@@ -215,9 +215,9 @@ def _try_writing(target: Path, copy: Path | None) -> None:
     """Make the drafts, and take them away again: what the disk, the rights or a long name refuse is refused now."""
     new = [parent for parent in target.parents if not os.path.exists(parent)]
     try:
-        with _draft_of(target), ExitStack() as stack:
+        with folder_draft(target), ExitStack() as stack:
             if copy is not None:
-                stack.enter_context(private_draft(copy))
+                stack.enter_context(file_draft(copy, private=True))
     except OSError as error:
         raise InputError(f"'{target}' cannot be made: {error.strerror or 'input/output error'}.") from None
     finally:
@@ -262,57 +262,6 @@ def _check_beside(path: Path, *, overwrite: bool) -> None:
         raise InputError(f"'{path}' cannot be read: {error.strerror or 'input/output error'}.") from None
 
 
-@contextmanager
-def _draft_of(target: Path) -> Iterator[Path]:
-    """Give an empty hidden folder beside the target; whatever is left of it at the end is removed."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
-    draft.mkdir()
-    try:
-        yield draft
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-
-
-def _put(draft: Path, target: Path) -> None:
-    """Give the draft the target's name; an earlier release gets the draft's, or is moved aside, and is removed."""
-    if not target.exists():
-        draft.rename(target)
-    elif not _exchanged(draft, target):
-        old = draft.with_name(draft.name + _ASIDE)
-        try:
-            target.rename(old)
-            draft.rename(target)
-        finally:
-            if old.exists() and not target.exists():
-                old.rename(target)
-        shutil.rmtree(old, ignore_errors=True)
-    _sync(target.parent)
-
-
-def _repair(target: Path) -> None:
-    """Move an earlier release back that a process moved aside before it was killed; see ``_put``."""
-    if os.path.exists(target):
-        return
-    aside = re.compile(re.escape(f".{target.name}.") + r"[0-9a-f]{8}\.part" + re.escape(_ASIDE))
-    with suppress(OSError, ValueError):  # a place that cannot be read is refused where it is written
-        for old in [path for path in target.parent.iterdir() if aside.fullmatch(path.name)][:1]:
-            old.rename(target)
-
-
-def _exchanged(first: Path, second: Path) -> bool:
-    """Exchange the names of two folders in one step; return False, and change nothing, where that cannot be done."""
-    import ctypes
-
-    names = {"linux": "renameat2", "darwin": "renameatx_np"}
-    try:
-        rename = getattr(ctypes.CDLL(None, use_errno=True), names[sys.platform])
-    except (KeyError, OSError, AttributeError):
-        return False
-    here, exchange = {"linux": -100, "darwin": -2}[sys.platform], 2  # AT_FDCWD; RENAME_EXCHANGE and RENAME_SWAP
-    return bool(rename(here, os.fsencode(first), here, os.fsencode(second), exchange) == 0)
-
-
 def _files_in(folder: Path) -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
@@ -325,12 +274,131 @@ def _flush(folder: Path) -> None:
     mode = folder.stat().st_mode
     for path in (*folder.rglob("*"), folder):
         path.chmod(mode & (0o777 if path.is_dir() else 0o666))
-        _sync(path)
+        sync(path)
 
 
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
+# ---- the custodian's copy of its report
+
+_KINDS = ("comparison", "utility", "attack")
+"""The sections, in the order they are shown."""
+_OF = re.compile(r'<meta name="escudo-release" content="([0-9a-f]{64})">')
+_SECTION = re.compile(r"<!-- section (\w+) -->(.*?)<!-- /section -->", re.DOTALL)
+_MARKING = re.compile(r"<!-- marking -->.*?<!-- /marking -->", re.DOTALL)
+_PLACE = "<!-- sections -->"
+
+
+def custodian_report(
+    directory: str | os.PathLike[str],
+    *,
+    evaluation: Evaluation | None = None,
+    rows: tuple[Rows, Rows] | None = None,
+    attack: Attack | None = None,
+) -> Path:
+    """Add what was found to the custodian's copy of a release's report, and return where that is.
+
+    Args:
+        directory: The release folder; nothing in it is changed.
+        evaluation: How useful its synthetic rows are.
+        rows: Real and synthetic rows, to draw pairs of columns for the evaluation.
+        attack: What an attacker could learn from its generator.
+
+    Raises:
+        InputError: If the folder holds no release, its report was changed since, or something else is in the way.
+
+    **Guarantee.** None: the copy shows exact figures of the private table. The release stays as it was.
+    """
+    page, path, found = _open(directory)
+    if evaluation is not None:
+        found["utility"] = evaluation_section(evaluation, rows=rows)
+    if attack is not None:
+        found["attack"] = attack_section(attack)
     try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        with file_draft(path, private=True) as draft:
+            draft.write_text(_copy(page, found), encoding="utf-8")
+            draft.replace(path)
+    except OSError as error:
+        raise InputError(f"'{path}' cannot be written: {error.strerror or 'input/output error'}.") from None
+    return path
+
+
+def check_custodian_report(directory: str | os.PathLike[str]) -> Path:
+    """Check that a custodian's copy can be written for a release, before anything is worked out for it.
+
+    Returns:
+        Where the copy will be.
+
+    Raises:
+        InputError: As :func:`custodian_report`.
+    """
+    _, path, _ = _open(directory)
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise InputError(f"'{path}' cannot be made: nothing can be written in '{path.parent}'.")
+    return path
+
+
+def _open(directory: str | os.PathLike[str]) -> tuple[str, Path, dict[str, str]]:
+    """Return the public page of a release, where its custodian's copy is, and the sections it holds."""
+    target = Path(directory).resolve()
+    page = _public_page(target)
+    path = _beside(target)
+    return page, path, _gathered(path, of=_fingerprint(page))
+
+
+def _copy(page: str, sections: Mapping[str, str]) -> str:
+    """Return the public page with marks and sections.
+
+    Args:
+        page: ``report.html``, as released.
+        sections: Markup by kind.
+    """
+    ordered = {kind: sections[kind] for kind in _KINDS if kind in sections}
+    note = fragment("custodian_note.html.j2", kinds=list(ordered))
+    gathered = "\n".join(f"<!-- section {kind} -->{html}<!-- /section -->" for kind, html in ordered.items())
+    style = fragment("custodian.css")
+    head = f'<meta name="escudo-release" content="{_fingerprint(page)}">\n<style>\n{style}</style>\n</head>'
+    # Functions in place of texts, as texts are read for backslashes.
+    copy = _MARKING.sub(lambda _: str(fragment("custodian_marking.html.j2")), page, count=1)
+    copy = copy.replace("</head>", head, 1).replace("<title>", f"<title>{CUSTODIAN_ONLY}: ", 1)
+    copy = copy.replace("<main>\n", f"<main>\n{note}\n", 1)
+    place = _PLACE if _PLACE in copy else "</main>"
+    return copy.replace(place, f"{gathered}\n{place}", 1)
+
+
+def _beside(target: Path) -> Path:
+    """Return where the custodian's copy of a release lies."""
+    return target.with_name(f"{target.name}-custodian.html")
+
+
+def _public_page(target: Path) -> str:
+    """Return the released report, or say what is wrong with it."""
+    if not is_record(target / _RECORD):
+        raise InputError(f"'{target}' holds no release of escudo; name the folder that 'escudo release' wrote.")
+    try:
+        page = (target / _REPORT).read_text(encoding="utf-8")
+        listed = json.loads((target / _RECORD).read_text(encoding="utf-8"))["files"]
+        stated = {entry["path"]: entry["sha256"] for entry in listed}
+    except (OSError, ValueError, KeyError, TypeError):
+        raise InputError(f"the release in '{target}' is not whole: its report or its record cannot be read.") from None
+    if stated.get(_REPORT) != _fingerprint(page):
+        raise InputError(f"'{target / _REPORT}' was changed after the release; restore it first.")
+    return page
+
+
+def _gathered(path: Path, *, of: str) -> dict[str, str]:
+    """Return the sections that an earlier copy holds, if it is of the same release."""
+    try:
+        if not path.exists():
+            return {}
+        text = path.read_text(encoding="utf-8", errors="replace")
+        stated = _OF.search(text) if is_report(path) else None
+    except OSError as error:
+        raise InputError(f"'{path}' cannot be read: {error.strerror or 'input/output error'}.") from None
+    if stated is None:
+        raise InputError(f"'{path}' is no custodian's copy of a report; move it away.")
+    if stated[1] != of:
+        return {}
+    return {kind: html for kind, html in _SECTION.findall(text) if kind in _KINDS}
+
+
+def _fingerprint(page: str) -> str:
+    return hashlib.sha256(page.encode("utf-8")).hexdigest()
