@@ -50,6 +50,7 @@ _CHANCE = (  # what differs from run to run by nature, and what stands for it
     (re.compile(r"(seconds\W{1,4} )\d+(\.\d+)?"), r"\1SECONDS"),
     (re.compile(r" at 0x[0-9a-f]+"), " at ADDRESS"),
     (re.compile(r"\b[0-9a-f]{64}\b"), "HASH"),
+    (re.compile(r"\b[0-9a-f]{32}\b"), "ID"),
     (
         re.compile(r"\b(escudo|[Pp]ython|numpy|polars|[Oo]pen(dp|DP)|dp-accounting|jax)(\W{1,4})\d+(\.\w+)+"),
         r"\1\3VERSION",
@@ -252,7 +253,7 @@ def _plain(value: Any, exact: bool) -> Any:
     if isinstance(value, _Arrays):
         return hashlib.sha256(value.data).hexdigest() if exact else _plain(value.arrays, exact)
     if isinstance(value, Mapping):
-        return [[_plain(key, exact), _plain(inner, exact)] for key, inner in value.items()]
+        return [[_plain(key, exact), _timeless(key, inner, exact)] for key, inner in value.items()]
     if isinstance(value, list | tuple):
         return [_plain(one, exact) for one in value]
     if isinstance(value, set | frozenset):
@@ -262,8 +263,12 @@ def _plain(value: Any, exact: bool) -> Any:
     if callable(getattr(value, "to_dict", None)):
         return _plain(value.to_dict(), exact)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {name: _plain(inner, exact) for name, inner in _fields(value).items()}
+        return {name: _timeless(name, inner, exact) for name, inner in _fields(value).items()}
     return _plain(repr(value), exact)
+
+
+def _timeless(name: Any, value: Any, exact: bool) -> Any:
+    return "SECONDS" if name == "seconds" else _plain(value, exact)
 
 
 def _fields(value: Any) -> dict[str, Any]:
