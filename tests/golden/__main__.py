@@ -10,9 +10,7 @@ from typing import Any
 
 def main() -> int:
     """Read the arguments, ask everything in every engine, compare or write."""
-    quick = {"XLA_FLAGS": "--xla_backend_optimization_level=0", "POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1"}
-    for name, value in quick.items():
-        os.environ.setdefault(name, value)
+    os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")  # as in test_golden.py
     parser = argparse.ArgumentParser(prog="python -m golden", description=__doc__)
     parser.add_argument("--write", action="store_true", help="renew answers.json and api.json")
     parser.add_argument("--only", default="", help="only cases whose name holds this text")

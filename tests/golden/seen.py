@@ -34,6 +34,7 @@ from unittest import mock
 import numpy as np
 import polars as pl
 from safetensors.numpy import load as load_tensors
+from threadpoolctl import threadpool_limits
 
 from escudo.privacy import Receipt
 
@@ -106,6 +107,7 @@ def see(run: Callable[[Path], Any], exactness: Exactness = "exact") -> Seen:
         warnings.catch_warnings(record=True) as warned,
         contextlib.redirect_stdout(said),
         contextlib.redirect_stderr(said),
+        threadpool_limits(1),  # sums of parts depend on how many parts there are
         mock.patch.dict(os.environ, ESCUDO_STATE=f"{name}/input.state", COLUMNS="100", NO_COLOR="1", TERM="dumb"),
     ):
         warnings.simplefilter("always")
