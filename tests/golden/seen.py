@@ -4,7 +4,7 @@ An answer has pieces: ``answer`` (its values, as JSON where it has one), ``field
 (what was drawn from a model), ``events`` (what was charged), ``text``, ``page`` (HTML), ``warnings``, ``error`` and one
 piece for each file. Each is written down in one canonical way and digested twice. *Exactly*: floats to the last bit.
 *About*: floats to 9 digits, for machines whose processors or libraries round the last bit otherwise than those of the
-machine that wrote the file.
+machine that wrote the file; null where even that hangs on a last bit.
 
 Networks are trained in single precision, where even the ninth digit depends on the processor. Of them the shape of
 every array is exact, its size is a number that is compared roughly, and rows drawn from them are left out.
@@ -57,7 +57,7 @@ _CHANCE = (  # what differs from run to run by nature, and what stands for it
         r"\1\3VERSION",
     ),
 )
-_DECIMAL = re.compile(r"-?\d+\.\d+(?:e[+-]?\d+)?|-?\d+e[+-]?\d+")
+_DECIMAL = re.compile(r"(?<![\w.])-?\d+(?:\.\d+(?:e[+-]?\d+)?|e[+-]?\d+)(?!\w)")  # and no part of a hash or an id
 _DIGITS = re.compile(r"\d+")
 
 
