@@ -169,7 +169,7 @@ class EffectQuestion:
             method=method,
             confidence=confidence,
             delta=budget.delta,
-            rows=neighbours.rows,
+            rows=neighbours.stated_rows,
         )
 
     def _contrast(self, schema: Schema) -> tuple[int, int]:
@@ -251,7 +251,7 @@ class PreparedEffect:
         method: How the columns adjusted for were found.
         confidence: How often intervals should hold the truth.
         delta: The δ at which the plan is stated.
-        rows: The number of rows, where it is public.
+        rows: The number of rows, where it was stated as public.
     """
 
     table: AdjustmentTable
