@@ -48,7 +48,7 @@ from escudo.discovery._treatment import (
     usual_levels,
 )
 from escudo.errors import GraphError, InputError, NotIdentifiableError, SchemaError
-from escudo.mechanisms import Purse, Seed
+from escudo.mechanisms import Purse
 from escudo.privacy import Budget, GaussianEvent, Neighbours, Plan, delta_warning
 from escudo.table import Numeric, PrivateTable, Schema
 
@@ -79,7 +79,7 @@ def effect_of(
     outcome_level: object = None,
     confidence: float = 0.95,
     accept_large_delta: bool = False,
-    seed: Seed = None,
+    seed: int | None = None,
 ) -> TreatmentEffect:
     """Estimate the average effect of a treatment on an outcome, under (ε, δ), by back-door adjustment.
 
