@@ -43,8 +43,7 @@ from escudo.causal import Network, asia
 from escudo.discovery import Discovery, discover
 from escudo.discovery._pattern import REPEATS
 from escudo.privacy import MemoryAccount
-from escudo.synthesis import fit
-from escudo.synthesis._discovered import prepare_discovered
+from escudo.synthesis import fit, prepare_discovered
 from escudo.table import PrivateTable, Schema
 
 SMALL = ("cancer", "earthquake", "survey", "asia", "sachs")

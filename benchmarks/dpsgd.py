@@ -67,8 +67,7 @@ HERE = ("escudo", "plain", "escudo float32", "plain float32")
 
 def network() -> Any:
     """Return the variational autoencoder, as the generators build it."""
-    from escudo.synthesis.neural._columns import Columns, ColumnSpec
-    from escudo.synthesis.neural._network import Network, Unit
+    from escudo.synthesis.neural._network import Columns, ColumnSpec, Network, Unit
 
     width = rows().shape[1]
     made = Network(

@@ -27,8 +27,7 @@ import numpy as np
 
 from escudo.mechanisms.dpsgd import _core
 from escudo.mechanisms.dpsgd._sampling import capacity_for, device_slots
-from escudo.synthesis.neural._columns import Columns, ColumnSpec
-from escudo.synthesis.neural._network import Network, Unit
+from escudo.synthesis.neural._network import Columns, ColumnSpec, Network, Unit
 
 ROWS, WIDTH, BATCH = 5000, 222, 100
 TARGETS = {1: 8_000, 2048: 400_000}

@@ -31,7 +31,7 @@ from _made import made, told
 
 from escudo.causal import Network, asia
 from escudo.privacy import Guarantee, MemoryAccount, Plan, PureEvent
-from escudo.synthesis import CausalModel, TableConditional, _table_fits, fit, prepare
+from escudo.synthesis import CausalModel, TableConditional, _estimation, fit, prepare
 from escudo.table import PrivateTable, Schema
 
 SEED = 20_261_115
@@ -117,7 +117,7 @@ def compare(network: Network, epsilon: float, runs: int) -> dict[str, dict[str, 
     frame = network.sample_frame(ROWS, rng=np.random.default_rng(SEED))
     judge = Judge(network, frame)
     prepared = prepare(schema, network.graph, epsilon=epsilon, delta=1e-6, relation="add_remove")
-    ours = _table_fits.agreeing
+    ours = _estimation.agreeing
     found: dict[str, list[tuple[float, float, float]]] = {"escudo": [], "Private-PGM": []}
     for seed in range(runs):
         asked: dict[str, Any] = {}
@@ -126,14 +126,14 @@ def compare(network: Network, epsilon: float, runs: int) -> dict[str, dict[str, 
             asked["tables"], asked["total"], asked["start"] = tables, total, time.process_time()
             return ours(tables, total=total)
 
-        _table_fits.agreeing = noted
+        _estimation.agreeing = noted
         try:
             table = PrivateTable(frame, schema, MemoryAccount(relation="add_remove"))
             model = fit(
                 prepared, table, seed=seed
             )  # nothing but estimation comes after the tables are brought together
         finally:
-            _table_fits.agreeing = ours
+            _estimation.agreeing = ours
         seconds = time.process_time() - asked["start"]
         assert isinstance(model, CausalModel)
         found["escudo"].append((*judge.errors(model), seconds))

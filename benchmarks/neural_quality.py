@@ -112,12 +112,12 @@ class Ready:
     def __init__(self, model: Any, prepared: Any):
         self._model, self._prepared = model, prepared
         self._simulated: dict[tuple[int, int], np.ndarray] = {}
-        self.plan, self.generator, self.forms = prepared.plan, prepared.generator, prepared.forms
+        self.plan, self.design = prepared.plan, prepared.design
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
 
-    def fit(self, *_: object, **__: object) -> Any:
+    def run(self, *_: object) -> Any:
         """Return the fitted start."""
         return self
 
@@ -179,15 +179,16 @@ def start_of(job: tuple[str, float, int, int], codes: np.ndarray, arrows: np.nda
     method, epsilon, rows, seed = job
     prepared = prepared_for(method, epsilon, rows, arrows)
     first = prepared if METHODS[method].generator == "moments" else prepared.start
+    model = first.run(CodesTable(codes), purse_of(first.plan, first.plan.guarantee(), seed))
+    return model, time.process_time() - began
+
+
+def purse_of(plan: Any, guarantee: Any, seed: int) -> Any:
+    from escudo.mechanisms import Purse
     from escudo.privacy import MemoryAccount
 
-    model = first.fit(
-        CodesTable(codes),
-        account=MemoryAccount(relation="add_remove"),
-        seed=np.random.default_rng(seed),
-        guarantee=first.plan.guarantee(),
-    )
-    return model, time.process_time() - began
+    rng = np.random.default_rng(seed)
+    return Purse(MemoryAccount(relation="add_remove"), rng, plan=plan, guarantee=guarantee)
 
 
 def start_key(job: tuple[str, float, int, int]) -> tuple[Any, ...]:
@@ -200,19 +201,13 @@ def start_key(job: tuple[str, float, int, int]) -> tuple[Any, ...]:
 
 def finished(job: tuple[str, float, int, int], start: Any, codes: np.ndarray, arrows: np.ndarray) -> Any:
     """Train from a fitted start."""
-    from escudo.privacy import MemoryAccount
-
     method, epsilon, rows, seed = job
     if METHODS[method].generator == "moments":
         return start
     if math.isinf(epsilon):
         return without_privacy(prepared_for(method, epsilon, rows, arrows), start, codes)
-    return replace(prepared_for(method, epsilon, rows, arrows), start=start).fit(
-        CodesTable(codes),
-        account=MemoryAccount(relation="add_remove"),
-        seed=np.random.default_rng(1000 + seed),
-        guarantee=start.guarantee,
-    )
+    prepared = replace(prepared_for(method, epsilon, rows, arrows), start=start)
+    return prepared.run(CodesTable(codes), purse_of(prepared.plan, start.guarantee, 1000 + seed))
 
 
 class Rows:
@@ -229,12 +224,12 @@ class Rows:
 def without_privacy(prepared: Any, start: Any, codes: np.ndarray) -> Any:
     """Train on the rows as pre-training does: no clipping, no noise, as long as it takes."""
     from escudo.synthesis.neural import NeuralModel
-    from escudo.synthesis.neural._start import placed, pretrained
+    from escudo.synthesis.neural._training import parameters_of, pretrain
 
     network = prepared.network
-    flat = pretrained(network, placed(network, start), start, prepared.pretraining)
+    flat = pretrain(network, parameters_of(network, start), start, prepared.pretraining)
     arrays = network.layout.unflatten(flat.astype(np.float64))
-    flat = pretrained(network, arrays, Rows(codes), STEPS_WITHOUT)
+    flat = pretrain(network, arrays, Rows(codes), STEPS_WITHOUT)
     return NeuralModel(
         schema=prepared.schema,
         graph=prepared.graph,

@@ -278,6 +278,7 @@ class CodesTable:
 def fitted(job: Mapping[str, Any], data: Path) -> tuple[Codes, dict[str, Any]]:
     """Fit and sample; every process is one thread."""
     import escudo
+    from escudo.mechanisms import Purse
     from escudo.privacy import MemoryAccount
     from escudo.synthesis import prepare
 
@@ -304,12 +305,9 @@ def fitted(job: Mapping[str, Any], data: Path) -> tuple[Codes, dict[str, Any]]:
     )
     if method.training:
         prepared = replace(prepared, training=replace(prepared.training, **method.training))
-    model = prepared.fit(
-        CodesTable(table.private, schema),
-        account=MemoryAccount(relation="add_remove"),
-        seed=np.random.default_rng(job["seed"]),
-        guarantee=prepared.plan.guarantee(),
-    )
+    account, rng = MemoryAccount(relation="add_remove"), np.random.default_rng(job["seed"])
+    purse = Purse(account, rng, plan=prepared.plan, guarantee=prepared.plan.guarantee())
+    model = prepared.run(CodesTable(table.private, schema), purse)
     made = model.codes(len(table.private), seed=job["seed"])
     return made, {"cpu_seconds": time.process_time() - began}
 
@@ -463,7 +461,7 @@ def adult_page(runs: Sequence[Mapping[str, Any]], peers: Sequence[Mapping[str, A
 def auto_page(runs: Sequence[Mapping[str, Any]], data: Path, part: str) -> list[str]:
     """Return every generator beside the one that the rule chooses."""
     import escudo
-    from escudo.synthesis._automatic import choose
+    from escudo.synthesis._generators import choose
 
     methods = PARTS[part]
     lines = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from typing import Any
 
 import griffe
@@ -18,6 +19,12 @@ class Docstrings(griffe.Extension):  # type: ignore[misc]  # griffe may be absen
         """Rewrite one docstring."""
         if obj.docstring is not None:
             obj.docstring.value = rewritten(obj.docstring.value)
+
+    def on_package(self, *, pkg: Any, **_: Any) -> None:
+        """Say what packages offer whose names are loaded on first use: no list is written down that could be read."""
+        for module in (pkg, *pkg.modules.values()):
+            if module.is_init_module and hasattr(loaded := import_module(module.path), "__all__"):
+                module.exports = list(loaded.__all__)
 
 
 def rewritten(text: str) -> str:

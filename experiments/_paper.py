@@ -234,8 +234,7 @@ class PaperVae:
         edges: Sequence[tuple[str, str]] | None = None,
         one_start: bool = False,
     ):
-        from escudo.synthesis.neural._columns import Columns, ColumnSpec
-        from escudo.synthesis.neural._network import Network, Unit
+        from escudo.synthesis.neural._network import Columns, ColumnSpec, Network, Unit
 
         width, rows = len(table.names), len(table.codes)
         parents = table.parents(table.edges if edges is None else edges)
@@ -295,10 +294,10 @@ class PaperVae:
     def fitted(self, worlds: Sequence[tuple[RowsWithRecord, int]], spread: Any = map) -> Iterator[FittedVae]:
         """Train on all rows, side by side where there is an accelerator."""
         from escudo.mechanisms.dpsgd import Training
-        from escudo.synthesis.neural._many import trained
+        from escudo.synthesis.neural._many import train_many
 
         usual = Training(steps=1, sampling_probability=1.0, noise_multiplier=1.0, clip_norm=1.0).recipe
-        made = trained(
+        made = train_many(
             self.network,
             replace(usual, averaged=False),
             self.trainings(worlds),

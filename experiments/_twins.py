@@ -39,8 +39,7 @@ SEED = 20_261_115
 
 def network_of(units: Any, columns: int, *, causal: bool, condensed: bool) -> Any:
     """Return the paper's VAE over columns of two levels, with or without the graph."""
-    from escudo.synthesis.neural._columns import Columns, ColumnSpec
-    from escudo.synthesis.neural._network import Network, Unit
+    from escudo.synthesis.neural._network import Columns, ColumnSpec, Network, Unit
 
     own = tuple(Unit(tuple(map(int, own)), tuple(map(int, parents))) for own, parents in units)
     return Network(

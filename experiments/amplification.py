@@ -49,6 +49,7 @@ from escudo.attacks._attacker import train_classifier
 from escudo.attacks._report import score_of
 from escudo.attacks._victims import RowsWithRecord
 from escudo.causal import CausalGraph, asia
+from escudo.mechanisms import Purse
 from escudo.privacy import Guarantee, MemoryAccount, RepeatedEvent, SampledGaussianEvent, calibrate, guarantee_of
 from escudo.synthesis import prepare as prepare_generator
 from escudo.synthesis import stability
@@ -222,8 +223,8 @@ class _Victim:
     def fitted(self, *parts: Rows, seed: int) -> Any:
         """Fit rows with seeded noise."""
         table: Any = _Table(*parts)
-        account = MemoryAccount(relation="add_remove")
-        return self._prepared.fit(table, account=account, seed=np.random.default_rng(seed), guarantee=self.claim)
+        account, rng = MemoryAccount(relation="add_remove"), np.random.default_rng(seed)
+        return self._prepared.run(table, Purse(account, rng, plan=self._prepared.plan, guarantee=self.claim))
 
     def synthetic(self, rows: RowsWithRecord, *, sets: int, size: int, seed: int) -> list[Rows]:
         """Fit the rows and return synthetic sets."""

@@ -1,22 +1,23 @@
 """How a result shows itself in a notebook: a few words, perhaps a table, perhaps a picture.
 
-Every text is escaped here, so that a column called ``<script>`` stays a name; and :func:`printable` keeps names from
-steering a terminal.
+Every text is escaped here, so that a column called ``<script>`` stays a name; :func:`printable` keeps names from
+steering a terminal, and :func:`text_width` says how much room they take in a picture.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
-from unicodedata import category
+from unicodedata import category, combining, east_asian_width
 
-__all__ = ["CUSTODIAN_ONLY", "card", "printable"]
+__all__ = ["CUSTODIAN_ONLY", "card", "printable", "text_width"]
 
-CUSTODIAN_ONLY = "For the custodian only: not for release."
-"""What stands on the card of anything that reads private rows without noise."""
+CUSTODIAN_ONLY = "Custodian only, not for release"
+"""What stands on every card and page that reads private rows and was not paid for."""
 
 _ACCENT, _ALARM = "#0f6e84", "#b71c1c"
 _MOST_ROWS, _MOST_TEXT = 20, 1000
+_NARROW, _WIDE = frozenset("fijlrtI.,:;'|!()[]{} "), frozenset("mwMW@%&")
 
 
 def card(
@@ -75,3 +76,20 @@ def printable(text: str, *, also: str = "") -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in also or category(c) == "Zs" else "\ufffd" for c in text)
+
+
+def text_width(text: str, size: float) -> float:
+    """Return about how wide a text is drawn at a font size, a little on the safe side: the reader's font is unknown.
+
+    >>> text_width("illicit", 10) < text_width("smokers", 10) < text_width("SMOKERS", 10)
+    True
+    """
+    ems = 0.0
+    for char in text:
+        if combining(char):
+            continue
+        if east_asian_width(char) in "WF":
+            ems += 1.0
+        else:
+            ems += 0.34 if char in _NARROW else 0.9 if char in _WIDE else 0.7 if char.isupper() else 0.57
+    return ems * size

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from escudo.errors import InputError
 
-__all__ = ["did_you_mean", "finite", "one_of", "positive", "positive_integer", "probability", "whole"]
+__all__ = ["did_you_mean", "finite", "one_of", "positive", "positive_integer", "probability", "whole", "yes_or_no"]
 
 _T = TypeVar("_T", bound=str)
 
@@ -57,6 +57,13 @@ def whole(name: str, value: object, *, minimum: int = 0) -> int:
 def positive_integer(name: str, value: object) -> int:
     """Return ``value`` as an int, or raise unless it is a whole number of at least 1."""
     return whole(name, value, minimum=1)
+
+
+def yes_or_no(name: str, value: object) -> bool:
+    """Return ``value`` if it is true or false."""
+    if not isinstance(value, bool):
+        raise InputError(f"{name} must be true or false; got {value!r:.60}.")
+    return value
 
 
 def one_of(name: str, value: object, choices: Iterable[_T]) -> _T:

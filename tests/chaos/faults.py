@@ -34,7 +34,7 @@ started again."""
 
 _WEIGHTS = dict(kill=3.0, torn=2.0, term=2.0, int=1.0, limit=1.5, full=1.5, clock=0.5, drop=2.0, cut=2.0, server=1.5)
 _DECISIVE = re.compile(
-    r"rename|replace|unlink|fsync|commit|append|spend|fail\b|_put|\.keep|go_on|resume|mark|finish|_line"
+    r"rename|replace|unlink|fsync|commit|append|spend|fail\b|put_folder|\.keep|go_on|resume|mark|finish|_line"
 )
 
 # The functions between whose steps a fault is of interest, by file.
@@ -43,11 +43,11 @@ _WATCHED = (
     "escudo/privacy/_account.py",
     "escudo/privacy/_ledger_chain.py",
     "escudo/privacy/_plan.py",
-    "escudo/report/_release.py",
-    "escudo/report/_custodian_report.py",
+    "escudo/_files.py",
+    "escudo/report/_release_folder.py",
     "escudo/synthesis/_files.py",
     "escudo/synthesis/_generators.py",
-    "escudo/synthesis/neural/_checkpoint.py",
+    "escudo/synthesis/neural/_training.py",
     "escudo/mechanisms/_additive.py",
     "escudo/mechanisms/dpsgd/_checkpoint.py",
     "escudo/mechanisms/dpsgd/_mechanism.py",

@@ -51,7 +51,8 @@ def unreadable() -> pl.LazyFrame:
 
 
 def fitted(generator: str, *, frame: Any = None, account: Any = None, schema: Schema = SCHEMA, **options: Any) -> Model:
-    table = PrivateTable(rows() if frame is None else frame, schema, account)
+    known = {"relation": options.pop("relation", None), "rows": options.pop("public_rows", None)}
+    table = PrivateTable(rows() if frame is None else frame, schema, account, **known)
     return synthesize(table, GRAPH, generator=generator, **{**BUDGET, "seed": 3, **options})
 
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from escudo.causal import CausalGraph
 from escudo.privacy import Guarantee, Plan
 from escudo.synthesis import prepare
-from escudo.synthesis._linear import STEPS, _second_moments, row_steps, squared_steps
-from escudo.synthesis._linear_model import LinearConditional, LinearModel
+from escudo.synthesis._linear import STEPS, LinearConditional, LinearModel, _second_moments, row_steps, squared_steps
 from escudo.table import PrivateTable, Schema
 
 UNIT = st.floats(-1, 1) | st.sampled_from([-1.0, 0.0, 1.0])

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from escudo.synthesis._moment_statistics import UNIT, MomentLayout, clip_factors, row_squares, summed
+from escudo.synthesis._moment_statistics import UNIT, MomentLayout, clip_factors, row_squares, sum_rows
 
 Sizes = dict[str, int]
 
@@ -46,7 +46,7 @@ def vector(layout: MomentLayout, codes: np.ndarray) -> np.ndarray:
 
 
 def clipped_sum(layout: MomentLayout, codes: np.ndarray, square: int) -> np.ndarray:
-    return summed(layout, [(codes, clip_factors(layout, square)[row_squares(layout, codes)])])
+    return sum_rows(layout, [(codes, clip_factors(layout, square)[row_squares(layout, codes)])])
 
 
 @given(layouts(), st.data(), st.integers(1, 60))

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from escudo.privacy import ExponentialEvent, GaussianEvent, Relation
 from escudo.synthesis import TableConditional
-from escudo.synthesis import _repair as repair_module
-from escudo.synthesis._repair import Repair
+from escudo.synthesis import _marginals as repair_module
+from escudo.synthesis._marginals import Repair
 from escudo.table import Schema, count_sensitivity
 
 SIZES = {"a": 2, "b": 3, "c": 2}

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+import escudo
+
 HEAVY = {
     "dp_accounting",
     "duckdb",
@@ -54,6 +56,23 @@ def test_help_loads_nothing_heavy() -> None:
 @pytest.mark.parametrize("name", ["Guarantee", "CausalGraph", "Schema"])
 def test_one_noun_does_not_load_the_largest_libraries(name: str) -> None:
     assert not loaded_after(f"import escudo; escudo.{name}") & BIGGEST
+
+
+def test_a_page_loads_only_what_it_shows() -> None:
+    code = (
+        "import sys; from escudo.report import effects_page\n"
+        "print({'escudo.synthesis', 'escudo.utility'} & {*sys.modules})"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "set()"
+
+
+def test_every_name_that_is_offered_is_there() -> None:
+    for package in (escudo, escudo.report):
+        assert all(getattr(package, name) is not None for name in package.__all__)
+        assert {*package.__all__} <= {*dir(package)}
+    with pytest.raises(AttributeError, match="nothing"):
+        escudo.nothing  # noqa: B018
 
 
 def test_the_check_itself_sees_a_heavy_import() -> None:

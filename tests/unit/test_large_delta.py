@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from escudo.mechanisms import Purse
 from escudo.orientation import direction, orient
 from escudo.privacy import MemoryAccount, Plan, PureEvent, delta_warning, plan
 from escudo.privacy._plan import judged_delta, usual_delta
+from escudo.releasing import release
 from escudo.report import warnings_of, write_release
 from escudo.synthesis import fit, synthesize
 from escudo.synthesis import prepare as prepare_synthesis
@@ -75,6 +77,11 @@ def fitted(table: PrivateTable, *, accept_large_delta: bool = False, seed: int, 
     return fit(ready, table, seed=seed, public_rows=rows, accept_large_delta=accept_large_delta)
 
 
+def released(table: PrivateTable, **terms: Any) -> Any:
+    with TemporaryDirectory() as folder:
+        return release(table, Path(folder) / "out", rows=5, **terms).fitted
+
+
 def told(verb: Callable[..., Any]) -> Callable[..., Any]:
     """A verb that asks its table for the relation and the number of rows."""
 
@@ -84,8 +91,14 @@ def told(verb: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def synthesized(
+    table: PrivateTable, *, relation: str | None = None, public_rows: int | None = None, **terms: Any
+) -> Any:
+    return synthesize(table.under(relation=relation, rows=public_rows), None, **terms)
+
+
 VERBS: dict[str, Callable[..., Any]] = {
-    "synthesize": lambda table, **terms: synthesize(table, None, **terms),
+    "synthesize": synthesized,
     "synthesize.plan": lambda table, **terms: plan(synthesize, table, None, **terms),
     "prepare and fit": fitted,
     "with an evaluation": evaluated,
@@ -96,6 +109,8 @@ VERBS: dict[str, Callable[..., Any]] = {
     "effect_of.plan": told(lambda table, **terms: plan(effect_of, table, "a", "b", trial=True, **terms)),
     "orient": told(lambda table, **terms: orient(table, blocks=40, **terms)),
     "orient.plan": told(lambda table, **terms: plan(orient, table, blocks=40, **terms)),
+    "release": told(released),
+    "release.plan": told(lambda table, **terms: plan(release, table, "unused", **terms)),
     "learn_schema": learnt,
     "learn_schema.plan": learnt_plan,
 }
@@ -108,7 +123,7 @@ def test_every_verb_that_can_be_planned_with_a_delta_is_here():
 
     with_delta = {name for name, verb in _PLANNABLE.items() if "delta" in signature(verb).parameters}
     assert {name for name in with_delta if "<" not in name} == {
-        "synthesize", "discover", "effect_of", "orient", "direction", "learn_schema"
+        "synthesize", "discover", "effect_of", "orient", "direction", "learn_schema", "release"
     }  # fmt: skip
     assert all("accept_large_delta" in signature(_PLANNABLE[name]).parameters for name in with_delta if "<" not in name)
 
@@ -170,7 +185,7 @@ class TestResults:
 
     def test_where_the_number_is_private_the_noisy_one_says_it_after_the_fact(self, tmp_path: Path) -> None:
         table = table_of(relation="add_remove")
-        model = synthesize(table, None, epsilon=1.0, delta=5e-4, relation="add_remove", seed=0)  # below the ceiling
+        model = synthesize(table, None, epsilon=1.0, delta=5e-4, seed=0)  # below the ceiling
         noisy = model.details["rows"]
         assert warnings_of(model) == [delta_warning(5e-4, noisy)]
         assert f"about {noisy:,} rows" in warnings_of(model)[0]

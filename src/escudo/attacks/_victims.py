@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from escudo.causal import CausalGraph
 from escudo.errors import InputError
+from escudo.mechanisms import Purse
 from escudo.privacy import Guarantee, MemoryAccount
-from escudo.synthesis import Model, Prepared, prepare
-from escudo.synthesis._automatic import Chosen
+from escudo.synthesis import Chosen, Model, Prepared, prepare
 from escudo.table import Numeric, PrivateTable, Schema
 from escudo.utility import Rows
 
@@ -148,7 +148,7 @@ class EscudoVictim:
 
     @property
     def _neural(self) -> bool:
-        from escudo.synthesis.neural._generator import PreparedNeural
+        from escudo.synthesis.neural import PreparedNeural
 
         return isinstance(self._prepared, PreparedNeural)
 
@@ -167,22 +167,23 @@ class EscudoVictim:
             return next(self.fitted([(rows, seed)], map)).synthetic(sets=sets, size=size)
         table = rows.table(self.claim)
         noise = np.random.default_rng(seed)
-        model = self._prepared.fit(table, account=table.account, seed=noise, guarantee=self.claim)
+        purse = Purse(table.account, noise, plan=self._prepared.plan, guarantee=self.claim)
+        model = self._prepared.run(table, purse)
         return self._drawn(model, rows, seed).synthetic(sets=sets, size=size)
 
     def fitted(self, worlds: Sequence[tuple[RowsWithRecord, int]], spread: Spread) -> Iterator[_Drawn]:
         """Fit networks to all rows; their starts are measured in several processes, and all are trained together."""
-        from escudo.synthesis.neural import finished
+        from escudo.synthesis.neural import finish
 
-        models = finished(self._prepared, spread(self._begun, worlds), count=len(worlds), guarantee=self.claim)
+        models = finish(self._prepared, spread(self._begun, worlds), count=len(worlds), guarantee=self.claim)
         for model, (rows, seed) in zip(models, worlds, strict=True):
             yield self._drawn(model, rows, seed)
 
     def _begun(self, world: tuple[RowsWithRecord, int]) -> Any:
-        from escudo.synthesis.neural import begun
+        from escudo.synthesis.neural import begin
 
         rows, seed = world
-        return begun(self._prepared, rows.table(self.claim), seed=seed, guarantee=self.claim)
+        return begin(self._prepared, rows.table(self.claim), seed=seed, guarantee=self.claim)
 
     def _drawn(self, model: Model, rows: RowsWithRecord, seed: int) -> _Drawn:
         numeric = bool(np.isfinite(rows.rest.numbers).any())

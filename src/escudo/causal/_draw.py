@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, TypeVar
-from unicodedata import combining, east_asian_width
 from xml.sax.saxutils import escape, quoteattr
 
+from escudo._card import text_width
 from escudo._validate import did_you_mean, one_of, positive
 from escudo.causal._edges import Edge, known_names, show_edge
 from escudo.errors import GraphError
@@ -39,7 +39,6 @@ _MANY = 60  # nodes, above which the drawing is set tighter
 _MANY_EDGES = 200  # edges, above which they are drawn fainter
 _COMFORTABLE = 1000.0  # wider than this, arrows that run to the right may fit better
 _ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff]")
-_NARROW, _WIDE = set("fijlrtI.,:;'|!()[]{} "), set("mwMW@%&")
 # Blue, orange and green from Okabe and Ito's palette, which stay apart for colour-blind readers; latents are dashed and
 # groups double as well, so that nothing hangs on colour. Text and arrows take the page's own colour; a picture that is
 # a page of its own follows the reader's light or dark setting.
@@ -109,7 +108,7 @@ def draw(
 
     sizes = {name: _size(lines, dense=len(graph) > _MANY) for name, lines in texts.items()}
     edges = _forward_edges(graph)
-    note_sizes = {edge: (_text_width(notes[key], 12.0) + 10.0, 18.0) for edge, key in edges.items() if key in notes}
+    note_sizes = {edge: (text_width(notes[key], 12.0) + 10.0, 18.0) for edge, key in edges.items() if key in notes}
     flat = direction == "right"
     layout = _layout(sizes, edges, note_sizes, flat=flat)
     if direction == "auto" and layout.across > _COMFORTABLE:
@@ -245,21 +244,8 @@ def _cut(line: str) -> str:
 
 
 def _size(lines: list[str], *, dense: bool) -> Point:
-    width = max(_text_width(line, _FONT) for line in lines)
+    width = max(text_width(line, _FONT) for line in lines)
     return max(44.0, width + (16.0 if dense else 24.0)), (6.0 if dense else 14.0) + _LINE * len(lines)
-
-
-def _text_width(text: str, size: float) -> float:
-    """Return about how wide a text is drawn, a little on the safe side; the reader's font is not known."""
-    ems = 0.0
-    for char in text:
-        if combining(char):
-            continue
-        if east_asian_width(char) in "WF":
-            ems += 1.0
-        else:
-            ems += 0.34 if char in _NARROW else 0.9 if char in _WIDE else 0.7 if char.isupper() else 0.57
-    return ems * size
 
 
 def _swapped(sizes: Mapping[_K, Point]) -> dict[_K, Point]:

@@ -1,4 +1,4 @@
-"""The command line: one file per command, no logic of its own.
+"""The command line: reads arguments, asks, and shows the answer; no logic of its own.
 
 Exit codes: 0 done, 2 bad input, 3 refused for safety, 4 refused for budget, 5 a check found a violation, 1 our bug; 128
 and the signal's number (130 for Ctrl-C) if it was told to stop.
@@ -12,20 +12,7 @@ from typing import Annotated
 
 import typer
 
-from escudo.cli import (
-    _attack,
-    _audit,
-    _direction,
-    _discover,
-    _doctor,
-    _effect,
-    _effects,
-    _evaluate,
-    _graph,
-    _ledger,
-    _release,
-    _schema,
-)
+from escudo.cli import _audit, _causal, _custodian, _doctor, _effects, _graph, _ledger, _release, _schema
 from escudo.cli._console import report_bug, report_error, stopping_cleanly, warning_in_words
 from escudo.errors import EscudoError
 
@@ -41,11 +28,11 @@ app = typer.Typer(
 )
 app.command("release")(_release.release)
 app.command("sample")(_release.sample)
-app.command("evaluate")(_evaluate.evaluate)
-app.command("attack")(_attack.attack)
-app.command("direction")(_direction.direction)
-app.command("discover")(_discover.discover)
-app.command("effect")(_effect.effect)
+app.command("evaluate")(_custodian.evaluate)
+app.command("attack")(_custodian.attack)
+app.command("direction")(_causal.direction)
+app.command("discover")(_causal.discover)
+app.command("effect")(_causal.effect)
 app.command("audit")(_audit.audit)
 app.command("museum")(_audit.museum)
 app.add_typer(_schema.app, name="schema")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from escudo.cli._arguments import RelationName, never_lost
-from escudo.cli._console import JsonFlag, emit
+from escudo.cli._console import JsonFlag, emit, never_lost, plain_table
+from escudo.cli._options import RelationName, command
 from escudo.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,45 +29,51 @@ _VIOLATED = 5
 Progress = Callable[[int, float, float | None], None]
 
 
-def audit(
+@dataclass(frozen=True, kw_only=True)
+class AuditOptions:
+    """What ``escudo audit`` is told."""
+
     mechanism: Annotated[
         str | None,
         typer.Argument(metavar="MODULE:FUNCTION", help="What to audit, called as function(dataset, rng)."),
-    ] = None,
-    epsilon: Annotated[float | None, typer.Option(help="The claim: ε.")] = None,
-    delta: Annotated[float, typer.Option(help="The claim: δ, with --epsilon.")] = 0.0,
-    rho: Annotated[float | None, typer.Option(help="The claim: ρ of zero-concentrated privacy.")] = None,
-    mu: Annotated[float | None, typer.Option(help="The claim: μ of Gaussian privacy.")] = None,
-    relation: RelationName = "replace_one",
-    schema: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Make input pairs for tables of this schema.")
-    ] = None,
+    ] = None
+    epsilon: Annotated[float | None, typer.Option(help="The claim: ε.")] = None
+    delta: Annotated[float, typer.Option(help="The claim: δ, with --epsilon.")] = 0.0
+    rho: Annotated[float | None, typer.Option(help="The claim: ρ of zero-concentrated privacy.")] = None
+    mu: Annotated[float | None, typer.Option(help="The claim: μ of Gaussian privacy.")] = None
+    relation: RelationName = "replace_one"
+    schema: Annotated[Path | None, typer.Option(metavar="FILE", help="Make input pairs for tables of this schema.")] = (
+        None
+    )
     pairs: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Input pairs as JSON: a list of pairs, dataset and neighbour.")
-    ] = None,
-    url: Annotated[str | None, typer.Option(help="Audit a service instead: POST {'dataset': ...} to this.")] = None,
+    ] = None
+    url: Annotated[str | None, typer.Option(help="Audit a service instead: POST {'dataset': ...} to this.")] = None
     header: Annotated[
         list[str] | None, typer.Option(metavar="NAME: VALUE", help="With --url: a header to send; repeatable.")
-    ] = None,
-    rate: Annotated[float | None, typer.Option(help="With --url: the most calls a second.")] = None,
+    ] = None
+    rate: Annotated[float | None, typer.Option(help="With --url: the most calls a second.")] = None
     timeout: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="With --url: for one whole call; 30 by default.")
-    ] = None,
+    ] = None
     largest_answer: Annotated[
         int | None, typer.Option(min=1, metavar="BYTES", help="With --url: read so much of an answer; 1 MB by default.")
-    ] = None,
-    confidence: Annotated[float, typer.Option(help="Of everything the audit says.")] = 0.95,
-    max_runs: Annotated[int | None, typer.Option(min=1, help="The most runs of the mechanism.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Repeat an audit exactly.")] = None,
+    ] = None
+    confidence: Annotated[float, typer.Option(help="Of everything the audit says.")] = 0.95
+    max_runs: Annotated[int | None, typer.Option(min=1, help="The most runs of the mechanism.")] = None
+    seed: Annotated[int | None, typer.Option(help="Repeat an audit exactly.")] = None
     log: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Keep the record of the experiment; resumes if it is there.")
-    ] = None,
+    ] = None
     out: Annotated[
         Path | None,
         typer.Option("--report", "-r", "--out", "-o", metavar="FILE", help="Write a page with the verdict."),
-    ] = None,
-    as_json: JsonFlag = False,
-) -> None:
+    ] = None
+    as_json: JsonFlag = False
+
+
+@command
+def audit(asked: AuditOptions) -> None:
     """Measure a mechanism's ε by a randomised experiment, and say whether it breaks its claim.
 
     Ends with code 5 if it does. An audit can show that a claim is false, and never that it is true. Without --pairs and
@@ -77,49 +83,55 @@ def audit(
     """
     from escudo.report import audit_page, check_page, write
 
-    if out is not None:
-        check_page(out)
-    claim = _claim(epsilon, delta, rho, mu, relation)
-    with _no_way_out(mechanism or ""):
-        limits = {"calls_per_second": rate, "timeout": timeout, "largest_answer": largest_answer}
+    if asked.out is not None:
+        check_page(asked.out)
+    claim = _claim(asked.epsilon, asked.delta, asked.rho, asked.mu, asked.relation)
+    with _no_way_out(asked.mechanism or ""):
+        limits = {"calls_per_second": asked.rate, "timeout": asked.timeout, "largest_answer": asked.largest_answer}
         target, name = _target(
-            mechanism, url, header or [], {key: one for key, one in limits.items() if one is not None}
+            asked.mechanism, asked.url, asked.header or [], {key: one for key, one in limits.items() if one is not None}
         )
-    if pairs is not None and schema is not None:
+    if asked.pairs is not None and asked.schema is not None:
         raise InputError("give --pairs or --schema, not both.")
-    given = _pairs(pairs) if pairs is not None else _plain_pairs(claim.relation) if schema is None else None
+    given = (
+        _pairs(asked.pairs)
+        if asked.pairs is not None
+        else _plain_pairs(claim.relation)
+        if asked.schema is None
+        else None
+    )
     from escudo.auditing import audit as run
 
-    options: dict[str, Any] = {} if max_runs is None else {"max_runs": max_runs}
-    if schema is not None:
+    options: dict[str, Any] = {} if asked.max_runs is None else {"max_runs": asked.max_runs}
+    if asked.schema is not None:
         from escudo.table import Schema
 
-        options["schema"] = Schema.read(schema)
-    with _no_way_out(name), _live(confidence) as show:
+        options["schema"] = Schema.read(asked.schema)
+    with _no_way_out(name), _live(asked.confidence) as show:
         found = run(
             target,
             claim=claim,
             pairs=given,
-            confidence=confidence,
-            seed=seed,
-            log=log,
+            confidence=asked.confidence,
+            seed=asked.seed,
+            log=asked.log,
             progress=False,
             on_progress=show,
             **options,
         )
     said = [note for note in getattr(target, "notes", ()) if note not in found.notes]  # what a service cost
-    if pairs is None and schema is None:
+    if asked.pairs is None and asked.schema is None:
         said.append("Inputs were lists of zeros and ones; --pairs or --schema tries those that your data can be.")
     found = replace(found, notes=(*found.notes, *said))
 
     def tell(written: bool) -> None:
-        page = out if written else None
+        page = asked.out if written else None
         payload = {"mechanism": name, **found.to_json(), "report": None if page is None else str(page)}
-        emit(payload, as_json=as_json, human=lambda console: _print_audit(console, found, page))
+        emit(payload, as_json=asked.as_json, human=lambda console: _print_audit(console, found, page))
 
     with never_lost(tell):
-        if out is not None:
-            write(audit_page(found, mechanism=name), out)
+        if asked.out is not None:
+            write(audit_page(found, mechanism=name), asked.out)
     if found.violated:
         raise typer.Exit(_VIOLATED)
     _check_something_came_out(found)
@@ -390,10 +402,10 @@ def _print_museum(console: Console, found: list[Finding]) -> None:
 
 
 def _table(*titles: str) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
-    for title in titles:
-        numeric = title in ("true ε", "ε ≥", "runs", "s")
-        table.add_column(title, justify="right" if numeric else "left", no_wrap=title == "exhibit" or numeric)
-    return table
+    numbers = ("true ε", "ε ≥", "runs", "s")
+    return plain_table(
+        *(
+            (title, {"justify": "right" if title in numbers else "left", "no_wrap": title in ("exhibit", *numbers)})
+            for title in titles
+        )
+    )

@@ -1,8 +1,9 @@
-"""What every command shares: the two output forms, and errors as one clear paragraph."""
+"""What every command shows the same way: text or JSON, the plan first, errors as one clear paragraph."""
 
 from __future__ import annotations
 
 import json
+import math
 import signal
 import sys
 import threading
@@ -21,14 +22,23 @@ from escudo.errors import EscudoError, LedgerWarning, RefusedError
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
+
+    from escudo.privacy import Account, Guarantee, Plan
+    from escudo.releasing import Resumption
 
 __all__ = [
     "JsonFlag",
     "Stopped",
     "console",
+    "deliver",
     "emit",
+    "never_lost",
+    "plain_table",
+    "print_promise",
     "report_bug",
     "report_error",
+    "shown_first",
     "stopping_cleanly",
     "to_the_end",
     "warning_in_words",
@@ -120,6 +130,148 @@ def emit(payload: Mapping[str, Any], *, as_json: bool, human: Callable[[Console]
         sys.stdout.write(json.dumps(payload, indent=2, ensure_ascii=False, allow_nan=False, default=str) + "\n")
     else:
         human(console())
+
+
+def shown_first(
+    account: Account, plan: Plan, *, stop: bool, as_json: bool, resumption: Resumption | None = None
+) -> bool:
+    """Show the plan and where it would leave the account, before anything is spent; return whether to stop there."""
+    standing = _standing(account, plan, resumption)
+    if stop:
+        emit(
+            {"plan": plan.to_json(), "ledger": standing, "spent": False},
+            as_json=as_json,
+            human=lambda screen: _print_plan(screen, plan, standing, stop=True),
+        )
+    elif not as_json:
+        _print_plan(console(), plan, standing, stop=False)
+    return stop
+
+
+def _standing(account: Account, plan: Plan, resumption: Resumption | None) -> dict[str, Any] | None:
+    """Return where the account stands and where this plan would take it; None if nothing is recorded."""
+    from escudo.privacy import LedgerAccount
+
+    if not isinstance(account, LedgerAccount) or plan.event is None:
+        return None
+    event = plan.event if resumption is None else resumption.due
+    info, asked = account.info(), 0.0 if event is None else account.asked(event)
+    return {
+        "dataset": account.dataset,
+        "cap": info.cap.epsilon,
+        "delta": info.cap.delta,
+        "spending": info.spending,
+        "used": info.used,
+        "asked": asked if math.isfinite(asked) else None,
+        "left": info.remaining.epsilon,
+        "fits": event is None or account.fits(event),
+        "checkpoint": None if resumption is None else str(resumption.checkpoint),
+        "needs_again": resumption is not None and event is not None and not resumption.again,
+    }
+
+
+def _print_plan(screen: Console, plan: Plan, standing: dict[str, Any] | None, *, stop: bool) -> None:
+    from escudo.privacy import percent_up, shown_down
+
+    screen.print(str(plan), markup=False)
+    if standing is None:
+        line = "none: what is spent is not recorded anywhere (see --dataset)"
+    else:
+        line = f"{standing['dataset']}: {percent_up(standing['used'])} of ε = {shown_down(standing['cap'])} used; this "
+        line += _asks(standing)
+    screen.print(f"Ledger   {line}", markup=False)
+    if stop:
+        screen.print("Nothing was spent. Leave out --plan to go on.")
+
+
+def _asks(standing: dict[str, Any]) -> str:
+    """Return what a plan asks for, and what the answer would be."""
+    from escudo.privacy import percent_up
+
+    asked, line = standing["asked"], ""
+    if standing["checkpoint"] is not None:
+        line = f"goes on from {standing['checkpoint']}, "
+        if asked == 0:
+            return line + "which was paid for, and asks for nothing"
+    line += f"asks for {percent_up(asked)}" if asked is not None else "has no finite cost at the account's δ"
+    if standing["needs_again"]:
+        return (
+            line
+            + " for the rest, as it was used before, and would be refused without --again"
+            + ("" if standing["fits"] else ", and with it")
+        )
+    return line + (" and fits" if standing["fits"] else " and would be refused")
+
+
+def print_promise(screen: Console, guarantee: Guarantee) -> None:
+    """Say what an answer promises, or that it must not leave the house."""
+    if not guarantee.for_release:
+        screen.print("NOT FOR RELEASE: the noise was seeded, so anyone can take it off again.", style="bold red")
+    screen.print(f"What it means: {guarantee}", markup=False)
+
+
+def plain_table(*columns: tuple[str, Mapping[str, Any]]) -> Table:
+    """Return a table without lines, of titled columns with their settings."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
+    for title, settings in columns:
+        table.add_column(title, **settings)
+    return table
+
+
+@contextmanager
+def never_lost(show: Callable[[bool], None]) -> Iterator[None]:
+    """Write files about an answer; one that cannot be written does not lose the answer, which was paid or waited for.
+
+    Args:
+        show: Shows the answer; told whether its files were written.
+    """
+    try:
+        yield
+    except BaseException:
+        show(False)
+        raise
+    show(True)
+
+
+def deliver(
+    payload: Mapping[str, Any],
+    *,
+    human: Callable[[Console], None],
+    as_json: bool,
+    page: Callable[[], str],
+    out: Path | None,
+    copy: Callable[[], Path] | None,
+) -> None:
+    """Add a finding to the custodian's copy of a report, write its own page, and show it, whether or not that worked.
+
+    Args:
+        payload: The finding for programs.
+        human: Shows it to people.
+        as_json: For whom it is.
+        page: Makes its page.
+        out: Where the page goes; None for no page.
+        copy: Adds it to a release's copy and returns where that is; None without a release.
+    """
+    from escudo.report import write
+
+    written: dict[str, Path] = {}
+
+    def show(_: bool) -> None:
+        def both(screen: Console) -> None:
+            human(screen)
+            for path in written.values():
+                screen.print(f"NOT FOR RELEASE: {path}", markup=False)
+
+        places = {name: str(written[name]) if name in written else None for name in ("page", "custodian")}
+        emit({**payload, **places}, as_json=as_json, human=both)
+
+    with never_lost(show):
+        if copy is not None:
+            written["custodian"] = copy()
+        if out is not None:
+            written["page"] = write(page(), out)
 
 
 @contextmanager

@@ -1,54 +1,414 @@
-"""What ``escudo evaluate`` and ``escudo attack`` do with a finding that only the custodian may see."""
+"""For the custodian, who may see the rows anyway: ``escudo evaluate`` and ``escudo attack``.
+
+How useful synthetic rows are, measured on the real ones; and what somebody who sees them could find out about one
+person.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from escudo.cli._arguments import never_lost
-from escudo.cli._console import emit
+import typer
+
+from escudo.cli._console import JsonFlag, console, deliver
+from escudo.cli._options import command, without_secrets
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["deliver"]
+    from escudo.attacks import Attack
+    from escudo.table import Schema
+    from escudo.utility import Evaluation, Rows
+
+__all__ = ["attack", "evaluate"]
 
 
-def deliver(
-    payload: Mapping[str, Any],
-    *,
-    human: Callable[[Console], None],
-    as_json: bool,
-    page: Callable[[], str],
-    out: Path | None,
-    copy: Callable[[], Path] | None,
-) -> None:
-    """Add a finding to the custodian's copy of a report, write its own page, and show it, whether or not that worked.
+@dataclass(frozen=True, kw_only=True)
+class EvaluateOptions:
+    """What ``escudo evaluate`` is told."""
 
-    Args:
-        payload: The finding for programs.
-        human: Shows it to people.
-        as_json: For whom it is.
-        page: Makes its page.
-        out: Where the page goes; None for no page.
-        copy: Adds it to a release's copy and returns where that is; None without a release.
+    real_train: Annotated[
+        str, typer.Argument(metavar="REAL_TRAIN", help="The rows the generator was fitted to: a file or a database.")
+    ]
+    real_test: Annotated[str, typer.Argument(metavar="REAL_TEST", help="Real rows held out from it.")]
+    synthetic: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="SYNTHETIC",
+            help="Synthetic rows; several files for several fits. Or --release.",
+            show_default=False,
+        ),
+    ] = None
+    release: Annotated[
+        Path | None,
+        typer.Option(
+            "--release",
+            "-r",
+            metavar="DIR",
+            help="Evaluate this release, and add what is found to the custodian's copy of its report, beside DIR: NOT "
+            "FOR RELEASE.",
+        ),
+    ] = None
+    schema: Annotated[
+        Path | None,
+        typer.Option(
+            "--schema", "-s", help="The table's public description (escudo schema); the release's by default."
+        ),
+    ] = None
+    targets: Annotated[int, typer.Option(min=1, help="How many columns to predict, drawn at random.")] = 20
+    target: Annotated[
+        list[str] | None,
+        typer.Option("--target", metavar="COLUMN", help="Predict this column instead; may be repeated."),
+    ] = None
+    learner: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--learner",
+            metavar="NAME",
+            help="Use this learner only: linear svc, rbf svc, logistic, forest or neighbours; may be repeated.",
+        ),
+    ] = None
+    most_rows: Annotated[int, typer.Option(min=10, help="The most rows that a learner sees.")] = 5000
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="A released model, to compare its interventions too; the release's by default."
+        ),
+    ] = None
+    reference: Annotated[
+        Path | None, typer.Option(metavar="BIF", help="The true network that the model is compared with.")
+    ] = None
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="HTML", help="Write a page of its own: NOT FOR RELEASE.")
+    ] = None
+    seed: Annotated[int, typer.Option(min=0, help="Decides targets, samples and learners.")] = 0
+    jobs: Annotated[int, typer.Option(help="Processes to use; -1 for all cores.")] = -1
+    as_json: JsonFlag = False
+
+
+@command
+def evaluate(asked: EvaluateOptions) -> None:
+    """Compare what can be learnt from synthetic rows with what can be learnt from the real ones.
+
+    The figures read the real rows exactly, and nothing is charged: they are
+    for the custodian's eyes only. For figures that may be published, see
+    escudo release --evaluate.
+
+    Example: escudo evaluate train.csv test.csv --release release
+
+    Or: escudo evaluate train.csv test.csv made.csv --schema visits.toml
     """
-    from escudo.report import write
+    from escudo.causal import Network
+    from escudo.report import check_page, evaluation_page
+    from escudo.synthesis import load
+    from escudo.utility import LEARNERS
+    from escudo.utility import evaluate as run
 
-    written: dict[str, Path] = {}
+    if asked.out is not None:
+        check_page(asked.out)
+    files, described = _evaluated(asked)
+    model = asked.model
+    if asked.release is not None and asked.reference is not None and model is None:
+        model = asked.release / "model"
+    real, tested = _read_rows(asked.real_train, described), _read_rows(asked.real_test, described)
+    made = [_read_rows(path, described) for path in files]
+    found = run(
+        real,
+        tested,
+        made,
+        described,
+        targets=asked.target or asked.targets,
+        learners=asked.learner or LEARNERS,
+        most_rows=asked.most_rows,
+        model=None if model is None else load(model),
+        reference=None if asked.reference is None else Network.read(asked.reference),
+        seed=asked.seed,
+        jobs=asked.jobs,
+    )
+    deliver(
+        found.to_json(),
+        human=lambda screen: _print_evaluation(screen, found),
+        as_json=asked.as_json,
+        page=lambda: evaluation_page(found, rows=(real, made[0])),
+        out=asked.out,
+        copy=_copying(asked.release, evaluation=found, rows=(real, made[0])),
+    )
 
-    def show(_: bool) -> None:
-        def both(screen: Console) -> None:
-            human(screen)
-            for path in written.values():
-                screen.print(f"NOT FOR RELEASE: {path}", markup=False)
 
-        places = {name: str(written[name]) if name in written else None for name in ("page", "custodian")}
-        emit({**payload, **places}, as_json=as_json, human=both)
+def _copying(release: Path | None, **found: Any) -> Callable[[], Path] | None:
+    """Return what adds a finding to the custodian's copy of a release's report; None without a release."""
+    from escudo.report import custodian_report
 
-    with never_lost(show):
-        if copy is not None:
-            written["custodian"] = copy()
-        if out is not None:
-            written["page"] = write(page(), out)
+    return None if release is None else partial(custodian_report, release, **found)
+
+
+def _evaluated(asked: EvaluateOptions) -> tuple[list[str], Schema]:
+    """Return the files to evaluate and their schema, before anything is worked out."""
+    from escudo.errors import InputError
+    from escudo.report import check_custodian_report
+    from escudo.synthesis import load
+    from escudo.table import Schema
+
+    synthetic, release, schema = asked.synthetic or [], asked.release, asked.schema
+    if release is None:
+        if not synthetic:
+            raise InputError("name the synthetic rows after the real ones, or the release they are in: --release DIR.")
+        if schema is None:
+            raise InputError("--schema says what the columns are; only with --release it may be left out.")
+        return synthetic, Schema.read(schema)
+    if synthetic:
+        raise InputError("--release evaluates the synthetic rows of that release; leave out SYNTHETIC, or --release.")
+    check_custodian_report(release)
+    released = load(release / "model").schema
+    if schema is not None and Schema.read(schema).fingerprint != released.fingerprint:
+        raise InputError(f"'{schema}' is not the schema of the release in '{release}'; leave out --schema.")
+    return [str(release / "synthetic.parquet")], released
+
+
+def _read_rows(data: str, schema: Schema) -> Rows:
+    """Read the rows of a file or a database; an error says which it is about, and no password."""
+    from escudo.errors import InputError, SchemaError
+    from escudo.table import open_data
+    from escudo.utility import Rows
+
+    name = without_secrets(data)
+    try:
+        return Rows.read(open_data(data, schema), schema, argument=f"'{name}'")
+    except (InputError, SchemaError) as error:  # of these two kinds, not of those that say where in a file
+        if type(error) not in (InputError, SchemaError) or name in str(error):
+            raise
+        raise type(error)(f"'{name}': {error}") from None
+
+
+def _print_evaluation(screen: Console, found: Evaluation) -> None:
+    import numpy as np
+    from rich.table import Table
+
+    for kind, what in (("class", "accuracy"), ("number", "variance explained")):
+        changes = [change for change in found.changes if change.kind == kind]
+        if not changes:
+            continue
+        if len(changes) == 2:
+            changes = changes[:1]  # one learner and "all" of it
+        table = Table(title=f"{what.capitalize()} on held-out real rows, per cent", title_justify="left", box=None)
+        table.add_column("learner")
+        for heading in ("real", "synthetic", "lost", "95 % interval", "commonest class"):
+            table.add_column(heading, justify="right")
+        for one in changes:
+            table.add_row(
+                one.learner,
+                f"{one.real:.1f}",
+                f"{one.synthetic:.1f}",
+                f"{one.change:+.1f}",
+                f"{one.low:+.1f} … {one.high:+.1f}" if np.isfinite(one.low) else "one value only",
+                f"{one.baseline:.1f}" if kind == "class" else "",
+            )
+        screen.print(table)
+    table = Table(title="How far apart", title_justify="left", box=None)
+    table.add_column("")
+    table.add_column("synthetic", justify="right")
+    table.add_column("second real sample", justify="right")
+    for name, label, form in (
+        ("one_way", "rows in the wrong cell, one column", "{:.2%}"),
+        ("two_way", "two columns", "{:.2%}"),
+        ("three_way", "three columns", "{:.2%}"),
+        ("correlation", "correlations, mean difference", "{:.3f}"),
+        ("detection", "told apart by a learner (AUC)", "{:.3f}"),
+    ):
+        values = [getattr(one, name) for one in found.fidelity]
+        floor = getattr(found.floor, name)
+        if floor is not None and None not in values:
+            table.add_row(label, form.format(float(np.mean(values))), form.format(floor))
+    screen.print(table)
+    if found.causal is not None:
+        screen.print(
+            f"Interventions: {found.causal.intervention:.2%} in the wrong cell over {found.causal.questions} questions"
+        )
+    screen.print("For the custodian only: these figures read the real rows exactly.", style="bold")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackOptions:
+    """What ``escudo attack`` is told."""
+
+    data: Annotated[str, typer.Argument(metavar="DATA", help="The private rows: CSV, TSV, Parquet, Arrow or NDJSON.")]
+    release: Annotated[
+        Path | None,
+        typer.Option(
+            "--release",
+            "-r",
+            metavar="DIR",
+            help="Attack the generator of this release, with its schema, graph and budget, and add what is found to "
+            "the custodian's copy of its report, beside DIR: NOT FOR RELEASE.",
+        ),
+    ] = None
+    schema: Annotated[
+        Path | None, typer.Option("--schema", "-s", help="The table's public description (escudo schema).")
+    ] = None
+    epsilon: Annotated[float | None, typer.Option("--epsilon", "-e", help="What one release costs.")] = None
+    delta: Annotated[
+        float | None,
+        typer.Option("--delta", "-d", help="With this probability its promise may fail; 1e-6 if left out."),
+    ] = None
+    graph: Annotated[
+        Path | None, typer.Option("--graph", "-g", help="The causal graph: DOT, GML, dagitty, BIF, CSV, edge list.")
+    ] = None
+    generator: Annotated[
+        str | None, typer.Option(help="The generator to attack, as in escudo release; marginals if left out.")
+    ] = None
+    relation: Annotated[
+        str | None,
+        typer.Option(
+            help="Who is there when the target is not: somebody else in their place (replace_one, if left out) or "
+            "nobody (add_remove)."
+        ),
+    ] = None
+    targets: Annotated[int, typer.Option(min=1, help="How many people to attack.")] = 10
+    choose: Annotated[str, typer.Option(help="Whom: outliers, random, or canary (a record made up to stand out).")] = (
+        "outliers"
+    )
+    row: Annotated[
+        list[int] | None, typer.Option("--row", help="Attack this row, counted from 0; may be repeated.")
+    ] = None
+    shadows: Annotated[int, typer.Option(min=2, help="Fits to learn from, for each target.")] = 200
+    trials: Annotated[int, typer.Option(min=2, help="Fits to test on, for each target.")] = 200
+    rest: Annotated[
+        str, typer.Option(help="The other rows: fixed (the same in every fit) or resampled (drawn anew for each).")
+    ] = "fixed"
+    fit_rows: Annotated[int | None, typer.Option(min=1, help="How many rows a fit gets.")] = None
+    confidence: Annotated[float, typer.Option(help="Of the formal statements, over all targets together.")] = 0.95
+    log: Annotated[Path | None, typer.Option(help="Keep fits here, to go on after a stop; as private as the rows.")] = (
+        None
+    )
+    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="HTML", help="Write a page: NOT FOR RELEASE.")] = (
+        None
+    )
+    seed: Annotated[int, typer.Option(min=0, help="Repeats the attack.")] = 0
+    jobs: Annotated[int, typer.Option(help="Processes to use; -1 for all cores.")] = -1
+    as_json: JsonFlag = False
+
+
+@command
+def attack(asked: AttackOptions) -> None:
+    """Try to find out from synthetic rows who was in the table, and bound what a release gives away.
+
+    Fits the generator many times, with and without one person's record. Nothing is released, and nothing is charged:
+    the figures are about single people, and for the custodian's eyes only.
+
+    Example: escudo attack visits.csv --release release --targets 3 --shadows 100
+
+    Or: escudo attack visits.csv --schema visits.toml --graph clinic.dot --epsilon 1
+    """
+    from escudo.attacks import attack as run
+    from escudo.report import attack_page, check_page
+    from escudo.table import open_data
+
+    if asked.out is not None:
+        check_page(asked.out)
+    described, terms = _attacked(asked)
+    found = run(
+        terms.pop("generator"),
+        open_data(asked.data, described),
+        described,
+        **terms,
+        targets=asked.targets,
+        choose=asked.row or asked.choose,
+        shadows=asked.shadows,
+        trials=asked.trials,
+        rest=asked.rest,
+        fit_rows=asked.fit_rows,
+        confidence=asked.confidence,
+        log=asked.log,
+        seed=asked.seed,
+        jobs=asked.jobs,
+        on_progress=None if asked.as_json else lambda line: console(stderr=True).print(line, style="dim"),
+    )
+    deliver(
+        found.to_json(),
+        human=lambda screen: _print_attack(screen, found),
+        as_json=asked.as_json,
+        page=lambda: attack_page(found),
+        out=asked.out,
+        copy=_copying(asked.release, attack=found),
+    )
+    if found.violated:
+        raise typer.Exit(5)
+
+
+def _attacked(asked: AttackOptions) -> tuple[Schema, dict[str, Any]]:
+    """Return the schema and what to attack: as the release says, or as was asked."""
+    from escudo.causal import CausalGraph
+    from escudo.errors import InputError
+    from escudo.report import check_custodian_report
+    from escudo.synthesis import load
+    from escudo.table import Schema
+
+    if asked.release is not None:
+        said = ("schema", "graph", "epsilon", "delta", "generator", "relation")
+        if twice := [name for name in said if getattr(asked, name) is not None]:
+            raise InputError(f"--{twice[0]} is what the release says itself; leave it out, or --release.")
+        check_custodian_report(asked.release)
+        model = load(asked.release / "model")
+        promise = model.guarantee
+        if promise.epsilon is None:
+            raise InputError(
+                f"the release in '{asked.release}' states no epsilon; name what to attack option by option."
+            )
+        return model.schema, {
+            "generator": model.generator,
+            "graph": model.graph,
+            "epsilon": promise.epsilon,
+            "delta": promise.delta,
+            "relation": promise.relation,
+        }
+    if asked.schema is None or asked.epsilon is None:
+        missing = "--schema" if asked.schema is None else "--epsilon"
+        raise InputError(f"{missing} is missing; or name a release to attack as it was made: --release DIR.")
+    described = Schema.read(asked.schema)
+    described.require_confirmed(source=str(asked.schema))
+    return described, {
+        "generator": asked.generator or "marginals",
+        "graph": None if asked.graph is None else CausalGraph.read(asked.graph),
+        "epsilon": asked.epsilon,
+        "delta": 1e-6 if asked.delta is None else asked.delta,
+        "relation": asked.relation or "replace_one",
+    }
+
+
+def _print_attack(screen: Console, found: Attack) -> None:
+    from math import isnan
+
+    from rich.table import Table
+
+    screen.print(found.verdict, style="bold red" if found.violated else "bold")
+    table = Table(title="Attacks, mean over targets (heuristic)", title_justify="left", box=None)
+    table.add_column("looks at")
+    table.add_column("judges by")
+    for heading in ("accuracy", "95 % interval", "AUC", "TPR at 1 % FPR"):
+        table.add_column(heading, justify="right")
+    for score in found.ranked:
+        low, high = score.accuracy_interval
+        table.add_row(
+            score.features,
+            score.classifier,
+            f"{100 * score.accuracy:.1f} %",
+            f"{100 * low:.0f} … {100 * high:.0f}",
+            "–" if isnan(score.auc) else f"{score.auc:.3f}",
+            "–" if isnan(score.tpr_at_1_percent) else f"{100 * score.tpr_at_1_percent:.0f} %",
+        )
+    if found.ceiling is not None:
+        table.add_section()
+        table.add_row(
+            "the promise allows",
+            "",
+            f"{100 * found.ceiling.accuracy:.1f} %",
+            "",
+            f"{found.ceiling.auc:.3f}",
+            f"{100 * found.ceiling.tpr:.0f} %",
+        )
+    screen.print(table)
+    screen.print("For the custodian only: these figures are about single people.", style="bold")

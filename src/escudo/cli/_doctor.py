@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from escudo.cli._console import JsonFlag, emit
-from escudo.cli._ledger import DEFAULT
+from escudo.cli._options import ledger_url
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -87,7 +87,7 @@ def _ledger(url: str | None) -> dict[str, Any]:
     from escudo.errors import EscudoError, LedgerCorruptError, LedgerWarning
     from escudo.privacy import Ledger
 
-    place = url or os.environ.get("ESCUDO_LEDGER", DEFAULT)
+    place = ledger_url(url)
     shown = place.partition("://")[0] + "://…" if "@" in place else place  # a URL may hold a password
     if place.startswith("sqlite:///") and not os.path.exists(place.removeprefix("sqlite:///")):
         return {"url": shown, "state": "none here yet; escudo ledger open makes one", "whole": None, "readable": None}

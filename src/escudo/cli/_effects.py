@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from escudo.cli._console import JsonFlag, emit
+from escudo.cli._console import JsonFlag, emit, plain_table
+from escudo.cli._options import command
 from escudo.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,79 +26,90 @@ __all__ = ["definitions", "effects"]
 _Model = Annotated[Path, typer.Argument(metavar="FILE", help="A structural equation model, such as survey.sem.")]
 
 
-def effects(
-    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="A model, such as survey.sem.")] = None,
-    of: Annotated[str | None, typer.Option(metavar="X,Y", help="Variables to change; all by default.")] = None,
-    on: Annotated[str | None, typer.Option(metavar="O", help="Variables to observe; by default the outputs.")] = None,
-    joint: Annotated[bool, typer.Option("--joint", metavar="", help="Change the variables of --of together.")] = False,
+@dataclass(frozen=True, kw_only=True)
+class EffectsOptions:
+    """What ``escudo effects`` is told."""
+
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="A model, such as survey.sem.")] = None
+    of: Annotated[str | None, typer.Option(metavar="X,Y", help="Variables to change; all by default.")] = None
+    on: Annotated[str | None, typer.Option(metavar="O", help="Variables to observe; by default the outputs.")] = None
+    joint: Annotated[bool, typer.Option("--joint", metavar="", help="Change the variables of --of together.")] = False
     direct: Annotated[
         str | None, typer.Option(metavar="M,N", help="Hold these fixed: the direct effect, past them.")
-    ] = None,
+    ] = None
     through: Annotated[
         str | None, typer.Option(metavar="C,D", help="Follow only the arrows into these children of --of.")
-    ] = None,
+    ] = None
     own: Annotated[
         bool, typer.Option("--own", metavar="", help="In the model's own population, not the worst case over all.")
-    ] = False,
+    ] = False
     ledger: Annotated[
         str | None, typer.Option(metavar="URL", help="Instead of a model: the releases recorded in a ledger.")
-    ] = None,
-    dataset: Annotated[str | None, typer.Option(metavar="NAME", help="The dataset in the ledger.")] = None,
-    people: Annotated[int, typer.Option(metavar="K", min=1, max=1000, help="With --ledger: size of a household.")] = 3,
+    ] = None
+    dataset: Annotated[str | None, typer.Option(metavar="NAME", help="The dataset in the ledger.")] = None
+    people: Annotated[int, typer.Option(metavar="K", min=1, max=1000, help="With --ledger: size of a household.")] = 3
     report: Annotated[
         Path | None, typer.Option("--report", "-r", metavar="FILE", help="Write a page with the diagram.")
-    ] = None,
-    as_json: JsonFlag = False,
-) -> None:
+    ] = None
+    as_json: JsonFlag = False
+
+
+@command
+def effects(asked: EffectsOptions) -> None:
     """Say how much each variable of a model can change its outputs: exact ε, where it is attained, and why.
 
     In JSON an infinite ε is the text "inf".
 
     Example: escudo effects survey.sem --of R1 --report effects.html
     """
-    if report is not None:
+    if asked.report is not None:
         from escudo.report import check_page
 
-        check_page(report)
-    if ledger is not None:
-        if file is not None or dataset is None:
+        check_page(asked.report)
+    if asked.ledger is not None:
+        if asked.file is not None or asked.dataset is None:
             raise InputError("with --ledger give --dataset NAME and no model file.")
-        _ledger_effects(ledger, dataset, people, report, as_json)
+        _ledger_effects(asked.ledger, asked.dataset, asked.people, asked.report, asked.as_json)
         return
-    if file is None:
+    if asked.file is None:
         raise InputError("name a model file such as survey.sem, or use --ledger URL --dataset NAME.")
     from escudo.causal import SEM
 
-    sem = SEM.read(file)
-    chosen, observed = _names(of), _names(on)
-    population = "own" if own else None
-    if joint or direct is not None or through is not None:
+    sem = SEM.read(asked.file)
+    chosen, observed = _names(asked.of), _names(asked.on)
+    population = "own" if asked.own else None
+    if asked.joint or asked.direct is not None or asked.through is not None:
         if not chosen:
             raise InputError("--joint, --direct and --through need --of X,Y: whose effect is asked?")
-        if report is not None:
+        if asked.report is not None:
             raise InputError("--report shows all effects of a model; leave out --joint, --direct and --through.")
-        found = _asked(sem, chosen, observed, joint, _names(direct), _names(through), population)
-        payload = {"file": str(file), "effects": [one.to_json() for one in found]}
-        emit(payload, as_json=as_json, human=lambda console: _print_effects(console, found))
+        found = _single_effects(sem, asked, population)
+        payload = {"file": str(asked.file), "effects": [one.to_json() for one in found]}
+        emit(payload, as_json=asked.as_json, human=lambda console: _print_effects(console, found))
         return
     from escudo.effects import survey
 
     table = survey(sem, of=chosen or None, on=observed or None, population=population)
-    if report is not None:
+    if asked.report is not None:
         from escudo.causal.formats import read_text
         from escudo.report import effects_page, write
 
-        write(effects_page(sem, found=table, source=file.name, text=read_text(file, what="model").strip()), report)
+        write(
+            effects_page(sem, found=table, source=asked.file.name, text=read_text(asked.file, what="model").strip()),
+            asked.report,
+        )
 
     def human(console: Console) -> None:
         console.print(_survey_table(table))
         for one, sum_ in table.together:
             console.print(_together(one, sum_), markup=False)
-        if report is not None:
-            console.print(f"Report   {report}", markup=False)
+        if asked.report is not None:
+            console.print(f"Report   {asked.report}", markup=False)
 
     emit(
-        {"file": str(file), **table.to_json(), "report": str(report) if report else None}, as_json=as_json, human=human
+        {"file": str(asked.file), **table.to_json(), "report": str(asked.report) if asked.report else None},
+        as_json=asked.as_json,
+        human=human,
     )
 
 
@@ -134,21 +147,15 @@ def definitions(
     emit({"file": str(file), **found.to_json()}, as_json=as_json, human=human)
 
 
-def _asked(
-    sem: SEM,
-    of: tuple[str, ...],
-    on: tuple[str, ...],
-    joint: bool,
-    held: tuple[str, ...],
-    through: tuple[str, ...],
-    population: str | None,
-) -> list[Effect]:
+def _single_effects(sem: SEM, asked: EffectsOptions, population: str | None) -> list[Effect]:
+    """Return the effects that were asked for by name."""
     from escudo.effects import direct, effect, outputs_of, path, total
 
-    observed = on or outputs_of(sem)
+    of, held, through = _names(asked.of), _names(asked.direct), _names(asked.through)
+    observed = _names(asked.on) or outputs_of(sem)
     if held and through:
         raise InputError("--direct and --through ask different questions; give one of them.")
-    groups: list[tuple[str, ...]] = [of] if joint else [(name,) for name in of]
+    groups: list[tuple[str, ...]] = [of] if asked.joint else [(name,) for name in of]
     if held:
         return [direct(sem, group, observed, holding=held, population=population) for group in groups]
     if through:
@@ -201,22 +208,13 @@ def _names(text: str | None) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip()) if text else ()
 
 
-def _plain_table(*columns: tuple[str, dict[str, Any]]) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
-    for title, options in columns:
-        table.add_column(title, **options)
-    return table
-
-
 def _survey_table(found: Survey) -> Table:
     from rich.markup import escape
     from rich.text import Text
 
     from escudo.effects import show_epsilon
 
-    table = _plain_table(
+    table = plain_table(
         (escape(f"effect on {', '.join(found.outputs)}"), {"overflow": "fold"}),
         ("ε", {"justify": "right", "no_wrap": True}),
         ("by what", {"overflow": "fold"}),
@@ -248,7 +246,7 @@ def _print_effects(console: Console, found: Sequence[Effect]) -> None:
 
     from escudo.effects import show_epsilon
 
-    table = _plain_table(
+    table = plain_table(
         ("changed", {"overflow": "fold"}),
         ("ε", {"justify": "right", "no_wrap": True}),
         ("what is asked", {}),
@@ -265,7 +263,7 @@ def _bounds_table(found: Sequence[tuple[str, Effect]], releases: int) -> Table:
 
     from escudo.effects import show_epsilon
 
-    table = _plain_table(
+    table = plain_table(
         (f"effect on all {releases} releases" if releases > 1 else "effect on the release", {}),
         ("ε", {"justify": "right", "no_wrap": True}),
         ("δ", {"no_wrap": True}),
@@ -283,7 +281,7 @@ def _definitions_table(found: Definitions) -> Table:
 
     from escudo.effects import show_epsilon
 
-    table = _plain_table(
+    table = plain_table(
         ("definition", {"overflow": "fold"}),
         ("ε", {"justify": "right", "no_wrap": True}),
         ("compares", {"no_wrap": True}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -10,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from escudo.cli._console import JsonFlag, console, emit
+from escudo.cli._options import DEFAULT_LEDGER, command
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from escudo.privacy import AccountInfo, LedgerRow
-    from escudo.privacy._tally import Spending
+    from escudo.privacy import AccountInfo, LedgerRow, Spending
 
 __all__ = ["app"]
 
@@ -34,7 +35,6 @@ LedgerUrl = Annotated[
     ),
 ]
 OneDataset = Annotated[str | None, typer.Argument(metavar="DATASET", help="One dataset; all if left out.")]
-DEFAULT = "sqlite:///escudo-ledger.db"
 
 
 class Format(StrEnum):
@@ -45,59 +45,65 @@ class Format(StrEnum):
     csv = "csv"
 
 
-@app.command("open", epilog="Example: escudo ledger open visits-2026 --epsilon 3 --delta 1e-6")
-def open_account(
-    dataset: Annotated[str, typer.Argument(help="Name of the account, one per private table.")],
-    epsilon: Annotated[float, typer.Option(help="Cap on the loss of all releases together.")],
-    delta: Annotated[float, typer.Option(help="The δ of the total; 0 admits pure-ε releases only.")] = 0.0,
-    relation: Annotated[str, typer.Option(help="replace_one or add_remove.")] = "replace_one",
-    unit: Annotated[str, typer.Option(help="Whom to protect: row or person.")] = "row",
+@dataclass(frozen=True, kw_only=True)
+class OpenOptions:
+    """What ``escudo ledger open`` is told."""
+
+    dataset: Annotated[str, typer.Argument(help="Name of the account, one per private table.")]
+    epsilon: Annotated[float, typer.Option(help="Cap on the loss of all releases together.")]
+    delta: Annotated[float, typer.Option(help="The δ of the total; 0 admits pure-ε releases only.")] = 0.0
+    relation: Annotated[str, typer.Option(help="replace_one or add_remove.")] = "replace_one"
+    unit: Annotated[str, typer.Option(help="Whom to protect: row or person.")] = "row"
     max_rows_per_person: Annotated[
         int | None, typer.Option(help="Most rows of one person that count; with --unit person.")
-    ] = None,
+    ] = None
     spending: Annotated[
         str,
         typer.Option(
             help="adaptive (answers may decide what is asked next) or planned (amounts are settled beforehand)."
         ),
-    ] = "adaptive",
+    ] = "adaptive"
     slack_share: Annotated[
         float | None, typer.Option(help="Share of δ for mechanisms with a δ of their own; 0.5 if left out.")
-    ] = None,
+    ] = None
     order: Annotated[
         float | None,
         typer.Option(help="Order of the cap's Rényi divergence; the best for Gaussian noise by default."),
-    ] = None,
-    ledger: LedgerUrl = DEFAULT,
-    as_json: JsonFlag = False,
-) -> None:
+    ] = None
+    ledger: LedgerUrl = DEFAULT_LEDGER
+    as_json: JsonFlag = False
+
+
+@app.command("open", epilog="Example: escudo ledger open visits-2026 --epsilon 3 --delta 1e-6")
+@command
+def open_account(asked: OpenOptions) -> None:
     """Open a dataset's account, with a cap that never changes."""
     from escudo.privacy import Ledger, parse_unit
 
-    with Ledger(ledger) as book:
+    with Ledger(asked.ledger) as book:
         account = book.open(
-            dataset,
-            epsilon=epsilon,
-            delta=delta,
-            relation=relation,
-            unit=parse_unit(unit, max_rows_per_person),
-            max_rows_per_person=max_rows_per_person,
-            spending=cast("Spending", spending),  # checked there
-            slack_share=slack_share,
-            order=order,
+            asked.dataset,
+            epsilon=asked.epsilon,
+            delta=asked.delta,
+            relation=asked.relation,
+            unit=parse_unit(asked.unit, asked.max_rows_per_person),
+            max_rows_per_person=asked.max_rows_per_person,
+            spending=cast("Spending", asked.spending),  # checked there
+            slack_share=asked.slack_share,
+            order=asked.order,
         )
-        info = book.info(dataset)
+        info = book.info(asked.dataset)
 
     def human(out: Console) -> None:
         out.print(f"Account {account.dataset!r} is open: {account.terms}.", markup=False)
         out.print(info.promise, markup=False)
         out.print(f"Ledger   {book.name}", markup=False)
 
-    emit(_account_json(info), as_json=as_json, human=human)
+    emit(_account_json(info), as_json=asked.as_json, human=human)
 
 
 @app.command(epilog="Example: escudo ledger show visits-2026")
-def show(dataset: OneDataset = None, ledger: LedgerUrl = DEFAULT, as_json: JsonFlag = False) -> None:
+def show(dataset: OneDataset = None, ledger: LedgerUrl = DEFAULT_LEDGER, as_json: JsonFlag = False) -> None:
     """Show caps, how much of them is used and what is left."""
     from escudo.privacy import Ledger
 
@@ -122,7 +128,7 @@ def show(dataset: OneDataset = None, ledger: LedgerUrl = DEFAULT, as_json: JsonF
 
 
 @app.command(epilog="Example: escudo ledger history visits-2026")
-def history(dataset: OneDataset = None, ledger: LedgerUrl = DEFAULT, as_json: JsonFlag = False) -> None:
+def history(dataset: OneDataset = None, ledger: LedgerUrl = DEFAULT_LEDGER, as_json: JsonFlag = False) -> None:
     """List every account opened, every spend and every failed release."""
     from escudo.privacy import Ledger
 
@@ -144,13 +150,12 @@ def verify(
     exported: Annotated[
         Path | None, typer.Option("--export", metavar="FILE", help="Check a backup or export (jsonl), not a ledger.")
     ] = None,
-    ledger: LedgerUrl = DEFAULT,
+    ledger: LedgerUrl = DEFAULT_LEDGER,
     as_json: JsonFlag = False,
 ) -> None:
     """Check that no row was edited, removed, moved or added, and that no cap is passed (exit 5 if so)."""
     from escudo.errors import LedgerCorruptError
-    from escudo.privacy import Ledger
-    from escudo.privacy._ledger_book import verify_lines
+    from escudo.privacy import Ledger, verify_lines
 
     kept: list[str | None] = [_kept_head(file) for file in expect or []]
     kept += [] if head is None and kept else [head]
@@ -172,7 +177,7 @@ def verify(
 @app.command(epilog="Example: escudo ledger backup ledger-2026-11.jsonl")
 def backup(
     out: Annotated[Path, typer.Argument(help="A new file; only its owner can read it.")],
-    ledger: LedgerUrl = DEFAULT,
+    ledger: LedgerUrl = DEFAULT_LEDGER,
     as_json: JsonFlag = False,
 ) -> None:
     """Write all rows to a file from which the ledger can be made again."""
@@ -186,7 +191,7 @@ def backup(
 @app.command(epilog="Example: escudo ledger restore ledger-2026-11.jsonl --ledger sqlite:///new.db")
 def restore(
     file: Annotated[Path, typer.Argument(help="What 'escudo ledger backup' wrote.")],
-    ledger: LedgerUrl = DEFAULT,
+    ledger: LedgerUrl = DEFAULT_LEDGER,
     as_json: JsonFlag = False,
 ) -> None:
     """Make a ledger again from a backup, with later rows that this machine has seen."""
@@ -198,7 +203,7 @@ def restore(
 
 
 @app.command(epilog="Example: escudo ledger recover")
-def recover(ledger: LedgerUrl = DEFAULT, as_json: JsonFlag = False) -> None:
+def recover(ledger: LedgerUrl = DEFAULT_LEDGER, as_json: JsonFlag = False) -> None:
     """Put rows back that this machine has seen and the ledger has lost."""
     from escudo.privacy import Ledger
 
@@ -209,7 +214,7 @@ def recover(ledger: LedgerUrl = DEFAULT, as_json: JsonFlag = False) -> None:
 
 
 @app.command(epilog="Example: escudo ledger upgrade")
-def upgrade(ledger: LedgerUrl = DEFAULT, as_json: JsonFlag = False) -> None:
+def upgrade(ledger: LedgerUrl = DEFAULT_LEDGER, as_json: JsonFlag = False) -> None:
     """Bring a ledger that an older escudo made up to date."""
     from escudo.privacy import Ledger
 
@@ -221,7 +226,7 @@ def upgrade(ledger: LedgerUrl = DEFAULT, as_json: JsonFlag = False) -> None:
 @app.command(epilog="Example: escudo ledger grant spender --ledger postgresql://owner@host/ledger")
 def grant(
     role: Annotated[str, typer.Argument(help="A PostgreSQL role.")],
-    ledger: LedgerUrl = DEFAULT,
+    ledger: LedgerUrl = DEFAULT_LEDGER,
     as_json: JsonFlag = False,
 ) -> None:
     """Let a PostgreSQL role read and spend, and neither change nor remove anything."""
@@ -233,7 +238,7 @@ def grant(
 
 
 @app.command(epilog="Example: escudo ledger forget --ledger sqlite:///old.db")
-def forget(ledger: LedgerUrl = DEFAULT, as_json: JsonFlag = False) -> None:
+def forget(ledger: LedgerUrl = DEFAULT_LEDGER, as_json: JsonFlag = False) -> None:
     """Let a new ledger begin where one was removed on purpose."""
     from escudo.privacy import Ledger
 
@@ -248,7 +253,7 @@ def export(
         Format, typer.Option("--format", help="jsonl (a row on each line), json (one object) or csv.")
     ] = Format.jsonl,
     out: Annotated[Path | None, typer.Option(help="A new file; standard output if left out.")] = None,
-    ledger: LedgerUrl = DEFAULT,
+    ledger: LedgerUrl = DEFAULT_LEDGER,
     as_json: JsonFlag = False,
 ) -> None:
     """Write all rows, hashes included, for an archive or an auditor; escudo ledger verify --export checks such a file.
@@ -256,8 +261,7 @@ def export(
     In csv, a text that a spreadsheet would run as a formula starts with an
     apostrophe.
     """
-    from escudo.privacy import Ledger
-    from escudo.privacy._ledger_book import as_lines
+    from escudo.privacy import Ledger, as_lines
 
     with Ledger(ledger) as book:
         exported = book.export()
@@ -325,7 +329,7 @@ def _account_json(info: AccountInfo) -> dict[str, Any]:
 
 def _words(info: AccountInfo) -> list[str]:
     """Return what the cap, the part that is used and the accountant's total mean."""
-    from escudo.privacy._tally import percent_up, shown_down, shown_up
+    from escudo.privacy import percent_up, shown_down, shown_up
 
     own = f"; of δ for mechanisms with their own, {info.own_delta:.3g} of {info.own_delta_cap:.3g}"
     total = f"ε = {shown_up(info.total.epsilon)}" + (f" at δ = {info.cap.delta:g}" if info.cap.delta else "")
@@ -360,7 +364,7 @@ def _table(*columns: str, right: tuple[str, ...] = ()) -> Table:
 def _accounts_table(infos: list[AccountInfo]) -> Table:
     from rich.text import Text
 
-    from escudo.privacy._tally import percent_up, shown_down
+    from escudo.privacy import percent_up, shown_down
 
     numbers = ("cap ε", "δ", "used", "left ε", "spends")
     table = _table("dataset", *numbers, "neighbours", "notes", right=numbers)
@@ -386,7 +390,7 @@ def _accounts_table(infos: list[AccountInfo]) -> Table:
 def _history_table(rows: list[LedgerRow]) -> Table:
     from rich.text import Text
 
-    from escudo.privacy._plan import cost_text
+    from escudo.privacy import cost_text
 
     failed = {row.payload["spend"] for row in rows if row.kind == "failed"}
     table = _table("row", "time (UTC)", "dataset", "what", "cost", "purpose", "notes", right=("row",))
@@ -425,7 +429,7 @@ def _as_csv(exported: dict[str, Any]) -> str:
     import csv
     import io
 
-    from escudo.report._csv import guarded
+    from escudo._files import guarded
 
     text = io.StringIO()
     columns = ["sequence", "kind", "dataset", "recorded_at", "payload", "charge", "state", "previous", "hash"]

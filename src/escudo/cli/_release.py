@@ -1,62 +1,63 @@
-"""``escudo release``: a synthetic table that follows a causal graph, with its model, record and report."""
+"""``escudo release``: a synthetic table with its model, record and report; ``escudo sample``: more rows of a model."""
 
 from __future__ import annotations
 
+import os
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from escudo.cli._arguments import (
+from escudo.cli._console import JsonFlag, console, emit, print_promise, to_the_end
+from escudo.cli._options import (
     AcceptLargeDelta,
     Data,
     Dataset,
     Delta,
     Epsilon,
-    GoingOn,
     LedgerUrl,
     PlanOnly,
     RelationName,
     SchemaFile,
     Seeded,
-    delta_for,
-    open_table,
+    TableOptions,
+    command,
     options_of,
-    shown_first,
+    settings,
 )
-from escudo.cli._console import JsonFlag, console, emit, to_the_end
-from escudo.cli._sample import MOST_ROWS, sample
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from rich.console import Console
 
-    from escudo.privacy import Account, Plan
     from escudo.report import ReleaseFiles
-    from escudo.synthesis import Model, Prepared
-    from escudo.synthesis.neural._checkpoint import Checkpoint
-    from escudo.table import PrivateTable, Schema
-    from escudo.utility import Evaluate, PreparedEvaluated
+    from escudo.table import Schema
 
-__all__ = ["release", "sample"]
+__all__ = ["MOST_ROWS", "release", "sample"]
 
+
+MOST_ROWS = 1_000_000_000
+"""More synthetic rows than this fit into no memory."""
 DISCOVER = "discover"
 """What --graph says to have the graph learnt; a file of that name is given as ./discover."""
+
 
 _SHOWN_EDGES = 12
 
 
-def release(
-    data: Data,
-    schema: SchemaFile,
-    epsilon: Epsilon,
-    delta: Delta = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="DIR", help="A new folder for the release.")
-    ] = None,
+@dataclass(frozen=True, kw_only=True)
+class ReleaseOptions(TableOptions):
+    """What ``escudo release`` is told."""
+
+    data: Data
+    schema: SchemaFile
+    epsilon: Epsilon
+    delta: Delta = None
+    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="DIR", help="A new folder for the release.")] = None
     graph: Annotated[
         str | None,
         typer.Option(
@@ -65,32 +66,32 @@ def release(
             metavar="FILE|discover",
             help="The causal graph: a DOT, GML, dagitty, BIF, CSV or edge list file; or 'discover' to learn it.",
         ),
-    ] = None,
+    ] = None
     knowledge: Annotated[
         Path | None,
         typer.Option("--knowledge", "-k", help="With --graph discover: a graph of what is known beforehand."),
-    ] = None,
+    ] = None
     generator: Annotated[
         str, typer.Option(help="auto, marginals, moments, linear, vae, autoregressive, one-way or independent.")
-    ] = "marginals",
-    relation: RelationName = "replace_one",
+    ] = "marginals"
+    relation: RelationName = "replace_one"
     rows: Annotated[
         int | None,
         typer.Option(min=1, max=MOST_ROWS, help="Synthetic rows to make; about as many as the table has if left out."),
-    ] = None,
+    ] = None
     public_rows: Annotated[
         int | None,
         typer.Option(
             min=1,
             help="The number of real rows, if it is public; under replace_one it is, unless people are protected.",
         ),
-    ] = None,
-    accept_large_delta: AcceptLargeDelta = False,
-    ledger: LedgerUrl = None,
-    dataset: Dataset = None,
+    ] = None
+    accept_large_delta: AcceptLargeDelta = False
+    ledger: LedgerUrl = None
+    dataset: Dataset = None
     option: Annotated[
         list[str] | None, typer.Option("--option", metavar="NAME=VALUE", help="What else the generator takes.")
-    ] = None,
+    ] = None
     evaluate: Annotated[
         float | None,
         typer.Option(
@@ -99,7 +100,7 @@ def release(
             help="Pay for figures of how good the rows are, with noise, for the public report: a share of the budget, "
             "such as 0.1.",
         ),
-    ] = None,
+    ] = None
     checkpoint: Annotated[
         Path | None,
         typer.Option(
@@ -107,7 +108,7 @@ def release(
             help="For networks: a folder to go on from if the training is stopped, without paying twice; give the same "
             "command again. Gone when it is done. The ledger knows it, so that a copy of it is worth nothing.",
         ),
-    ] = None,
+    ] = None
     again: Annotated[
         bool,
         typer.Option(
@@ -115,8 +116,8 @@ def release(
             metavar="",
             help="With --checkpoint: pay once more for the steps that are left, where they cannot be had for nothing.",
         ),
-    ] = False,
-    csv: Annotated[bool, typer.Option("--csv", metavar="", help="Write synthetic.csv as well.")] = False,
+    ] = False
+    csv: Annotated[bool, typer.Option("--csv", metavar="", help="Write synthetic.csv as well.")] = False
     custodian: Annotated[
         bool,
         typer.Option(
@@ -124,12 +125,15 @@ def release(
             metavar="",
             help="Also compare with the real rows, in a copy of the report beside DIR: NOT FOR RELEASE.",
         ),
-    ] = False,
-    force: Annotated[bool, typer.Option("--force", metavar="", help="Replace an earlier release in DIR.")] = False,
-    seed: Seeded = None,
-    plan: PlanOnly = False,
-    as_json: JsonFlag = False,
-) -> None:
+    ] = False
+    force: Annotated[bool, typer.Option("--force", metavar="", help="Replace an earlier release in DIR.")] = False
+    seed: Seeded = None
+    plan: PlanOnly = False
+    as_json: JsonFlag = False
+
+
+@command
+def release(asked: ReleaseOptions) -> None:
     """Release a synthetic table that follows a causal graph, with its model, record and report.
 
     Example: escudo release visits.csv --schema visits.toml --graph clinic.dot --epsilon 1 --out release
@@ -142,173 +146,110 @@ def release(
     escudo attack.
     """
     from escudo.errors import InputError
-    from escudo.privacy import parse_relation
-    from escudo.report import check_target, warnings_of, write_release
-    from escudo.utility import prepare_evaluated
+    from escudo.releasing import prepare_release, resumption, run_release
+    from escudo.report import check_target
 
     start = time.perf_counter()
-    if out is None and not plan:
+    out, seed = asked.out, asked.seed
+    if out is None and not asked.plan:
         raise InputError("--out says where the release goes: a new folder. Or add --plan to look first.")
     if out is not None:
-        check_target(out, custodian=custodian, overwrite=force)
-    table = open_table(data, schema, relation=relation, ledger=ledger, dataset=dataset)
-    known = table.public_row_count(parse_relation(relation)) or None if public_rows is None else public_rows
-    budget: dict[str, Any] = {
-        "delta": delta_for(table, delta, relation=relation, public_rows=known),
-        "relation": relation,
-        "public_rows": known,
-    }
-    options = options_of(option or []) | _going_on(checkpoint, again, dataset)
-    choices: dict[str, Any] = {"generator": generator, "options": options}
-
-    def prepare_for(left: float) -> Prepared:
-        return _prepared(table.schema, graph, knowledge, **choices, epsilon=left, **budget)
-
-    prepared = (
-        prepare_for(epsilon)
-        if evaluate is None
-        else prepare_evaluated(prepare_for, share=evaluate, epsilon=epsilon, **budget)
+        check_target(out, custodian=asked.custodian, overwrite=asked.force)
+    table = asked.table()
+    prepared = prepare_release(
+        table,
+        _graph(asked.graph),
+        epsilon=asked.epsilon,
+        delta=asked.delta,
+        knowledge=_graph(asked.knowledge),
+        generator=asked.generator,
+        evaluate=asked.evaluate,
+        **options_of(asked.option or []),
+        **_checkpoint(asked),
     )
-    judged: dict[str, Any] = {"accept_large_delta": accept_large_delta}
-    tree = prepared.plan.judged(table, rows=known, **judged)
-    going_on = _gone_on_from(prepared, table.account, tree, seed=seed)
-    if shown_first(table.account, tree, stop=plan, as_json=as_json, going_on=going_on):
+    tree = prepared.plan.judged(table.neighbours, accept_large_delta=asked.accept_large_delta)
+    gone_on = resumption(prepared, table.account, tree, seed=seed)
+    if asked.stops_at(tree, table.account, resumption=gone_on):
         return
-    if going_on is not None and not as_json:
-        console().print(f"Goes on from {checkpoint}: what it has behind it is not paid for again.", markup=False)
+    if gone_on is not None and not asked.as_json:
+        console().print(f"Goes on from {asked.checkpoint}: what it has behind it is not paid for again.", markup=False)
     assert out is not None
     with ExitStack() as last:
         try:
-            with _fitting(prepared, table, seed=seed, public_rows=known, **judged) as (model, evaluated):
-                made = rows or int(model.details["rows"])
-                try:
-                    files = write_release(
-                        model,
-                        out,
-                        rows=made,
-                        dataset=dataset or "",
-                        csv=csv,
-                        seed=seed,
-                        table=table if custodian else None,
-                        evaluate=evaluated,
-                        overwrite=force,
-                        before_naming=lambda: last.enter_context(to_the_end()),
-                    )
-                except InputError as error:  # such as a disk that is full by now
-                    raise InputError(f"{error} What was spent stays spent.") from None
+            files = run_release(
+                prepared,
+                table,
+                out,
+                rows=asked.rows,
+                custodian=asked.custodian,
+                accept_large_delta=asked.accept_large_delta,
+                seed=seed,
+                csv=asked.csv,
+                overwrite=asked.force,
+                before_naming=lambda: last.enter_context(to_the_end()),
+            )
         except KeyboardInterrupt as stop:
-            kept = checkpoint is not None and checkpoint.exists()
-            how = f" Give the same command again to go on from {checkpoint}." if kept else ""
+            kept = asked.checkpoint is not None and asked.checkpoint.exists()
+            how = f" Give the same command again to go on from {asked.checkpoint}." if kept else ""
             console(stderr=True).print(
                 f"Interrupted: nothing was written to {out}. What was spent stays spent.{how}", markup=False
             )
             raise typer.Exit(getattr(stop, "exit_code", 130)) from None
         seconds = time.perf_counter() - start
-        found = model.details.get("discovery")
-        payload = {
-            "directory": str(out),
-            "rows": made,
-            "generator": model.generator,
-            "guarantee": model.guarantee.to_json(),
-            "for_release": model.guarantee.for_release,
-            "warnings": warnings_of(model),
-            "dataset": dataset,
-            "graph": found,
-            "evaluation": None if files.evaluation is None else files.evaluation.to_json(),
-            "custodian": None if files.custodian is None else str(files.custodian),
-            "seconds": round(seconds, 2),
-        }
         emit(
-            payload,
-            as_json=as_json,
-            human=lambda screen: _print_release(screen, out, model, files, rows=made, seconds=seconds),
+            _payload(asked, files, seconds),
+            as_json=asked.as_json,
+            human=lambda screen: _print_release(screen, out, files, seconds),
         )
 
 
-def _prepared(
-    schema: Schema,
-    graph: str | None,
-    knowledge: Path | None,
-    *,
-    generator: str,
-    options: dict[str, Any],
-    **budget: Any,  # Any: epsilon, delta, relation and public_rows, checked where they are used
-) -> Prepared:
-    """Choose what to measure: for a graph from a file, for none, or for one to be discovered under the same plan."""
+def _graph(name: Path | str | None) -> Any:  # Any: a graph, what stands for one that is to be learnt, or None
     from escudo.causal import CausalGraph
-    from escudo.errors import InputError
-    from escudo.synthesis import prepare
-    from escudo.synthesis._discovered import prepare_discovered
 
-    if graph != DISCOVER:
-        if knowledge is not None:
-            raise InputError("--knowledge goes with --graph discover; a graph from a file says all that is known.")
-        return prepare(
-            schema, None if graph is None else CausalGraph.read(graph), generator=generator, **budget, **options
-        )
-    if generator != "marginals":
-        raise InputError(
-            f"--graph discover finds the graph and the tables of generator 'marginals' in one go; got {generator!r}. "
-            "To use another generator, run 'escudo discover' first and pass its graph."
-        )
-    if unknown := sorted(set(options) - {"method"}):
-        raise InputError(f"--graph discover has no option {unknown[0]!r}; it has method.")
-    return prepare_discovered(schema, None if knowledge is None else CausalGraph.read(knowledge), **budget, **options)
+    return name if name in (None, DISCOVER) else CausalGraph.read(name)
 
 
-def _going_on(checkpoint: Path | None, again: bool, dataset: str | None) -> dict[str, Any]:
+def _checkpoint(asked: ReleaseOptions) -> dict[str, Any]:
     """Return the options of a generator that keeps what it may go on from."""
     from escudo.errors import InputError
 
-    if checkpoint is None:
-        if again:
+    if asked.checkpoint is None:
+        if asked.again:
             raise InputError("--again goes with --checkpoint: it pays once more for what that leaves to do.")
         return {}
-    if dataset is None:
+    if asked.dataset is None:
         raise InputError(
             "--checkpoint needs a ledger, which knows what was paid for and how far it has come: add --dataset, and "
             "--ledger if it is not the usual one."
         )
-    return {"checkpoint": checkpoint, "again": again}
+    return {"checkpoint": asked.checkpoint, "again": asked.again}
 
 
-def _gone_on_from(
-    prepared: Prepared | PreparedEvaluated, account: Account, plan: Plan, *, seed: int | None
-) -> GoingOn | None:
-    """Return the checkpoint that the release would go on from, and what that would charge; None without one."""
-    import numpy as np
-
-    from escudo.utility._evaluated import PreparedEvaluated
-
-    generator = prepared.generator if isinstance(prepared, PreparedEvaluated) else prepared
-    kept: Checkpoint | None = getattr(generator, "checkpoint", None)
-    if kept is None:
-        return None
-    begun, due = kept.due(account, plan, seed=None if seed is None else np.random.default_rng(seed))
-    return GoingOn(kept.folder, due, kept.again) if begun else None
-
-
-@contextmanager
-def _fitting(
-    prepared: Prepared | PreparedEvaluated, table: PrivateTable, **terms: Any
-) -> Iterator[tuple[Model, Evaluate | None]]:
-    """Give the model, and what evaluates its rows if that was paid for."""
-    from escudo.synthesis import fitting
-    from escudo.utility import PreparedEvaluated, fitting_evaluated
-
-    if isinstance(prepared, PreparedEvaluated):
-        with fitting_evaluated(prepared, table, **terms) as both:
-            yield both
-    else:
-        with fitting(prepared, table, **terms) as model:
-            yield model, None
-
-
-def _print_release(screen: Console, out: Path, model: Model, files: ReleaseFiles, *, rows: int, seconds: float) -> None:
+def _payload(asked: ReleaseOptions, files: ReleaseFiles, seconds: float) -> dict[str, Any]:
     from escudo.report import warnings_of
 
+    model = files.fitted
+    return {
+        "directory": str(asked.out),
+        "rows": files.rows,
+        "generator": model.generator,
+        "guarantee": model.guarantee.to_json(),
+        "for_release": model.guarantee.for_release,
+        "warnings": warnings_of(model),
+        "dataset": asked.dataset,
+        "graph": model.details.get("discovery"),
+        "evaluation": None if files.evaluation is None else files.evaluation.to_json(),
+        "custodian": None if files.custodian is None else str(files.custodian),
+        "seconds": round(seconds, 2),
+    }
+
+
+def _print_release(screen: Console, out: Path, files: ReleaseFiles, seconds: float) -> None:
+    from escudo.report import warnings_of
+
+    model = files.fitted
     screen.print(f"Released to {out}/   ({seconds:.1f} s)", markup=False, style="bold")
-    made = f"{rows:,} rows"
+    made = f"{files.rows:,} rows"
     screen.print(f"  synthetic.parquet   {made:<18} model/         sample it again, or under an intervention")
     screen.print("  report.html         open this          release.json   the machine-readable record")
     if files.csv is not None:
@@ -324,9 +265,7 @@ def _print_release(screen: Console, out: Path, model: Model, files: ReleaseFiles
         screen.print(f"How good it is, paid for: {files.evaluation}", markup=False)
     for warning in warnings_of(model):
         screen.print(f"Warning: {warning}", markup=False, style="yellow")
-    if not model.guarantee.for_release:
-        screen.print("NOT FOR RELEASE: the noise was seeded, so anyone can take it off again.", style="bold red")
-    screen.print(f"What it means: {model.guarantee}", markup=False)
+    print_promise(screen, model.guarantee)
     screen.print(f"Try: escudo sample {_word(str(out / 'model'))} --rows 5 --do {_setting(model.schema)}", markup=False)
 
 
@@ -354,3 +293,67 @@ def _word(text: str) -> str:
     from shlex import quote
 
     return quote(text)
+
+
+def sample(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The model folder of a release.")],
+    rows: Annotated[int, typer.Option("--rows", "-n", min=0, max=MOST_ROWS, help="How many rows.")] = 10,
+    do: Annotated[
+        list[str] | None, typer.Option("--do", metavar="COLUMN=VALUE", help="Set a column by intervention.")
+    ] = None,
+    given: Annotated[
+        list[str] | None, typer.Option("--given", metavar="COLUMN=VALUE", help="Condition on a column's value.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="For repeatable rows.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write .parquet or .csv instead of printing.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Draw rows from a released model, also under an intervention; free, as often as wanted.
+
+    Example: escudo sample release/model --rows 5 --do smoke=yes
+    """
+    from escudo.errors import InputError
+    from escudo.synthesis import load
+
+    if out is not None and out.suffix not in (".csv", ".parquet"):
+        raise InputError(f"--out must end in .csv or .parquet; got {out.name!r}.")
+    if out is not None and os.path.exists(out):  # unlike Path's, it takes any name
+        raise InputError(f"'{out}' exists; choose another name.")
+    drawn = load(model).sample(rows, do=settings("--do", do), given=settings("--given", given), seed=seed)
+    if out is None:
+        emit({"rows": drawn.to_dicts()}, as_json=as_json, human=lambda screen: _print_rows(screen, drawn))
+        return
+    try:
+        with out.open("xb") as file:
+            if out.suffix == ".csv":
+                from escudo._files import write_csv
+
+                write_csv(drawn, file)
+            else:
+                drawn.write_parquet(file)
+    except OSError as error:
+        raise InputError(f"cannot write '{out}': {error.strerror or 'input/output error'}.") from None
+    emit(
+        {"rows": rows, "file": str(out)},
+        as_json=as_json,
+        human=lambda screen: screen.print(f"{rows:,} rows written to {out}", markup=False),
+    )
+
+
+def _print_rows(screen: Console, frame: Any) -> None:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for name, dtype in frame.schema.items():
+        table.add_column(Text(name), justify="right" if dtype.is_numeric() else "left")
+    for row in frame.iter_rows():
+        table.add_row(*(Text(_shown(value)) for value in row))
+    screen.print(table)
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return ""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

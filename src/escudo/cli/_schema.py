@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from escudo.cli._arguments import AcceptLargeDelta, PublicRows
 from escudo.cli._console import JsonFlag, emit
+from escudo.cli._options import AcceptLargeDelta, PublicRows, command
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,6 +39,7 @@ def draft(data: _Data, out: _Out = None, force: _Force = False, as_json: JsonFla
 
     Example: escudo schema draft visits.csv --out visits.toml
     """
+    from escudo.table import CUSTODIAN_ONLY
     from escudo.table import draft as draft_schema
 
     _check_target(out, force=force)
@@ -48,55 +50,65 @@ def draft(data: _Data, out: _Out = None, force: _Force = False, as_json: JsonFla
             out,
             force=force,
             as_json=as_json,
-            notice=_custodian_only(),
+            notice=CUSTODIAN_ONLY,
             next_step=_how_to_confirm(schema, data, out),
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class LearnOptions:
+    """What ``escudo schema learn`` is told."""
+
+    data: _Data
+    epsilon: Annotated[float, typer.Option("--epsilon", help="The privacy budget to spend.")]
+    delta: Annotated[float, typer.Option("--delta", help="The probability that the promise may fail; below 1/rows.")]
+    schema: Annotated[Path | None, typer.Option("--schema", help="A draft; only unconfirmed columns are learnt.")] = (
+        None
+    )
+    ledger: Annotated[str | None, typer.Option("--ledger", help="Ledger to charge, such as sqlite:///ledger.db.")] = (
+        None
+    )
+    dataset: Annotated[str | None, typer.Option("--dataset", help="The account in the ledger.")] = None
+    public_rows: PublicRows = None
+    accept_large_delta: AcceptLargeDelta = False
+    out: _Out = None
+    force: _Force = False
+    as_json: JsonFlag = False
+
+
 @app.command()
-def learn(
-    data: _Data,
-    epsilon: Annotated[float, typer.Option("--epsilon", help="The privacy budget to spend.")],
-    delta: Annotated[float, typer.Option("--delta", help="The probability that the promise may fail; below 1/rows.")],
-    schema: Annotated[
-        Path | None, typer.Option("--schema", help="A draft; only unconfirmed columns are learnt.")
-    ] = None,
-    ledger: Annotated[
-        str | None, typer.Option("--ledger", help="Ledger to charge, such as sqlite:///ledger.db.")
-    ] = None,
-    dataset: Annotated[str | None, typer.Option("--dataset", help="The account in the ledger.")] = None,
-    public_rows: PublicRows = None,
-    accept_large_delta: AcceptLargeDelta = False,
-    out: _Out = None,
-    force: _Force = False,
-    as_json: JsonFlag = False,
-) -> None:
+@command
+def learn(asked: LearnOptions) -> None:
     """Learn the levels and bounds that are not public, under differential privacy, and charge them.
 
     Example: escudo schema learn visits.csv --schema visits.toml --epsilon 0.1 --delta 1e-7 --out learnt.toml
     """
-    from dataclasses import replace
-
     from escudo.errors import EscudoError, InputError
     from escudo.learning import learn_schema
     from escudo.privacy import Ledger
     from escudo.table import Schema, outline, scan
 
-    if (ledger is None) != (dataset is None):
+    if (asked.ledger is None) != (asked.dataset is None):
         raise InputError("--ledger and --dataset belong together: which ledger, and which account in it.")
-    _check_target(out, force=force)  # before anything is spent
-    given = None if schema is None else Schema.read(schema)
-    start = outline(data) if given is None else given
-    frame = scan(data, start)
-    account = Ledger(ledger).account(dataset) if ledger is not None and dataset is not None else None
-    terms: dict[str, Any] = {"public_rows": public_rows, "accept_large_delta": accept_large_delta}
-    release = learn_schema(frame, start, epsilon=epsilon, delta=delta, account=account, **terms)
-    charged = f"Charged to {dataset!r}." if dataset else "No ledger was given: keep a record of this spend yourself."
+    _check_target(asked.out, force=asked.force)  # before anything is spent
+    given = None if asked.schema is None else Schema.read(asked.schema)
+    start = outline(asked.data) if given is None else given
+    frame = scan(asked.data, start)
+    account = None
+    if asked.ledger is not None and asked.dataset is not None:
+        account = Ledger(asked.ledger).account(asked.dataset)
+    terms: dict[str, Any] = {"public_rows": asked.public_rows, "accept_large_delta": asked.accept_large_delta}
+    release = learn_schema(frame, start, epsilon=asked.epsilon, delta=asked.delta, account=account, **terms)
+    charged = (
+        f"Charged to {asked.dataset!r}."
+        if asked.dataset
+        else "No ledger was given: keep a record of this spend yourself."
+    )
     lead = f"Learnt under differential privacy. {release.guarantee}"
     about = (lead, f"{_TAKEN_AS_PUBLIC} {charged}", *release.value.notes)
     learnt = replace(release.value, notes=about)
     try:
-        _deliver(learnt, out, force=force, as_json=as_json, notice="\n".join(about), next_step="")
+        _deliver(learnt, asked.out, force=asked.force, as_json=asked.as_json, notice="\n".join(about), next_step="")
     except EscudoError:
         typer.echo(learnt.to_toml(), nl=False)  # it is paid for: do not lose it
         raise
@@ -169,8 +181,7 @@ def confirm(
 
     Example: escudo schema confirm visits.toml age smoke
     """
-    from escudo.table import Schema
-    from escudo.table._schema_files import confirm_file
+    from escudo.table import Schema, confirm_file
 
     with _readable_by(
         schema.stat().st_mode if os.path.exists(schema) else 0o600
@@ -242,12 +253,6 @@ def _report_written(schema: Schema, out: Path, *, as_json: bool, notes: Any) -> 
         console.print(f"Wrote {out}: {len(schema)} columns, {state}.", markup=False)
 
     emit(payload, as_json=as_json, human=human)
-
-
-def _custodian_only() -> str:
-    from escudo.table._custodian import CUSTODIAN_ONLY
-
-    return CUSTODIAN_ONLY
 
 
 def _how_to_confirm(schema: Schema, data: Path, out: Path | None) -> str:

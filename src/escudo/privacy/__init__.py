@@ -61,12 +61,20 @@ if TYPE_CHECKING:
     from escudo.privacy._ledger_book import AccountInfo as AccountInfo
     from escudo.privacy._ledger_book import LedgerAccount as LedgerAccount
     from escudo.privacy._ledger_book import Verification as Verification
+    from escudo.privacy._ledger_book import as_lines as as_lines
+    from escudo.privacy._ledger_book import verify_lines as verify_lines
     from escudo.privacy._ledger_chain import LedgerRow as LedgerRow
     from escudo.privacy._plan import Plan as Plan
     from escudo.privacy._plan import charging as charging
+    from escudo.privacy._plan import cost_text as cost_text
     from escudo.privacy._plan import delta_warning as delta_warning
     from escudo.privacy._plan import plan as plan
     from escudo.privacy._plan import plannable as plannable
+    from escudo.privacy._plan import usual_delta as usual_delta
+    from escudo.privacy._tally import Spending as Spending
+    from escudo.privacy._tally import percent_up as percent_up
+    from escudo.privacy._tally import shown_down as shown_down
+    from escudo.privacy._tally import shown_up as shown_up
 
 # Loaded on first use: the ledger needs SQLAlchemy, which is slow to import.
 __getattr__, _, _later = lazy_loader.attach(
@@ -74,9 +82,10 @@ __getattr__, _, _later = lazy_loader.attach(
     submod_attrs={
         "_account": ["Account", "MarkingAccount", "MemoryAccount", "Receipt", "marked_if_failed"],
         "_ledger": ["Ledger"],
-        "_ledger_book": ["AccountInfo", "LedgerAccount", "Verification"],
+        "_ledger_book": ["AccountInfo", "LedgerAccount", "Verification", "as_lines", "verify_lines"],
         "_ledger_chain": ["LedgerRow"],
-        "_plan": ["Plan", "charging", "delta_warning", "plan", "plannable"],
+        "_plan": ["Plan", "charging", "cost_text", "delta_warning", "plan", "plannable", "usual_delta"],
+        "_tally": ["Spending", "percent_up", "shown_down", "shown_up"],
     },
 )
 
@@ -116,4 +125,6 @@ __all__ = [
     "zcdp_to_delta",
     "zcdp_to_epsilon",
 ]
-__all__ += _later
+# But for how costs and ledgers are told, which is for other packages of escudo.
+_OURS = {"Spending", "as_lines", "cost_text", "percent_up", "shown_down", "shown_up", "usual_delta", "verify_lines"}
+__all__ += [name for name in _later if name not in _OURS]

@@ -132,6 +132,15 @@ class Event:
         """
         return 2 if self.unit == "person" else 1
 
+    @property
+    def weight(self) -> float:
+        """About how much of a budget it takes, in zCDP, in which costs add up: to draw shares with, and no bound."""
+        from escudo.privacy._curves import ORDERS
+        from escudo.privacy._totals import leaf_curve
+
+        loss = float((leaf_curve(self).renyi / ORDERS).max())
+        return loss if math.isfinite(loss) else 0.0
+
     def to_json(self) -> dict[str, Any]:
         """Return the event as plain JSON values; ``from_json`` reads them back to an equal event.
 
@@ -355,6 +364,11 @@ class LaplaceEvent(Event):
         )
         _bounded_ratio("l1_sensitivity", self.l1_sensitivity, self.scale)
 
+    @property
+    def weight(self) -> float:
+        """About its cost in zCDP."""
+        return (self.l1_sensitivity / self.scale) ** 2 / 2
+
     def stretched(self, steps: int) -> Self:
         """Return the event with ``steps`` times the sensitivity and the same noise."""
         return replace(self, l1_sensitivity=self.l1_sensitivity * check_count("steps", steps))
@@ -406,6 +420,11 @@ class GaussianEvent(Event):
         """The release is ρ-zCDP with ρ = (l2_sensitivity / scale)² / 2, rounded up."""
         return round_up((Fraction(self.l2_sensitivity) / Fraction(self.scale)) ** 2 / 2)
 
+    @property
+    def weight(self) -> float:
+        """About its cost in zCDP."""
+        return (self.l2_sensitivity / self.scale) ** 2 / 2
+
     def stretched(self, steps: int) -> Self:
         """Return the event with ``steps`` times the sensitivity; several records may share a cell."""
         k = check_count("steps", steps)
@@ -438,6 +457,11 @@ class ExponentialEvent(Event):
         Event.__post_init__(self)
         put(self, epsilon=check_loss("epsilon", self.epsilon))
 
+    @property
+    def weight(self) -> float:
+        """About its cost in zCDP."""
+        return self.epsilon**2 / 8
+
     def stretched(self, steps: int) -> Self:
         """Return the event with ``steps`` times epsilon: the intervals add along the path."""
         return replace(self, epsilon=pure_for_group(self.epsilon, check_count("steps", steps)))
@@ -458,6 +482,11 @@ class PureEvent(Event):
     def __post_init__(self) -> None:
         Event.__post_init__(self)
         put(self, epsilon=check_loss("epsilon", self.epsilon))
+
+    @property
+    def weight(self) -> float:
+        """About its cost in zCDP."""
+        return self.epsilon**2 / 2
 
     def stretched(self, steps: int) -> Self:
         """Return the event with ``steps`` times epsilon."""
@@ -504,6 +533,11 @@ class ZCDPEvent(Event):
         Event.__post_init__(self)
         put(self, rho=check_loss("rho", self.rho, at_most=MAX_RHO))
 
+    @property
+    def weight(self) -> float:
+        """About its cost in zCDP."""
+        return self.rho
+
     def stretched(self, steps: int) -> Self:
         """Return the event with ``steps``² times rho."""
         return replace(self, rho=zcdp_for_group(self.rho, check_count("steps", steps)))
@@ -524,6 +558,11 @@ class GDPEvent(Event):
     def __post_init__(self) -> None:
         Event.__post_init__(self)
         put(self, mu=check_loss("mu", self.mu))
+
+    @property
+    def weight(self) -> float:
+        """About its cost in zCDP."""
+        return self.mu**2 / 2
 
     def stretched(self, steps: int) -> Self:
         """Return the event with ``steps`` times mu."""
@@ -789,6 +828,11 @@ class RepeatedEvent(Event):
         Event.__post_init__(self)
         put(self, count=check_count("count", self.count))
 
+    @property
+    def weight(self) -> float:
+        """About its cost in zCDP."""
+        return self.count * self.event.weight
+
     def stretched(self, steps: int) -> Self:
         """Return the event with its part stretched."""
         return replace(self, event=self.event.stretched(steps))
@@ -818,6 +862,11 @@ class ComposedEvent(Event):
         put(self, events=_tuple_of_events(self.events))
         _take_from_parts(self, self.events)
         Event.__post_init__(self)
+
+    @property
+    def weight(self) -> float:
+        """About its cost in zCDP."""
+        return sum(event.weight for event in self.events)
 
     def stretched(self, steps: int) -> Self:
         """Return the event with every part stretched."""
@@ -889,6 +938,11 @@ class ParallelEvent(Event):
                 "Parts cut by position shift when a record is added or removed. Assign records to parts by a rule that "
                 "looks at the record alone and say by='value', or state the parts for replace_one."
             )
+
+    @property
+    def weight(self) -> float:
+        """About its cost in zCDP."""
+        return max(event.weight for event in self.events)
 
     def stretched(self, steps: int) -> Self:
         """Return the event with every part stretched."""

@@ -17,40 +17,38 @@
 
 from __future__ import annotations
 
-from escudo.report._attack_page import attack_page
-from escudo.report._audit_page import audit_page
-from escudo.report._custodian_page import custodian_page
-from escudo.report._custodian_report import check_custodian_report, custodian_report
-from escudo.report._direction_page import direction_page
-from escudo.report._discovery_page import discovery_page
-from escudo.report._effects import effects_page, effects_picture, ledger_page
-from escudo.report._evaluation_page import evaluation_page
-from escudo.report._page import check_page, render, write
-from escudo.report._record import release_schema, warnings_of
-from escudo.report._release import ReleaseFiles, check_target, write_release
-from escudo.report._release_page import release_page
-from escudo.report._treatment_page import treatment_page
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "ReleaseFiles",
-    "attack_page",
-    "audit_page",
-    "check_custodian_report",
-    "check_page",
-    "check_target",
-    "custodian_page",
-    "custodian_report",
-    "direction_page",
-    "discovery_page",
-    "effects_page",
-    "effects_picture",
-    "evaluation_page",
-    "ledger_page",
-    "release_page",
-    "release_schema",
-    "render",
-    "treatment_page",
-    "warnings_of",
-    "write",
-    "write_release",
-]
+import lazy_loader
+
+if TYPE_CHECKING:
+    from escudo.report._causal_pages import direction_page, discovery_page, treatment_page
+    from escudo.report._custodian import attack_page, custodian_page, evaluation_page
+    from escudo.report._effect_pages import audit_page, effects_page, effects_picture, ledger_page
+    from escudo.report._page import check_page, is_report, render, write
+    from escudo.report._release_folder import (
+        ReleaseFiles,
+        check_custodian_report,
+        check_target,
+        custodian_report,
+        write_release,
+    )
+    from escudo.report._release_report import release_page, release_schema, warnings_of
+else:  # loaded on first use: a page needs little, and the next one other things
+    __getattr__, __dir__, __all__ = lazy_loader.attach(
+        __name__,
+        submod_attrs={
+            "_causal_pages": ["direction_page", "discovery_page", "treatment_page"],
+            "_custodian": ["attack_page", "custodian_page", "evaluation_page"],
+            "_effect_pages": ["audit_page", "effects_page", "effects_picture", "ledger_page"],
+            "_page": ["check_page", "is_report", "render", "write"],
+            "_release_folder": [
+                "ReleaseFiles",
+                "check_custodian_report",
+                "check_target",
+                "custodian_report",
+                "write_release",
+            ],
+            "_release_report": ["release_page", "release_schema", "warnings_of"],
+        },
+    )

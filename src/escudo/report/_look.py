@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo.report._charts import bars, histogram, percent
-from escudo.report._pair_plot import Axis, Panel, pair_plot
+from escudo.report._svg import Axis, Panel, bars, histogram, pair_plot, percent
 from escudo.table import Categorical, Numeric, Schema
 from escudo.utility import Rows, dependence
 
@@ -27,7 +26,7 @@ __all__ = [
     "MOST_CARDS",
     "MOST_MAPPED",
     "column_card",
-    "merged",
+    "merge_cells",
     "pairs_beside",
     "pairs_of",
 ]
@@ -85,7 +84,9 @@ def pairs_of(
     places = _most_dependent(strength)
     shown = [names[place] for place in places]
     columns = [schema[name] for name in shown]
-    few = [merged(column, codes[:, place], most=_PANEL_CELLS) for column, place in zip(columns, places, strict=True)]
+    few = [
+        merge_cells(column, codes[:, place], most=_PANEL_CELLS) for column, place in zip(columns, places, strict=True)
+    ]
     panels = _panels(columns, few, [_scaled(column, frame) for column in columns])
     axes = [_axis(column, *cells) for column, cells in zip(columns, few, strict=True)]
     return shown, pair_plot(axes, panels, title=f"Pairs of {', '.join(shown)} in the synthetic data")
@@ -110,13 +111,13 @@ def pairs_beside(real: Rows, synthetic: Rows) -> tuple[list[str], Markup] | None
     sizes = [min(column.size, MAP_CELLS) for column in schema.fields[:count]]
     strength = np.zeros((count, count))
     for rows in both:
-        few = [merged(schema.fields[place], rows.codes[:, place], most=MAP_CELLS)[0] for place in range(count)]
+        few = [merge_cells(schema.fields[place], rows.codes[:, place], most=MAP_CELLS)[0] for place in range(count)]
         strength = np.maximum(strength, dependence(np.column_stack(few), sizes)[0])
     places = _most_dependent(strength)
     columns = [schema.fields[place] for place in places]
     # Rare levels are those of both tables together, so that cells mean the same on both sides.
     together = [np.concatenate([rows.codes[:, place] for rows in both]) for place in places]
-    cells = [merged(column, codes, most=_PANEL_CELLS) for column, codes in zip(columns, together, strict=True)]
+    cells = [merge_cells(column, codes, most=_PANEL_CELLS) for column, codes in zip(columns, together, strict=True)]
     first = len(both[0])
     parts = [[(codes[part], size) for codes, size in cells] for part in (slice(0, first), slice(first, None))]
     values = [[_numbers_of(rows, place) for place in places] for rows in both]
@@ -191,7 +192,7 @@ def _numbers(column: Numeric, shares: Floats, real: Floats | None) -> tuple[str,
     return note, histogram(edges, heights, title=f"{column.name}: {note}", ends=(low, high), real=other)
 
 
-def merged(column: Categorical | Numeric, codes: Integers, *, most: int) -> tuple[Integers, int]:
+def merge_cells(column: Categorical | Numeric, codes: Integers, *, most: int) -> tuple[Integers, int]:
     """Return the cells put together until there are at most so many, and their number; missing stays on its own.
 
     Neighbours go together where there is an order, and rare levels where there is none.

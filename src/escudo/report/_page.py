@@ -1,28 +1,43 @@
 """One self-contained HTML page: what every kind of report shares.
 
 A page is one file without scripts. It loads nothing, prints well, reads on a phone, and follows the reader's light or
-dark setting. A kind of report is a template that extends ``page.html.j2`` and fills its ``body``.
+dark setting. A kind of report is a template that extends ``page.html.j2`` and fills its ``body``. Most say what is
+promised: here are the words for it, in one sentence, in a causal picture, and for those who share more than one row.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import re
+from decimal import ROUND_CEILING, Decimal
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from escudo._card import CUSTODIAN_ONLY
 from escudo.errors import InputError
+from escudo.privacy import Guarantee, guarantee_of
 
 if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
 
-__all__ = ["CUSTODIAN_ONLY", "check_page", "fragment", "is_report", "render", "write"]
-
-CUSTODIAN_ONLY = "Custodian only, not for release"
-"""What stands on every page that reads the private table and was not paid for."""
+__all__ = [
+    "check_page",
+    "epsilon_delta",
+    "fragment",
+    "is_report",
+    "one_in",
+    "power_of_ten",
+    "promise_picture",
+    "promise_sentence",
+    "render",
+    "rounded_up",
+    "who_gets_what",
+    "write",
+]
 
 _POWER = re.compile(r"\be\^([0-9.]+[0-9])")
 _GENERATOR = '<meta name="generator" content="escudo '
@@ -118,3 +133,153 @@ def write(html: str, path: str | Path) -> Path:
     except OSError as error:
         raise InputError(f"Cannot write the report {file.name!r}: {error.strerror or error}.") from error
     return file
+
+
+_USUAL_DELTA = 1e-6
+_LARGEST = 20.0  # above it, e^ε tells nobody anything
+
+
+def epsilon_delta(guarantee: Guarantee) -> tuple[float, float]:
+    """Return the (ε, δ) to show: the guarantee's own, or where it is in another notion, that at δ = 1e-6."""
+    if guarantee.epsilon is not None:
+        return guarantee.epsilon, guarantee.delta
+    return guarantee.epsilon_at(_USUAL_DELTA), _USUAL_DELTA
+
+
+def rounded_up(epsilon: float) -> str:
+    """Return a loss with two decimals, rounded up; two digits if it is small.
+
+    >>> rounded_up(0.99994), rounded_up(2.2797), rounded_up(0.01234), rounded_up(math.inf)
+    ('1.00', '2.28', '0.013', '∞')
+    """
+    if math.isinf(epsilon):
+        return "∞"
+    number = Decimal(f"{epsilon:.12g}")  # forgives the last bits of a float
+    places = 2 if epsilon >= 0.1 or epsilon == 0 else 1 - number.adjusted()
+    return f"{number.quantize(Decimal(1).scaleb(-places), rounding=ROUND_CEILING):f}"
+
+
+def power_of_ten(delta: float) -> str:
+    """Return a small probability as people write it.
+
+    >>> power_of_ten(1e-6), power_of_ten(2.5e-7), power_of_ten(0.01), power_of_ten(0.0)
+    ('10⁻⁶', '2.5 × 10⁻⁷', '0.01', '0')
+    """
+    if delta == 0 or delta >= 1e-3:
+        return f"{delta:g}"
+    factor, _, power = f"{delta:.3g}".partition("e") if "e" in f"{delta:.3g}" else f"{delta:.2e}".partition("e")
+    raised = "10" + str(int(power)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    factor = f"{float(factor):g}"
+    return raised if factor == "1" else f"{factor} × {raised}"
+
+
+def one_in(delta: float) -> str:
+    """Return a probability for people, rounded up: ``1 in 1,000,000``."""
+    return f"1 in {math.floor(1 / delta * (1 + 1e-9)):,}"
+
+
+def promise_sentence(guarantee: Guarantee) -> str:
+    """Return what is promised, as said to one person in the table.
+
+    >>> promise_sentence(Guarantee(epsilon=1.0, delta=1e-6))
+    'Whatever your row says, it makes nothing in this release more than 2.72 times (e^1.00) as likely, except with \
+probability 1 in 1,000,000.'
+    """
+    epsilon, delta = epsilon_delta(guarantee)
+    several = guarantee.unit == "person" and guarantee.max_rows_per_person != 1
+    if guarantee.relation == "replace_one":
+        whatever = "Whatever your rows say, they make" if several else "Whatever your row says, it makes"
+    else:
+        rows = "your rows are" if several else "your row is"
+        whatever = f"Whether or not {rows} in the table, that makes"
+    if math.isinf(epsilon):
+        return f"At δ = {power_of_ten(delta)} this release promises nothing."
+    power = f"e^{rounded_up(epsilon)}"
+    much = f"{_times(epsilon)} times ({power})" if epsilon <= _LARGEST else f"{power} times"
+    aside = f", except with probability {one_in(delta)}" if delta else ""
+    return f"{whatever} nothing in this release more than {much} as likely{aside}."
+
+
+def promise_picture(guarantee: Guarantee) -> str:
+    """Return the causal picture behind the promise as SVG: persons, rows, mechanism, release, with ε on the arrow."""
+    from escudo.causal import CausalGraph
+
+    epsilon, delta = epsilon_delta(guarantee)
+    limit = guarantee.max_rows_per_person
+    rows = "their row" if limit in (None, 1) else f"their rows, at most {limit}"
+    person, others, all_rows = "one person", "everybody else", "all other rows"
+    noise, release = "measured, with noise", "synthetic data, model, report"
+    bound = f"ε ≤ {rounded_up(epsilon)}" + (f", δ = {power_of_ten(delta)}" if delta else "")
+    graph = CausalGraph.from_edges(
+        [(person, rows), (others, all_rows), (rows, noise), (all_rows, noise), (noise, release)],
+        nodes=[person, others, rows, all_rows, noise, release],
+        exposures=[person],
+        outcomes=[release],
+    )
+    labels = {(rows, noise): bound, (noise, release): "adds nothing"}
+    return graph.to_svg(edge_labels=labels, title="How one person reaches the release", direction="down")
+
+
+def who_gets_what(guarantee: Guarantee) -> list[dict[str, Any]]:
+    """Return what is promised to one person, a household and people with several rows, all at the same δ.
+
+    Tables that differ in k records are k neighbouring steps apart (group privacy, ``Event.stretched``).
+    """
+    own, delta = epsilon_delta(guarantee)
+    limit = guarantee.max_rows_per_person
+    if guarantee.unit == "row":
+        who = {
+            1: ("A person with one row", ""),
+            2: ("A couple", "or a person with 2 rows"),
+            4: ("A household of four", "or a person with 4 rows"),
+            10: ("A person with 10 rows", "or ten people who share a secret"),
+        }
+    else:
+        all_of = "their one row" if limit == 1 else f"at most {limit} of their rows count; more are left out"
+        who = {
+            1: ("A person with all of their rows", all_of),
+            2: ("A couple", "both with all of their rows"),
+            4: ("A household of four", "each with all of their rows"),
+        }
+    found = []
+    for steps, (name, note) in who.items():
+        try:
+            group = guarantee_of(guarantee.event.stretched(steps), delta=delta, max_rows_per_person=limit)
+            epsilon = own if steps == 1 else group.epsilon_at(delta)
+        except InputError:  # nothing is left of the promise
+            epsilon = math.inf
+        found.append(
+            {
+                "who": name,
+                "note": note,
+                "epsilon": rounded_up(epsilon),
+                "times": _times(epsilon) if epsilon < math.log(1e5) else f"e^{rounded_up(epsilon)}",
+                "guess": _even_guess(epsilon, delta),
+            }
+        )
+    return found
+
+
+def _times(epsilon: float) -> str:
+    """Return e^ε with three digits, or two beyond the leading 1, rounded up.
+
+    >>> _times(1.0), _times(5.0), _times(0.001), _times(0.0)
+    ('2.72', '149', '1.0011', '1.00')
+    """
+    factor = Decimal(f"{math.exp(epsilon):.12g}")
+    places = 2 - factor.adjusted()
+    if 1 < factor < Decimal("1.1"):
+        places = 1 - (factor - 1).adjusted()
+    return f"{factor.quantize(Decimal(1).scaleb(-places), rounding=ROUND_CEILING):,f}"
+
+
+def _even_guess(epsilon: float, delta: float) -> str:
+    r"""Return how often the best guess between two equally likely values of the record can be right, in per cent.
+
+    At most :math:`(e^ε + δ) / (1 + e^ε)`: the trade-off region of an (ε, δ)-private release.
+
+    Reference:
+        P. Kairouz, S. Oh, P. Viswanath (2015), "The composition theorem for differential privacy", ICML, theorem 2.1.
+    """
+    share = 1.0 if epsilon > 700 else (math.exp(epsilon) + delta) / (1 + math.exp(epsilon))
+    return f"{min(math.ceil(share * 1000 - 1e-9) / 10, 100.0):.1f}"

@@ -12,29 +12,32 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import lazy_loader
 
 if TYPE_CHECKING:
-    from escudo.synthesis._conditionals import Conditional as Conditional
-    from escudo.synthesis._conditionals import LogitConditional as LogitConditional
-    from escudo.synthesis._conditionals import MaxConditional as MaxConditional
-    from escudo.synthesis._conditionals import NoisyOrConditional as NoisyOrConditional
-    from escudo.synthesis._conditionals import TableConditional as TableConditional
     from escudo.synthesis._discovered import prepare_discovered as prepare_discovered
-    from escudo.synthesis._effect import ModelEffect as ModelEffect
     from escudo.synthesis._files import load as load
     from escudo.synthesis._generators import GENERATORS as GENERATORS
+    from escudo.synthesis._generators import Chosen as Chosen
     from escudo.synthesis._generators import Generator as Generator
-    from escudo.synthesis._generators import Model as Model
     from escudo.synthesis._generators import Prepared as Prepared
     from escudo.synthesis._generators import fit as fit
     from escudo.synthesis._generators import fitting as fitting
+    from escudo.synthesis._generators import neighbours_of as neighbours_of
     from escudo.synthesis._generators import prepare as prepare
     from escudo.synthesis._generators import synthesize as synthesize
-    from escudo.synthesis._linear_model import LinearConditional as LinearConditional
-    from escudo.synthesis._linear_model import LinearModel as LinearModel
+    from escudo.synthesis._laws import Conditional as Conditional
+    from escudo.synthesis._laws import LogitConditional as LogitConditional
+    from escudo.synthesis._laws import MaxConditional as MaxConditional
+    from escudo.synthesis._laws import NoisyOrConditional as NoisyOrConditional
+    from escudo.synthesis._laws import TableConditional as TableConditional
+    from escudo.synthesis._linear import LinearConditional as LinearConditional
+    from escudo.synthesis._linear import LinearModel as LinearModel
     from escudo.synthesis._model import CausalModel as CausalModel
+    from escudo.synthesis._model import Model as Model
+    from escudo.synthesis._model import ModelEffect as ModelEffect
     from escudo.synthesis._stability import NodeStability as NodeStability
     from escudo.synthesis._stability import ParameterChange as ParameterChange
     from escudo.synthesis._stability import Stability as Stability
@@ -68,42 +71,34 @@ __all__ = [
     "synthesize",
 ]
 
-# Loaded on first use, so that a part that needs little can be used where little is installed.
-_HOME = {
-    "ModelEffect": "_effect",
-    "prepare_discovered": "_discovered",
-    "Conditional": "_conditionals",
-    "LogitConditional": "_conditionals",
-    "MaxConditional": "_conditionals",
-    "NoisyOrConditional": "_conditionals",
-    "TableConditional": "_conditionals",
-    "load": "_files",
-    "GENERATORS": "_generators",
-    "Generator": "_generators",
-    "Model": "_generators",
-    "Prepared": "_generators",
-    "fit": "_generators",
-    "fitting": "_generators",
-    "prepare": "_generators",
-    "synthesize": "_generators",
-    "LinearConditional": "_linear_model",
-    "LinearModel": "_linear_model",
-    "CausalModel": "_model",
-    "NodeStability": "_stability",
-    "ParameterChange": "_stability",
-    "Stability": "_stability",
-    "stability": "_stability",
-    "NeuralModel": "neural",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        value = getattr(import_module(f"escudo.synthesis.{_HOME[name]}"), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'escudo.synthesis' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return list(__all__)
+# Loaded on first use, so that a part that needs little can be used where little is installed. What is not in __all__ is
+# for other parts of escudo.
+__getattr__, __dir__, _ = lazy_loader.attach(
+    __name__,
+    submod_attrs={
+        "_discovered": ["prepare_discovered"],
+        "_files": ["load"],
+        "_generators": [
+            "GENERATORS",
+            "Chosen",
+            "Generator",
+            "Prepared",
+            "neighbours_of",
+            "fit",
+            "fitting",
+            "prepare",
+            "synthesize",
+        ],
+        "_laws": [
+            "Conditional",
+            "LogitConditional",
+            "MaxConditional",
+            "NoisyOrConditional",
+            "TableConditional",
+        ],
+        "_linear": ["LinearConditional", "LinearModel"],
+        "_model": ["CausalModel", "Model", "ModelEffect"],
+        "_stability": ["NodeStability", "ParameterChange", "Stability", "stability"],
+        "neural": ["NeuralModel"],
+    },
+)

@@ -23,7 +23,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo._validate import positive
 from escudo.causal import CausalGraph
 from escudo.discovery import (
     MOST_NUMBERS,
@@ -39,16 +38,16 @@ from escudo.discovery import (
     table_batches,
 )
 from escudo.errors import InputError
-from escudo.mechanisms import Purse, Seed
-from escudo.privacy import Account, Budget, GaussianEvent, Guarantee, Plan, calibrate
-from escudo.synthesis._conditionals import TableConditional
+from escudo.mechanisms import Purse
+from escudo.privacy import Budget, GaussianEvent, Neighbours, Plan, calibrate
 from escudo.synthesis._estimation import NoisyTable, estimate
-from escudo.synthesis._model import CausalModel
-from escudo.synthesis._options import delta_above_zero
+from escudo.synthesis._generators import above_zero, neighbours_of
+from escudo.synthesis._laws import TableConditional
+from escudo.synthesis._model import CausalModel, anchor_of
 from escudo.synthesis._structure import graph_of
 from escudo.table import PrivateTable, Schema
 
-__all__ = ["STRUCTURE_SHARE", "PreparedDiscovered", "prepare_discovered"]
+__all__ = ["STRUCTURE_SHARE", "prepare_discovered"]
 
 Floats = NDArray[np.float64]
 
@@ -87,9 +86,8 @@ class PreparedDiscovered:
         ]
         return Plan("marginals", children=children, delta=self.delta)
 
-    def fit(self, table: PrivateTable, *, account: Account, seed: Seed, guarantee: Guarantee) -> CausalModel:
-        """Find the graph, measure its families, and estimate; charges ``account`` before noise is drawn."""
-        purse = Purse(account, seed, plan=self.plan, guarantee=guarantee)
+    def run(self, table: PrivateTable, purse: Purse) -> CausalModel:
+        """Find the graph, measure its families, and estimate."""
         found = self.structure.find(table, purse)
         assert found.tables is not None
         levels, residuals = found.tables.levels, found.tables.residuals
@@ -113,7 +111,7 @@ class PreparedDiscovered:
             schema=self.schema,
             graph=graph_of(causes),
             conditionals=laws,
-            guarantee=guarantee,
+            guarantee=purse.guarantee,
             generator="marginals",
             plan=self.plan,
             details={
@@ -121,7 +119,45 @@ class PreparedDiscovered:
                 # Where the direction is a finding; the others only help to imitate the table.
                 "stated_arrows": [[a, b] for a, b in found.graph.edges if a in causes[b]],
                 "discovery": _summary(found),
+                **anchor_of(purse),
             },
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiscoveredSynthesis:
+    """The question that a graph and a generator that follows it answer together.
+
+    Attributes:
+        knowledge: What is known of the graph; see :func:`escudo.discovery.discover`.
+        method: How the graph is found, from counts.
+    """
+
+    knowledge: CausalGraph | None = None
+    method: str = "auto"
+
+    def prepare(self, schema: Schema, neighbours: Neighbours, budget: Budget) -> PreparedDiscovered:
+        """Choose what to measure from public facts alone.
+
+        Raises:
+            InputError: If δ is 0, or the method needs no tables.
+            RefusedError: If the schema is not confirmed.
+        """
+        schema.require_confirmed()
+        if self.method == "gaussian":
+            raise InputError("A generator from discovery needs tables: use method='auto', or name another generator.")
+        above_zero(budget)
+        design = design_of(schema, neighbours, budget, knowledge=self.knowledge, method=self.method)
+
+        def events(level: float) -> list[GaussianEvent]:
+            return [*design.events(level / math.sqrt(STRUCTURE_SHARE)), _families(design, level)]
+
+        level = calibrate(events, epsilon=budget.epsilon, delta=budget.delta)
+        return PreparedDiscovered(
+            schema=schema,
+            structure=design.at(level / math.sqrt(STRUCTURE_SHARE), delta=budget.delta),
+            families=_families(design, level),
+            delta=budget.delta,
         )
 
 
@@ -153,23 +189,8 @@ def prepare_discovered(
         InputError: If an argument is out of range.
         RefusedError: If the schema is not confirmed.
     """
-    schema.require_confirmed()
-    if method == "gaussian":
-        raise InputError("A generator from discovery needs tables: use method='auto', or name another generator.")
-    budget = Budget(positive("epsilon", epsilon, at_most=100.0), delta_above_zero(delta))
-    neighbours = schema.neighbours(relation=relation, rows=public_rows)
-    design = design_of(schema, neighbours, budget, knowledge=knowledge, method=method)
-
-    def events(level: float) -> list[GaussianEvent]:
-        return [*design.events(level / math.sqrt(STRUCTURE_SHARE)), _families(design, level)]
-
-    level = calibrate(events, epsilon=budget.epsilon, delta=budget.delta)
-    return PreparedDiscovered(
-        schema=schema,
-        structure=design.at(level / math.sqrt(STRUCTURE_SHARE), delta=budget.delta),
-        families=_families(design, level),
-        delta=budget.delta,
-    )
+    question = DiscoveredSynthesis(knowledge=knowledge, method=method)
+    return question.prepare(schema, neighbours_of(schema, relation, public_rows), Budget(epsilon, delta))
 
 
 def _families(design: Design, level: float) -> GaussianEvent:

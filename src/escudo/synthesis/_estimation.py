@@ -1,8 +1,8 @@
-r"""From noisy tables to one law per column: first tables that agree, then their conditionals.
+r"""From noisy tables to one law per column: first tables that agree, then conditionals, and the observed law.
 
-**Agreement.** Noisy tables contradict each other where they share columns, and hold negative counts. They are replaced
-by the nearest tables, in units of their noise, that could come from one set of rows: not negative, of one total, and
-with equal sums over what they share,
+**Agreement** (:func:`agreeing`). Noisy tables contradict each other where they share columns, and hold negative counts.
+They are replaced by the nearest tables, in units of their noise, that could come from one set of rows: not negative, of
+one total, and with equal sums over what they share,
 
 .. math:: \min_z \sum_t \frac{\|z_t - y_t\|^2}{σ_t^2} \quad \text{subject to} \quad z_t \ge 0, \;
           \text{sums over } C_s \cap C_t \text{ equal}.
@@ -16,49 +16,132 @@ loops it asks for agreement of tables in pairs only, which hardly changes the la
 **Total.** It is fixed beforehand, at what is public or at the tables' precision-weighted mean: cutting off negative
 counts would otherwise raise it, and everything rare with it.
 
-**Conditionals.** A configuration of the parents that few people share is drawn towards the law with one parent less,
-down to the column's own: :math:`p(x \mid pa) = (z(pa, x) + k\,p(x \mid pa')) / (z(pa) + k)`, with k a tenth of the
-noise in a row of the table. A family that no table holds as a whole has the most even table that agrees with them.
+**Conditionals** (:func:`laws_of`). A configuration of the parents that few people share is drawn towards the law with
+one parent less, down to the column's own: :math:`p(x \mid pa) = (z(pa, x) + k\,p(x \mid pa')) / (z(pa) + k)`, with k a
+tenth of the noise in a row of the table. A family that no table holds as a whole has the most even table that agrees
+with them.
+
+**The observed law** (:func:`observed_laws`). A family's table also counts how parents go together. The laws along the
+arrows drop that where the graph says that parents are unrelated, and a graph made by hand says so too often. So each
+column gets a second law, given columns it goes with; the product of these laws is what rows are drawn from without an
+intervention. It claims no arrow. What happens under do() is said by the stated arrows (``_laws``).
+
+*Given what.* Columns that a table holds together are joined; then one column after the other is taken out, whichever
+makes the smallest table with those it is joined to, and these are joined to each other (:func:`arrange`). A column is
+given what it was joined to when it went: all of these lie together in the table of one of them, so that the tables form
+a junction tree. Where a table has more than ``_MAX_CELLS`` cells, or all together more than ``_MAX_TOTAL``, rows
+follow the laws along the arrows. All that is public. The law is the most even one that has the agreed tables as its
+sums, by iterative proportional fitting: each table in turn corrects the tree's table it lies in, and what changed is
+passed on to the neighbours.
 
 **Reference.** R. McKenna, D. Sheldon, G. Miklau (2019), "Graphical-model based estimation and inference for
 differential privacy", ICML; W. Qardaji, W. Yang, N. Li (2014), "PriView: practical differentially private release of
 marginal contingency tables", SIGMOD, for agreement by averages; J. Boyle, R. Dykstra (1986), "A method for finding
-projections onto the intersection of convex sets in Hilbert spaces".
+projections onto the intersection of convex sets in Hilbert spaces"; S. Lauritzen, D. Spiegelhalter (1988), "Local
+computations with probabilities on graphical structures", for the tree; R. Jiroušek, S. Přeučil (1995), "On the
+effective implementation of the iterative proportional fitting procedure", for the fit on it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
-from escudo.synthesis._conditionals import TableConditional
+from escudo.synthesis._laws import Conditional, Floats, TableConditional
+from escudo.synthesis._structure import graph_of
 
-__all__ = ["NoisyTable", "agreeing", "estimate", "laws_of", "sums_over", "total_of"]
+__all__ = [
+    "Columns",
+    "NoisyTable",
+    "Pair",
+    "TableFits",
+    "agreeing",
+    "arrange",
+    "estimate",
+    "observed_laws",
+    "sums_over",
+    "total_of",
+]
 
-Floats = NDArray[np.float64]
+Columns = tuple[str, ...]
+Pair = tuple[str, str]
 
 _SWEEPS = 500
 _STOP = 1e-3  # a part of the noise: no cell moves further in the last sweep
 _FITS, _MISSED = 50, 1e-4  # sweeps, and what part of the rows no table is missed by in the last one
 _PULL = 0.1  # a part of the noise in a row of a table
+_MAX_CELLS = 2**18
+_MAX_TOTAL = 2**20
+_TREE_SWEEPS = 30
+_TREE_STOP = 1e-4  # a part of the rows: no table is missed by more in the last sweep
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NoisyTable:
     """A released contingency table: its columns, the noisy counts, and the standard deviation of the noise."""
 
-    columns: tuple[str, ...]
+    columns: Columns
     counts: Floats
     scale: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableFits:
+    """How laws follow from tables.
+
+    Attributes:
+        sizes: Cells of each column.
+        parents: Each column's parents.
+        tables: The columns of each table released for them.
+        total: The number of rows.
+        settled: Laws that do not come from tables, by column.
+    """
+
+    sizes: Mapping[str, int]
+    parents: Mapping[str, Columns]
+    tables: Sequence[Columns]
+    total: int
+    settled: Mapping[str, Conditional]
+
+    @property
+    def order(self) -> Columns:
+        """The causal order."""
+        return graph_of(self.parents).topological_order()
+
+    def agreed(self, tables: Sequence[NoisyTable]) -> list[NoisyTable]:
+        """Return the tables brought to agreement."""
+        return agreeing(tables, total=self.total)
+
+    def laws(self, agreed: Sequence[NoisyTable]) -> dict[str, Conditional]:
+        """Return each column's law given its parents."""
+        counted = {name: several for name, several in self.parents.items() if name not in self.settled}
+        return {**laws_of(self.sizes, counted, agreed), **self.settled}
+
+    def given(self, pairs: Sequence[Pair]) -> dict[str, Columns] | None:
+        """Return what each column is given in the observed law, in an order to draw them; None if it has none."""
+        return None if self.settled else arrange(self.sizes, [*self.tables, *pairs])
+
+    def observed(self, agreed: Sequence[NoisyTable], pairs: Sequence[Pair]) -> dict[str, Conditional]:
+        """Return the observed law of each column, in an order to draw them; nothing where the arrows say it all."""
+        if not pairs and all(len(several) <= 1 for several in self.parents.values()):
+            return {}
+        given = self.given(pairs)
+        return {} if given is None else observed_laws(self.sizes, given, agreed)
+
+    def drawable(self, tables: Sequence[NoisyTable], pairs: Sequence[Pair]) -> dict[str, Conditional]:
+        """Return the laws that rows follow without an intervention, in an order to draw them."""
+        agreed = self.agreed(tables)
+        laws = self.laws(agreed)
+        return self.observed(agreed, pairs) or {name: laws[name] for name in self.order}
+
+
 def estimate(
     sizes: Mapping[str, int],
-    parents: Mapping[str, tuple[str, ...]],
+    parents: Mapping[str, Columns],
     tables: Sequence[NoisyTable],
     *,
     total: float | None,
@@ -74,60 +157,14 @@ def estimate(
     return laws_of(sizes, parents, agreeing(tables, total=max(total_of(tables) if total is None else total, 1.0)))
 
 
-def laws_of(
-    sizes: Mapping[str, int], parents: Mapping[str, tuple[str, ...]], agreed: Sequence[NoisyTable]
-) -> dict[str, TableConditional]:
-    """Return each column's law given its parents, from tables that agree."""
-    laws = {}
-    for name, several in parents.items():
-        shape = [sizes[column] for column in (*several, name)]
-        if sizes[name] == 1:
-            laws[name] = TableConditional(several, np.ones(shape))
-            continue
-        family = tuple(column for column in (*several, name) if sizes[column] > 1)
-        holders = [table for table in agreed if set(family) <= set(table.columns)]
-        if holders:
-            table = min(holders, key=lambda table: table.counts.size)
-            counts = sums_over(table.columns, table.counts, family)
-            scale = table.scale * math.sqrt(table.counts.size / counts.size)  # cells are added up in each cell
-        else:
-            counts, scale = _most_even(family, [sizes[column] for column in family], agreed)
-        laws[name] = TableConditional(several, _law(counts.reshape(shape), scale))
-    return laws
-
-
-def _most_even(columns: tuple[str, ...], shape: Sequence[int], agreed: Sequence[NoisyTable]) -> tuple[Floats, float]:
-    """Return the most even table that has the sums of all others over what they share with it, and its noise.
-
-    By iterative proportional fitting. The law in it has no more interactions between causes than tables hold.
-    """
-    parts: dict[tuple[str, ...], NoisyTable] = {}
-    for table in agreed:
-        part = tuple(column for column in columns if column in table.columns)
-        if part and (part not in parts or table.counts.size < parts[part].counts.size):
-            parts[part] = table
-    parts = {part: table for part, table in parts.items() if not any(set(part) < set(other) for other in parts)}
-    wanted = {part: sums_over(table.columns, table.counts, part) for part, table in parts.items()}
-    total = float(agreed[0].counts.sum())
-    counts = np.full(shape, total / math.prod(shape))
-    for _ in range(_FITS):
-        missed = 0.0
-        for part, sums in wanted.items():
-            now = sums_over(columns, counts, part)
-            missed = max(missed, float(np.abs(now - sums).sum()))
-            factor = np.divide(sums, now, out=np.zeros_like(now), where=now > 0)
-            kept = [size if column in part else 1 for column, size in zip(columns, shape, strict=True)]
-            counts = counts * factor.reshape(kept)
-        if missed <= _MISSED * total:
-            break
-    return counts, max(table.scale for table in parts.values())
-
-
 def total_of(tables: Sequence[NoisyTable]) -> float:
     """Return the number of rows that all tables together speak for: the mean of their sums, weighted by precision."""
     weights = np.array([1 / (table.counts.size * table.scale**2) for table in tables])
     sums = np.array([table.counts.sum() for table in tables])
     return float(weights @ sums / weights.sum())
+
+
+# ---- tables that agree
 
 
 def agreeing(tables: Sequence[NoisyTable], *, total: float) -> list[NoisyTable]:
@@ -156,7 +193,7 @@ def agreeing(tables: Sequence[NoisyTable], *, total: float) -> list[NoisyTable]:
     return [NoisyTable(table.columns, counts, table.scale) for table, counts in zip(tables, found, strict=True)]
 
 
-def _shared(scopes: Sequence[tuple[str, ...]]) -> list[tuple[tuple[str, ...], list[int]]]:
+def _shared(scopes: Sequence[Columns]) -> list[tuple[Columns, list[int]]]:
     """Return the sets of columns that tables share, small ones first, each with the tables that hold it."""
     sets = {frozenset[str]()} | {frozenset(a) & frozenset(b) for place, a in enumerate(scopes) for b in scopes[:place]}
     listed = sorted((tuple(sorted(columns)) for columns in sets), key=lambda columns: (len(columns), columns))
@@ -166,7 +203,7 @@ def _shared(scopes: Sequence[tuple[str, ...]]) -> list[tuple[tuple[str, ...], li
 
 
 def _bring_together(
-    found: list[Floats], tables: Sequence[NoisyTable], columns: tuple[str, ...], holders: Sequence[int], total: float
+    found: list[Floats], tables: Sequence[NoisyTable], columns: Columns, holders: Sequence[int], total: float
 ) -> None:
     """Project onto the tables whose sums over ``columns`` are equal; over no columns at all, are ``total``."""
     sums = [sums_over(tables[place].columns, found[place], columns) for place in holders]
@@ -183,11 +220,68 @@ def _bring_together(
         found[place] = found[place] + change.reshape(shape)
 
 
-def sums_over(scope: tuple[str, ...], counts: Floats, columns: tuple[str, ...]) -> Floats:
+def sums_over(scope: Columns, counts: Floats, columns: Columns) -> Floats:
     """Return a table summed over all but ``columns``, with axes in their order."""
     left = [name for name in scope if name in columns]
     axes = tuple(axis for axis, name in enumerate(scope) if name not in columns)
     return np.transpose(counts.sum(axis=axes), [left.index(name) for name in columns])
+
+
+def _corrected(scope: Columns, counts: Floats, columns: Columns, wanted: Floats) -> tuple[Floats, float]:
+    """Return a table scaled to the sums that are wanted over some of its columns, and by how much it missed them."""
+    now = sums_over(scope, counts, columns)
+    factor = np.divide(wanted, now, out=np.zeros_like(now), where=now > 0)
+    shape = [size if name in columns else 1 for name, size in zip(scope, counts.shape, strict=True)]
+    return counts * factor.reshape(shape), float(np.abs(now - wanted).sum())
+
+
+# ---- the law of a column given its parents
+
+
+def laws_of(
+    sizes: Mapping[str, int], parents: Mapping[str, Columns], agreed: Sequence[NoisyTable]
+) -> dict[str, TableConditional]:
+    """Return each column's law given its parents, from tables that agree."""
+    laws = {}
+    for name, several in parents.items():
+        shape = [sizes[column] for column in (*several, name)]
+        if sizes[name] == 1:
+            laws[name] = TableConditional(several, np.ones(shape))
+            continue
+        family = tuple(column for column in (*several, name) if sizes[column] > 1)
+        holders = [table for table in agreed if set(family) <= set(table.columns)]
+        if holders:
+            table = min(holders, key=lambda table: table.counts.size)
+            counts = sums_over(table.columns, table.counts, family)
+            scale = table.scale * math.sqrt(table.counts.size / counts.size)  # cells are added up in each cell
+        else:
+            counts, scale = _most_even(family, [sizes[column] for column in family], agreed)
+        laws[name] = TableConditional(several, _law(counts.reshape(shape), scale))
+    return laws
+
+
+def _most_even(columns: Columns, shape: Sequence[int], agreed: Sequence[NoisyTable]) -> tuple[Floats, float]:
+    """Return the most even table that has the sums of all others over what they share with it, and its noise.
+
+    By iterative proportional fitting. The law in it has no more interactions between causes than tables hold.
+    """
+    parts: dict[Columns, NoisyTable] = {}
+    for table in agreed:
+        part = tuple(column for column in columns if column in table.columns)
+        if part and (part not in parts or table.counts.size < parts[part].counts.size):
+            parts[part] = table
+    parts = {part: table for part, table in parts.items() if not any(set(part) < set(other) for other in parts)}
+    wanted = {part: sums_over(table.columns, table.counts, part) for part, table in parts.items()}
+    total = float(agreed[0].counts.sum())
+    counts = np.full(shape, total / math.prod(shape))
+    for _ in range(_FITS):
+        missed = 0.0
+        for part, sums in wanted.items():
+            counts, off = _corrected(columns, counts, part, sums)
+            missed = max(missed, off)
+        if missed <= _MISSED * total:
+            break
+    return counts, max(table.scale for table in parts.values())
 
 
 def _law(counts: Floats, scale: float) -> Floats:
@@ -201,3 +295,138 @@ def _law(counts: Floats, scale: float) -> Floats:
     pull = _PULL * scale * math.sqrt(size)
     law: Floats = (counts + pull * backoff) / (counts.sum(axis=-1, keepdims=True) + pull)
     return law
+
+
+# ---- the observed law
+
+
+def arrange(sizes: Mapping[str, int], tables: Iterable[Columns]) -> dict[str, Columns] | None:
+    """Return what each column is given in the observed law, in an order to draw them; None if that is too much.
+
+    Args:
+        sizes: Cells of each column.
+        tables: The columns of each table.
+
+    >>> arrange(dict.fromkeys("abc", 2), [("a", "b"), ("b", "c")])
+    {'c': (), 'b': ('c',), 'a': ('b',)}
+    """
+    joined: dict[str, set[str]] = {name: {name} for name in sizes}
+    for columns in tables:
+        for name in columns:
+            joined[name].update(columns)
+    cells = {name: math.prod(sizes[each] for each in together) for name, together in joined.items()}
+    taken: list[tuple[str, set[str]]] = []
+    total = 0
+    while cells:
+        name = min(cells, key=cells.__getitem__)
+        size, others = cells.pop(name), joined.pop(name) - {name}
+        total += size
+        if size > _MAX_CELLS or total > _MAX_TOTAL:
+            return None
+        taken.append((name, others))
+        for other in others:
+            new = others - joined[other]
+            joined[other] |= new
+            joined[other].remove(name)
+            cells[other] = cells[other] // sizes[name] * math.prod(sizes[each] for each in new)
+    place = {name: number for number, (name, _) in enumerate(reversed(taken))}
+    return {name: tuple(sorted(others, key=place.__getitem__)) for name, others in reversed(taken)}
+
+
+def observed_laws(
+    sizes: Mapping[str, int],
+    given: Mapping[str, Columns],
+    agreed: Sequence[NoisyTable],
+) -> dict[str, Conditional]:
+    """Return the observed law of each column, in an order to draw them.
+
+    Args:
+        sizes: Cells of each column.
+        given: What each column is given, as :func:`arrange` said.
+        agreed: The released tables, brought to agreement.
+    """
+    tree = _Tree(sizes, given, total=float(agreed[0].counts.sum()))
+    tree.fit(agreed)
+    found: dict[str, Conditional] = {}
+    for name, rows in tree.tables.items():
+        seen = rows.sum(axis=-1, keepdims=True)
+        # What never happens in the tables is never drawn; any law will do.
+        law = np.where(seen > 0, rows / np.where(seen > 0, seen, 1.0), 1.0 / sizes[name])
+        found[name] = TableConditional(given[name], law)
+    return found
+
+
+class _Tree:
+    """A junction tree: for each column a table of it and of what it is given, its parent the last of these.
+
+    Attributes:
+        tables: The law, times the rows, of a column (last axis) and of what it is given.
+    """
+
+    def __init__(self, sizes: Mapping[str, int], given: Mapping[str, Columns], *, total: float):
+        self._scope = {name: (*several, name) for name, several in given.items()}
+        self._parent = {name: several[-1] for name, several in given.items() if several}
+        self._children: dict[str, list[str]] = {name: [] for name in given}
+        for name, parent in self._parent.items():
+            self._children[parent].append(name)
+        self._tours = [self._tour(name) for name in given if name not in self._parent]
+        self._total = total
+        shapes = {name: [sizes[each] for each in scope] for name, scope in self._scope.items()}
+        self.tables = {name: np.full(shape, total / math.prod(shape)) for name, shape in shapes.items()}
+        self._wanted: dict[str, list[tuple[Columns, Floats]]] = {name: [] for name in given}
+        self._missed = 0.0
+
+    def fit(self, agreed: Sequence[NoisyTable]) -> None:
+        """Bring the tree's tables to the sums that these tables have."""
+        scopes = [set(table.columns) for table in agreed]
+        for table, scope in zip(agreed, scopes, strict=True):
+            if not any(scope < other for other in scopes):
+                holders = [name for name, columns in self._scope.items() if scope <= set(columns)]
+                holder = min(holders, key=lambda name: self.tables[name].size)
+                ordered = tuple(each for each in self._scope[holder] if each in scope)
+                self._wanted[holder].append((ordered, sums_over(table.columns, table.counts, ordered)))
+        for _ in range(_TREE_SWEEPS):
+            self._missed = 0.0
+            for tour in self._tours:
+                self._sweep(tour)
+            if self._missed <= _TREE_STOP * self._total:
+                break
+        for name in self._scope:  # parents come before children
+            for child in self._children[name]:
+                self._pass(name, child, self._scope[child][:-1])
+
+    def _tour(self, root: str) -> list[str]:
+        """Return the columns as a walk through a tree meets them, down every branch and back up.
+
+        Not by recursion: a chain of a thousand columns is a tree that deep.
+        """
+        tour, above = list[str](), [(root, iter(self._children[root]))]
+        while above:
+            name, left = above[-1]
+            tour.append(name)
+            child = next(left, None)
+            if child is None:
+                above.pop()
+            else:
+                above.append((child, iter(self._children[child])))
+        return tour
+
+    def _sweep(self, tour: Sequence[str]) -> None:
+        """Correct each table of a tree once it knows what those before it became, and tell the others on the way."""
+        self._correct(tour[0])
+        for source, target in pairwise(tour):
+            down = self._parent.get(target) == source
+            self._pass(source, target, self._scope[target if down else source][:-1])
+            if down:
+                self._correct(target)
+
+    def _correct(self, name: str) -> None:
+        for columns, wanted in self._wanted[name]:
+            self.tables[name], off = _corrected(self._scope[name], self.tables[name], columns, wanted)
+            self._missed = max(self._missed, off)
+
+    def _pass(self, source: str, target: str, shared: Columns) -> None:
+        """Give ``target`` the sums over the shared columns that ``source`` has."""
+        ordered = tuple(each for each in self._scope[target] if each in shared)
+        wanted = sums_over(self._scope[source], self.tables[source], ordered)
+        self.tables[target], _ = _corrected(self._scope[target], self.tables[target], ordered, wanted)

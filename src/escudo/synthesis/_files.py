@@ -9,26 +9,25 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from escudo._files import folder_draft, put_folder
 from escudo.causal import CausalGraph
 from escudo.errors import EscudoError, InputError
 from escudo.privacy import Guarantee, Plan
-from escudo.synthesis._conditionals import Conditional, conditional_from_arrays
-from escudo.synthesis._linear_model import LinearConditional, LinearModel
-from escudo.synthesis._model import CausalModel
+from escudo.synthesis._laws import Conditional, conditional_from_arrays
+from escudo.synthesis._linear import LinearConditional, LinearModel
+from escudo.synthesis._model import CausalModel, Model
 from escudo.table import Schema
 
 if TYPE_CHECKING:
     from escudo.synthesis.neural import NeuralModel
 
-__all__ = ["described", "load", "save_model", "write_folder"]
+__all__ = ["describe", "load", "write_folder"]
 
 _FORMAT = "escudo model"
 _VERSION = 1
@@ -37,29 +36,7 @@ _MAX_DESCRIPTION = 64 * 2**20
 _MAX_PARAMETERS = 2 * 2**30
 
 
-def save_model(model: CausalModel | LinearModel, directory: Path, *, overwrite: bool) -> None:
-    """Write a model into ``directory``, all of it or nothing.
-
-    Raises:
-        InputError: If the folder exists and ``overwrite`` is false, or cannot be written.
-    """
-    arrays: dict[str, np.ndarray[Any, Any]] = {}
-
-    def listed(laws: Mapping[str, Conditional | LinearConditional], prefix: str) -> list[dict[str, Any]]:
-        told = []
-        for number, (name, law) in enumerate(laws.items()):
-            told.append({"column": name, "kind": law.kind, "parents": list(law.parents)})
-            arrays.update({f"{prefix}{number}/{key}": np.array(array) for key, array in law.arrays().items()})
-        return told
-
-    own = {
-        "laws": listed({name: model.conditionals[name] for name in model.schema.names}, ""),
-        "observed": listed(model.observed, "observed/") if isinstance(model, CausalModel) else [],
-    }
-    write_folder(directory, described(model) | own, arrays, overwrite=overwrite)
-
-
-def described(model: CausalModel | LinearModel | NeuralModel) -> dict[str, Any]:
+def describe(model: Model) -> dict[str, Any]:
     """Return what every model's description holds."""
     return {
         "format": _FORMAT,
@@ -95,18 +72,12 @@ def write_folder(
                 f"{directory} holds {min(others)!r}, which is no part of a model; choose another folder. Nothing was "
                 "deleted."
             )
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=".escudo-", dir=directory.parent))
-        try:
+        with folder_draft(directory) as draft:
             (draft / _DESCRIPTION).write_text(json.dumps(description, indent=1, allow_nan=False), encoding="utf-8")
             # The file holds arrays row by row, whatever their order in memory.
             save_file({key: np.ascontiguousarray(array) for key, array in arrays.items()}, draft / _PARAMETERS)
             draft.chmod(0o755)
-            if directory.exists():
-                shutil.rmtree(directory)
-            os.replace(draft, directory)
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)
+            put_folder(draft, directory)
     except OSError as error:
         reason = error.strerror or "input/output error"
         raise InputError(f"The model could not be written to {directory}: {reason}.") from None
@@ -139,7 +110,7 @@ def load(directory: str | os.PathLike[str]) -> CausalModel | LinearModel | Neura
             "details": dict(description["details"]),
         }
         if "network" in description:
-            from escudo.synthesis.neural._files import read_model
+            from escudo.synthesis.neural import read_model
 
             return read_model(description["network"], arrays, common)
         cells: dict[str, Conditional] = {}

@@ -1,89 +1,131 @@
-"""The released model: a causal graph with a law per node, to be sampled, intervened on, saved and loaded.
+"""The released model: a causal graph with a law per node, to be sampled, intervened on, saved; and its effects.
 
 A model holds no row of the table it was fitted on: only its schema, its graph, noisy parameters and the guarantee they
 were bought under. Everything done with it afterwards is post-processing and costs nothing.
+
+:class:`Model` is what all models are, :class:`CellModel` one that draws rows of schema cells, :class:`CausalModel`
+the one with a law per column. (``LinearModel`` is in ``_linear``, ``NeuralModel`` in ``neural``.)
+
+**Effects** (:class:`ModelEffect`). The average effect of one column on another, read off a model: for each level of the
+treatment it holds the law of the outcome under do(treatment = level), and its mean where the outcome is a number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from escudo._card import card
 from escudo._progress import tracking
-from escudo._validate import did_you_mean, whole
+from escudo._validate import did_you_mean, one_of, whole
 from escudo.causal import CausalGraph
-from escudo.errors import InputError, SchemaError
-from escudo.privacy import Guarantee, Plan
-from escudo.synthesis._conditionals import Conditional
-from escudo.synthesis._identification import check_identified
-from escudo.synthesis._intervention import ancestors, causal_order, laws_under
-from escudo.synthesis._options import by_column, drawing
-from escudo.synthesis._structure import check_graph
-from escudo.table import Categorical, Schema
+from escudo.errors import InputError, SchemaError, ZeroProbabilityError
+from escudo.mechanisms import Purse
+from escudo.privacy import Guarantee, Neighbours, Plan, Receipt
+from escudo.synthesis._laws import Codes, Conditional, ancestors, causal_order, dense_table, laws_under
+from escudo.synthesis._sampling import decode, drawer
+from escudo.synthesis._structure import check_graph, check_identified
+from escudo.table import Categorical, Column, Numeric, PrivateTable, Schema
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from escudo.synthesis._effect import ModelEffect
+__all__ = [
+    "CausalModel",
+    "CellModel",
+    "Model",
+    "ModelEffect",
+    "anchor_of",
+    "column_of",
+    "number_of",
+    "public_rows",
+    "read_question",
+    "sampling_rng",
+    "stored_laws",
+]
 
-__all__ = ["CausalModel"]
 
-_BLOCK = 2**19
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class CausalModel:
-    """A generator that follows a causal graph, fitted under a guarantee.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Model(ABC):
+    """A fitted generator: made under a guarantee, sampled for free.
 
     Attributes:
         schema: The public description of the columns it makes.
         graph: The DAG it follows, over the schema's columns (and latents, which it does not model).
-        conditionals: The law of each column given its parents in ``graph``.
-        observed: The laws that rows follow as long as nothing is set, where columns go together for more reasons than
-            ``graph`` states; for all columns, or none (see ``_intervention``).
         guarantee: What was promised to the people in the table.
         generator: The generator's name.
         plan: The budget tree that was spent.
-        details: Public facts about the fit, for the report.
+        details: Public facts about the fit, for the report; ``rows`` is how many the table has, exactly where that is
+            public, else noisy.
     """
 
     schema: Schema
     graph: CausalGraph
-    conditionals: Mapping[str, Conditional]
     guarantee: Guarantee
     generator: str
     plan: Plan
     details: Mapping[str, Any] = field(default_factory=dict)
-    observed: Mapping[str, Conditional] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        check_graph(self.graph, self.schema)
-        for laws in (self.conditionals, self.observed) if self.observed else (self.conditionals,):
-            for name in self.schema.names:
-                self._check_law(name, laws.get(name))
-            if more := [name for name in laws if name not in self.schema.columns]:
-                raise InputError(f"The model has a law for {more[0]!r}, which is no column of its schema.")
-            causal_order(laws)  # raises on a cycle
-
-    def _check_law(self, name: str, law: Conditional | None) -> None:
-        if law is None or law.size != self.schema.columns[name].size:
-            raise InputError(f"The model has no law for column {name!r} that fits its schema.")
-        for parent, size in zip(law.parents, law.parent_sizes, strict=True):
-            if parent not in self.schema.columns or self.schema.columns[parent].size != size:
-                raise InputError(f"The law of column {name!r} does not fit its parent {parent!r}.")
-        if len(set(law.parents)) < len(law.parents):
-            raise InputError(f"The law of column {name!r} names a parent twice.")
 
     @property
+    @abstractmethod
     def order(self) -> tuple[str, ...]:
         """The columns with parents before children."""
-        return causal_order({name: self.conditionals[name] for name in self.schema.names})
+
+    @abstractmethod
+    def sample(
+        self,
+        rows: int,
+        *,
+        do: Mapping[str, object] | None = None,
+        given: Mapping[str, object] | None = None,
+        seed: int | None = None,
+    ) -> pl.DataFrame:
+        """Draw synthetic rows, under interventions and conditions."""
+
+    def save(self, directory: str | PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the model as ``model.json`` and ``parameters.safetensors`` into a new folder.
+
+        Raises:
+            InputError: If the folder exists and ``overwrite`` is false, or cannot be written.
+        """
+        from escudo.synthesis._files import describe, write_folder
+
+        own, arrays = self._stored()
+        write_folder(Path(directory), describe(self) | own, arrays, overwrite=overwrite)
+
+    @abstractmethod
+    def _stored(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return what the model's files hold beside the fields that all models have: plain values, and arrays."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(self._facts())})"
+
+    def _facts(self) -> list[str]:
+        return [self.generator, f"{len(self.schema.names)} columns", f"{len(self.graph.edges)} arrows"]
+
+    def __str__(self) -> str:
+        return f"A {self.generator} model of {', '.join(self.schema.names)}. {self.guarantee}"
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        title = f"{escape(self.generator)} model, {len(self.schema.names)} columns"
+        return f"<div><strong>{title}</strong><p>{escape(str(self.guarantee))}</p>{self.graph.to_svg()}</div>"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class CellModel(Model):
+    """A model that knows values by their cell in the schema, and draws rows of cells."""
+
+    _block: ClassVar[int]  # rows drawn at once
 
     def sample(
         self,
@@ -108,14 +150,13 @@ class CausalModel:
 
         Raises:
             SchemaError: If ``do`` or ``given`` names a column or level the schema does not have.
-            NotIdentifiableError: If a latent acts on an intervened column and on what it affects.
+            NotIdentifiableError: If a latent that the graph states acts on an intervened column and on what it affects.
             ZeroProbabilityError: If ``given`` cannot happen under the model.
+            InputError: If ``given`` is too rare under the model.
         """
         import polars as pl
 
-        from escudo.synthesis._decoding import decode
-
-        rng = drawing(seed)
+        rng = sampling_rng(seed)
         return pl.concat([decode(self.schema, drawn, rng=rng) for drawn in self._draw(rows, do, given, rng)])
 
     def codes(
@@ -127,7 +168,7 @@ class CausalModel:
         seed: int | None = None,
     ) -> NDArray[np.int64]:
         """Draw rows as schema cells, of shape (rows, columns)."""
-        drawn = self._draw(rows, do, given, drawing(seed))
+        drawn = self._draw(rows, do, given, sampling_rng(seed))
         return np.concatenate([np.stack([part[name] for name in self.schema.names], axis=1) for part in drawn])
 
     def _draw(
@@ -136,20 +177,88 @@ class CausalModel:
         do: Mapping[str, object] | None,
         given: Mapping[str, object] | None,
         rng: np.random.Generator,
-    ) -> Iterator[dict[str, NDArray[np.int64]]]:
+    ) -> Iterator[Mapping[str, Codes]]:
         """Yield the rows as cells, in blocks that fit the processor's cache; no rows are one empty block."""
-        from escudo.synthesis._sampling import drawer
-
-        fixed, evidence = self._asked(do, given)
+        fixed, evidence = read_question(self.graph, do, given, self._cell)
         count = whole("rows", rows)
-        laws = laws_under(self.conditionals, self.observed, fixed)
-        drawn = drawer(list(laws), laws, fixed=fixed, evidence=evidence)
-        blocks = range(0, max(count, 1), _BLOCK)
+        drawn = self._drawer(fixed, evidence)
+        blocks = range(0, max(count, 1), self._block)
         with tracking("Sampling", total=len(blocks)) as advance:
             for start in blocks:
-                size = min(_BLOCK, count - start)
-                yield drawn(size, rng=rng)
+                yield drawn(min(self._block, count - start), rng=rng)
                 advance(1)
+
+    @abstractmethod
+    def _drawer(self, fixed: Mapping[str, int], evidence: Mapping[str, int]) -> Callable[..., Mapping[str, Codes]]:
+        """Return what draws cells by column where some are set and others observed: called with ``rows, rng=rng``."""
+
+    def _cell(self, argument: str, name: str, value: object) -> int:
+        """Return the cell of a value, or say which level the schema does not have."""
+        column = column_of(self.schema, argument, name)
+        if value is None:
+            if column.missing_code is None:
+                raise SchemaError(f"{argument}: column {name!r} has no missing value in the schema.")
+            return column.missing_code
+        if isinstance(column, Categorical):
+            matches = [code for level, code in column.codes.items() if level == value or str(level) == str(value)]
+            if not matches:
+                raise SchemaError(
+                    f"{argument}: column {name!r} has no level {value!r}; it has {_listed(column.labels)}."
+                    + did_you_mean(str(value), column.labels)
+                )
+            return matches[0]
+        number, (lower, upper) = number_of(value), column.bounds
+        if not lower <= number <= upper:
+            raise SchemaError(f"{argument}: column {name!r} takes numbers from {lower:g} to {upper:g}; got {value!r}.")
+        return int(column.encode([number])[0])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class CausalModel(CellModel):
+    """A generator that follows a causal graph, fitted under a guarantee.
+
+    Attributes:
+        schema: The public description of the columns it makes.
+        graph: The DAG it follows, over the schema's columns (and latents, which it does not model).
+        conditionals: The law of each column given its parents in ``graph``.
+        observed: The laws that rows follow as long as nothing is set, where columns go together for more reasons than
+            ``graph`` states; for all columns, or none (see ``_laws``).
+        guarantee: What was promised to the people in the table.
+        generator: The generator's name.
+        plan: The budget tree that was spent.
+        details: Public facts about the fit, for the report.
+    """
+
+    conditionals: Mapping[str, Conditional]
+    observed: Mapping[str, Conditional] = field(default_factory=dict)
+    _block: ClassVar[int] = 2**19
+
+    def __post_init__(self) -> None:
+        check_graph(self.graph, self.schema)
+        for laws in (self.conditionals, self.observed) if self.observed else (self.conditionals,):
+            for name in self.schema.names:
+                self._check_law(name, laws.get(name))
+            if more := [name for name in laws if name not in self.schema.columns]:
+                raise InputError(f"The model has a law for {more[0]!r}, which is no column of its schema.")
+            causal_order(laws)  # raises on a cycle
+
+    def _check_law(self, name: str, law: Conditional | None) -> None:
+        if law is None or law.size != self.schema.columns[name].size:
+            raise InputError(f"The model has no law for column {name!r} that fits its schema.")
+        for parent, size in zip(law.parents, law.parent_sizes, strict=True):
+            if parent not in self.schema.columns or self.schema.columns[parent].size != size:
+                raise InputError(f"The law of column {name!r} does not fit its parent {parent!r}.")
+        if len(set(law.parents)) < len(law.parents):
+            raise InputError(f"The law of column {name!r} names a parent twice.")
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The columns with parents before children."""
+        return causal_order({name: self.conditionals[name] for name in self.schema.names})
+
+    def _drawer(self, fixed: Mapping[str, int], evidence: Mapping[str, int]) -> Callable[..., Mapping[str, Codes]]:
+        laws = laws_under(self.conditionals, self.observed, fixed)
+        return drawer(list(laws), laws, fixed=fixed, evidence=evidence)
 
     def probability(
         self,
@@ -164,12 +273,10 @@ class CausalModel:
             InputError: If the exact answer needs too large a table; sample instead.
         """
         from escudo.causal import Factor, contract
-        from escudo.errors import ZeroProbabilityError
-        from escudo.synthesis._conditionals import dense_table
 
-        fixed, evidence = self._asked(do, given)
+        fixed, evidence = read_question(self.graph, do, given, self._cell)
         for name in columns:
-            self._column("columns", name)
+            column_of(self.schema, "columns", name)
         laws = laws_under(self.conditionals, self.observed, fixed)
         needed = ancestors(laws, [*columns, *evidence], fixed)
         factors = []
@@ -195,81 +302,274 @@ class CausalModel:
             InputError: If one is no column, or both are the same.
             NotIdentifiableError: If a latent acts on the treatment and on what it affects.
         """
-        from escudo.synthesis._effect import effect_of
+        return _effect(self, treatment, outcome)
 
-        return effect_of(self, treatment, outcome)
+    def _stored(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return the laws: their kinds and parents, and what they are made of."""
+        laws, arrays = stored_laws({name: self.conditionals[name] for name in self.schema.names})
+        seen, more = stored_laws(self.observed, "observed/")
+        return {"laws": laws, "observed": seen}, arrays | more
 
-    def save(self, directory: str | PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the model as ``model.json`` and ``parameters.safetensors`` into a new folder.
 
-        Raises:
-            InputError: If the folder exists and ``overwrite`` is false, or cannot be written.
-        """
-        from escudo.synthesis._files import save_model
+def public_rows(neighbours: Neighbours, table: PrivateTable) -> int | None:
+    """Return the number of rows where it is public, as was stated or because neighbours share it; else None."""
+    if neighbours.rows is None and neighbours.relation == "replace_one" and neighbours.unit == "row":
+        return table.neighbours.rows or 1  # a table without rows has no neighbour
+    return neighbours.rows
 
-        save_model(self, Path(directory), overwrite=overwrite)
 
-    def __repr__(self) -> str:
-        return f"CausalModel({self.generator}, {len(self.schema.names)} columns, {len(self.graph.edges)} arrows)"
+def anchor_of(purse: Purse) -> dict[str, Any]:
+    """Return what the ledger was just after it paid, for a model's details; nothing if no ledger did."""
+    receipt = getattr(purse.account, "receipt", None)
+    if not isinstance(receipt, Receipt) or receipt.anchor is None:
+        return {}
+    return {"anchor": receipt.anchor}
 
-    def __str__(self) -> str:
-        return f"A {self.generator} model of {', '.join(self.schema.names)}. {self.guarantee}"
 
-    def _repr_html_(self) -> str:
-        from html import escape
+# ---- what is asked of a model
 
-        title = f"{escape(self.generator)} model, {len(self.schema.names)} columns"
-        return f"<div><strong>{title}</strong><p>{escape(str(self.guarantee))}</p>{self.graph.to_svg()}</div>"
 
-    def _column(self, argument: str, name: str) -> Any:
-        column = self.schema.columns.get(name)
-        if column is None:
-            raise SchemaError(
-                f"{argument} names {name!r}, which is no column of the schema." + did_you_mean(name, self.schema.names)
-            )
-        return column
+_T = TypeVar("_T")
 
-    def _asked(
-        self, do: Mapping[str, object] | None, given: Mapping[str, object] | None
-    ) -> tuple[dict[str, int], dict[str, int]]:
-        """Return the cells set by intervention and those observed, once the question makes sense."""
-        fixed, evidence = self._cells("do", do), self._cells("given", given)
-        if both := sorted(set(fixed) & set(evidence)):
-            raise InputError(f"{', '.join(both)} cannot be both set (do) and observed (given); name it once.")
-        check_identified(self.graph, fixed)
-        return fixed, evidence
 
-    def _cells(self, argument: str, values: Mapping[str, object] | None) -> dict[str, int]:
-        """Return the cell of each named value, or say which level the schema does not have."""
-        cells: dict[str, int] = {}
-        for name, value in by_column(argument, values).items():
-            column = self._column(argument, name)
-            if value is None:
-                if column.missing_code is None:
-                    raise SchemaError(f"{argument}: column {name!r} has no missing value in the schema.")
-                cells[name] = column.missing_code
-            elif isinstance(column, Categorical):
-                matches = [code for level, code in column.codes.items() if level == value or str(level) == str(value)]
-                if not matches:
-                    raise SchemaError(
-                        f"{argument}: column {name!r} has no level {value!r}; it has {_listed(column.labels)}."
-                        + did_you_mean(str(value), column.labels)
-                    )
-                cells[name] = matches[0]
-            else:
-                try:
-                    number = float(str(value))
-                except ValueError:
-                    number = float("nan")
-                if not column.lower <= number <= column.upper:
-                    raise SchemaError(
-                        f"{argument}: column {name!r} takes numbers from {column.lower:g} to {column.upper:g}; "
-                        f"got {value!r}."
-                    )
-                cells[name] = int(column.encode([number])[0])
-        return cells
+def read_question(
+    graph: CausalGraph,
+    do: Mapping[str, object] | None,
+    given: Mapping[str, object] | None,
+    read: Callable[[str, str, object], _T],
+) -> tuple[dict[str, _T], dict[str, _T]]:
+    """Return what is set by intervention and what is observed, as ``read`` reads it, once the question makes sense.
+
+    Raises:
+        InputError: If a column is both set and observed, or ``do`` or ``given`` is no mapping.
+        NotIdentifiableError: If a latent acts on an intervened column and on what it affects.
+    """
+    fixed, evidence = (
+        {name: read(argument, name, value) for name, value in by_column(argument, values).items()}
+        for argument, values in (("do", do), ("given", given))
+    )
+    if both := sorted(set(fixed) & set(evidence)):
+        raise InputError(f"{', '.join(both)} cannot be both set (do) and observed (given); name it once.")
+    check_identified(graph, fixed)
+    return fixed, evidence
+
+
+def by_column(argument: str, values: object) -> Mapping[str, object]:
+    """Return what ``do`` or ``given`` says, nothing for None.
+
+    Raises:
+        InputError: If it is no mapping of columns to values.
+    """
+    if values is None:
+        return {}
+    if not isinstance(values, Mapping):
+        raise InputError(
+            f"{argument} must map columns to values, as in {{'smoke': 'yes'}}; got {type(values).__name__}."
+        )
+    return values
+
+
+def column_of(schema: Schema, argument: str, name: str) -> Column:
+    """Return a column that an argument names.
+
+    Raises:
+        SchemaError: If there is none.
+    """
+    column = schema.columns.get(name)
+    if column is None:
+        raise SchemaError(
+            f"{argument} names {name!r}, which is no column of the schema." + did_you_mean(name, schema.names)
+        )
+    return column
+
+
+def number_of(value: object) -> float:
+    """Return a value as a number, not a number if it is none."""
+    try:
+        return float(str(value))
+    except ValueError:
+        return math.nan
+
+
+def sampling_rng(seed: object) -> np.random.Generator:
+    """Return where the chance comes from with which a model is sampled: repeatable where a seed is given.
+
+    Raises:
+        InputError: If the seed is neither None nor a whole number of at least 0.
+    """
+    return np.random.default_rng(None if seed is None else whole("seed", seed))
+
+
+def stored_laws(laws: Mapping[str, Any], prefix: str = "") -> tuple[list[dict[str, Any]], dict[str, NDArray[Any]]]:
+    """Return laws as plain values, and what they are made of by names that begin with ``prefix`` and their number."""
+    told = [{"column": name, "kind": law.kind, "parents": list(law.parents)} for name, law in laws.items()]
+    arrays = {
+        f"{prefix}{number}/{key}": np.array(array)
+        for number, law in enumerate(laws.values())
+        for key, array in law.arrays().items()
+    }
+    return told, arrays
 
 
 def _listed(labels: Sequence[str]) -> str:
     shown = ", ".join(labels[:8])
     return shown + (f" and {len(labels) - 8} more" if len(labels) > 8 else "")
+
+
+# ---- effects
+
+
+_DRAWN = 200_000  # rows per level of the treatment, where the model is too large for an exact answer
+_SEED = 20_090_914  # any fixed number: the same model always gives the same answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelEffect:
+    """What setting a treatment does to an outcome, under a model.
+
+    Attributes:
+        treatment: The column that is set.
+        outcome: The column that responds.
+        levels: The values the treatment is set to, as text.
+        outcome_levels: The outcome's levels as text, a missing value included; none in a linear model.
+        law: P(outcome = level | do(treatment = value)): a row for each value, a number for each level.
+        means: The outcome's mean for each value, among rows where it is not missing; None where it is no number.
+            Numbers in bins count as the middle of their bin.
+        slope: The change of the mean per unit of the treatment, in a linear model; None in others.
+        exact: Whether the model was added up exactly; drawn from otherwise.
+    """
+
+    treatment: str
+    outcome: str
+    levels: tuple[str, ...]
+    outcome_levels: tuple[str, ...]
+    law: tuple[tuple[float, ...], ...]
+    means: tuple[float, ...] | None
+    slope: float | None = None
+    exact: bool = True
+
+    def difference(self, value: object, baseline: object) -> float:
+        """Return by how much the outcome's mean is higher at one value of the treatment than at another.
+
+        Raises:
+            InputError: If a value is none of ``levels``, or the outcome is no number.
+        """
+        if self.means is None:
+            raise InputError(
+                f"{self.outcome!r} is no number, so it has no mean; ask for shifts(), the change of each level's share."
+            )
+        return self.means[self._place(value)] - self.means[self._place(baseline)]
+
+    def shifts(self, value: object, baseline: object) -> dict[str, float]:
+        """Return by how much each level of the outcome is more frequent at one value of the treatment than at another.
+
+        Raises:
+            InputError: If a value is none of ``levels``, or the outcome has no levels.
+        """
+        if not self.outcome_levels:
+            raise InputError(f"{self.outcome!r} has no levels in a linear model; ask for difference().")
+        one, other = self.law[self._place(value)], self.law[self._place(baseline)]
+        return {level: a - b for level, a, b in zip(self.outcome_levels, one, other, strict=True)}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the effect as plain values."""
+        return {
+            "treatment": self.treatment,
+            "outcome": self.outcome,
+            "levels": list(self.levels),
+            "outcome_levels": list(self.outcome_levels),
+            "law": [list(row) for row in self.law],
+            "means": None if self.means is None else list(self.means),
+            "slope": self.slope,
+            "exact": self.exact,
+        }
+
+    def __str__(self) -> str:
+        lines = [f"{self.outcome} under do({self.treatment} = ...)" + ("" if self.exact else ", drawn from the model")]
+        for place, level in enumerate(self.levels):
+            parts = [f"mean {self.means[place]:.4g}"] if self.means is not None else []
+            if self.law and len(self.outcome_levels) <= 8:
+                named = zip(self.outcome_levels, self.law[place], strict=True)
+                parts += [f"{name} {share:.1%}" for name, share in named]
+            lines.append(f"  {level}: {', '.join(parts)}")
+        return "\n".join(lines + ([] if self.slope is None else [f"  per unit: {self.slope:+.4g}"]))
+
+    def _repr_html_(self) -> str:
+        title, *lines = str(self).split("\n")
+        return card(title, rows=[line.strip().partition(": ")[::2] for line in lines])
+
+    def _place(self, value: object) -> int:
+        text = str(value)
+        if text not in self.levels:
+            shown = ", ".join(self.levels[:8])
+            raise InputError(
+                f"{self.treatment!r} was not set to {text!r}; it was set to {shown}.{did_you_mean(text, self.levels)}"
+            )
+        return self.levels.index(text)
+
+
+def _effect(model: CausalModel, treatment: str, outcome: str) -> ModelEffect:
+    """Return what setting each level of a treatment does to an outcome; a missing value is no level to set."""
+    names = model.schema.names
+    source, target = (
+        model.schema.columns[one_of(argument, name, names)]
+        for argument, name in (("treatment", treatment), ("outcome", outcome))
+    )
+    if treatment == outcome:
+        raise InputError(f"treatment and outcome are both {treatment!r}; name two columns.")
+    exact = True
+    rows = []
+    for value in _settings(source):
+        law, added_up = _law(model, {treatment: value}, outcome, target.size)
+        rows.append(law)
+        exact = exact and added_up
+    values = _values(target)
+    return ModelEffect(
+        treatment=treatment,
+        outcome=outcome,
+        levels=tuple(source.labels[: len(rows)]),
+        outcome_levels=tuple(target.labels),
+        law=tuple(tuple(row.tolist()) for row in rows),
+        means=None if values is None else tuple(_mean(row, values) for row in rows),
+        exact=exact,
+    )
+
+
+def _law(model: CausalModel, do: dict[str, object], outcome: str, size: int) -> tuple[NDArray[np.float64], bool]:
+    """Return the law of the outcome, and whether it is exact."""
+    try:
+        return model.probability([outcome], do=do), True
+    except InputError:
+        place = model.schema.names.index(outcome)
+        drawn = model.codes(_DRAWN, do=do, seed=_SEED)[:, place]
+        return np.bincount(drawn, minlength=size) / _DRAWN, False
+
+
+def _settings(column: Column) -> Sequence[object]:
+    """Return a value for each cell that can be set."""
+    if isinstance(column, Categorical):
+        return list(column.levels)
+    return [float(middle) for middle in _middles(column)]
+
+
+def _values(column: Column) -> NDArray[np.float64] | None:
+    """Return the number each cell stands for, a missing one left out; None if they are no numbers."""
+    if isinstance(column, Numeric):
+        return _middles(column)
+    numbers = column.kind in ("integer", "boolean")
+    return np.array([float(level) for level in column.levels]) if numbers else None
+
+
+def _middles(column: Numeric) -> NDArray[np.float64]:
+    low, high = np.asarray(column.boundaries)[:-1], np.asarray(column.boundaries)[1:]
+    if column.integer:  # the mean of the whole numbers in the bin, which has its lower boundary and not its upper one
+        last = np.ceil(high) - 1
+        last[-1] = math.floor(high[-1])
+        return np.where(last >= np.ceil(low), (np.ceil(low) + last) / 2, (low + high) / 2)
+    return (low + high) / 2
+
+
+def _mean(law: NDArray[np.float64], values: NDArray[np.float64]) -> float:
+    present = law[: values.size]
+    total = float(present.sum())
+    return float(present @ values) / total if total > 0 else math.nan

@@ -1,13 +1,34 @@
-r"""From noisy moments to one law per column, as post-processing.
+"""From noisy moments to one law per column, and to the arrows that the graph misses; post-processing.
 
-Columns are fitted along the causal order, in ``_PASSES`` passes (``_moment_pass``). Then missing arrows are looked for
-among the candidates (``_moment_search``).
+**Passes.** Columns are fitted along the causal order, ``_PASSES`` times: each gets the most likely law given its
+moments (``_moment_family``), on parents simulated from earlier laws. Two things are learnt from a pass for the next:
+
+* **what parameters are like** in this table, for the priors;
+* **what clipping did.** It pulls moments down, most those of levels that come in long rows. By how much is read off the
+  simulated rows, clipped and unclipped, and undone. So the clip bound may be tight, and the noise small.
+
+What was released more than once is averaged by its precision, after the clipping of each release is undone.
+
+**Candidates** are the pairs that are measured in case the graph misses an arrow between them; which, is public
+(:func:`ordered_pairs`): all pairs that fit the causal order, by tiers if the graph states them for all columns, and
+else with each column as late as its effects allow. A column that no arrow touches comes last, and so may get causes.
+But where nothing else is said of it, it is *loose*: it may as well be a cause, all of whose effects were missed. It is
+paired with every column, and which of the two it is, is settled by what was measured.
+
+**Surprise.** A candidate's surprise is how far its moments are from the model's, in standard deviations of noise and
+chance. Under ``max`` and ``noisy-or`` causes only ever switch an effect on, so a pair that is seen together too rarely
+has no arrow for a remedy, and only an excess counts.
 
 **Second look.** Thousands of candidates share one release, so what each of them shows is mostly noise. Where there are
 many, the first release only finds suspects. The most surprising are released a second time together with all that is
 stated, each as loudly as an arrow: a row's vector is short without the other candidates, so this noise is small. Which
 they are, and the clip bound, follow from the first release alone: the bound is a quantile of the lengths of rows
 simulated from the model that it gave.
+
+**Cause or effect?** A loose column may be either. The two differ in all pairs it is in, not only in those it is joined
+to: as an effect it goes together with all that comes before its causes, as a cause it does not. So both are fitted, and
+the one that leaves less squared surprise in the pairs of this column is kept; an effect it stays, unless a cause is
+clearly better.
 
 **Rounds.** Each column gets its most surprising candidate as a new parent, one per round; then all is fitted again,
 since an arrow explains other surprises away. An arrow from a cause past something that it is joined to in the same
@@ -16,51 +37,47 @@ round waits for the next: what it would explain may go that way.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from escudo._progress import tracking
-from escudo.synthesis._conditionals import Conditional
-from escudo.synthesis._moment_pass import Parents, State, Task, one_pass
-from escudo.synthesis._moment_search import Surprise, joined, turned, unrelated, without_shortcuts
-from escudo.synthesis._moment_statistics import MomentLayout, NoisyMoments, row_squares
-from escudo.synthesis._structure import Arrow
+from escudo.causal import CausalGraph
+from escudo.errors import InputError
+from escudo.synthesis._laws import Conditional
+from escudo.synthesis._moment_family import FIRST_PRIORS, MONOTONE, Family, Found, kinds_of, law_of, learn_priors
+from escudo.synthesis._moment_statistics import (
+    Codes,
+    Floats,
+    MomentLayout,
+    NoisyMoments,
+    clip_factors,
+    row_squares,
+    sum_rows,
+)
+from escudo.synthesis._sampling import values_at
+from escudo.synthesis._structure import Arrow, Structure, graph_of
 
-__all__ = ["FittedMoments", "SecondLook", "fit_moments"]
+__all__ = [
+    "FittedMoments",
+    "SecondLook",
+    "Surprise",
+    "Task",
+    "check_fittable",
+    "fit_moments",
+    "loose_columns",
+    "one_pass",
+    "ordered_pairs",
+]
+
+Parents: TypeAlias = Mapping[str, tuple[str, ...]]
+Whole: TypeAlias = NDArray[np.int64]
 
 _PASSES = 3
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FittedMoments:
-    """What a fit found.
-
-    Attributes:
-        parents: Each column's parents.
-        laws: Each column's law.
-        noise: Standard deviation of the noise in a level or arrow, in rows, after all releases.
-    """
-
-    parents: Parents
-    laws: Mapping[str, Conditional]
-    noise: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SecondLook:
-    """A second release, of fewer candidates.
-
-    Attributes:
-        suspects: How many.
-        clip_quantile: The share of simulated rows that its clip bound leaves as they are.
-        measure: Releases a layout under a clip bound on squared lengths.
-    """
-
-    suspects: int
-    clip_quantile: float
-    measure: Callable[[MomentLayout, int], NoisyMoments]
 
 
 def fit_moments(
@@ -106,17 +123,47 @@ def fit_moments(
         for _ in range(rounds):
             advance(1)
             strong = Surprise(task, state).strongest(candidates)
-            added = without_shortcuts([arrows[0] for arrows in strong.values()], now)
+            added = _skip_shortcuts([arrows[0] for arrows in strong.values()], now)
             if not added:
                 break
             candidates = [arrow for arrow in candidates if arrow not in added]
-            now = joined(now, added)
+            now = _join(now, added)
             state = one_pass(task, now, state)
         if now != parents:
             advance(1)
             state = one_pass(task, now, state)  # with priors and corrections of the model that has all its arrows
     noise = sum(float(each.scale.min(initial=np.inf)) ** -2.0 for each in task.releases) ** -0.5
     return FittedMoments(parents=now, laws=state.laws, noise=noise)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FittedMoments:
+    """What a fit found.
+
+    Attributes:
+        parents: Each column's parents.
+        laws: Each column's law.
+        noise: Standard deviation of the noise in a level or arrow, in rows, after all releases.
+    """
+
+    parents: Parents
+    laws: Mapping[str, Conditional]
+    noise: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecondLook:
+    """A second release, of fewer candidates.
+
+    Attributes:
+        suspects: How many.
+        clip_quantile: The share of simulated rows that its clip bound leaves as they are.
+        measure: Releases a layout under a clip bound on squared lengths.
+    """
+
+    suspects: int
+    clip_quantile: float
+    measure: Callable[[MomentLayout, int], NoisyMoments]
 
 
 def _measured_again(look: SecondLook, moments: NoisyMoments, suspects: list[Arrow], state: State) -> NoisyMoments:
@@ -133,9 +180,382 @@ def _causes(
     strong = Surprise(task, state).strongest(arrow for arrow in candidates if arrow[1] in loose)
     if not strong:
         return set()
-    arrows = [arrow for several in strong.values() for arrow in unrelated(several, parents)[:most]]
+    arrows = [arrow for several in strong.values() for arrow in _unrelated(several, parents)[:most]]
     as_effects, as_causes = (
-        Surprise(task, one_pass(task, joined(parents, each), state))
+        Surprise(task, one_pass(task, _join(parents, each), state))
         for each in (arrows, [(effect, cause) for cause, effect in arrows])
     )
-    return turned(strong, as_effects, as_causes)
+    return _are_causes(strong, as_effects, as_causes)
+
+
+# ---- one pass over all columns
+
+
+_SIMULATED = 20_000
+_MAX_SIMULATED = 100_000
+_SEED = 20_190_917  # any fixed number: the same release always gives the same model
+_STEADY = 5.0  # simulated rows that draw a correction to 1, for pairs hardly ever seen
+_MANY = 2**20  # configurations, before those that do not occur are left out
+_FEW_LEVELS = 32  # up to which one comparison for each is the faster way to draw
+_MAX_NUMBERS = 2**27  # in the design or the laws of a family
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Task:
+    """What is given.
+
+    Attributes:
+        releases: What was released: the first has all entries, a later one some of them.
+        forms: The form of each column to fit.
+        known: Laws of the other columns.
+        tied: Whether the arrows into a column are all equal.
+    """
+
+    releases: tuple[NoisyMoments, ...]
+    forms: Mapping[str, str]
+    known: Mapping[str, Conditional]
+    tied: bool
+
+    @property
+    def layout(self) -> MomentLayout:
+        """What the entries are."""
+        return self.releases[0].layout
+
+    @property
+    def rows(self) -> float:
+        """The number of rows, public or noisy."""
+        return self.releases[0].rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class State:
+    """What a pass leaves to the next.
+
+    Attributes:
+        laws: The law of each column.
+        found: The parameters of each fitted column.
+        drawn: Rows simulated from the laws, with the columns of the layout.
+        expected: The moments that they imply, in rows of the table, without clipping.
+        clipped: The same for each release, clipped as it was.
+    """
+
+    laws: Mapping[str, Conditional]
+    found: Mapping[str, Found]
+    drawn: Codes
+    expected: Floats
+    clipped: tuple[Floats, ...]
+
+    def with_release(self, moments: NoisyMoments) -> State:
+        """Return the same before a task with one more release."""
+        return replace(self, clipped=(*self.clipped, _clipped(moments, self.drawn)[0]))
+
+
+def one_pass(task: Task, parents: Parents, before: State | None) -> State:
+    """Fit every column once along the causal order, with priors and corrections from the pass before."""
+    sizes = {name: law.size for name, law in task.known.items()} | dict(task.layout.sizes)
+    values, noise = _corrected(task, before)
+    priors = FIRST_PRIORS if before is None else learn_priors(before.found.values())
+    rng = np.random.default_rng(_SEED)
+    rows = int(np.clip(task.rows, _SIMULATED, _MAX_SIMULATED))
+    codes: dict[str, Whole] = {}
+    laws: dict[str, Conditional] = {}
+    found: dict[str, Found] = {}
+    for name in graph_of(parents).topological_order():
+        several = parents[name]
+        parent_sizes = [sizes[parent] for parent in several]
+        simulated = _Configurations([codes[parent] for parent in several], parent_sizes, rows)
+        if name in task.known:
+            laws[name] = task.known[name]
+        else:
+            entries = task.layout.family(name, several)
+            form = task.forms[name] if several else "logit"
+            family = Family(
+                form=form,
+                kinds=kinds_of(form, sizes[name], parent_sizes),
+                target=np.where(entries >= 0, values[entries], 0.0),
+                noise=np.where(entries >= 0, noise[entries] ** 2, np.inf),
+                design=simulated.design,
+                rows=simulated.shares * task.rows,
+                tied=task.tied,
+            )
+            found[name] = family.fitted(priors, None if before is None else before.found[name])
+            laws[name] = law_of(form, several, parent_sizes, found[name].theta)
+        codes[name] = simulated.drawn(laws[name], rng)
+    short = np.min_scalar_type(max(task.layout.sizes.values(), default=1))
+    drawn = np.stack([codes[name].astype(short) for name in task.layout.sizes], axis=1)
+    first, *later = (_clipped(moments, drawn) for moments in task.releases)
+    clipped = first[0], *(each for each, _ in later)
+    return State(laws=laws, found=found, drawn=drawn, expected=first[0] + first[1], clipped=clipped)
+
+
+def _clipped(moments: NoisyMoments, drawn: Codes) -> tuple[Floats, Floats]:
+    """Return the moments that simulated rows imply for a release, in rows of the table, and what clipping took away."""
+    factors = clip_factors(moments.layout, moments.square)
+    squares = row_squares(moments.layout, drawn)
+    weights, long = factors[squares], squares > moments.square
+    one = moments.layout.strengths * (float(factors[0]) * squares.size / moments.rows)
+    kept = sum_rows(moments.layout, [(drawn, weights)])
+    return kept / one, sum_rows(moments.layout, [(drawn[long], factors[0] - weights[long])]) / one
+
+
+def _corrected(task: Task, before: State | None) -> tuple[Floats, Floats]:
+    """Return the moments with clipping undone, and the standard deviation of their noise."""
+    total, precision = np.zeros(task.layout.size), np.zeros(task.layout.size)
+    for number, moments in enumerate(task.releases):
+        places = task.layout.places(moments.layout)
+        undo = np.ones(places.size)
+        if before is not None:
+            steady = _STEADY * task.rows / len(before.drawn)
+            undo = (before.expected[places] + steady) / (before.clipped[number] + steady)
+        weight = (moments.scale * undo) ** -2.0
+        total[places] += weight * undo * moments.values
+        precision[places] += weight
+    return total / precision, precision**-0.5
+
+
+class _Configurations:
+    """Simulated parents, row by row, and the distinct configurations among them.
+
+    Attributes:
+        codes: The distinct configurations, shape (configurations, parents).
+        shares: The share of rows that has each.
+        design: Them as 0/1 rows: an intercept, then the levels of each parent without the first.
+    """
+
+    def __init__(self, parents: Sequence[Whole], sizes: Sequence[int], rows: int):
+        group, count = np.zeros(rows, dtype=np.int64), 1
+        for code, size in zip(parents, sizes, strict=True):
+            if count * size > _MANY:
+                group, count = _renumbered(group, count)
+            group, count = group * size + code, count * size
+        self._group, count = _renumbered(group, count)
+        self._counts = np.bincount(self._group, minlength=count)
+        self.shares: Floats = (self._counts / rows).astype(np.float64)
+        example = np.zeros(count, dtype=np.int64)
+        example[self._group] = np.arange(rows)
+        self.codes = np.stack([code[example] for code in parents], axis=1) if parents else np.zeros((1, 0), np.int64)
+        levels = [self.codes[:, [place]] == np.arange(1, size)[None, :] for place, size in enumerate(sizes)]
+        self.design: Floats = np.concatenate([np.ones((count, 1)), *levels], axis=1)
+
+    def drawn(self, law: Conditional, rng: np.random.Generator) -> Whole:
+        """Return the child's value in each row; in each configuration the values have the law's shares, to one row."""
+        laws = np.broadcast_to(law.probabilities(self.codes), (len(self._counts), law.size))
+        mixed = rng.permutation(self._group.size)
+        short = self._group.astype(np.min_scalar_type(len(self._counts)))  # numpy sorts 16 bits ten times faster
+        order = mixed[np.argsort(short[mixed], kind="stable")]
+        place = np.arange(order.size) - np.repeat(np.cumsum(self._counts) - self._counts, self._counts)
+        quantile = (place + np.repeat(rng.random(self._counts.size), self._counts)) / np.repeat(
+            self._counts, self._counts
+        )
+        values = np.zeros(order.size, dtype=np.int64)
+        if law.size > _FEW_LEVELS:
+            values[order] = values_at(laws, np.repeat(np.arange(self._counts.size), self._counts), quantile)
+            return values
+        for bound in np.cumsum(laws[:, :-1], axis=1).T:
+            values[order] += np.repeat(bound, self._counts) <= quantile
+        return values
+
+
+def _renumbered(group: Whole, count: int) -> tuple[Whole, int]:
+    """Return groups numbered without gaps, and how many there are."""
+    present = np.bincount(group, minlength=count) > 0
+    return (np.cumsum(present) - 1)[group], int(present.sum())
+
+
+def check_fittable(sizes: Mapping[str, int], parents: Parents, candidates: Collection[Arrow], most_added: int) -> None:
+    """Refuse a family that could not be fitted, before anything is spent.
+
+    Args:
+        sizes: Cells of each column.
+        parents: The parents of each column.
+        candidates: Arrows that may be added,
+        most_added: so many to a column at most.
+
+    Raises:
+        InputError: Names the family, with a way out.
+    """
+    open_causes: dict[str, list[str]] = {}
+    for cause, effect in candidates:
+        open_causes.setdefault(effect, []).append(cause)
+    for name, several in parents.items():
+        widest = sorted(open_causes.get(name, ()), key=lambda cause: -sizes[cause])[:most_added]
+        causes = [*several, *widest]
+        configurations = min(math.prod(sizes[cause] for cause in causes), _MAX_SIMULATED)
+        levels = max(sum(sizes[cause] for cause in causes), sizes[name])
+        if configurations * levels > _MAX_NUMBERS:
+            raise InputError(
+                f"The family of {name!r} and {', '.join(map(repr, causes))} has too many levels to be fitted to "
+                "moments. Use fewer levels or bins, fewer parents, or generator='marginals'."
+            )
+
+
+# ---- arrows that the graph misses
+
+
+_SURPRISE = 3.3  # one candidate in two thousand gets there by chance
+_CLEARLY = 6.0  # of squared surprise: a likelihood ratio of twenty
+
+
+class Surprise:
+    """How far what was released is from what a model implies.
+
+    What the model implies for two levels together is first put right for what it gets wrong in each of them: rows with
+    a level can be clipped more than simulated just because an arrow elsewhere is missing.
+
+    Attributes:
+        entries: For each entry of the layout how many standard deviations the release is above the model.
+    """
+
+    def __init__(self, task: Task, state: State):
+        self._task = task
+        layout = task.layout
+        excess, implied, precision = (np.zeros(layout.size) for _ in range(3))
+        for moments, clipped in zip(task.releases, state.clipped, strict=True):
+            right = (moments.values + moments.scale) / (clipped + moments.scale)
+            wanted = clipped.copy()
+            pairs = slice(wanted.size - moments.layout.ends.shape[1], None)
+            wanted[pairs] *= np.clip(right[moments.layout.ends], 0.5, 2.0).prod(axis=0)
+            places, weight = layout.places(moments.layout), moments.scale**-2.0
+            excess[places] += weight * (moments.values - wanted)
+            implied[places] += weight * wanted
+            precision[places] += weight
+        share = np.clip(implied / precision / task.rows, 0.0, 1.0)
+        chance = share * (1.0 - share) * task.rows * (1.0 + task.rows / len(state.drawn)) + 1.0
+        self.entries: Floats = excess / precision / np.sqrt(1.0 / precision + chance)
+
+    def of(self, arrow: Arrow) -> float:
+        """Return the surprise that an arrow would explain."""
+        layout = self._task.layout
+        block = layout.block(arrow)
+        entries = self.entries[layout.starts[block] :][: layout.lengths[block]]
+        monotone = self._task.forms.get(arrow[1]) in MONOTONE
+        return float((entries if monotone else np.abs(entries)).max(initial=0.0))
+
+    def most(self, candidates: Sequence[Arrow], count: int) -> list[Arrow]:
+        """Return the most surprising candidates."""
+        order = np.argsort([-self.of(arrow) for arrow in candidates], kind="stable")
+        return [candidates[place] for place in order[:count]]
+
+    def strongest(self, candidates: Iterable[Arrow]) -> dict[str, list[Arrow]]:
+        """Return for each effect the candidates that surprise enough to become arrows, the strongest first."""
+        strong: dict[str, list[tuple[float, Arrow]]] = {}
+        for arrow in candidates:
+            if (surprise := self.of(arrow)) > _SURPRISE:
+                strong.setdefault(arrow[1], []).append((surprise, arrow))
+        return {effect: [arrow for _, arrow in sorted(several, reverse=True)] for effect, several in strong.items()}
+
+    def left(self, column: str) -> float:
+        """Return the squared surprise in all pairs of a column."""
+        layout = self._task.layout
+        owned = layout.ends - layout.starts[column]
+        mine = ((owned >= 0) & (owned < layout.lengths[column])).any(axis=0)
+        return float((self.entries[layout.size - mine.size :][mine] ** 2).sum())
+
+
+def _join(parents: Parents, arrows: Iterable[Arrow]) -> dict[str, tuple[str, ...]]:
+    """Return each column's parents once arrows are added."""
+    more = dict(parents)
+    for cause, effect in arrows:
+        more[effect] = (*more[effect], cause)
+    return more
+
+
+def _skip_shortcuts(arrows: Collection[Arrow], parents: Parents) -> set[Arrow]:
+    """Return arrows without those past another effect of the same cause, which may be all there is to them."""
+    after = _after(_join(parents, arrows))
+    past = {(cause, other) for cause, effect in arrows for other in after(effect)}
+    return set(arrows) - past
+
+
+def _unrelated(arrows: Iterable[Arrow], parents: Parents) -> list[Arrow]:
+    """Return arrows into one column, strongest first, without those from before or after a stronger one's cause."""
+    after = _after(parents)
+    kept: list[Arrow] = []
+    for cause, effect in arrows:
+        if not any(cause in after(other) or other in after(cause) for other, _ in kept):
+            kept.append((cause, effect))
+    return kept
+
+
+def _are_causes(columns: Collection[str], as_effects: Surprise, as_causes: Surprise) -> set[str]:
+    """Return the columns that explain clearly more as causes of what they are paired with than as its effects."""
+    return {name for name in columns if as_causes.left(name) < as_effects.left(name) - _CLEARLY}
+
+
+def _after(parents: Parents) -> Callable[[str], set[str]]:
+    """Return what gives all columns that a column acts on, directly or not."""
+    effects: dict[str, set[str]] = {name: set() for name in parents}
+    for effect, several in parents.items():
+        for cause in several:
+            effects[cause].add(effect)
+
+    def after(name: str) -> set[str]:
+        found, waiting = set[str](), [name]
+        while waiting:
+            new = effects[waiting.pop()] - found
+            found |= new
+            waiting += new
+        return found
+
+    return after
+
+
+# ---- candidates
+
+
+def ordered_pairs(structure: Structure) -> list[Arrow]:
+    """Return all pairs whose effect comes later than their cause, or is loose, and that are not forbidden."""
+    knowledge = None if structure.graph is None else structure.graph.knowledge
+    level = _levels(structure)
+    names, loose = list(structure.parents), set(loose_columns(structure))
+    place = {name: number for number, name in enumerate(names)}
+
+    def follows(cause: str, effect: str) -> bool:
+        if effect in loose:
+            return cause not in loose or place[cause] < place[effect]
+        return level[cause] < level[effect]
+
+    return [
+        (cause, effect)
+        for effect in names
+        for cause in names
+        if follows(cause, effect) and not (knowledge is not None and knowledge.forbids(cause, effect))
+    ]
+
+
+def loose_columns(structure: Structure) -> tuple[str, ...]:
+    """Return the columns of which the graph says nothing but that no arrow touches them."""
+    knowledge = None if structure.graph is None else structure.graph.knowledge
+    if knowledge is None or knowledge.tiers:
+        return ()
+    touched = {name for arrow in (*structure.arrows, *structure.open_arrows) for name in arrow}
+    return tuple(
+        name
+        for name in structure.parents
+        if name not in touched
+        and not any(knowledge.forbids(name, other) or knowledge.forbids(other, name) for other in structure.parents)
+    )
+
+
+def _levels(structure: Structure) -> dict[str, int]:
+    """Return how late each column comes."""
+    knowledge = None if structure.graph is None else structure.graph.knowledge
+    level = {name: number for number, tier in enumerate(() if knowledge is None else knowledge.tiers) for name in tier}
+    if set(structure.parents) <= set(level):
+        return level
+    return _latest_levels([*structure.arrows, *structure.open_arrows], structure.parents)
+
+
+def _latest_levels(arrows: list[Arrow], names: Mapping[str, object]) -> dict[str, int]:
+    """Return how late each column can come: one before its earliest effect, and last without effects.
+
+    A column whose arrows are all missing may then still get causes.
+    """
+    order = CausalGraph.from_edges(arrows, nodes=tuple(names)).topological_order()
+    effects: dict[str, list[str]] = {name: [] for name in names}
+    for cause, effect in arrows:
+        effects[cause].append(effect)
+    level: dict[str, int] = {}
+    for name in reversed(order):
+        level[name] = min((level[effect] - 1 for effect in effects[name]), default=0)
+    return level

@@ -34,7 +34,19 @@ from escudo.table import PrivateTable
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-__all__ = ["UNIT", "MomentLayout", "NoisyMoments", "batches", "clip_factors", "row_squares", "summed", "table_sums"]
+__all__ = [
+    "UNIT",
+    "Codes",
+    "Floats",
+    "Integers",
+    "MomentLayout",
+    "NoisyMoments",
+    "batches",
+    "clip_factors",
+    "row_squares",
+    "sum_rows",
+    "table_sums",
+]
 
 UNIT = 2**20
 """The longest a row's vector can be in the sum."""
@@ -225,10 +237,10 @@ def table_sums(table: PrivateTable, layout: MomentLayout, square: int) -> tuple[
             rows += len(codes)
             yield codes, factors[row_squares(layout, codes)]
 
-    return summed(layout, weighted()), rows
+    return sum_rows(layout, weighted()), rows
 
 
-def summed(layout: MomentLayout, parts: Iterable[tuple[Codes, Integers]]) -> Integers:
+def sum_rows(layout: MomentLayout, parts: Iterable[tuple[Codes, Integers]]) -> Integers:
     """Return the sum of the rows' vectors over all parts, each row times its weight.
 
     Args:

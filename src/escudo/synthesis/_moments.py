@@ -1,8 +1,8 @@
-r"""Generator ``moments``: wide tables and columns with many parents, from clipped vectors of sums.
+"""Generator ``moments``: wide tables and columns with many parents, from clipped vectors of sums.
 
 Released is, once, how often each level occurs and how often two levels occur together along each arrow
 (``_moment_statistics``), each row's share bounded in length. Each column then gets a law with one parameter per arrow
-and level (``_moment_forms``), fitted as post-processing (``_moment_fit``). Cost and noise grow with the number of
+and level (``_moment_family``), fitted as post-processing (``_moment_fit``). Cost and noise grow with the number of
 arrows, not with the number of ways in which parents can be combined.
 
 **Clip bound.** Public if ``clip`` is given. Otherwise a twentieth of the budget goes to the ``_CLIP_QUANTILE`` of
@@ -16,12 +16,20 @@ protects. (A person may be replaced by one with fewer rows.) Otherwise a fiftiet
 
 **Open pairs and repair.** Pairs that the graph leaves open are measured as candidates, at half strength, and become
 arrows where the model without them is off by more than a few standard deviations. With ``repair`` this goes for all
-pairs that fit the causal order (``_moment_candidates``). A missing arrow is the dangerous error of a graph; a
-superfluous one is nearly harmless, as it is measured and found weak.
+pairs that fit the causal order. A missing arrow is the dangerous error of a graph; a superfluous one is nearly
+harmless, as it is measured and found weak.
 
 **Second look.** Where there are more candidates than ``_SUSPECTS`` per column, the sums are released twice, for
 three fifths of their budget and for the rest: all candidates first, then only the suspects among them, as loudly as
 arrows (``_moment_fit``). Both cost what the plan says, whatever the suspects are.
+
+**Generators** ``independent`` **and** ``one-way`` sum levels of single columns only, clipped and noised in the same
+way: what a release is worth that measures no arrow, to be reported beside any other.
+
+* ``independent`` ignores the graph;
+* ``one-way`` follows it, and gives all arrows into a column the same strength: what the graph and the form of the laws
+  are worth by themselves. Under a logit nothing says which way an arrow acts, and it is hardly better than
+  ``independent``; under ``max`` and ``noisy-or`` causes switch on, and that can be most of what there is to know.
 
 **Guarantee.** One discrete Gaussian event for the sums, or two; and where they are paid for one exponential event for
 the clip bound and one discrete Gaussian event for the number of rows. Each has the sensitivity proved in
@@ -38,18 +46,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from escudo._validate import positive, whole
+from escudo._validate import positive, whole, yes_or_no
 from escudo.causal import CausalGraph
 from escudo.errors import InputError
-from escudo.mechanisms import Seed, as_planned, quantile_cells
-from escudo.privacy import Account, ExponentialEvent, GaussianEvent, Guarantee, Plan, Relation, calibrate
-from escudo.synthesis._model import CausalModel
-from escudo.synthesis._moment_candidates import loose_columns, ordered_pairs
-from escudo.synthesis._moment_fit import SecondLook, fit_moments
-from escudo.synthesis._moment_forms import Form, forms_of
-from escudo.synthesis._moment_pass import check_fittable
-from escudo.synthesis._moment_shares import Shares
+from escudo.mechanisms import Purse, choose_cells, gaussian_event
+from escudo.privacy import Budget, Event, ExponentialEvent, GaussianEvent, Neighbours, Plan, calibrate
+from escudo.synthesis._model import CausalModel, anchor_of
+from escudo.synthesis._moment_family import Form, forms_of
+from escudo.synthesis._moment_fit import SecondLook, check_fittable, fit_moments, loose_columns, ordered_pairs
 from escudo.synthesis._moment_statistics import (
+    UNIT,
     Floats,
     Integers,
     MomentLayout,
@@ -58,154 +64,19 @@ from escudo.synthesis._moment_statistics import (
     row_squares,
     table_sums,
 )
-from escudo.synthesis._options import yes_or_no
 from escudo.synthesis._structure import Structure, structure_of
-from escudo.table import PrivateTable, Schema
+from escudo.table import PrivateTable, Schema, count_sensitivity
 
-__all__ = ["Form", "Moments", "PreparedMoments", "forms_of", "prepare_moments", "release"]
+__all__ = ["Independent", "Moments", "OneWay", "PreparedMoments"]
 
 _CLIP_QUANTILE = 0.8
+_LEVELS_QUANTILE = 0.95  # higher than for moments: a model of independent columns cannot undo what clipping does
 _CLIP_STEP = 1.1  # from one squared length on the public grid to the next
 _MAX_ENTRIES = 2**20
 _SUSPECTS = 4  # of a second look, per column
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreparedMoments:
-    """What will be measured and how loudly: public, and fixed before a row is read.
-
-    Attributes:
-        generator: The generator's name.
-        schema: The columns.
-        structure: The arrows stated, and those left open.
-        parents: The arrows that are followed, as each column's parents.
-        layout: What is summed.
-        forms: The form of each column's law.
-        sums: The release of the sums.
-        again: The second release of them, for suspects; None without one.
-        suspects: How many.
-        loose: Columns that no arrow touches: causes or effects.
-        clip: What the clip bound costs; or the bound itself, squared and in the layout's units, where it is public.
-        clip_quantile: The share of rows that a bound that is paid for leaves as they are.
-        count: What the number of rows costs; None where it is public.
-        most_added: How many candidates a column may get as parents.
-        tied: Whether a column's arrows are all equal, for want of measurements.
-        delta: The δ at which the plan is stated.
-        public_rows: The number of rows, where it is stated as public.
-    """
-
-    generator: str
-    schema: Schema
-    structure: Structure
-    parents: Mapping[str, tuple[str, ...]]
-    layout: MomentLayout
-    forms: Mapping[str, str]
-    sums: GaussianEvent
-    again: GaussianEvent | None
-    suspects: int
-    loose: tuple[str, ...]
-    clip: ExponentialEvent | int
-    clip_quantile: float
-    count: GaussianEvent | None
-    most_added: int
-    tied: bool
-    delta: float
-    public_rows: int | None
-
-    @property
-    def plan(self) -> Plan:
-        """The budget tree."""
-        children = []
-        if isinstance(self.clip, ExponentialEvent):
-            children.append(
-                Plan("clip bound", self.clip, buys=f"a length that {self.clip_quantile:.0%} of rows keep to")
-            )
-        if self.count is not None:
-            children.append(Plan("number of rows", self.count))
-        children.append(Plan("sums", self.sums, buys=self._contents()))
-        if self.again is not None:
-            children.append(
-                Plan("sums again", self.again, buys=f"the {self.suspects} most suspicious candidates, louder")
-            )
-        used = dict.fromkeys(self.forms[name] for name, several in self.parents.items() if several)
-        by = f" ({', '.join(used)})" if used else ""
-        children += [Plan(f"fitting each column on its parents{by}"), Plan("sampling")]
-        return Plan(self.generator, children=children, delta=self.delta)
-
-    def fit(self, table: PrivateTable, *, account: Account, seed: Seed, guarantee: Guarantee) -> CausalModel:
-        """Measure and estimate; charges ``account`` for what the plan shows, before noise is drawn."""
-        moments = self.measure(table, account=account, seed=seed)
-
-        def measured_again(layout: MomentLayout, square: int) -> NoisyMoments:
-            assert self.again is not None
-            exact, _ = table_sums(table, layout, square)
-            values = release(exact, self.again, account=account, seed=seed, purpose="sums of suspects")
-            return NoisyMoments.from_release(layout, values, self.again.scale, square=square, rows=moments.rows)
-
-        look = SecondLook(suspects=self.suspects, clip_quantile=self.clip_quantile, measure=measured_again)
-        fitted = fit_moments(
-            moments,
-            self.parents,
-            self.forms,
-            most_added=self.most_added,
-            loose=self.loose,
-            second_look=None if self.again is None else look,
-            tied=self.tied,
-        )
-        return CausalModel(
-            schema=self.schema,
-            graph=self.structure.fitted_graph(fitted.parents),
-            conditionals=fitted.laws,
-            guarantee=guarantee,
-            generator=self.generator,
-            plan=self.plan,
-            details={
-                "rows": round(moments.rows),
-                "l2_clip_norm": math.sqrt(moments.square) / 2,
-                "noise": fitted.noise,
-                "stated_arrows": [[cause, effect] for effect, several in self.parents.items() for cause in several],
-            },
-        )
-
-    def measure(self, table: PrivateTable, *, account: Account, seed: Seed) -> NoisyMoments:
-        """Release the sums, and the clip bound and the number of rows where they are paid for."""
-        square = self.clip if isinstance(self.clip, int) else self._released_clip(table, account=account, seed=seed)
-        exact, rows = table_sums(table, self.layout, square)
-        values = release(exact, self.sums, account=account, seed=seed, purpose="sums of levels and pairs")
-        if self.count is not None:
-            counted = release(np.array([rows]), self.count, account=account, seed=seed, purpose="number of rows")
-            rows = int(counted[0])
-        elif self.public_rows is not None:
-            rows = self.public_rows
-        return NoisyMoments.from_release(self.layout, values, self.sums.scale, square=square, rows=rows)
-
-    def _released_clip(self, table: PrivateTable, *, account: Account, seed: Seed) -> int:
-        """Return a squared length from the public grid that about ``clip_quantile`` of the rows keep to."""
-        assert isinstance(self.clip, ExponentialEvent)
-        grid = _clip_grid(self.layout.largest_square)
-        counts = np.zeros(len(grid), dtype=np.int64)
-        for codes in batches(table, self.layout):
-            cells = np.searchsorted(grid, row_squares(self.layout, codes))
-            counts += np.bincount(cells, minlength=len(grid))
-        chosen = quantile_cells(
-            counts,
-            self.clip_quantile,
-            epsilon=self.clip.epsilon,
-            relation=self.clip.relation,
-            unit=self.clip.unit,
-            max_rows_per_person=self.schema.max_rows_per_person,
-            account=account,
-            seed=seed,
-            purpose="clip bound",
-        ).value
-        return grid[int(chosen[0])]
-
-    def _contents(self) -> str:
-        parts = [f"{len(self.layout.sizes)} columns", f"{len(self.layout.pairs)} arrows"]
-        if self.layout.candidates:
-            parts.append(f"{len(self.layout.candidates)} candidate arrows")
-        bound = f", rows clipped to length {math.sqrt(self.clip) / 2:.3g}" if isinstance(self.clip, int) else ""
-        return f"{self.layout.size:,} sums: {', '.join(parts)}{bound}"
+# ---- the generators
 
 
 class Moments:
@@ -229,14 +100,7 @@ class Moments:
         self.most_added = whole("most_added", most_added)
 
     def prepare(
-        self,
-        schema: Schema,
-        graph: CausalGraph | None,
-        *,
-        epsilon: float,
-        delta: float,
-        relation: Relation = "replace_one",
-        public_rows: int | None = None,
+        self, schema: Schema, graph: CausalGraph | None, neighbours: Neighbours, budget: Budget
     ) -> PreparedMoments:
         """Choose what to measure from public facts alone."""
         structure = structure_of(schema, graph)
@@ -249,92 +113,278 @@ class Moments:
             for cause, effect in candidates
             if self.most_added and cause not in structure.parents[effect] and min(sizes[cause], sizes[effect]) > 1
         ]
-        return prepare_moments(
-            self.name,
-            schema,
-            structure,
-            MomentLayout(sizes=sizes, pairs=structure.arrows, candidates=tuple(kept)),
+        design = MomentDesign(
+            generator=self.name,
+            schema=schema,
+            structure=structure,
+            layout=MomentLayout(sizes=sizes, pairs=structure.arrows, candidates=tuple(kept)),
             parents=structure.parents,
             forms=forms_of(schema, self.form),
             clip=self.clip,
             most_added=self.most_added,
             loose=loose_columns(structure) if self.repair else (),
-            epsilon=epsilon,
-            delta=delta,
-            relation=relation,
-            public_rows=public_rows,
         )
+        return design.prepare(neighbours, budget)
 
 
-def release(exact: Integers, event: GaussianEvent, *, account: Account, seed: Seed, purpose: str) -> Floats:
-    """Return whole numbers with the noise that was planned for them."""
-    noisy = as_planned(exact, event, account=account, seed=seed, purpose=purpose)
-    return np.asarray(noisy.value, dtype=np.float64)
+class Independent:
+    """Each column by itself.
 
-
-def prepare_moments(
-    generator: str,
-    schema: Schema,
-    structure: Structure,
-    layout: MomentLayout,
-    *,
-    parents: Mapping[str, tuple[str, ...]],
-    forms: Mapping[str, str],
-    clip: float | None,
-    epsilon: float,
-    delta: float,
-    relation: Relation,
-    public_rows: int | None,
-    clip_quantile: float = _CLIP_QUANTILE,
-    most_added: int = 0,
-    loose: tuple[str, ...] = (),
-    tied: bool = False,
-) -> PreparedMoments:
-    """Find the noise with which a layout can be released under (ε, δ).
-
-    Raises:
-        InputError: If there is nothing to sum, or too much, a family is too large to fit, or ``clip`` is below 1.
+    Args:
+        clip: Public bound on the length of a row's vector of levels, each counting 1; paid for by default.
     """
-    if layout.size == 0:
-        raise InputError("Every column of the schema has a single level, so there is nothing to learn or to release.")
-    if layout.size > _MAX_ENTRIES:
-        raise InputError(
-            f"There would be {layout.size:,} sums, more than {_MAX_ENTRIES:,}. State more of the graph, leave out "
-            "repair, or use fewer levels or bins."
+
+    name = "independent"
+
+    def __init__(self, *, clip: float | None = None):
+        self.clip = clip
+
+    def prepare(
+        self, schema: Schema, graph: CausalGraph | None, neighbours: Neighbours, budget: Budget
+    ) -> PreparedMoments:
+        """Choose the noise from public facts alone; of the graph only names are checked."""
+        design = MomentDesign(
+            generator=self.name,
+            schema=schema,
+            structure=structure_of(schema, graph),
+            layout=_levels(schema),
+            parents=dict.fromkeys(schema.names, ()),
+            forms=forms_of(schema, "logit"),
+            clip=self.clip,
+            clip_quantile=_LEVELS_QUANTILE,
         )
-    if clip is not None and positive("clip", clip) < 1:
-        raise InputError(f"clip must be at least 1, the length of a row with one level; got {clip!r}.")
-    check_fittable(layout.sizes, parents, layout.candidates, most_added)
-    suspects = _SUSPECTS * len(layout.sizes)
-    shares = Shares(
-        schema=schema,
-        relation=relation,
-        numbers=layout.size,
-        twice=len(layout.candidates) > suspects,
-        clips=clip is None,
-        counts=public_rows is None and not (relation == "replace_one" and schema.unit == "row"),
-    )
-    level = calibrate(shares.events, epsilon=epsilon, delta=delta)
-    sums, *again = shares.sums(level)
-    return PreparedMoments(
-        generator=generator,
-        schema=schema,
-        structure=structure,
-        parents=parents,
-        layout=layout,
-        forms=forms,
-        sums=sums,
-        again=again[0] if again else None,
-        suspects=suspects,
-        loose=loose,
-        clip=shares.clip(level) if clip is None else layout.bound(4.0 * clip * clip),
-        clip_quantile=clip_quantile,
-        count=shares.count(level) if shares.counts else None,
-        most_added=most_added,
-        tied=tied,
-        delta=delta,
-        public_rows=public_rows,
-    )
+        return design.prepare(neighbours, budget)
+
+
+class OneWay:
+    """The graph with equal arrows, from levels of single columns.
+
+    Args:
+        form: How parents act together, as for ``moments``.
+        clip: Public bound on the length of a row's vector of levels, each counting 1; paid for by default.
+    """
+
+    name = "one-way"
+
+    def __init__(self, *, form: Form = "logit", clip: float | None = None):
+        self.form = form
+        self.clip = clip
+
+    def prepare(
+        self, schema: Schema, graph: CausalGraph | None, neighbours: Neighbours, budget: Budget
+    ) -> PreparedMoments:
+        """Choose the noise from public facts alone."""
+        structure = structure_of(schema, graph)
+        design = MomentDesign(
+            generator=self.name,
+            schema=schema,
+            structure=structure,
+            layout=_levels(schema),
+            parents=structure.parents,
+            forms=forms_of(schema, self.form),
+            clip=self.clip,
+            clip_quantile=_LEVELS_QUANTILE,
+            tied=True,
+        )
+        return design.prepare(neighbours, budget)
+
+
+def _levels(schema: Schema) -> MomentLayout:
+    return MomentLayout(sizes={name: schema[name].size for name in schema.names}, pairs=())
+
+
+# ---- what is measured
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MomentDesign:
+    """What is summed, and how laws follow from it, before it is known how loudly: public.
+
+    Attributes:
+        generator: The generator's name.
+        schema: The columns.
+        structure: The arrows stated, and those left open.
+        layout: What is summed.
+        parents: The arrows that are followed, as each column's parents.
+        forms: The form of each column's law.
+        clip: The bound on the length of a row's vector, where it is public; None if it is paid for.
+        clip_quantile: The share of rows that a bound that is paid for leaves as they are.
+        most_added: How many candidates a column may get as parents.
+        loose: Columns that no arrow touches: causes or effects.
+        tied: Whether a column's arrows are all equal, for want of measurements.
+    """
+
+    generator: str
+    schema: Schema
+    structure: Structure
+    layout: MomentLayout
+    parents: Mapping[str, tuple[str, ...]]
+    forms: Mapping[str, str]
+    clip: float | None
+    clip_quantile: float = _CLIP_QUANTILE
+    most_added: int = 0
+    loose: tuple[str, ...] = ()
+    tied: bool = False
+
+    def prepare(self, neighbours: Neighbours, budget: Budget) -> PreparedMoments:
+        """Find the noise with which the sums can be released within a budget.
+
+        Raises:
+            InputError: If there is nothing to sum, or too much, a family is too large to fit, or ``clip`` is below 1.
+        """
+        layout, clip = self.layout, self.clip
+        if layout.size == 0:
+            raise InputError(
+                "Every column of the schema has a single level, so there is nothing to learn or to release."
+            )
+        if layout.size > _MAX_ENTRIES:
+            raise InputError(
+                f"There would be {layout.size:,} sums, more than {_MAX_ENTRIES:,}. State more of the graph, leave out "
+                "repair, or use fewer levels or bins."
+            )
+        if clip is not None and positive("clip", clip) < 1:
+            raise InputError(f"clip must be at least 1, the length of a row with one level; got {clip!r}.")
+        check_fittable(layout.sizes, self.parents, layout.candidates, self.most_added)
+        suspects = _SUSPECTS * len(layout.sizes)
+        shares = MomentShares(
+            neighbours=neighbours,
+            numbers=layout.size,
+            twice=len(layout.candidates) > suspects,
+            clips=clip is None,
+            counts=neighbours.rows is None and (neighbours.relation, neighbours.unit) != ("replace_one", "row"),
+        )
+        level = calibrate(shares.events, epsilon=budget.epsilon, delta=budget.delta)
+        sums, *again = shares.sums(level)
+        return PreparedMoments(
+            design=self,
+            sums=sums,
+            again=again[0] if again else None,
+            suspects=suspects,
+            clip=shares.clip(level) if clip is None else layout.bound(4.0 * clip * clip),
+            count=shares.count(level) if shares.counts else None,
+            neighbours=neighbours,
+            delta=budget.delta,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedMoments:
+    """What will be measured and how loudly: public, and fixed before a row is read.
+
+    Attributes:
+        design: What is summed, and how laws follow from it.
+        sums: The release of the sums.
+        again: The second release of them, for suspects; None without one.
+        suspects: How many.
+        clip: What the clip bound costs; or the bound itself, squared and in the layout's units, where it is public.
+        count: What the number of rows costs; None where it is public.
+        neighbours: Which tables are neighbours, and what is public about them.
+        delta: The δ at which the plan is stated.
+    """
+
+    design: MomentDesign
+    sums: GaussianEvent
+    again: GaussianEvent | None
+    suspects: int
+    clip: ExponentialEvent | int
+    count: GaussianEvent | None
+    neighbours: Neighbours
+    delta: float
+
+    @property
+    def schema(self) -> Schema:
+        """The columns."""
+        return self.design.schema
+
+    @property
+    def plan(self) -> Plan:
+        """The budget tree."""
+        children = []
+        if isinstance(self.clip, ExponentialEvent):
+            children.append(
+                Plan("clip bound", self.clip, buys=f"a length that {self.design.clip_quantile:.0%} of rows keep to")
+            )
+        if self.count is not None:
+            children.append(Plan("number of rows", self.count))
+        children.append(Plan("sums", self.sums, buys=self._contents()))
+        if self.again is not None:
+            children.append(
+                Plan("sums again", self.again, buys=f"the {self.suspects} most suspicious candidates, louder")
+            )
+        used = dict.fromkeys(self.design.forms[name] for name, several in self.design.parents.items() if several)
+        by = f" ({', '.join(used)})" if used else ""
+        children += [Plan(f"fitting each column on its parents{by}"), Plan("sampling")]
+        return Plan(self.design.generator, children=children, delta=self.delta)
+
+    def run(self, table: PrivateTable, purse: Purse) -> CausalModel:
+        """Measure and estimate."""
+        design = self.design
+        moments = self.measure(table, purse)
+
+        def measured_again(layout: MomentLayout, square: int) -> NoisyMoments:
+            assert self.again is not None
+            exact, _ = table_sums(table, layout, square)
+            values = _with_noise(exact, self.again, purse, purpose="sums of suspects")
+            return NoisyMoments.from_release(layout, values, self.again.scale, square=square, rows=moments.rows)
+
+        look = SecondLook(suspects=self.suspects, clip_quantile=design.clip_quantile, measure=measured_again)
+        fitted = fit_moments(
+            moments,
+            design.parents,
+            design.forms,
+            most_added=design.most_added,
+            loose=design.loose,
+            second_look=None if self.again is None else look,
+            tied=design.tied,
+        )
+        return CausalModel(
+            schema=self.schema,
+            graph=design.structure.fitted_graph(fitted.parents),
+            conditionals=fitted.laws,
+            guarantee=purse.guarantee,
+            generator=design.generator,
+            plan=self.plan,
+            details={
+                "rows": round(moments.rows),
+                "l2_clip_norm": math.sqrt(moments.square) / 2,
+                "noise": fitted.noise,
+                "stated_arrows": [[cause, effect] for effect, several in design.parents.items() for cause in several],
+                **anchor_of(purse),
+            },
+        )
+
+    def measure(self, table: PrivateTable, purse: Purse) -> NoisyMoments:
+        """Release the sums, and the clip bound and the number of rows where they are paid for."""
+        square = self.clip if isinstance(self.clip, int) else self._choose_clip(table, purse)
+        exact, rows = table_sums(table, self.design.layout, square)
+        values = _with_noise(exact, self.sums, purse, purpose="sums of levels and pairs")
+        if self.count is not None:
+            rows = int(_with_noise(np.array([rows]), self.count, purse, purpose="number of rows")[0])
+        elif self.neighbours.rows is not None:
+            rows = self.neighbours.rows
+        return NoisyMoments.from_release(self.design.layout, values, self.sums.scale, square=square, rows=rows)
+
+    def _choose_clip(self, table: PrivateTable, purse: Purse) -> int:
+        """Return a squared length from the public grid that about ``clip_quantile`` of the rows keep to."""
+        assert isinstance(self.clip, ExponentialEvent)
+        grid = _clip_grid(self.design.layout.largest_square)
+        counts = np.zeros(len(grid), dtype=np.int64)
+        for codes in batches(table, self.design.layout):
+            cells = np.searchsorted(grid, row_squares(self.design.layout, codes))
+            counts += np.bincount(cells, minlength=len(grid))
+        chosen = choose_cells(counts, self.design.clip_quantile, self.clip, purse, purpose="clip bound")
+        return grid[int(chosen[0])]
+
+    def _contents(self) -> str:
+        parts = [f"{len(self.design.layout.sizes)} columns", f"{len(self.design.layout.pairs)} arrows"]
+        if self.design.layout.candidates:
+            parts.append(f"{len(self.design.layout.candidates)} candidate arrows")
+        bound = f", rows clipped to length {math.sqrt(self.clip) / 2:.3g}" if isinstance(self.clip, int) else ""
+        return f"{self.design.layout.size:,} sums: {', '.join(parts)}{bound}"
+
+
+def _with_noise(exact: Integers, event: GaussianEvent, purse: Purse, *, purpose: str) -> Floats:
+    return np.asarray(purse.add(exact, event, purpose=purpose), dtype=np.float64)
 
 
 def _clip_grid(largest: int) -> list[int]:
@@ -343,3 +393,61 @@ def _clip_grid(largest: int) -> list[int]:
     while grid[-1] < largest:
         grid.append(min(max(grid[-1] + 1, math.floor(grid[-1] * _CLIP_STEP)), largest))
     return grid
+
+
+# ---- what each release gets of the budget
+
+
+_CLIP_SHARE = 0.05  # of what the sums cost in zCDP
+_ROWS_SHARE = 0.02
+_FIRST_SHARE = 0.6  # of what the sums cost, where there is a second look
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MomentShares:
+    """What is released, before it is known how loudly: public.
+
+    Attributes:
+        neighbours: Which tables are neighbours.
+        numbers: How many sums there are.
+        twice: Whether there is a second release of them, for suspects.
+        clips: Whether the clip bound is paid for.
+        counts: Whether the number of rows is.
+    """
+
+    neighbours: Neighbours
+    numbers: int
+    twice: bool
+    clips: bool
+    counts: bool
+
+    def sums(self, level: float) -> list[GaussianEvent]:
+        """Return the release of the sums, or both of them."""
+        return [
+            self._gaussian(self.numbers, self._moved * UNIT, level * UNIT / math.sqrt(share))
+            for share in ((_FIRST_SHARE, 1 - _FIRST_SHARE) if self.twice else (1.0,))
+        ]
+
+    def clip(self, level: float) -> ExponentialEvent:
+        """Return what the clip bound costs."""
+        rho = (self._moved / level) ** 2 / 2
+        return ExponentialEvent(epsilon=math.sqrt(8 * _CLIP_SHARE * rho), **self.neighbours.stated)
+
+    def count(self, level: float) -> GaussianEvent:
+        """Return the release of the number of rows."""
+        most = float(self.neighbours.max_rows_per_person or 1)  # two persons' numbers differ by no more, either way
+        return self._gaussian(1, most, level * most / self._moved / math.sqrt(_ROWS_SHARE))
+
+    def events(self, level: float) -> list[Event]:
+        """Return everything that is released."""
+        paid: list[Event] = [*self.sums(level)]
+        paid += [self.clip(level)] if self.clips else []
+        return paid + ([self.count(level)] if self.counts else [])
+
+    @property
+    def _moved(self) -> float:
+        """How far one row or person moves one contingency table, in l2 norm."""
+        return count_sensitivity(1, **self.neighbours.stated).l2
+
+    def _gaussian(self, numbers: int, moved: float, scale: float) -> GaussianEvent:
+        return gaussian_event(numbers, l2_sensitivity=moved, scale=scale, integers=True, **self.neighbours.stated)

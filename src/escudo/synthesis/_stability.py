@@ -30,8 +30,10 @@ remark on counter-examples.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -41,94 +43,12 @@ from escudo._card import CUSTODIAN_ONLY, card
 from escudo._validate import did_you_mean, finite, positive, whole
 from escudo.causal import CausalGraph
 from escudo.errors import GraphError, InputError, SchemaError
-from escudo.synthesis._parameter_change import Equation, ParameterChange, Regression, change_of, correlation
 
-__all__ = ["NodeStability", "ParameterChange", "Stability", "stability"]
+__all__ = ["NodeStability", "ParameterChange", "Regression", "Stability", "stability"]
 
 Floats = NDArray[np.float64]
 
 _MUCH_LESS = 0.25
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeStability:
-    """One column in both models.
-
-    Attributes:
-        column: The column that is predicted.
-        parents: Its observed causes: what the causal model predicts it from.
-        features: What the associational model predicts it from.
-        causal: What one point does to the causal model.
-        associational: What one point does to the associational model.
-        parents_with_error: The largest correlation, in size, of a parent with the errors of the true equation.
-        features_with_error: The same for the features.
-    """
-
-    column: str
-    parents: tuple[str, ...]
-    features: tuple[str, ...]
-    causal: ParameterChange
-    associational: ParameterChange
-    parents_with_error: float
-    features_with_error: float
-
-    @property
-    def comparable(self) -> bool:
-        """Whether the two models differ here, and the causal one has parameters at all."""
-        return bool(self.parents) and set(self.parents) != set(self.features)
-
-    @property
-    def condition(self) -> bool:
-        """Whether the finite-sample condition holds: the parents' correlation is at most a quarter of the features'."""
-        return self.parents_with_error <= _MUCH_LESS * self.features_with_error
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stability:
-    """What was measured; made from raw data, so for the custodian's eyes only.
-
-    Attributes:
-        nodes: Column by column.
-        rows: How many rows the models were fitted to.
-        reach: How far from the mean added points may lie, in standard deviations.
-        truth_known: Whether the true equations were given; otherwise they were estimated from other rows.
-    """
-
-    nodes: tuple[NodeStability, ...]
-    rows: int
-    reach: float
-    truth_known: bool
-
-    @property
-    def causal(self) -> ParameterChange:
-        """The largest change over all columns, in the causal model."""
-        return _largest([node.causal for node in self.nodes])
-
-    @property
-    def associational(self) -> ParameterChange:
-        """The largest change over all columns, in the associational model."""
-        return _largest([node.associational for node in self.nodes])
-
-    @property
-    def summary(self) -> str:
-        """The result in plain words."""
-        compared = [node for node in self.nodes if node.comparable]
-        held = sum(node.condition for node in compared)
-        causal, other = self.causal, self.associational
-        return (
-            f"One more point that obeys the true equations moves a parameter of the causal model by up to "
-            f"{causal.possible:.2g} and of the associational one by up to {other.possible:.2g}; any point at all, by "
-            f"up to {causal.anything:.2g} and {other.anything:.2g}. Leaving out one row moves them by up to "
-            f"{causal.removed:.2g} and {other.removed:.2g}. The paper's finite-sample condition holds for {held} of "
-            f"{len(compared)} columns whose predictors differ. Measured on {self.rows:,} raw rows, for the custodian "
-            "only: this is no guarantee, and no ε is made smaller by it."
-        )
-
-    def __str__(self) -> str:
-        return self.summary
-
-    def _repr_html_(self) -> str:
-        return card("How far one point moves a model", self.summary, note=CUSTODIAN_ONLY)
 
 
 def stability(
@@ -220,6 +140,87 @@ def stability(
     return Stability(nodes=tuple(nodes), rows=len(measured), reach=bound, truth_known=truth is not None)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stability:
+    """What was measured; made from raw data, so for the custodian's eyes only.
+
+    Attributes:
+        nodes: Column by column.
+        rows: How many rows the models were fitted to.
+        reach: How far from the mean added points may lie, in standard deviations.
+        truth_known: Whether the true equations were given; otherwise they were estimated from other rows.
+    """
+
+    nodes: tuple[NodeStability, ...]
+    rows: int
+    reach: float
+    truth_known: bool
+
+    @property
+    def causal(self) -> ParameterChange:
+        """The largest change over all columns, in the causal model."""
+        return _largest([node.causal for node in self.nodes])
+
+    @property
+    def associational(self) -> ParameterChange:
+        """The largest change over all columns, in the associational model."""
+        return _largest([node.associational for node in self.nodes])
+
+    @property
+    def summary(self) -> str:
+        """The result in plain words."""
+        compared = [node for node in self.nodes if node.comparable]
+        held = sum(node.condition for node in compared)
+        causal, other = self.causal, self.associational
+        return (
+            f"One more point that obeys the true equations moves a parameter of the causal model by up to "
+            f"{causal.possible:.2g} and of the associational one by up to {other.possible:.2g}; any point at all, by "
+            f"up to {causal.anything:.2g} and {other.anything:.2g}. Leaving out one row moves them by up to "
+            f"{causal.removed:.2g} and {other.removed:.2g}. The paper's finite-sample condition holds for {held} of "
+            f"{len(compared)} columns whose predictors differ. Measured on {self.rows:,} raw rows, for the custodian "
+            "only: this is no guarantee, and no ε is made smaller by it."
+        )
+
+    def __str__(self) -> str:
+        return self.summary
+
+    def _repr_html_(self) -> str:
+        return card("How far one point moves a model", self.summary, note=CUSTODIAN_ONLY)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeStability:
+    """One column in both models.
+
+    Attributes:
+        column: The column that is predicted.
+        parents: Its observed causes: what the causal model predicts it from.
+        features: What the associational model predicts it from.
+        causal: What one point does to the causal model.
+        associational: What one point does to the associational model.
+        parents_with_error: The largest correlation, in size, of a parent with the errors of the true equation.
+        features_with_error: The same for the features.
+    """
+
+    column: str
+    parents: tuple[str, ...]
+    features: tuple[str, ...]
+    causal: ParameterChange
+    associational: ParameterChange
+    parents_with_error: float
+    features_with_error: float
+
+    @property
+    def comparable(self) -> bool:
+        """Whether the two models differ here, and the causal one has parameters at all."""
+        return bool(self.parents) and set(self.parents) != set(self.features)
+
+    @property
+    def condition(self) -> bool:
+        """Whether the finite-sample condition holds: the parents' correlation is at most a quarter of the features'."""
+        return self.parents_with_error <= _MUCH_LESS * self.features_with_error
+
+
 def _largest(changes: Sequence[ParameterChange]) -> ParameterChange:
     kinds = [kind.name for kind in fields(ParameterChange)]
     return ParameterChange(**{kind: max(getattr(change, kind) for change in changes) for kind in kinds})
@@ -276,3 +277,139 @@ def _matrix(data: Any, names: Sequence[str]) -> Floats:
     if len({len(numbers) for numbers in found}) != 1:
         raise InputError("the columns of data are not equally long.")
     return np.column_stack(found)
+
+
+# ---- one column: exactly for the rows of a table, by search for other points
+
+
+_PATTERNS = 5  # all points with coordinates -1, 0 and 1 are tried for up to so many columns
+_RANDOM = 512
+_HALVINGS = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParameterChange:
+    """How far one point moves the parameters of a model: the largest change of any, on the standardised scale.
+
+    Attributes:
+        distance: Between the fitted parameters of the parents and the true ones: Lemma 1, less the part that is the
+            same for every model; 0 if no parent is among the predictors.
+        removed: If one row of the table is left out; exact.
+        possible: If a point is added that obeys the column's true equation, with every value within reach.
+        anything: If any point within reach is added, as differential privacy has it.
+    """
+
+    distance: float
+    removed: float
+    possible: float
+    anything: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Equation:
+    """The true equation of a column, or what stands for it.
+
+    Attributes:
+        name: The column's name.
+        column: Its place in the data.
+        parents: The places of its parents.
+        weights: Their weights.
+    """
+
+    name: str
+    column: int
+    parents: tuple[int, ...]
+    weights: Floats
+
+    def errors(self, rows: Floats) -> Floats:
+        """Return what the equation leaves unexplained."""
+        left: Floats = rows[:, self.column] - rows[:, self.parents] @ self.weights
+        return left
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Regression:
+    """Least squares, with what is needed to add or take away a point: (FᵀF)⁻¹."""
+
+    weights: Floats
+    inverse: Floats
+
+    @classmethod
+    def fit(cls, name: str, features: Floats, target: Floats) -> Regression:
+        """Fit ``target`` to ``features``, without an intercept.
+
+        Raises:
+            InputError: If the features are linearly dependent.
+        """
+        gram = features.T @ features
+        if gram.size and np.linalg.matrix_rank(gram, hermitian=True) < len(gram):
+            raise InputError(f"the predictors of column {name!r} are linear combinations of each other; drop one.")
+        inverse: Floats = np.linalg.inv(gram).astype(np.float64)
+        return cls(inverse @ (features.T @ target), inverse)
+
+    def moved(self, points: Floats, targets: Floats, *, removed: bool = False) -> float:
+        """Return the largest change of a weight if one of these points is added, or taken away (Sherman-Morrison)."""
+        if not (self.weights.size and len(points)):
+            return 0.0
+        pulled = points @ self.inverse
+        leverage = np.einsum("ij,ij->i", pulled, points)
+        divisor = np.maximum(1 - leverage, 1e-12) if removed else 1 + leverage
+        change = np.abs(pulled).max(axis=1) * np.abs(targets - points @ self.weights) / divisor
+        return float(change.max())
+
+
+def change_of(
+    equation: Equation, rows: Floats, features: list[int], *, reach: float, rng: np.random.Generator
+) -> ParameterChange:
+    """Measure how far one point moves the parameters of a column's regression on ``features``.
+
+    Args:
+        equation: The column's true equation.
+        rows: The standardised data.
+        features: The places of the predictors.
+        reach: The largest value of an added point.
+        rng: For the search.
+    """
+    fitted = Regression.fit(equation.name, rows[:, features], rows[:, equation.column])
+    distances = [
+        abs(float(fitted.weights[features.index(place)] - weight))
+        for place, weight in zip(equation.parents, equation.weights, strict=True)
+        if place in features
+    ]
+    inputs = sorted({*features, *equation.parents})
+    tried = _points(len(inputs), rng) * reach
+    points = np.zeros((len(tried), rows.shape[1]))
+    points[:, inputs] = tried
+    exact = points[:, equation.parents] @ equation.weights
+    most = float(np.abs(equation.errors(rows)).max())
+    possible = 0.0
+    for targets in (exact - most, exact + most):
+        within = np.abs(targets) <= reach
+        possible = max(possible, fitted.moved(points[within][:, features], targets[within]))
+    # The change is convex in the target, so its largest value is at an end.
+    ends = [np.full(len(points), end) for end in (-reach, reach)]
+    return ParameterChange(
+        distance=max(distances, default=0.0),
+        removed=fitted.moved(rows[:, features], rows[:, equation.column], removed=True),
+        possible=possible,
+        anything=max(fitted.moved(points[:, features], end) for end in ends),
+    )
+
+
+def correlation(features: Floats, errors: Floats) -> float:
+    """Return the largest correlation, in size, of a feature with the errors; 0 without features or errors."""
+    size = math.sqrt(float(errors @ errors))
+    if not features.shape[1] or size == 0:
+        return 0.0
+    sizes = np.sqrt((features * features).sum(axis=0))
+    return float(np.abs(features.T @ errors / (sizes * size)).max())
+
+
+def _points(columns: int, rng: np.random.Generator) -> Floats:
+    """Return points of the cube [-1, 1]^columns: corners, faces and random ones, near and far from its centre."""
+    signs = rng.choice([-1.0, 0.0, 1.0], size=(_RANDOM, columns))
+    if columns <= _PATTERNS:
+        signs = np.array(list(product([-1.0, 0.0, 1.0], repeat=columns)))
+    uneven = rng.choice([-1.0, 1.0], size=(_RANDOM, columns)) * 2.0 ** -rng.uniform(0, _HALVINGS, (_RANDOM, columns))
+    shapes = np.concatenate([signs, np.eye(columns), uneven])
+    return np.concatenate([shapes * 2.0**-power for power in range(_HALVINGS + 1)])

@@ -9,10 +9,12 @@
 """
 
 from escudo.table._columns import Categorical, Column, Level, Numeric
+from escudo.table._custodian import CUSTODIAN_ONLY as CUSTODIAN_ONLY  # for the command line; not documented
 from escudo.table._custodian import ColumnCheck, PersonCheck, SchemaCheck, check, draft, outline
 from escudo.table._files import open_data, scan
 from escudo.table._rows import CountSensitivity, count_sensitivity
 from escudo.table._schema import Schema
+from escudo.table._schema_files import confirm_file as confirm_file  # for the command line; not documented
 from escudo.table._table import PrivateTable
 
 __all__ = [

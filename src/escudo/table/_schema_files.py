@@ -9,13 +9,13 @@ What escudo cannot use (dates, free text, identifiers) is left out, and a note s
 from __future__ import annotations
 
 import json
-import os
 import re
 import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from escudo._files import write_whole
 from escudo._validate import did_you_mean
 from escudo.errors import EscudoError, InputError, ParseError, SchemaError
 from escudo.table._columns import Categorical, Column, Numeric, default_bins, spec_of_column
@@ -497,12 +497,9 @@ def write_text(path: Path, text: str, *, overwrite: bool = False) -> None:
         raise InputError(
             f"'{path}' exists already; choose another name, or say --force (overwrite=True) to replace it."
         )
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        part.write_text(text, encoding="utf-8", newline="\n")
-        part.replace(path)
+        write_whole(path, text.encode("utf-8"))
     except OSError as error:
-        part.unlink(missing_ok=True)
         raise InputError(f"cannot write '{path}': {error.strerror or 'unknown reason'}.") from None
 
 

@@ -40,37 +40,37 @@ were released before, and the account was charged for the whole tree before any 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from html import escape
 from math import floor, log10, sqrt
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from escudo._progress import tracking
-from escudo._validate import finite, positive, positive_integer, probability, whole
+from escudo._validate import finite, positive, positive_integer
+from escudo.asking import planning, run, verb
 from escudo.errors import InputError
-from escudo.mechanisms import Release, Seed, gaussian, gaussian_event, laplace, laplace_event, publishable
+from escudo.mechanisms import Purse, gaussian_event, laplace_event
 from escudo.privacy import (
     Account,
+    Budget,
     GaussianEvent,
     GDPEvent,
     Guarantee,
     LaplaceEvent,
+    Neighbours,
     Plan,
-    Relation,
     calibrate,
+    charging,
     guarantee_of,
-    parse_relation,
-    plannable,
 )
-from escudo.synthesis import Model, Prepared
-from escudo.synthesis._generators import anchored, paying
+from escudo.synthesis import Model, Prepared, fitting, neighbours_of
 from escudo.table import Categorical, Numeric, PrivateTable, Schema
 from escudo.utility._fidelity import count_cells, sampling_error, subsets
 from escudo.utility._prediction import learner_of
@@ -180,21 +180,23 @@ class PreparedFigures:
 
     Attributes:
         schema: The columns.
+        neighbours: Which tables are neighbours, and what is public about them.
         tables: The tables to compare, by the name of their figure.
         targets: The columns to predict.
-        counted: Whether the number of rows is released along.
-        public_rows: The number of rows, if it is public knowledge.
         noise: ``epsilon`` of Laplace noise, or ``scale`` of Gaussian noise.
-        relation: The neighbouring relation.
     """
 
     schema: Schema
+    neighbours: Neighbours
     tables: Mapping[str, Sequence[Columns]]
     targets: tuple[str, ...]
-    counted: bool
-    public_rows: int | None
     noise: Mapping[str, float]
-    relation: Relation
+
+    @property
+    def counted(self) -> bool:
+        """Whether the number of rows is released along."""
+        known = self.neighbours
+        return known.rows is None and (known.relation, known.unit) != ("replace_one", "row")
 
     @property
     def figures(self) -> tuple[str, ...]:
@@ -207,61 +209,49 @@ class PreparedFigures:
         return len(self.figures) + self.counted
 
     @property
-    def l1_sensitivity(self) -> float:
-        """How far one record moves them in l1 norm."""
-        return float(self.size * (self.schema.max_rows_per_person or 1))
-
-    @property
     def l2_sensitivity(self) -> float:
         """How far one record moves them in l2 norm."""
         return float(np.sqrt(self.size)) * (self.schema.max_rows_per_person or 1)
 
     @property
-    def _terms(self) -> dict[str, Any]:
-        """What the noise, and the event that states it, are made of."""
-        rows, unit = self.schema.max_rows_per_person, self.schema.unit
-        terms = {"relation": self.relation, "unit": unit, "max_rows_per_person": rows, **self.noise}
-        if self._pure:
-            return {**terms, "sensitivity": self.l1_sensitivity}
-        return {**terms, "l2_sensitivity": self.l2_sensitivity, "changed_cells": self.size if unit == "row" else None}
-
-    @property
-    def _pure(self) -> bool:
-        return "epsilon" in self.noise
-
-    @property
     def event(self) -> LaplaceEvent | GaussianEvent:
         """What will be charged."""
-        make = laplace_event if self._pure else gaussian_event
-        return make(self.size, integers=True, **self._terms)
+        noise: dict[str, Any] = {"integers": True, **self.noise, **self.neighbours.stated}
+        if "epsilon" in self.noise:
+            return laplace_event(
+                self.size, sensitivity=float(self.size * (self.schema.max_rows_per_person or 1)), **noise
+            )
+        changed = self.size if self.schema.unit == "row" else None
+        return gaussian_event(self.size, l2_sensitivity=self.l2_sensitivity, changed_cells=changed, **noise)
 
     @property
     def plan(self) -> Plan:
         """The leaf of the budget tree."""
         return Plan(EVALUATION_PURPOSE, self.event, buys="how close the rows are, and what can be learnt from them")
 
-    def run(
-        self, table: PrivateTable, synthetic: object, *, account: Account | None = None, seed: Seed = None
-    ) -> PrivateEvaluation:
-        """Count, charge, and release; ``account`` is the table's own by default.
+    def count(self, table: PrivateTable, made: Rows) -> ExactFigures:
+        """Return the figures without noise: private."""
+        return ExactFigures(*exact_figures(table, made, self.tables, self.targets))
+
+    def release(self, exact: ExactFigures, purse: Purse) -> PrivateEvaluation:
+        """Add noise to what was counted.
 
         **Guarantee.** That of ``event``; the sensitivity is proved in the module's docstring.
         """
-        made = Rows.read(synthetic, self.schema, argument="synthetic")
-        exact, chances, rows = exact_figures(table, made, self.tables, self.targets)
-        values = np.floor(np.array(exact) * _SHRINK + 0.5).astype(np.int64)
-        values = np.append(values, rows) if self.counted else values
-        released = self._released(values, account=table.account if account is None else account, seed=seed)
-        noisy = np.asarray(released.value, dtype=np.float64)
-        total = float(noisy[-1]) if self.counted else float(self.public_rows or rows)
+        values = np.floor(np.array(exact.figures) * _SHRINK + 0.5).astype(np.int64)
+        values = np.append(values, exact.rows) if self.counted else values
+        event = self.event
+        noisy = np.asarray(purse.add(values, event, purpose=EVALUATION_PURPOSE), dtype=np.float64)
+        total = float(noisy[-1]) if self.counted else float(self.neighbours.rows or exact.rows)
         return replace(
-            self._told(noisy[: len(self.figures)], max(total, 1.0), released.guarantee),
-            chance=MappingProxyType(dict(zip(self.tables, chances, strict=True))),
+            self._told(noisy[: len(self.figures)], max(total, 1.0), purse.release(None, event).guarantee),
+            chance=MappingProxyType(dict(zip(self.tables, exact.chances, strict=True))),
         )
 
-    def _released(self, values: Integers, *, account: Account, seed: Seed) -> Release[Any]:
-        draw = laplace if self._pure else gaussian
-        return draw(values, account=account, seed=seed, purpose=EVALUATION_PURPOSE, **self._terms)
+    def evaluate(self, table: PrivateTable, purse: Purse, synthetic: object) -> PrivateEvaluation:
+        """Read synthetic rows, count, and add noise."""
+        made = Rows.read(synthetic, self.schema, argument="synthetic")
+        return self.release(self.count(table, made), purse)
 
     def _told(self, noisy: Floats, total: float, guarantee: Guarantee) -> PrivateEvaluation:
         event = self.event
@@ -280,30 +270,22 @@ class PreparedFigures:
 
 
 def prepare_figures(
-    schema: Schema,
-    *,
-    relation: str,
-    public_rows: int | None = None,
-    targets: int | Sequence[str] = 5,
-    epsilon: float | None = None,
-    scale: float | None = None,
+    schema: Schema, neighbours: Neighbours, *, targets: int | Sequence[str] = 5, **noise: float
 ) -> PreparedFigures:
     """Choose what to release from public facts alone; see :func:`evaluate_privately`.
 
     Args:
         schema: The columns.
-        relation: The neighbouring relation.
-        public_rows: The number of rows, if it is public knowledge.
+        neighbours: Which tables are neighbours, and what is public about them.
         targets: How many categorical columns to predict, the first ones of the schema; or their names.
-        epsilon: What it may cost, under Laplace noise; this or ``scale``.
-        scale: The standard deviation of Gaussian noise on each figure, in rows.
+        noise: The ``epsilon`` that it may cost, under Laplace noise; or the ``scale`` of Gaussian noise on each figure,
+            a standard deviation in rows.
 
     Raises:
         InputError: If an argument is out of range, or scikit-learn is missing.
         RefusedError: If the schema is not confirmed.
     """
     schema.require_confirmed()
-    stated = parse_relation(relation)
     chosen = _choose(schema, targets)
     if chosen:
         learner_of(TEACHERS[0], "class", 0)  # says what to install, before anything is spent
@@ -314,67 +296,79 @@ def prepare_figures(
     }
     return PreparedFigures(
         schema=schema,
+        neighbours=neighbours,
         tables={name: several for name, several in looked_at.items() if several},
         targets=chosen,
-        counted=public_rows is None and not (stated == "replace_one" and schema.unit == "row"),
-        public_rows=None if public_rows is None else positive_integer("public_rows", public_rows),
-        noise={"epsilon": positive("epsilon", epsilon)} if scale is None else {"scale": positive("scale", scale)},
-        relation=stated,
+        noise={name: positive(name, value) for name, value in noise.items()},
     )
 
 
-def _plan(
-    table: PrivateTable,
-    synthetic: object,
-    *,
-    epsilon: float,
-    relation: str = "replace_one",
-    public_rows: int | None = None,
-    targets: int | Sequence[str] = 5,
-    seed: int | None = None,
-) -> Plan:
-    return prepare_figures(
-        table.schema, relation=relation, public_rows=public_rows, targets=targets, epsilon=epsilon
-    ).plan
+class ExactFigures(NamedTuple):
+    """Figures in rows, what chance would make of the tables among them, and the number of rows; private."""
+
+    figures: list[float]
+    chances: list[float]
+    rows: int
 
 
-@plannable(_plan)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Evaluation:
+    """Figures about synthetic rows, once what they cost is known.
+
+    Attributes:
+        figures: What will be released.
+        made: The synthetic rows.
+        exact: What was counted before anything is spent: an engine that fails then costs nothing. Private.
+    """
+
+    figures: PreparedFigures
+    made: Rows
+    exact: ExactFigures | None = field(default=None, repr=False)
+
+    @property
+    def schema(self) -> Schema:
+        """The columns."""
+        return self.figures.schema
+
+    @property
+    def plan(self) -> Plan:
+        """The budget tree: one leaf."""
+        return self.figures.plan
+
+    def run(self, table: PrivateTable, purse: Purse) -> PrivateEvaluation:
+        """Add noise to what was counted."""
+        assert self.exact is not None, "counted before"
+        return self.figures.release(self.exact, purse)
+
+
+@verb
 def evaluate_privately(
     table: PrivateTable,
     synthetic: object,
     *,
     epsilon: float,
-    relation: str = "replace_one",
-    public_rows: int | None = None,
     targets: int | Sequence[str] = 5,
     seed: int | None = None,
 ) -> PrivateEvaluation:
     """Measure how useful synthetic rows are, under pure ε, for a public report.
 
     Args:
-        table: The private table; its account is charged before noise is drawn.
+        table: The private table; its account is charged before noise is drawn. Where the number of its rows is not
+            public, it is released along with the rest.
         synthetic: Synthetic rows, already released.
         epsilon: What these figures may cost.
-        relation: The neighbouring relation.
-        public_rows: The number of rows, if it is public knowledge; otherwise it is released along with the rest,
-            except under ``replace_one`` for rows, where all neighbours have as many.
         targets: How many categorical columns to predict, the first ones of the schema; or their names.
         seed: Repeatable noise for tests; marks the result not for release.
 
     Returns:
         The figures, with their noise and guarantee.
 
-    **Guarantee.** ε for the stated relation and the schema's unit; the sensitivity is proved in the module's docstring.
+    **Guarantee.** ε between the table's neighbours; the sensitivity is proved in the module's docstring.
     """
-    prepared = prepare_figures(
-        table.schema, relation=relation, public_rows=public_rows, targets=targets, epsilon=epsilon
-    )
-    if prepared.relation != table.account.relation:
-        raise InputError(
-            f"the account is kept for relation {table.account.relation!r}; this evaluation asks for "
-            f"{prepared.relation!r}."
-        )
-    return prepared.run(table, synthetic, seed=None if seed is None else whole("seed", seed))
+    figures = prepare_figures(table.schema, table.neighbours, targets=targets, epsilon=epsilon)
+    made = Rows.read(synthetic, table.schema, argument="synthetic")
+    exact = None if planning() else figures.count(table, made)
+    return run(_Evaluation(figures=figures, made=made, exact=exact), table, seed=seed)
 
 
 def _choose(schema: Schema, targets: int | Sequence[str]) -> tuple[str, ...]:
@@ -512,6 +506,20 @@ class PreparedEvaluated:
         plan = self.generator.plan
         return Plan(plan.name, children=[*plan.children, self.figures.plan], delta=plan.delta)
 
+    def paying(
+        self, account: Account, plan: Plan, *, stream: np.random.Generator | None, **terms: Any
+    ) -> AbstractContextManager[Account]:
+        """Charge a plan as the generator does, which may go on after a stop."""
+        own = getattr(self.generator, "paying", None)
+        payment: AbstractContextManager[Account]
+        payment = charging(account, plan, **terms) if own is None else own(account, plan, stream=stream, **terms)
+        return payment
+
+    def run(self, table: PrivateTable, purse: Purse) -> tuple[Model, Evaluate]:
+        """Fit the generator; return its model, with the plan of the whole, and what evaluates its rows, once."""
+        model = replace(self.generator.run(table, purse), plan=purse.plan)
+        return model, partial(self.figures.evaluate, table, purse)
+
 
 def prepare_evaluated(
     prepare: Callable[[float], Prepared],
@@ -545,55 +553,36 @@ def prepare_evaluated(
         raise InputError(
             f"the share of the budget that goes to an evaluation must lie between 0 and 1, such as 0.1; got {share:g}."
         )
-    budget, at = positive("epsilon", epsilon, at_most=100.0), probability("delta", delta)
-    if at == 0:
+    budget = Budget(epsilon, delta)
+    if budget.delta == 0:
         raise InputError("an evaluation within a release has Gaussian noise, which needs a delta above 0.")
-    mu = 1 / calibrate(lambda noise: GDPEvent(mu=1 / noise), epsilon=budget, delta=at)
-    left = guarantee_of(GDPEvent(mu=mu * sqrt(1 - part)), delta=at).epsilon
+    mu = 1 / calibrate(lambda noise: GDPEvent(mu=1 / noise), epsilon=budget.epsilon, delta=budget.delta)
+    left = guarantee_of(GDPEvent(mu=mu * sqrt(1 - part)), delta=budget.delta).epsilon
     assert left is not None
     generator = prepare(_round_down(left))
-    quiet = prepare_figures(generator.schema, relation=relation, public_rows=public_rows, targets=targets, scale=1.0)
+    neighbours = neighbours_of(generator.schema, relation, public_rows)
+    quiet = prepare_figures(generator.schema, neighbours, targets=targets, scale=1.0)
     scale = quiet.l2_sensitivity / (mu * sqrt(part))
     for louder in _LOUDER:
         found = PreparedEvaluated(generator=generator, figures=replace(quiet, noise={"scale": scale * louder}))
-        total = found.plan.guarantee(at, max_rows_per_person=generator.schema.max_rows_per_person).epsilon
-        if total is not None and total <= budget * (1 + 1e-9):
+        total = found.plan.guarantee(budget.delta, max_rows_per_person=generator.schema.max_rows_per_person).epsilon
+        if total is not None and total <= budget.epsilon * (1 + 1e-9):
             return found
     raise InputError(
         f"generator {generator.plan.name!r} leaves no room for an evaluation at this budget; give it a smaller share."
     )
 
 
-@contextmanager
 def fitting_evaluated(
-    prepared: PreparedEvaluated,
-    table: PrivateTable,
-    *,
-    seed: int | None = None,
-    public_rows: int | None = None,
-    accept_large_delta: bool = False,
-) -> Iterator[tuple[Model, Evaluate]]:
+    prepared: PreparedEvaluated, table: PrivateTable, **how: Any
+) -> AbstractContextManager[tuple[Model, Evaluate]]:
     """Run what was prepared: charge the whole plan, fit the generator, and give what evaluates its rows.
 
-    Like :func:`escudo.synthesis.fitting`, which see; the block is the rest of the release.
-
-    Yields:
-        The model, whose plan and guarantee are those of the whole; and a function that takes the synthetic rows to be
-        released and returns the figures about them, once.
-
-    Raises:
-        InputError: If it was prepared for another schema; nothing was spent.
-        RefusedError: If δ is too large for the table; nothing was spent.
-        BudgetExceededError: If the account does not allow the plan; nothing was spent.
+    Like :func:`escudo.synthesis.fitting`, which see; the block is the rest of the release. It gives the model, whose
+    plan and guarantee are those of the whole; and a function that takes the synthetic rows to be released and returns
+    the figures about them, once.
     """
-    if prepared.schema != table.schema:
-        raise InputError("What to measure was prepared for another schema than the table's. Nothing was spent.")
-    noise = None if seed is None else np.random.default_rng(whole("seed", seed))
-    plan = prepared.plan.judged(table, rows=public_rows, accept_large_delta=accept_large_delta)
-    promise = replace(plan.guarantee(max_rows_per_person=table.max_rows_per_person), for_release=publishable(seed))
-    with paying(prepared.generator, table.account, plan, for_release=promise.for_release, seed=noise) as purse:
-        model = prepared.generator.fit(table, account=purse, seed=noise, guarantee=promise)
-        yield anchored(model, purse, plan=plan), partial(prepared.figures.run, table, account=purse, seed=noise)
+    return fitting(prepared, table, **how)
 
 
 def _round_down(number: float) -> float:

@@ -12,7 +12,7 @@ import typer
 from typer.testing import CliRunner
 
 from escudo import orientation
-from escudo.cli._direction import direction
+from escudo.cli._causal import direction
 from escudo.errors import BudgetExceededError, InputError, RefusedError, SchemaError
 from escudo.orientation import PlanningCurves
 from escudo.privacy import Ledger

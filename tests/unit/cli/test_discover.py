@@ -13,13 +13,13 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from escudo.causal import CausalGraph
-from escudo.cli import _discover
+from escudo.cli import _causal
 from escudo.errors import BudgetExceededError, EscudoError, InputError
 from escudo.privacy import Ledger
 from escudo.table import Schema
 
 app = typer.Typer()
-app.command("discover")(_discover.discover)
+app.command("discover")(_causal.discover)
 app.command("other")(lambda: None)  # with one command alone typer would drop its name
 ASK = ["discover", "num.csv", "--schema", "num.toml", "--method", "gaussian", "--epsilon", "1"]
 NAMES = ("age", "diet", "dose", "pressure")

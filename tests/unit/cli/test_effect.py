@@ -12,13 +12,13 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from escudo.causal import CausalGraph, asia
-from escudo.cli import _effect
+from escudo.cli import _causal
 from escudo.errors import EscudoError, InputError, NotIdentifiableError, SchemaError
 from escudo.privacy import Ledger
 from escudo.table import Schema
 
 app = typer.Typer()
-app.command("effect")(_effect.effect)
+app.command("effect")(_causal.effect)
 app.command("other")(lambda: None)
 ASK = ["effect", "visits.csv", "bronc", "dysp", "--schema", "visits.toml", "--epsilon", "0.5"]
 GRAPH = ["--graph", "clinic.dot"]

@@ -20,6 +20,7 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
+import escudo.releasing
 import escudo.report
 import escudo.utility
 from escudo.causal import asia
@@ -461,7 +462,7 @@ def test_a_failure_while_writing_marks_the_spend_and_leaves_nothing(
     def broken(*_: object, **__: object) -> str:
         raise RuntimeError("private words")
 
-    monkeypatch.setattr(escudo.report._release, "release_page", broken)
+    monkeypatch.setattr(escudo.report._release_folder, "release_page", broken)
     result = CliRunner().invoke(app, [*RELEASE, "--dataset", "visits-2026", "--out", "out"])
     assert isinstance(result.exception, RuntimeError)
     assert [row.kind for row in ledger.history()] == ["open", "spend", "failed"]
@@ -492,7 +493,7 @@ SIGNALS = {"ctrl-c": signal.SIGINT, "kill": signal.SIGKILL, "terminate": signal.
 def test_a_release_stopped_half_way_is_in_the_ledger_and_nowhere_else(
     folder: Path, ledger: Ledger, sent: signal.Signals
 ) -> None:
-    program = INTERRUPTED.format(package="escudo.report", module="_release", name="_flush", said=HALF_WAY)
+    program = INTERRUPTED.format(package="escudo.report", module="_release_folder", name="_flush", said=HALF_WAY)
     process = subprocess.Popen(
         [sys.executable, "-c", program, *RELEASE, "--dataset", "visits-2026", "--out", "out"],
         stdout=subprocess.PIPE,
@@ -532,13 +533,13 @@ def test_a_signal_after_the_folder_has_its_name_takes_nothing_back(
 ) -> None:
     if there:
         run(*RELEASE, "--out", "out", "--rows", "10")
-    put, before = escudo.report._release._put, signal.getsignal(sent)
+    put, before = escudo.report._release_folder.put_folder, signal.getsignal(sent)
 
     def late(draft: Path, target: Path) -> None:
         put(draft, target)
         os.kill(os.getpid(), sent)
 
-    monkeypatch.setattr(escudo.report._release, "_put", late)
+    monkeypatch.setattr(escudo.report._release_folder, "put_folder", late)
     force = ["--force"] if there else []
     monkeypatch.setattr(sys, "argv", ["escudo", *RELEASE, "--dataset", "visits-2026", "--out", "out", *force])
     with pytest.raises(SystemExit) as end:
@@ -633,7 +634,7 @@ def test_a_disk_that_fills_up_says_that_the_budget_is_gone(folder: Path, monkeyp
     def full(*_: Any, **__: Any) -> None:
         raise InputError("The release could not be written to 'out': No space left on device.")
 
-    monkeypatch.setattr(escudo.report, "write_release", full)
+    monkeypatch.setattr(escudo.releasing, "write_release", full)
     refused = refusal(*RELEASE, "--out", "out", "--seed", "1")
     assert "No space left on device. What was spent stays spent." in str(refused)
 

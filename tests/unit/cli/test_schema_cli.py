@@ -243,7 +243,7 @@ def learner(monkeypatch):
         learnt = [Categorical(column.name, ["p", "q"]) for column in schema_draft.fields if not column.confirmed]
         return SimpleNamespace(value=schema_draft.with_columns(*learnt), guarantee="ε = 0.5, replace one row")
 
-    monkeypatch.setattr("escudo.mechanisms.learn_schema", learn_schema)
+    monkeypatch.setattr("escudo.learning.learn_schema", learn_schema)
     return calls
 
 

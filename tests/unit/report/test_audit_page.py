@@ -10,8 +10,8 @@ import pytest
 from escudo.auditing import Audit, History, Outputs, Power
 from escudo.effects import Witness
 from escudo.privacy import Guarantee
-from escudo.report._audit_page import audit_page
-from escudo.report._lines import Line, lines
+from escudo.report._effect_pages import audit_page
+from escudo.report._svg import Line, Scale, lines
 
 RUNS = np.array([50, 100, 1000, 12_400])
 
@@ -156,13 +156,19 @@ def test_long_inputs_are_cut() -> None:
     assert "x" * 500 not in page
 
 
+def chart_of(x: list[float], y: list[float]) -> str:
+    xs, ys = np.array(x), np.array(y)
+    up = Scale.of_heights(ys, covering=(0.0, 1.0))
+    line = Line(name="w", x=xs, y=ys)
+    return str(lines([line], title="Wealth", across=Scale.of_runs(xs), up=up, level=(0.8, "enough")))
+
+
 def test_a_line_chart_says_what_it_shows_and_marks_the_level() -> None:
-    chart = str(lines([Line(name="w", x=RUNS.astype(float), y=np.linspace(0, 2, 4))], title="Wealth", level=1.3))
+    chart = chart_of(RUNS.tolist(), [0.0, 0.5, 1.0, 2.0])
     assert 'aria-label="Wealth"' in chart
     assert 'class="level"' in chart
     assert ">1,000<" in chart
 
 
 def test_short_histories_have_a_linear_axis() -> None:
-    chart = str(lines([Line(name="w", x=np.array([10.0, 20.0]), y=np.array([0.0, 1.0]))], title="t"))
-    assert ">20<" in chart
+    assert ">20<" in chart_of([10.0, 20.0], [0.0, 1.0])

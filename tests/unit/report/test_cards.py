@@ -24,7 +24,7 @@ from escudo.mechanisms import laplace
 from escudo.privacy import Event, Guarantee, Verification
 from escudo.report import write_release
 from escudo.synthesis import CausalModel, stability
-from escudo.synthesis._effect import ModelEffect
+from escudo.synthesis._model import ModelEffect
 from escudo.table import Schema, check
 from escudo.utility import CausalFidelity, Fidelity, PrivateEvaluation
 
@@ -37,7 +37,7 @@ NO_CARD = {
     "what a question or a model is made of": """
         Equation Factor Given Knowledge Law Lookup Diagram Node Procedure LinearConditional LogitConditional
         MaxConditional NoisyOrConditional TableConditional Categorical Numeric CountSensitivity Exhibit Layout Recipe
-        Training PreparedEvaluated
+        Training PreparedEvaluated Autoregressive Vae Budget Neighbours
     """,
     "a number or two inside a release, which shows them": "LogIqr Threshold Verdict",
     "private rows, which show only how many they are": "Rows",

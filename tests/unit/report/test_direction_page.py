@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 import polars as pl
@@ -10,8 +11,7 @@ import pytest
 
 from escudo.orientation import Direction, direction, orient
 from escudo.orientation._curves import PlanningCurves, draw_pair, planning_curves
-from escudo.report._direction_charts import lines, margins, matrix
-from escudo.report._direction_page import direction_page
+from escudo.report._causal_pages import direction_page, margins, matrix, probabilities
 from escudo.table import PrivateTable, Schema
 
 BOUNDS = {"type": "numeric", "lower": -1, "upper": 1}
@@ -102,11 +102,11 @@ class TestCharts:
         assert "inf" not in picture
 
     def test_lines_leave_out_what_is_refused(self) -> None:
-        picture = str(lines(CURVES.epsilons, CURVES.methods, title="x", mark=1.0))
-        points = [part.split('"')[0] for part in picture.split('points="')[1:]]
-        assert [len(p.split()) for p in points] == [3, 2]
+        picture = str(probabilities(CURVES.epsilons, CURVES.methods, mark=1.0))
+        drawn = re.findall(r'd="M([^"]*)" class="line"', picture)
+        assert [len(points.split("L")) for points in drawn] == [3, 2]
         assert 'class="mark"' in picture
-        assert 'class="mark"' not in str(lines(CURVES.epsilons, CURVES.methods, title="x", mark=50.0))
+        assert 'class="mark"' not in str(probabilities(CURVES.epsilons, CURVES.methods, mark=50.0))
 
     def test_an_arrow_points_from_the_row_to_the_column(self) -> None:
         found = answer()

@@ -15,8 +15,7 @@ from escudo.discovery import Discovery
 from escudo.discovery._effect_of import effect_of
 from escudo.discovery._treatment import TreatmentEffect
 from escudo.privacy import Plan, PureEvent
-from escudo.report._discovery_page import discovery_page
-from escudo.report._treatment_page import interval_chart, treatment_page
+from escudo.report._causal_pages import discovery_page, interval_chart, treatment_page
 from escudo.table import PrivateTable, Schema
 
 NASTY = "<script>alert(1)</script>"

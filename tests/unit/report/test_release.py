@@ -14,9 +14,10 @@ import numpy as np
 import polars as pl
 import pytest
 
+from escudo import _files
 from escudo.causal import asia
 from escudo.errors import InputError
-from escudo.report import ReleaseFiles, _release, write_release
+from escudo.report import ReleaseFiles, _release_folder, write_release
 from escudo.synthesis import CausalModel, synthesize
 from escudo.table import PrivateTable, Schema
 from escudo.utility import PrivateEvaluation
@@ -31,7 +32,7 @@ def table(model: CausalModel) -> PrivateTable:
 
 @pytest.fixture(autouse=True)
 def fixed_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_release, "_now", lambda: datetime(2026, 11, 5, 12, 30, 59, tzinfo=UTC))
+    monkeypatch.setattr(_release_folder, "_now", lambda: datetime(2026, 11, 5, 12, 30, 59, tzinfo=UTC))
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -126,7 +127,7 @@ class TestAnEvaluation:
 class TestAllOrNothing:
     @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
     @pytest.mark.parametrize(
-        "step", ["release_page", "release_record", "_flush", "_put", "comparison_section", "custodian_copy"]
+        "step", ["release_page", "release_record", "_flush", "put_folder", "comparison_section", "_copy"]
     )
     def test_a_stop_at_any_step_leaves_nothing(
         self,
@@ -140,7 +141,7 @@ class TestAllOrNothing:
         def stop(*args: object, **kwargs: object) -> None:
             raise error
 
-        monkeypatch.setattr(_release, step, stop)
+        monkeypatch.setattr(_release_folder, step, stop)
         with pytest.raises(error):
             write_release(model, tmp_path / "out", rows=10, table=table)
         assert os.listdir(tmp_path) == []
@@ -166,7 +167,7 @@ class TestAllOrNothing:
             return rename(self, target)
 
         monkeypatch.setattr(Path, "rename", stop_at_the_second)
-        monkeypatch.setattr(_release, "_exchanged", lambda first, second: False)
+        monkeypatch.setattr(_files, "_exchange", lambda first, second: False)
         with pytest.raises(KeyboardInterrupt):
             write_release(model, tmp_path / "out", rows=20, overwrite=True)
         assert contents(files.directory) == before
@@ -178,7 +179,7 @@ class TestAllOrNothing:
         def full(path: Path) -> None:
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr(_release, "_sync", full)
+        monkeypatch.setattr(_release_folder, "sync", full)
         with pytest.raises(InputError, match="No space left on device"):
             write_release(model, tmp_path / "out", rows=10)
         assert os.listdir(tmp_path) == []
@@ -286,7 +287,7 @@ class TestReplacement:
 
             return call
 
-        for owner, name in ((Path, "rename"), (Path, "replace"), (_release, "_exchanged")):
+        for owner, name in ((Path, "rename"), (Path, "replace"), (_files, "_exchange")):
             if hasattr(owner, name):
                 monkeypatch.setattr(owner, name, looking(getattr(owner, name)))
         return seen
@@ -303,7 +304,7 @@ class TestReplacement:
     def test_a_system_that_cannot_exchange_moves_the_old_one_aside(
         self, model: CausalModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(_release, "_exchanged", lambda first, second: False)
+        monkeypatch.setattr(_files, "_exchange", lambda first, second: False)
         for rows in (20, 30):
             write_release(model, tmp_path / "out", rows=rows, seed=1, overwrite=True)
         assert pl.read_parquet(tmp_path / "out" / "synthetic.parquet").height == 30
@@ -320,7 +321,7 @@ class TestReplacement:
         (tmp_path / ".out.precious.part.old").mkdir()  # no name that we give
         if again == "check_target":
             with pytest.raises(InputError, match="holds a release already"):
-                _release.check_target(tmp_path / "out")
+                _release_folder.check_target(tmp_path / "out")
             assert contents(tmp_path / "out") == before
         else:
             write_release(model, tmp_path / "out", rows=30, seed=1, overwrite=True)
@@ -331,12 +332,12 @@ class TestReplacement:
         for name in "ab":
             (tmp_path / name).mkdir()
             (tmp_path / name / name).touch()
-        if _release._exchanged(tmp_path / "a", tmp_path / "b"):
+        if _files._exchange(tmp_path / "a", tmp_path / "b"):
             assert (tmp_path / "a" / "b").exists()
             assert (tmp_path / "b" / "a").exists()
         else:
             assert (tmp_path / "a" / "a").exists()
-        assert not _release._exchanged(tmp_path / "a", tmp_path / "nowhere")
+        assert not _files._exchange(tmp_path / "a", tmp_path / "nowhere")
         assert (tmp_path / "a").exists()
 
 
@@ -344,16 +345,14 @@ class TestCsv:
     TEXTS = ("=cmd|'/c calc'!A1", "+1+cmd", "-none-", "@SUM(A1)", "\tx", "\rx", "'tis", "yes", "-1", "+2.5e3", "")
 
     def test_what_a_spreadsheet_would_run_is_guarded_and_comes_back_exactly(self, tmp_path: Path) -> None:
-        from escudo.report._csv import unguarded, write_csv
-
         frame = pl.DataFrame({"=x": self.TEXTS, "n": list(range(-5, 6))})
-        write_csv(frame.with_columns(e=pl.col("=x").cast(pl.Categorical)), tmp_path / "rows.csv")
+        _files.write_csv(frame.with_columns(e=pl.col("=x").cast(pl.Categorical)), tmp_path / "rows.csv")
         with (tmp_path / "rows.csv").open(encoding="utf-8", newline="") as file:
             names, *rows = csv.reader(file)
         assert names == ["'=x", "n", "e"]
         read = dict(zip(names, zip(*rows, strict=True), strict=True))
         for cells in (read["'=x"], read["e"]):
-            assert [unguarded(cell) for cell in cells] == list(self.TEXTS)
+            assert [_files.unguarded(cell) for cell in cells] == list(self.TEXTS)
             risky = [cell for cell in cells if cell[:1] in tuple("=+-@\t\r")]
             assert risky == ["-1", "+2.5e3"]  # numbers mean themselves
         assert list(read["n"]) == [str(n) for n in range(-5, 6)]

@@ -8,9 +8,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from escudo.report._charts import bars, heat_map, histogram
-from escudo.report._look import column_card, merged, pairs_beside, pairs_of
-from escudo.report._pair_plot import Axis, Panel, pair_plot
+from escudo.report._look import column_card, merge_cells, pairs_beside, pairs_of
+from escudo.report._svg import Axis, Panel, bars, heat_map, histogram, pair_plot
 from escudo.table import Categorical, Numeric, Schema
 from escudo.utility import (
     Rows,
@@ -194,19 +193,19 @@ def test_what_a_screen_reader_says_has_its_signs() -> None:
 class TestMerging:
     def test_neighbouring_bins_go_together_and_missing_stays_apart(self) -> None:
         column = Numeric("x", 0, 100, 100, missing=True)
-        codes, count = merged(column, np.arange(101), most=11)
+        codes, count = merge_cells(column, np.arange(101), most=11)
         assert count == 11
         assert codes.tolist() == [place // 10 for place in range(100)] + [10]
 
     def test_rare_levels_go_together(self) -> None:
         column = Categorical("town", [f"town {i}" for i in range(10)])
         seen = np.repeat(np.arange(10), [1, 9, 1, 8, 1, 7, 1, 1, 1, 1])
-        codes, count = merged(column, seen, most=4)
+        codes, count = merge_cells(column, seen, most=4)
         assert count == 4
         assert np.bincount(codes).tolist() == [9, 8, 7, 7]
 
     def test_few_cells_are_left_as_they_are(self) -> None:
-        codes, count = merged(Categorical("smoke", ["no", "yes"]), np.array([1, 0, 1]), most=4)
+        codes, count = merge_cells(Categorical("smoke", ["no", "yes"]), np.array([1, 0, 1]), most=4)
         assert (codes.tolist(), count) == ([1, 0, 1], 2)
 
 

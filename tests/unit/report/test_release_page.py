@@ -19,9 +19,8 @@ import pytest
 
 from escudo.privacy import GaussianEvent, Guarantee, Plan, SampledGaussianEvent, guarantee_of
 from escudo.report import release_page
-from escudo.report._limits import limits_of
-from escudo.report._promise import promise_picture, promise_sentence, who_gets_what
-from escudo.report._record import FileEntry
+from escudo.report._page import promise_picture, promise_sentence, who_gets_what
+from escudo.report._release_report import FileEntry, limits_of
 from escudo.synthesis import CausalModel, TableConditional, synthesize
 from escudo.table import PrivateTable, Schema
 from escudo.utility import PrivateEvaluation

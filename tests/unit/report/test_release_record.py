@@ -15,7 +15,7 @@ import pytest
 
 from escudo.privacy import Event, GaussianEvent, Guarantee, LaplaceEvent, Plan, PureEvent
 from escudo.report import release_schema
-from escudo.report._record import FileEntry, added_arrows, noise_of, observed_pairs, release_record
+from escudo.report._release_report import FileEntry, added_arrows, noise_of, observed_pairs, release_record
 from escudo.synthesis import CausalModel, TableConditional
 from escudo.utility import PrivateEvaluation
 

@@ -50,7 +50,7 @@ def test_single_columns_are_right(generator: str, options: dict[str, Any]) -> No
 def test_nothing_is_paid_for_arrows_and_the_plan_is_kept(generator: str, relation: str) -> None:
     account = MemoryAccount(relation=relation)
     table = PrivateTable(frame(2000), SCHEMA, account)
-    model = synthesize(table, GRAPH, generator=generator, relation=relation, **BUDGET)
+    model = synthesize(table, GRAPH, generator=generator, **BUDGET)
     assert "5 sums: 4 columns, 0 arrows" in str(model.plan)
     assert model.generator == generator == model.plan.name
     assert model.guarantee.epsilon is not None

@@ -28,7 +28,7 @@ from escudo.synthesis import (
     TableConditional,
     _files,
 )
-from escudo.synthesis._linear_model import LinearConditional, LinearModel
+from escudo.synthesis._linear import LinearConditional, LinearModel
 from escudo.table import PrivateTable, Schema
 
 COMMON: dict[str, Any] = {

@@ -9,7 +9,7 @@ import pytest
 
 from escudo.causal import CausalGraph
 from escudo.errors import NotIdentifiableError
-from escudo.synthesis._identification import check_identified, without_latents
+from escudo.synthesis._structure import check_identified, without_latents
 
 
 def fitted(graph: CausalGraph) -> CausalGraph:

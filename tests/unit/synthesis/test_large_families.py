@@ -9,10 +9,10 @@ import polars as pl
 import pytest
 
 from escudo.causal import CausalGraph
-from escudo.privacy import MemoryAccount
+from escudo.mechanisms import Purse
 from escudo.privacy._totals import leaves
 from escudo.synthesis import CausalModel, LogitConditional, TableConditional, prepare, synthesize
-from escudo.synthesis._large_families import MAX_CELLS, too_large
+from escudo.synthesis._marginals import MAX_CELLS, why_too_large
 from escudo.table import PrivateTable, Schema
 
 NAMES = [f"p{i:02}" for i in range(16)]
@@ -32,16 +32,16 @@ def frame(rows: int = 20_000) -> pl.DataFrame:
 
 
 def test_the_rule_reads_cells_noise_and_public_rows() -> None:
-    assert too_large(MAX_CELLS, 1e9, None) == ""
-    assert "more than 20,000" in too_large(MAX_CELLS + 1, 1.0, None)
-    assert too_large(1000, 10.0, 20_000) == ""
-    assert "20,000 rows" in too_large(1001, 10.0, 20_000)
-    assert "more than 16,777,216" in too_large(2**25, 1e-9, 10**12)
+    assert why_too_large(MAX_CELLS, 1e9, None) == ""
+    assert "more than 20,000" in why_too_large(MAX_CELLS + 1, 1.0, None)
+    assert why_too_large(1000, 10.0, 20_000) == ""
+    assert "20,000 rows" in why_too_large(1001, 10.0, 20_000)
+    assert "more than 16,777,216" in why_too_large(2**25, 1e-9, 10**12)
 
 
 @pytest.mark.parametrize("public_rows", [None, 20_000])
 def test_a_family_beyond_its_table_gets_a_logit_and_the_others_keep_their_tables(public_rows: int | None) -> None:
-    model = synthesize(PrivateTable(frame(), SCHEMA), GRAPH, public_rows=public_rows, seed=1, **BUDGET)
+    model = synthesize(PrivateTable(frame(), SCHEMA, rows=public_rows), GRAPH, seed=1, **BUDGET)
     assert isinstance(model, CausalModel)
     assert isinstance(model.conditionals["child"], LogitConditional)
     assert model.conditionals["child"].parents == tuple(NAMES)
@@ -68,11 +68,9 @@ def test_the_plan_names_the_family_and_the_reason() -> None:
 @pytest.mark.parametrize("relation", ["replace_one", "add_remove"])
 def test_every_leaf_of_the_plan_is_spent_once_and_nothing_else(relation: str, spy: Any) -> None:
     prepared = prepare(SCHEMA, GRAPH, relation=relation, **BUDGET)
-    prepared.fit(
+    prepared.run(
         PrivateTable(frame(500), SCHEMA),
-        account=spy,
-        seed=np.random.default_rng(0),
-        guarantee=prepared.plan.guarantee(),
+        Purse(spy, np.random.default_rng(0), plan=prepared.plan, guarantee=prepared.plan.guarantee()),
     )
     assert prepared.plan.event is not None
     assert sorted(map(repr, spy.events)) == sorted(
@@ -81,9 +79,8 @@ def test_every_leaf_of_the_plan_is_spent_once_and_nothing_else(relation: str, sp
 
 
 def test_the_guarantee_is_what_was_asked_for() -> None:
-    account = MemoryAccount(relation="add_remove")
-    table = PrivateTable(frame(500), SCHEMA, account)
-    model = synthesize(table, GRAPH, relation="add_remove", public_rows=500, seed=1, **BUDGET)
+    table = PrivateTable(frame(500), SCHEMA, relation="add_remove", rows=500)
+    model = synthesize(table, GRAPH, seed=1, **BUDGET)
     assert model.guarantee.epsilon is not None
     assert 0.999 < model.guarantee.epsilon <= 1.0
 
@@ -112,8 +109,9 @@ def test_a_family_in_pairs_has_the_law_of_its_pairs_and_costs_what_the_plan_says
     data = frame().select(*names, "child")
     prepared = prepare(schema, graph, relation=relation, public_rows=20_000, epsilon=0.1, delta=1e-6)
     assert "in pairs, no table" in str(prepared.plan)
-    model = prepared.fit(
-        PrivateTable(data, schema), account=spy, seed=np.random.default_rng(0), guarantee=prepared.plan.guarantee()
+    model = prepared.run(
+        PrivateTable(data, schema),
+        Purse(spy, np.random.default_rng(0), plan=prepared.plan, guarantee=prepared.plan.guarantee()),
     )
     assert prepared.plan.event is not None
     assert sorted(map(repr, spy.events)) == sorted(

@@ -16,8 +16,7 @@ from escudo.errors import BudgetExceededError, GraphError, InputError, NotIdenti
 from escudo.privacy import Guarantee, MemoryAccount, Plan
 from escudo.synthesis import _linear, prepare, synthesize
 from escudo.synthesis._files import load
-from escudo.synthesis._linear import row_steps, squared_steps
-from escudo.synthesis._linear_model import LinearConditional, LinearModel
+from escudo.synthesis._linear import LinearConditional, LinearModel, row_steps, squared_steps
 from escudo.table import PrivateTable, Schema
 
 ROWS = 100_000

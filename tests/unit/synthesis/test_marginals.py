@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from escudo.causal import CausalGraph, Network
 from escudo.errors import BudgetExceededError, GraphError, InputError, NotIdentifiableError, RefusedError
+from escudo.mechanisms import Purse
 from escudo.privacy import GaussianEvent, MemoryAccount, guarantee_of, plan
 from escudo.privacy._totals import leaves
 from escudo.synthesis import CausalModel, prepare, synthesize
@@ -27,7 +28,8 @@ def distance(one: Any, other: Any) -> float:
 
 
 def fitted(table: PrivateTable, graph: CausalGraph | None, **options: Any) -> CausalModel:
-    model = synthesize(table, graph, **{**BUDGET, "seed": 1, **options})
+    known = {"relation": options.pop("relation", None), "rows": options.pop("public_rows", None)}
+    model = synthesize(table.under(**known), graph, **{**BUDGET, "seed": 1, **options})
     assert isinstance(model, CausalModel)
     return model
 
@@ -57,11 +59,9 @@ CHAIN = Schema.from_dict({name: YES_NO for name in "abcd"})
 def test_every_leaf_of_the_plan_is_spent_once_and_nothing_else(edges: Any, relation: str, spy: Any) -> None:
     graph = None if edges is None else CausalGraph.from_edges(edges)
     prepared = prepare(CHAIN, graph, relation=relation, **BUDGET)
-    prepared.fit(
+    prepared.run(
         PrivateTable(chain(500), CHAIN),
-        account=spy,
-        seed=np.random.default_rng(0),
-        guarantee=prepared.plan.guarantee(),
+        Purse(spy, np.random.default_rng(0), plan=prepared.plan, guarantee=prepared.plan.guarantee()),
     )
     assert prepared.plan.event is not None
     assert sorted(map(repr, spy.events)) == sorted(
@@ -125,9 +125,7 @@ def released(clinic: Network, clinic_schema: Schema) -> CausalModel:
     """The clinic's model from 80,000 patients at ε = 1."""
     frame = clinic.sample_frame(80_000, rng=np.random.default_rng(8))
     account = MemoryAccount(relation="add_remove")
-    model = synthesize(
-        PrivateTable(frame, clinic_schema, account), clinic.graph, relation="add_remove", seed=4, **BUDGET
-    )
+    model = synthesize(PrivateTable(frame, clinic_schema, account), clinic.graph, seed=4, **BUDGET)
     assert isinstance(model, CausalModel)
     return model
 
@@ -363,9 +361,7 @@ def test_an_unconfirmed_schema_and_a_spent_budget_are_refused_and_nothing_is_spe
         ({"epsilon": 101}, "at most 100"),
         ({"delta": 0.0}, "Gaussian noise needs a delta"),
         ({"delta": 1.0}, "delta"),
-        ({"relation": "twins"}, "relation"),
         ({"generator": "marginal"}, "Did you mean 'marginals'"),
-        ({"public_rows": 0}, "public_rows"),
         ({"seed": -1}, "seed"),
         ({"seed": 1.5}, "seed"),
         ({"memory": 5}, "no option 'memory'; it has repair"),
@@ -376,3 +372,21 @@ def test_a_wrong_argument_is_named_before_anything_is_spent(arguments: dict[str,
     with pytest.raises(InputError, match=expected):
         synthesize(PrivateTable(chain(50), CHAIN, account), None, **{**BUDGET, "seed": 1, **arguments})
     assert account.receipts == ()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"), [({"relation": "twins"}, "relation"), ({"public_rows": 0}, "public_rows")]
+)
+def test_a_wrong_word_about_the_table_is_named(arguments: dict[str, Any], expected: str) -> None:
+    with pytest.raises(InputError, match=expected):
+        prepare(CHAIN, None, **BUDGET, **arguments)
+
+
+def test_what_is_said_of_a_table_where_it_is_asked_is_taken_for_one_version() -> None:
+    table = PrivateTable(chain(500), CHAIN)
+    with pytest.warns(DeprecationWarning, match=r"relation and rows of synthesize\(\) will end"):
+        old = synthesize(table, None, relation="add_remove", public_rows=400, seed=1, **BUDGET)
+    new = synthesize(PrivateTable(chain(500), CHAIN, relation="add_remove", rows=400), None, seed=1, **BUDGET)
+    assert old.details == new.details
+    assert old.plan == new.plan
+    assert old.sample(50, seed=0).equals(new.sample(50, seed=0))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from escudo.causal import CausalGraph
 from escudo.errors import GraphError, InputError, NotIdentifiableError, SchemaError, ZeroProbabilityError
 from escudo.privacy import Guarantee, Plan, PureEvent
-from escudo.synthesis import CausalModel, TableConditional, _model, _sampling
+from escudo.synthesis import CausalModel, TableConditional, _sampling
 from escudo.table import Schema
 
 Law = Callable[..., NDArray[np.float64]]
@@ -112,7 +112,7 @@ def test_the_same_seed_draws_the_same_rows_and_none_draws_others(clinic_model: C
 def test_many_rows_are_drawn_in_blocks_with_the_same_law(
     clinic_model: CausalModel, true_law: Law, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_model, "_BLOCK", 900)
+    monkeypatch.setattr(CausalModel, "_block", 900)
     drawn = clinic_model.sample(10_000, seed=3, do={"smoke": "yes"})
     assert drawn.height == 10_000
     assert distance(shares(drawn, ["lung", "dysp"]), true_law(["lung", "dysp"], do={"smoke": "yes"})) < 0.01

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from escudo.causal import CausalGraph, Network
 from escudo.errors import BudgetExceededError, GraphError, InputError
+from escudo.mechanisms import Purse
 from escudo.privacy import ExponentialEvent, GaussianEvent, MemoryAccount, guarantee_of, plan
 from escudo.privacy._totals import leaves
 from escudo.synthesis import CausalModel, MaxConditional, load, prepare, synthesize
@@ -41,7 +42,8 @@ def chain(rows: int, seed: int = 0) -> pl.DataFrame:
 
 
 def fitted(table: PrivateTable, graph: CausalGraph | None, **options: Any) -> CausalModel:
-    model = synthesize(table, graph, **{**BUDGET, "seed": 1, **options})
+    known = {"relation": options.pop("relation", None), "rows": options.pop("public_rows", None)}
+    model = synthesize(table.under(**known), graph, **{**BUDGET, "seed": 1, **options})
     assert isinstance(model, CausalModel)
     return model
 
@@ -62,11 +64,9 @@ def test_every_leaf_of_the_plan_is_spent_once_and_nothing_else(
     relation: str, graph: CausalGraph | None, options: dict[str, Any], spy: Any
 ) -> None:
     made = prepared(graph, relation=relation, **options)
-    made.fit(
+    made.run(
         PrivateTable(chain(500), CHAIN),
-        account=spy,
-        seed=np.random.default_rng(0),
-        guarantee=made.plan.guarantee(),
+        Purse(spy, np.random.default_rng(0), plan=made.plan, guarantee=made.plan.guarantee()),
     )
     assert made.plan.event is not None
     assert sorted(map(repr, spy.events)) == sorted(
@@ -92,7 +92,10 @@ def test_a_second_look_spends_what_the_plan_shows_and_no_more(relation: str, opt
     made = prepared(None, schema, relation=relation, **options)
     assert made.again is not None
     assert "the 40 most suspicious candidates" in str(made.plan)
-    made.fit(PrivateTable(frame, schema), account=spy, seed=np.random.default_rng(0), guarantee=made.plan.guarantee())
+    made.run(
+        PrivateTable(frame, schema),
+        Purse(spy, np.random.default_rng(0), plan=made.plan, guarantee=made.plan.guarantee()),
+    )
     assert made.plan.event is not None
     assert [event for event in spy.events if event in (made.sums, made.again)] == [made.sums, made.again]
     assert sorted(map(repr, spy.events)) == sorted(
@@ -385,8 +388,8 @@ def test_repair_respects_what_is_forbidden_and_how_many_may_be_added() -> None:
     forbidden = CausalGraph.from_edges(
         [("a", "b")], nodes=["a", "b", "c", "d"], forbidden=[("a", "c"), ("b", "c")], tiers=[["a"], ["b"], ["c"], ["d"]]
     )
-    assert set(prepared(forbidden, repair=True).layout.candidates) == {("a", "d"), ("b", "d"), ("c", "d")}
-    assert prepared(forbidden, repair=True, most_added=0).layout.candidates == ()
+    assert set(prepared(forbidden, repair=True).design.layout.candidates) == {("a", "d"), ("b", "d"), ("c", "d")}
+    assert prepared(forbidden, repair=True, most_added=0).design.layout.candidates == ()
 
 
 def test_without_a_graph_arrows_are_chosen_where_they_are_needed() -> None:
@@ -421,7 +424,7 @@ def test_a_form_for_all_is_for_columns_of_two_levels_only() -> None:
     schema = Schema.from_dict(
         {"a": YES_NO, "b": ["x", "y", "z"], "c": {"type": "categorical", "levels": YES_NO, "missing": True}}
     )
-    assert prepared(None, schema, form="max").forms == {"a": "max", "b": "logit", "c": "logit"}
+    assert prepared(None, schema, form="max").design.forms == {"a": "max", "b": "logit", "c": "logit"}
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,10 @@ import pytest
 from numpy.typing import NDArray
 
 from escudo.synthesis import LogitConditional, MaxConditional, NoisyOrConditional, TableConditional
-from escudo.synthesis._conditionals import Conditional, dense_table
-from escudo.synthesis._minimise import minimise
-from escudo.synthesis._moment_family import FIRST_PRIORS, Family, kinds_of, learnt
+from escudo.synthesis._laws import Conditional, dense_table
+from escudo.synthesis._moment_family import FIRST_PRIORS, FORMS, Family, kinds_of, law_of, learn_priors, minimise
 from escudo.synthesis._moment_fit import FittedMoments, fit_moments
-from escudo.synthesis._moment_forms import FORMS, law_of
-from escudo.synthesis._moment_statistics import MomentLayout, NoisyMoments, clip_factors, row_squares, summed
+from escudo.synthesis._moment_statistics import MomentLayout, NoisyMoments, clip_factors, row_squares, sum_rows
 from escudo.synthesis._sampling import draw
 
 Codes = NDArray[np.int64]
@@ -27,7 +25,7 @@ def moments_of(
     """Return the moments of a table with noise of ``noise`` rows in each level."""
     bound = layout.largest_square if square is None else square
     factors = clip_factors(layout, bound)
-    exact = summed(layout, [(codes, factors[row_squares(layout, codes)])]).astype(np.float64)
+    exact = sum_rows(layout, [(codes, factors[row_squares(layout, codes)])]).astype(np.float64)
     scale = noise * 2 * float(factors[0])
     noisy = exact + np.random.default_rng(seed).normal(0, scale, exact.size)
     return NoisyMoments.from_release(layout, noisy, scale, square=bound, rows=len(codes))
@@ -165,11 +163,11 @@ def test_priors_are_learnt_from_many_and_hardly_from_few() -> None:
         )
 
     strengths = np.random.default_rng(0).normal(1.0, 0.3, 200)
-    many = learnt([family(strength).fitted(FIRST_PRIORS) for strength in strengths])
+    many = learn_priors([family(strength).fitted(FIRST_PRIORS) for strength in strengths])
     mean, spread = many["noisy-or family"]
     assert mean == pytest.approx(1.0, abs=0.2)
     assert spread < 0.8
-    few = learnt([family(1.0).fitted(FIRST_PRIORS)])
+    few = learn_priors([family(1.0).fitted(FIRST_PRIORS)])
     assert few["noisy-or family"][0] == pytest.approx(-2 + 3 / 6, abs=0.3)
     assert many["logit arrow"] == FIRST_PRIORS["logit arrow"]
 

@@ -12,12 +12,9 @@ from numpy.typing import NDArray
 
 from escudo.causal import CausalGraph
 from escudo.synthesis import MaxConditional, TableConditional
-from escudo.synthesis._conditionals import Conditional
-from escudo.synthesis._moment_candidates import loose_columns, ordered_pairs
-from escudo.synthesis._moment_fit import SecondLook, fit_moments
-from escudo.synthesis._moment_pass import Task, one_pass
-from escudo.synthesis._moment_search import Surprise
-from escudo.synthesis._moment_statistics import MomentLayout, NoisyMoments, clip_factors, row_squares, summed
+from escudo.synthesis._laws import Conditional
+from escudo.synthesis._moment_fit import SecondLook, Surprise, Task, fit_moments, loose_columns, one_pass, ordered_pairs
+from escudo.synthesis._moment_statistics import MomentLayout, NoisyMoments, clip_factors, row_squares, sum_rows
 from escudo.synthesis._sampling import draw
 from escudo.synthesis._structure import Structure, structure_of
 from escudo.table import Schema
@@ -60,7 +57,7 @@ def released(
     """Return the moments of a table with noise of ``noise`` rows in each level."""
     bound = layout.largest_square if square is None else square
     factors = clip_factors(layout, bound)
-    exact = summed(layout, [(codes, factors[row_squares(layout, codes)])]).astype(np.float64)
+    exact = sum_rows(layout, [(codes, factors[row_squares(layout, codes)])]).astype(np.float64)
     scale = noise * 2 * float(factors[0])
     noisy = exact + np.random.default_rng(seed).normal(0, scale, exact.size)
     return NoisyMoments.from_release(layout, noisy, scale, square=bound, rows=len(codes))

@@ -15,7 +15,7 @@ from escudo.synthesis._moment_statistics import (
     NoisyMoments,
     clip_factors,
     row_squares,
-    summed,
+    sum_rows,
     table_sums,
 )
 from escudo.table import PrivateTable, Schema
@@ -53,7 +53,7 @@ def test_sums_equal_those_of_vectors_spelled_out_row_by_row() -> None:
     expected = (vectors(codes) * weights[:, None]).sum(axis=0)
     assert LAYOUT.size == expected.size
     parts = [(codes[:100], weights[:100]), (codes[100:101], weights[100:101]), (codes[101:], weights[101:])]
-    assert (summed(LAYOUT, parts) == expected).all()
+    assert (sum_rows(LAYOUT, parts) == expected).all()
 
 
 def test_squared_lengths_equal_those_of_vectors_spelled_out() -> None:
@@ -91,7 +91,7 @@ def test_no_row_is_longer_than_the_unit_and_none_within_the_bound_is_shortened(s
 
 def test_a_family_knows_its_entries_and_what_was_not_counted() -> None:
     codes = rows(200, seed=3)
-    sums = summed(LAYOUT, [(codes, np.ones(200, dtype=np.int64))]) // LAYOUT.strengths
+    sums = sum_rows(LAYOUT, [(codes, np.ones(200, dtype=np.int64))]) // LAYOUT.strengths
     family = LAYOUT.family("b", ("a", "wide", "f"))
     assert family.shape == (1 + 1 + 11 + 1, 3)
     assert (family[-1] == -1).all()  # f → b is no pair
@@ -119,7 +119,7 @@ def test_released_sums_come_back_in_rows_with_their_noise() -> None:
     square = LAYOUT.largest_square
     weights = clip_factors(LAYOUT, square)[row_squares(LAYOUT, codes)]
     moments = NoisyMoments.from_release(
-        LAYOUT, summed(LAYOUT, [(codes, weights)]).astype(float), 5.0 * UNIT, square=square, rows=100
+        LAYOUT, sum_rows(LAYOUT, [(codes, weights)]).astype(float), 5.0 * UNIT, square=square, rows=100
     )
     ones = vectors(codes).astype(bool).sum(axis=0)
     assert moments.values == pytest.approx(ones)
@@ -140,8 +140,8 @@ def test_a_pair_is_read_from_either_end() -> None:
 def test_a_part_of_a_layout_finds_its_places_in_the_whole() -> None:
     part = MomentLayout(sizes=SIZES, pairs=(("wide", "b"), ("a", "f"), ("a", "b")))
     codes, weights = rows(200), np.ones(200, dtype=np.int64)
-    whole = summed(LAYOUT, [(codes, weights)]) // LAYOUT.strengths
-    assert (whole[LAYOUT.places(part)] == summed(part, [(codes, weights)]) // part.strengths).all()
+    whole = sum_rows(LAYOUT, [(codes, weights)]) // LAYOUT.strengths
+    assert (whole[LAYOUT.places(part)] == sum_rows(part, [(codes, weights)]) // part.strengths).all()
     assert (LAYOUT.places(LAYOUT) == np.arange(LAYOUT.size)).all()
 
 

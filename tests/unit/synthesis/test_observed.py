@@ -15,10 +15,9 @@ from escudo.causal import CausalGraph, Network, asia
 from escudo.errors import InputError
 from escudo.privacy import Guarantee, Plan, PureEvent
 from escudo.synthesis import CausalModel, TableConditional, load, synthesize
-from escudo.synthesis import _observed as observed_module
-from escudo.synthesis._estimation import NoisyTable, agreeing, sums_over
-from escudo.synthesis._intervention import laws_under
-from escudo.synthesis._observed import arranged, observed_laws
+from escudo.synthesis import _estimation as observed_module
+from escudo.synthesis._estimation import NoisyTable, agreeing, arrange, observed_laws, sums_over
+from escudo.synthesis._laws import laws_under
 from escudo.table import PrivateTable, Schema
 
 Floats = NDArray[np.float64]
@@ -59,7 +58,7 @@ def test_the_observed_law_has_the_sums_of_every_table(scopes: list[tuple[str, ..
     truth = random_joint(4, seed=1) * 1000
     tables = [NoisyTable(scope, sums_over(names, truth, scope), 1.0) for scope in scopes]
     sizes = dict.fromkeys(names, 2)
-    given = arranged(sizes, scopes)
+    given = arrange(sizes, scopes)
     assert given is not None
     laws = observed_laws(sizes, given, agreeing(tables, total=1000.0))
     joint = joint_of(laws, list(names))
@@ -79,7 +78,7 @@ def test_the_observed_law_is_the_most_even_one() -> None:
             even = even * ratio.reshape([2 if name in scope else 1 for name in names])
     tables = [NoisyTable(scope, sums_over(names, truth, scope) * 1e4, 1.0) for scope in LOOP]
     sizes = dict.fromkeys(names, 2)
-    given = arranged(sizes, LOOP)
+    given = arrange(sizes, LOOP)
     assert given is not None
     found = joint_of(observed_laws(sizes, given, agreeing(tables, total=1e4)), list(names))
     assert np.abs(found - even).max() < 1e-3
@@ -91,7 +90,7 @@ def test_what_a_column_is_given_lies_in_one_table_and_comes_before_it() -> None:
     sizes = {name: int(rng.integers(2, 5)) for name in names}
     for _ in range(20):
         scopes = [tuple(rng.choice(names, rng.integers(2, 4), replace=False)) for _ in range(14)]
-        given = arranged(sizes, scopes)
+        given = arrange(sizes, scopes)
         assert given is not None
         seen: list[str] = []
         for name, several in given.items():
@@ -108,7 +107,7 @@ def test_a_chain_of_more_columns_than_calls_may_nest_has_its_law() -> None:
     sizes = dict.fromkeys(names, 2)
     pair = np.array([[30.0, 10.0], [10.0, 50.0]])
     chain = [NoisyTable((a, b), pair, 1.0) for a, b in itertools.pairwise(names)]
-    given = arranged(sizes, [table.columns for table in chain])
+    given = arrange(sizes, [table.columns for table in chain])
     assert given is not None
     laws = observed_laws(sizes, given, chain)
     assert list(laws) == list(given)
@@ -124,10 +123,10 @@ def test_a_chain_of_more_columns_than_calls_may_nest_has_its_law() -> None:
 def test_too_large_a_tree_is_no_tree(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = dict.fromkeys("abcd", 10)
     scopes = list(itertools.combinations("abcd", 2))
-    assert arranged(sizes, scopes) is not None
+    assert arrange(sizes, scopes) is not None
     monkeypatch.setattr(observed_module, "_MAX_CELLS", 9999)
-    assert arranged(sizes, scopes) is None
-    assert arranged(sizes, scopes[:3]) is not None
+    assert arrange(sizes, scopes) is None
+    assert arrange(sizes, scopes[:3]) is not None
 
 
 # -- interventions
@@ -270,6 +269,14 @@ def test_other_names_for_what_would_have_been_never_meet_a_column() -> None:
 
 
 # -- as a model
+
+
+def test_an_intervention_draws_its_effects_in_the_order_of_the_columns() -> None:
+    """Not in that of a set, which another process has in another order: a seed would not repeat anything there."""
+    effects = [f"effect {number}" for number in range(12)]
+    root, law = TableConditional((), np.array([0.5, 0.5])), TableConditional(("cause",), np.full((2, 2), 0.5))
+    laws = {"other": root, "cause": root, **dict.fromkeys(effects, law)}
+    assert list(laws_under(laws, laws, {"cause"})) == ["other", "cause", *effects]
 
 
 def test_an_observed_law_that_does_not_fit_is_refused(confounded: tuple[CausalModel, Floats]) -> None:

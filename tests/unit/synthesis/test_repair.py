@@ -10,12 +10,12 @@ import pytest
 
 from escudo.causal import CausalGraph
 from escudo.errors import InputError
+from escudo.mechanisms import Purse
 from escudo.privacy import ExponentialEvent, guarantee_of
 from escudo.privacy._totals import leaves
-from escudo.synthesis import CausalModel, _observed, prepare, synthesize
-from escudo.synthesis._estimation import NoisyTable
-from escudo.synthesis._repair import candidate_pairs, merged
-from escudo.synthesis._table_fits import TableFits
+from escudo.synthesis import CausalModel, _estimation, prepare, synthesize
+from escudo.synthesis._estimation import NoisyTable, TableFits
+from escudo.synthesis._marginals import average_repeats, candidate_pairs
 from escudo.table import PrivateTable, Schema
 
 YES_NO = ["no", "yes"]
@@ -49,11 +49,9 @@ def fitted(**options: Any) -> CausalModel:
 @pytest.mark.parametrize("edges", ["full", "none"])
 def test_every_leaf_of_the_plan_is_spent_once_and_nothing_else(relation: str, edges: str, spy: Any) -> None:
     prepared = prepare(SCHEMA, GRAPH if edges == "full" else None, relation=relation, repair=True, **BUDGET)
-    prepared.fit(
+    prepared.run(
         PrivateTable(frame(500), SCHEMA),
-        account=spy,
-        seed=np.random.default_rng(0),
-        guarantee=prepared.plan.guarantee(),
+        Purse(spy, np.random.default_rng(0), plan=prepared.plan, guarantee=prepared.plan.guarantee()),
     )
     assert prepared.plan.event is not None
     planned = [leaf for leaf, count in leaves(prepared.plan.event) for _ in range(count)]
@@ -117,11 +115,11 @@ def test_large_families_stay_as_they_are_under_repair() -> None:
 
 
 def test_where_the_observed_law_is_full_families_are_measured_again(monkeypatch: pytest.MonkeyPatch, spy: Any) -> None:
-    monkeypatch.setattr(_observed, "_MAX_TOTAL", 30)  # the two chains have 20 cells, and with a pair 24 at least
+    monkeypatch.setattr(_estimation, "_MAX_TOTAL", 30)  # the two chains have 20 cells, and with a pair 24 at least
     prepared = prepare(SCHEMA, GRAPH, repair=True, **BUDGET)
     table = PrivateTable(frame(), SCHEMA)
-    terms: dict[str, Any] = {"seed": np.random.default_rng(0), "guarantee": prepared.plan.guarantee()}
-    model = prepared.fit(table, account=spy, **terms)
+    purse = Purse(spy, np.random.default_rng(0), plan=prepared.plan, guarantee=prepared.plan.guarantee())
+    model = prepared.run(table, purse)
     assert isinstance(model, CausalModel)
     assert model.observed
     assert prepared.plan.event is not None
@@ -163,6 +161,6 @@ def test_candidates_are_the_pairs_that_no_table_holds() -> None:
 
 def test_two_releases_of_a_table_are_averaged_by_their_precision() -> None:
     tables = [NoisyTable(("a",), np.array([10.0, 0.0]), 1.0), NoisyTable(("a",), np.array([0.0, 10.0]), 2.0)]
-    (one,) = merged(tables)
+    (one,) = average_repeats(tables)
     assert one.counts.tolist() == pytest.approx([8.0, 2.0])
     assert one.scale == pytest.approx((1 + 1 / 4) ** -0.5)

@@ -9,7 +9,7 @@ import pytest
 
 from escudo.errors import InputError, ZeroProbabilityError
 from escudo.synthesis import _sampling
-from escudo.synthesis._conditionals import (
+from escudo.synthesis._laws import (
     LogitConditional,
     MaxConditional,
     NoisyOrConditional,

@@ -9,8 +9,7 @@ import pytest
 
 from escudo.causal import CausalGraph
 from escudo.errors import GraphError, InputError, SchemaError
-from escudo.synthesis._parameter_change import Regression
-from escudo.synthesis._stability import NodeStability, Stability, stability
+from escudo.synthesis._stability import NodeStability, Regression, Stability, stability
 
 # The paper's three columns: x1 causes x3, x3 causes x2; the associational model predicts x3 from x1 and x2.
 GRAPH = CausalGraph.from_edges([("x1", "x3"), ("x3", "x2")])

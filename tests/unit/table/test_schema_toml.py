@@ -182,7 +182,7 @@ def test_a_full_disk_leaves_no_half_file(tmp_path, monkeypatch):
         self.touch()
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("pathlib.Path.write_text", full)
+    monkeypatch.setattr("pathlib.Path.write_bytes", full)
     with pytest.raises(InputError, match="No space left"):
         Schema.from_dict({"x": ["a"]}).write(tmp_path / "s.toml")
     assert os.listdir(tmp_path) == []

@@ -11,8 +11,7 @@ import pytest
 import escudo
 from escudo.errors import BudgetExceededError, InputError, NotInPlanError
 from escudo.privacy import GaussianEvent, MemoryAccount
-from escudo.synthesis import prepare
-from escudo.synthesis._discovered import prepare_discovered
+from escudo.synthesis import prepare, prepare_discovered
 from escudo.utility import _private
 from escudo.utility._private import fitting_evaluated, prepare_evaluated
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import escudo
 from escudo.errors import BudgetExceededError, InputError
+from escudo.mechanisms import Purse
 from escudo.mechanisms._noise import SeededNoise
 from escudo.privacy import MemoryAccount
 from escudo.utility import _private, evaluate_privately, fidelity
@@ -23,7 +24,7 @@ from escudo.utility._rows import Rows
 SMALL = escudo.Schema.from_dict({"a": ["x", "y"], "b": ["u", "v", "w"], "c": ["no", "yes"]})
 LEVELS = [column.levels for column in SMALL.fields]
 ROW = st.tuples(*[st.sampled_from(levels) for levels in LEVELS])
-PREPARED = prepare_figures(SMALL, relation="add_remove", targets=["a", "b"], scale=1.0)
+PREPARED = prepare_figures(SMALL, SMALL.neighbours(relation="add_remove"), targets=["a", "b"], scale=1.0)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -114,15 +115,15 @@ def test_figures_agree_with_the_exact_ones_at_a_large_budget(schema, draw):
 def test_what_is_charged_is_what_the_plan_shows(schema, draw, relation):
     account = MemoryAccount(relation=relation, epsilon=1.0)
     table = escudo.PrivateTable(draw(300, 1), schema, account)
-    planned = escudo.plan(evaluate_privately, table, draw(300, 2), epsilon=0.5, relation=relation)
-    evaluate_privately(table, draw(300, 2), epsilon=0.5, relation=relation, seed=1)
+    planned = escudo.plan(evaluate_privately, table, draw(300, 2), epsilon=0.5)
+    evaluate_privately(table, draw(300, 2), epsilon=0.5, seed=1)
     assert [receipt.event for receipt in account.receipts] == [planned.event]
     assert planned.event.dimensions == (5 if relation == "replace_one" else 6)
     assert planned.guarantee(0.0).epsilon <= 0.5 * (1 + 1e-9)
 
 
 def test_gaussian_figures_of_rows_say_that_each_moves_by_one_step(schema):
-    event = prepare_figures(schema, relation="add_remove", scale=30.0).event
+    event = prepare_figures(schema, schema.neighbours(relation="add_remove"), scale=30.0).event
     assert (event.kind, event.grid, event.changed_cells) == ("gaussian", 1.0, 6)
     assert event.l2_sensitivity == pytest.approx(np.sqrt(6))
 
@@ -130,11 +131,11 @@ def test_gaussian_figures_of_rows_say_that_each_moves_by_one_step(schema):
 @pytest.mark.parametrize("noise", [{"epsilon": 2.0}, {"scale": 5.0}], ids=["laplace", "gaussian"])
 def test_the_noise_is_as_large_as_it_says_and_intervals_hold_it(schema, draw, monkeypatch, noise):
     table, made = escudo.PrivateTable(draw(500, 1), schema), draw(500, 2)
-    prepared = prepare_figures(schema, relation="add_remove", targets=["ill"], **noise)
+    prepared = prepare_figures(schema, schema.neighbours(relation="add_remove"), targets=["ill"], **noise)
     exact = exact_figures(table, Rows.read(made, schema), prepared.tables, prepared.targets)
     monkeypatch.setattr(_private, "exact_figures", lambda *_: exact)
     table = escudo.PrivateTable(draw(500, 1), schema, MemoryAccount(relation="add_remove"))
-    runs = [prepared.run(table, made, seed=seed) for seed in range(200)]
+    runs = [prepared.evaluate(table, Purse(table.account, seed), made) for seed in range(200)]
     spread = np.std([run.baseline for run in runs], ddof=1)
     said = np.mean([run.deviation * np.sqrt(1 + run.baseline**2) for run in runs])
     assert 0.75 * said < spread < 1.35 * said
@@ -157,8 +158,6 @@ def test_nothing_is_spent_when_it_is_refused(schema, draw):
     table = escudo.PrivateTable(draw(100, 1), schema, account)
     with pytest.raises(BudgetExceededError):
         evaluate_privately(table, draw(100, 2), epsilon=0.5, seed=1)
-    with pytest.raises(InputError, match="kept for relation"):
-        evaluate_privately(table, draw(100, 2), epsilon=0.05, relation="add_remove", seed=1)
     with pytest.raises(InputError, match="targets"):
         evaluate_privately(table, draw(100, 2), epsilon=0.05, targets=["age"], seed=1)
     assert account.receipts == ()
@@ -185,17 +184,23 @@ def test_a_person_with_several_rows_costs_as_many(draw):
     found = evaluate_privately(table, rows, epsilon=1.0, seed=1)
     assert found.guarantee.unit == "person"
     assert found.three_way is None
-    event = prepare_figures(schema, relation="replace_one", scale=30.0).event
+    event = prepare_figures(schema, schema.neighbours(relation="replace_one"), scale=30.0).event
     assert event.changed_cells is None  # rows of a person may move a figure by several steps
     assert event.l2_sensitivity == pytest.approx(3 * np.sqrt(5))
 
 
 def test_targets_are_categorical_columns_and_tables_only_those_that_are_not_too_large(schema):
-    assert prepare_figures(schema, relation="replace_one", targets=9, epsilon=1.0).targets == ("smoke", "ward", "ill")
-    assert prepare_figures(schema, relation="replace_one", targets="ill", epsilon=1.0).targets == ("ill",)
+    assert prepare_figures(schema, schema.neighbours(relation="replace_one"), targets=9, epsilon=1.0).targets == (
+        "smoke",
+        "ward",
+        "ill",
+    )
+    assert prepare_figures(schema, schema.neighbours(relation="replace_one"), targets="ill", epsilon=1.0).targets == (
+        "ill",
+    )
     large = {"type": "numeric", "lower": 0, "upper": 1, "bins": 1000}
     numbers = escudo.Schema.from_dict({"x": large, "y": large})
-    prepared = prepare_figures(numbers, relation="replace_one", epsilon=1.0)
+    prepared = prepare_figures(numbers, numbers.neighbours(relation="replace_one"), epsilon=1.0)
     assert (prepared.figures, prepared.targets) == (("one_way",), ())
 
 

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from escudo._files import write_whole
 from escudo.errors import InputError, ParseError
 
 if TYPE_CHECKING:
@@ -175,17 +174,11 @@ def write_text(path: Path, text: str) -> None:
     content = text.encode("utf-8")
     if path.suffix.lower() == ".gz":
         content = gzip.compress(content, mtime=0)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with draft.open("xb") as file:
-            file.write(content)
-        draft.replace(path)
+        write_whole(path, content)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "not a usable path"
         raise InputError(f"{path} cannot be written: {reason}.") from None
-    finally:
-        with suppress(OSError):  # a name that cannot be written cannot be looked for either
-            draft.unlink(missing_ok=True)
 
 
 # ---- what a reader gathers

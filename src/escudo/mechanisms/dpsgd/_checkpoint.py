@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from escudo._files import sync as synced
 from escudo.errors import InputError
 from escudo.privacy import Account, Event, MarkingAccount, Receipt, guarantee_of
 from escudo.privacy._tally import shown_up
@@ -278,16 +279,6 @@ def _written(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise InputError(f"checkpoint {path} cannot be written: {error.strerror}.") from None
-
-
-def synced(*paths: Path) -> None:
-    """Wait until files, and folders with the names in them, are on the disk."""
-    for path in paths:
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 @contextmanager

@@ -1,48 +1,40 @@
 """Neural generators that follow a causal graph, trained by DP-SGD.
 
-* ``_columns``: a row as features, and the likelihood of each kind of column;
-* ``_network``: p(z) ∏ p(xᵢ | paᵢ, z) and q(z | x), with masked layers; both import only jax and numpy;
-* ``_units``: which columns are modelled together, given which others, as a graph says;
-* ``_rules``: how long and how loudly to train, from public facts;
-* ``_start``: where a training starts: a model fitted with a share of the budget, and rows simulated from it;
-* ``_generator``: the generators :class:`Vae` and :class:`Autoregressive`; ``_prepared``: their fit; ``_model``:
-  :class:`NeuralModel`, what is released;
-* ``_checkpoint``: a folder that a stopped fit goes on from, and pays once;
-* ``_many``: many trainings at once, for shadow models; :func:`begun` and :func:`finished`.
+* ``_network``: a row as features, p(z) ∏ p(xᵢ | paᵢ, z) and q(z | x) with masked layers, and which network a schema and
+  a graph ask for; it needs only jax and numpy;
+* ``_generator``: the generators :class:`Vae` and :class:`Autoregressive`, and their options;
+* ``_training``: the fit: how long and how loudly to train, where a training starts, and a folder that a stopped fit
+  goes on from, and pays once;
+* ``_model``: :class:`NeuralModel`, what is released;
+* ``_many``: many trainings at once, for shadow models; :func:`begin` and :func:`finish`.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import lazy_loader
 
 if TYPE_CHECKING:
     from escudo.synthesis.neural._generator import Autoregressive as Autoregressive
     from escudo.synthesis.neural._generator import Vae as Vae
-    from escudo.synthesis.neural._many import begun as begun
-    from escudo.synthesis.neural._many import finished as finished
+    from escudo.synthesis.neural._many import begin as begin
+    from escudo.synthesis.neural._many import finish as finish
     from escudo.synthesis.neural._many import on_accelerator as on_accelerator
     from escudo.synthesis.neural._model import NeuralModel as NeuralModel
+    from escudo.synthesis.neural._model import read_model as read_model
+    from escudo.synthesis.neural._training import Checkpoint as Checkpoint
+    from escudo.synthesis.neural._training import PreparedNeural as PreparedNeural
 
-__all__ = ["Autoregressive", "NeuralModel", "Vae", "begun", "finished", "on_accelerator"]
+__all__ = ["Autoregressive", "NeuralModel", "Vae", "begin", "finish", "on_accelerator"]
 
-_HOME = {
-    "Autoregressive": "_generator",
-    "NeuralModel": "_model",
-    "Vae": "_generator",
-    "begun": "_many",
-    "finished": "_many",
-    "on_accelerator": "_many",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        value = getattr(import_module(f"escudo.synthesis.neural.{_HOME[name]}"), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'escudo.synthesis.neural' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return list(__all__)
+# What is not in __all__ is for other parts of escudo.
+__getattr__, __dir__, _ = lazy_loader.attach(
+    __name__,
+    submod_attrs={
+        "_generator": ["Autoregressive", "Vae"],
+        "_many": ["begin", "finish", "on_accelerator"],
+        "_model": ["NeuralModel", "read_model"],
+        "_training": ["Checkpoint", "PreparedNeural"],
+    },
+)

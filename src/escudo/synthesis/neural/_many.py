@@ -1,6 +1,6 @@
 """Many trainings at once: for shadow models by the hundred, never for a release.
 
-On an accelerator one training leaves most of the device idle, and :func:`trained` runs hundreds side by side by
+On an accelerator one training leaves most of the device idle, and :func:`train_many` runs hundreds side by side by
 ``jax.vmap`` over the whole training: one compiled program, in chunks that fit the device's memory. A processor gains
 nothing from that, so there trainings follow one another through one compiled program, and memory stays that of one.
 
@@ -10,7 +10,7 @@ processor, and wherever samples hold all rows or take several slots, samples are
 an accelerator small samples are drawn there, which is the same law from another stream; of a sample that overflows its
 slot (one in 160) the first rows of the table are left out, never the last, whose membership is in question.
 
-**Two halves.** :func:`begun` measures a generator's start on one table, on any processor; :func:`finished` pre-trains
+**Two halves.** :func:`begin` measures a generator's start on one table, on any processor; :func:`finish` pre-trains
 and trains all of them.
 """
 
@@ -27,24 +27,25 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from escudo.mechanisms import Purse
 from escudo.mechanisms.dpsgd._core import Knobs, Recipe, Slots, State, first_state, result, run
 from escudo.mechanisms.dpsgd._precision import precision_for
 from escudo.mechanisms.dpsgd._sampling import capacity_for, device_slots, slots_of
 from escudo.privacy import Guarantee
-from escudo.synthesis.neural._generator import PreparedNeural
 from escudo.synthesis.neural._model import NeuralModel
 from escudo.synthesis.neural._network import Network
-from escudo.synthesis.neural._start import (
+from escudo.synthesis.neural._training import (
+    PreparedNeural,
     clip_bound,
     expected_rows,
     free_steps,
     measured_rows,
-    placed,
+    parameters_of,
     simulated_rows,
 )
 from escudo.table import PrivateTable
 
-__all__ = ["Begun", "Copy", "begun", "finished", "on_accelerator", "trained"]
+__all__ = ["Copy", "begin", "finish", "on_accelerator", "train_many"]
 
 Codes = NDArray[Any]
 Floats = NDArray[np.float32]
@@ -100,7 +101,7 @@ def on_accelerator() -> bool:
     return bool(jax.devices()[0].platform != "cpu")
 
 
-def trained(
+def train_many(
     network: Network,
     recipe: Recipe,
     copies: Iterable[Copy],
@@ -143,14 +144,13 @@ def trained(
         yield from np.asarray(waiting[0])[: waiting[1]]
 
 
-def begun(prepared: PreparedNeural, table: PrivateTable, *, seed: int, guarantee: Guarantee) -> Begun:
-    """Measure the start of a fit; the account is charged for all of it, as by :meth:`PreparedNeural.fit`."""
-    rng = np.random.default_rng(seed)
-    network, schema = prepared.network, prepared.schema
-    first = prepared.start.fit(table, account=table.account, seed=rng, guarantee=guarantee)
-    event = prepared.training.event(prepared.relation, schema.unit, schema.max_rows_per_person)
-    table.account.spend(event, purpose="training by DP-SGD", for_release=False)
-    arrays, rows = placed(network, first), prepared.codes(table)
+def begin(prepared: PreparedNeural, table: PrivateTable, *, seed: int, guarantee: Guarantee) -> Begun:
+    """Measure the start of a fit; the account is charged for all of it, as by :meth:`PreparedNeural.run`."""
+    rng, network = np.random.default_rng(seed), prepared.network
+    purse = Purse(table.account, rng, plan=prepared.plan, guarantee=guarantee)
+    first = prepared.start.run(table, purse)
+    purse.within(prepared.training.event(**prepared.neighbours.stated), purpose="training by DP-SGD")
+    arrays, rows = parameters_of(network, first), prepared.codes(table)
     return Begun(
         # In numpy: other processes do this too, and must not take room on the accelerator.
         start=np.concatenate([arrays[layer][name].ravel() for layer, name, _ in network.shapes]).astype(np.float32),
@@ -162,7 +162,7 @@ def begun(prepared: PreparedNeural, table: PrivateTable, *, seed: int, guarantee
     )
 
 
-def finished(
+def finish(
     prepared: PreparedNeural, fits: Iterable[Begun], *, count: int, guarantee: Guarantee, at_once: int | None = None
 ) -> Iterator[NeuralModel]:
     """Train all fits that were begun, and give their models, in order.
@@ -185,11 +185,11 @@ def finished(
     def copies() -> Iterator[Copy]:
         for chunk in _chunks(left, width):
             for fit, start in zip(chunk, _pretrained(prepared, chunk, width), strict=True):
-                settled = prepared._settled(clip_bound(network, start, fit.measured), fit.count)
+                settled = prepared.settle(clip_bound(network, start, fit.measured), fit.count)
                 knobs = settled.knobs(fit.count)
                 yield Copy(start=start, rows=fit.rows, knobs=knobs, seed=fit.seed, count=fit.count)
 
-    flats = trained(
+    flats = train_many(
         network,
         training.recipe,
         copies(),
@@ -277,8 +277,8 @@ def _chunk(
     plain = replace(recipe, split=False)
     state, data = _first_states(starts, split=False), jnp.asarray(rows)
     for number, length in enumerate(_lengths(steps)):
-        fixed = (network, plain, length, probability, capacity)
-        state = _drawn_and_run(*fixed, data, knobs, state, begin, seeds, np.int32(number))
+        segment = _Segment(network, plain, length, probability, capacity)
+        state = _drawn_and_run(segment, data, knobs, state, begin, seeds, np.int32(number))
     return _results(knobs, state) if recipe.averaged else state.parameters
 
 
@@ -322,30 +322,34 @@ def _run_all(network: Network, recipe: Recipe, data: Any, knobs: Knobs, state: S
     return jax.vmap(partial(run, network, network.layout, recipe))(data, knobs, state, slots)
 
 
-@partial(jax.jit, static_argnames=("network", "recipe", "length", "probability", "capacity"), donate_argnames="state")
+@dataclass(frozen=True, slots=True)
+class _Segment:
+    """Steps whose samples are drawn where jax runs: what is compiled in."""
+
+    network: Network
+    recipe: Recipe
+    length: int
+    probability: float
+    capacity: int
+
+
+@partial(jax.jit, static_argnames="segment", donate_argnames="state")
 def _drawn_and_run(
-    network: Network,
-    recipe: Recipe,
-    length: int,
-    probability: float,
-    capacity: int,
-    data: Any,
-    knobs: Knobs,
-    state: State,
-    begin: Any,
-    seeds: Any,
-    number: Any,
+    segment: _Segment, data: Any, knobs: Knobs, state: State, begin: Any, seeds: Any, number: Any
 ) -> Any:
     """Draw the samples of a segment where jax runs, and run it; a training's rows begin at its ``begin``."""
+    network, capacity = segment.network, segment.capacity
     place = jnp.arange(capacity)
 
     def one(data: Any, knobs: Knobs, state: State, begin: Any, seed: Any) -> Any:
         key = jax.random.fold_in(jax.random.wrap_key_data(seed), number)
-        slots = device_slots(key, rows=data.shape[0], probability=probability, steps=length, capacity=capacity)
+        slots = device_slots(
+            key, rows=data.shape[0], probability=segment.probability, steps=segment.length, capacity=capacity
+        )
         skipped = ((slots.rows < begin) & (place < slots.count[:, None])).sum(axis=1)
         kept = jnp.minimum(place + skipped[:, None], capacity - 1)
         own = slots._replace(rows=jnp.take_along_axis(slots.rows, kept, axis=1), count=slots.count - skipped)
-        return run(network, network.layout, recipe, data, knobs, state, own)
+        return run(network, network.layout, segment.recipe, data, knobs, state, own)
 
     return jax.vmap(one)(data, knobs, state, begin, seeds)
 
@@ -365,7 +369,7 @@ def _lengths(steps: int) -> list[int]:
 
 
 def _pretrained(prepared: PreparedNeural, chunk: Sequence[Begun], width: int) -> Floats:
-    """Return the parameters of a chunk after training on simulated rows, as :func:`pretrained` does for one."""
+    """Return the parameters of a chunk after training on simulated rows, as :func:`pretrain` does for one."""
     starts = np.stack([fit.start for fit in chunk])
     if not prepared.pretraining:
         return starts

@@ -1,4 +1,4 @@
-r"""The released neural model: sampled in numpy, under interventions and conditions, without jax.
+"""The released neural model: sampled in numpy, under interventions and conditions, without jax; and read from files.
 
 **Drawing.** z ~ N(0, I), then columns tier by tier: all columns whose parents are known, at once. Each column's values
 are drawn at stratified quantiles in random order, so that a sample's shares miss the law by little.
@@ -14,40 +14,30 @@ parents and z, and drawn again by weight.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from os import PathLike
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo._progress import tracking
-from escudo._validate import whole
-from escudo.causal import CausalGraph
 from escudo.errors import InputError
-from escudo.privacy import Guarantee, Plan
-from escudo.synthesis._model import CausalModel
-from escudo.synthesis._options import drawing
-from escudo.synthesis.neural._network import Network
-from escudo.table import Schema
+from escudo.synthesis._model import CellModel, Model
+from escudo.synthesis._sampling import resample
+from escudo.synthesis.neural._network import Network, Unit, columns_of
 
-if TYPE_CHECKING:
-    import polars as pl
-
-__all__ = ["NeuralModel"]
+__all__ = ["NeuralModel", "read_model"]
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
-_BLOCK = 2**14
 _POOL = 20  # rows drawn for each row wanted, where there is a condition
 _LEAST_POOL = 10_000
+_LARGEST = 100_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class NeuralModel:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class NeuralModel(CellModel):
     """A network that follows a causal graph, trained under a guarantee.
 
     Attributes:
@@ -61,15 +51,10 @@ class NeuralModel:
         details: Public facts about the fit, for the report.
     """
 
-    schema: Schema
-    graph: CausalGraph
     network: Network
     parameters: Mapping[str, Mapping[str, Floats]]
-    guarantee: Guarantee
-    generator: str
-    plan: Plan
-    details: Mapping[str, Any] = field(default_factory=dict)
-    _tiers: tuple[tuple[int, ...], ...] = field(init=False, repr=False)
+    _tiers: tuple[tuple[int, ...], ...] = field(init=False)
+    _block: ClassVar[int] = 2**14
 
     def __post_init__(self) -> None:
         if len(self.network.columns.specs) != len(self.schema.names):
@@ -88,113 +73,39 @@ class NeuralModel:
         """The columns with parents before children."""
         return tuple(self.schema.names[place] for tier in self._tiers for place in tier)
 
-    def sample(
-        self,
-        rows: int,
-        *,
-        do: Mapping[str, object] | None = None,
-        given: Mapping[str, object] | None = None,
-        seed: int | None = None,
-    ) -> pl.DataFrame:
-        """Draw synthetic rows; free of charge, as often as wanted.
+    def _facts(self) -> list[str]:
+        return [*Model._facts(self), f"{sum(math.prod(shape) for _, _, shape in self.network.shapes):,} parameters"]
 
-        Args:
-            rows: How many.
-            do: Columns to set by intervention: arrows into them are cut.
-            given: Columns to condition on.
-            seed: For repeatable draws.
+    def _stored(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return the network's form, and its arrays in one flat name space."""
+        network = self.network
+        form = {
+            "units": [[list(unit.columns), list(unit.parents)] for unit in network.units],
+            "direct": network.direct,
+            "hidden": list(network.hidden),
+            "latent": network.latent,
+            "encoder": list(network.encoder),
+            "decoder": list(network.decoder),
+        }
+        arrays = {
+            f"{layer}/{name}": np.asarray(self.parameters[layer][name], np.float64) for layer, name, _ in network.shapes
+        }
+        return {"network": form}, arrays
 
-        Returns:
-            A polars frame with the schema's columns; only values the schema allows.
+    def _drawer(self, fixed: Mapping[str, int], evidence: Mapping[str, int]) -> Callable[..., Mapping[str, Codes]]:
+        def drawn(rows: int, *, rng: np.random.Generator) -> dict[str, Codes]:
+            codes = self._given(rows, fixed, evidence, rng) if evidence else self._drawn(rows, fixed, {}, rng)[0]
+            return {name: codes[:, place] for place, name in enumerate(self.schema.names)}
 
-        Raises:
-            SchemaError: If ``do`` or ``given`` names a column or level the schema does not have.
-            NotIdentifiableError: If a latent that the graph states acts on an intervened column and what it affects.
-            InputError: If the condition is too rare under the model.
-        """
-        import polars as pl
-
-        from escudo.synthesis._decoding import decode
-
-        rng = drawing(seed)
-        names = self.schema.names
-        parts = [
-            decode(self.schema, {name: block[:, place] for place, name in enumerate(names)}, rng=rng)
-            for block in self._blocks(rows, do, given, rng)
-        ]
-        return pl.concat(parts)
-
-    def codes(
-        self,
-        rows: int,
-        *,
-        do: Mapping[str, object] | None = None,
-        given: Mapping[str, object] | None = None,
-        seed: int | None = None,
-    ) -> Codes:
-        """Draw rows as schema cells, of shape (rows, columns)."""
-        return np.concatenate(list(self._blocks(rows, do, given, drawing(seed))))
-
-    def save(self, directory: str | PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the model as ``model.json`` and ``parameters.safetensors`` into a new folder.
-
-        Raises:
-            InputError: If the folder exists and ``overwrite`` is false, or cannot be written.
-        """
-        from escudo.synthesis._files import write_folder
-        from escudo.synthesis.neural._files import described
-
-        description, arrays = described(self)
-        write_folder(Path(directory), description, arrays, overwrite=overwrite)
-
-    def __repr__(self) -> str:
-        size = sum(math.prod(shape) for _, _, shape in self.network.shapes)
-        columns, arrows = len(self.schema.names), len(self.graph.edges)
-        return f"NeuralModel({self.generator}, {columns} columns, {arrows} arrows, {size:,} parameters)"
-
-    def __str__(self) -> str:
-        return f"A {self.generator} model of {', '.join(self.schema.names)}. {self.guarantee}"
-
-    def _repr_html_(self) -> str:
-        from html import escape
-
-        title = f"{escape(self.generator)} model, {len(self.schema.names)} columns"
-        return f"<div><strong>{title}</strong><p>{escape(str(self.guarantee))}</p>{self.graph.to_svg()}</div>"
-
-    # Values are read as for any model over cells: these look at the schema only.
-    _cells = CausalModel._cells
-    _column = CausalModel._column
-
-    def _blocks(
-        self,
-        rows: int,
-        do: Mapping[str, object] | None,
-        given: Mapping[str, object] | None,
-        rng: np.random.Generator,
-    ) -> Iterator[Codes]:
-        fixed, evidence = CausalModel._asked(cast(CausalModel, self), do, given)
-        count = whole("rows", rows)
-        starts = range(0, max(count, 1), _BLOCK)
-        with tracking("Sampling", total=len(starts)) as advance:
-            for start in starts:
-                size = min(_BLOCK, count - start)
-                yield self._given(size, fixed, evidence, rng) if evidence else self._drawn(size, fixed, {}, rng)[0]
-                advance(1)
+        return drawn
 
     def _given(
         self, rows: int, fixed: Mapping[str, int], evidence: Mapping[str, int], rng: np.random.Generator
     ) -> Codes:
         pool = max(rows * _POOL, _LEAST_POOL)
         codes, log_weight = self._drawn(pool, fixed, evidence, rng)
-        weight = np.exp(log_weight - log_weight.max())
-        if weight.sum() ** 2 < rows / 10 * (weight**2).sum():
-            raise InputError(
-                f"The condition on {', '.join(sorted(evidence))} is too rare under this model to draw {rows:,} rows "
-                "from it; condition on fewer columns, or ask for fewer rows."
-            )
-        points = (np.arange(rows) + rng.random()) / max(rows, 1) * weight.sum()
-        chosen = np.minimum(np.searchsorted(np.cumsum(weight), points, side="right"), pool - 1)
-        return codes[rng.permutation(chosen)]
+        chosen: Codes = codes[rng.permutation(resample(log_weight, rows, evidence, rng))]
+        return chosen
 
     def _drawn(
         self, rows: int, fixed: Mapping[str, int], evidence: Mapping[str, int], rng: np.random.Generator
@@ -250,3 +161,51 @@ def _tiers(network: Network) -> tuple[tuple[int, ...], ...]:
         tiers.append(tier)
         known.update(tier)
     return tuple(tiers)
+
+
+# ---- from files
+
+
+def read_model(form: Mapping[str, Any], arrays: Mapping[str, Any], common: Mapping[str, Any]) -> NeuralModel:
+    """Return the model whose files hold this; every value is checked as if a stranger had written it.
+
+    Raises:
+        InputError: If the form is not usable, or an array is missing.
+    """
+    columns = columns_of(common["schema"])
+    count = len(columns.specs)
+    units = tuple(Unit(_places(unit[0], count), _places(unit[1], count)) for unit in form["units"])
+    if sorted(column for unit in units for column in unit.columns) != list(range(count)):
+        raise InputError("its units do not hold every column once.")
+    network = Network(
+        columns=columns,
+        units=units,
+        direct=form["direct"] is True,
+        hidden=_widths(form["hidden"]),
+        latent=_width(form["latent"], least=0),
+        encoder=_widths(form["encoder"]),
+        decoder=_widths(form["decoder"]),
+    )
+    parameters: dict[str, dict[str, Any]] = {}
+    for layer, name, _ in network.shapes:
+        if f"{layer}/{name}" not in arrays:
+            raise InputError(f"layer {layer!r} lacks its array {name!r}.")
+        parameters.setdefault(layer, {})[name] = arrays[f"{layer}/{name}"]
+    return NeuralModel(network=network, parameters=parameters, **common)
+
+
+def _places(numbers: Any, count: int) -> tuple[int, ...]:
+    found = tuple(numbers)
+    if not all(type(number) is int and 0 <= number < count for number in found):
+        raise InputError("a unit names a column that is not there.")
+    return found
+
+
+def _widths(numbers: Any) -> tuple[int, ...]:
+    return tuple(_width(number, least=1) for number in numbers)
+
+
+def _width(number: Any, *, least: int) -> int:
+    if type(number) is not int or not least <= number <= _LARGEST:
+        raise InputError("a layer's width is out of range.")
+    return number

@@ -18,7 +18,7 @@ from escudo.mechanisms.dpsgd._checkpoint import TrainingFile
 from escudo.privacy import Ledger, MemoryAccount
 from escudo.privacy._totals import leaves
 from escudo.synthesis import fitting, prepare, synthesize
-from escudo.synthesis.neural import _prepared
+from escudo.synthesis.neural import _training
 from escudo.table import PrivateTable, Schema
 
 SCHEMA = Schema.from_dict({"a": ["0", "1"], "b": ["0", "1", "2"]})
@@ -124,10 +124,10 @@ def test_one_stopped_before_its_training_keeps_its_start(tmp_path, ledger, monke
         raise Stopped
 
     with monkeypatch.context() as patch:
-        patch.setattr(_prepared, "pretrained", stops)
+        patch.setattr(_training, "pretrain", stops)
         with pytest.raises(Stopped):
             made(account, folder)
-    monkeypatch.setattr(_prepared.PreparedMoments, "fit", lambda *_, **__: pytest.fail("measured again"))
+    monkeypatch.setattr(_training.PreparedMoments, "run", lambda *_, **__: pytest.fail("measured again"))
     assert made(account, folder).details["rows"] == 80
     assert spends(ledger) == 1
 
@@ -284,11 +284,11 @@ def test_one_that_stopped_between_going_on_and_its_next_state_pays_for_the_rest(
 def test_what_was_lost_on_its_way_out_costs_what_is_left(tmp_path, ledger):
     """The training has ended, and the disk is full: the folder is there, and the last steps are paid for again."""
     account, folder = ledger.account("people"), tmp_path / "kept"
-    table = PrivateTable(people(), SCHEMA, account)
-    terms: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "steps": 40, "public_rows": 80, "checkpoint": folder}
+    table = PrivateTable(people(), SCHEMA, account, rows=80)
+    terms: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "steps": 40, "checkpoint": folder}
     with (
         pytest.raises(OSError, match="full"),
-        fitting(prepare(SCHEMA, GRAPH, generator="autoregressive", **terms), table),
+        fitting(prepare(SCHEMA, GRAPH, generator="autoregressive", public_rows=80, **terms), table),
     ):
         raise OSError("full")
     with pytest.raises(InputError, match="finished"):
@@ -365,7 +365,7 @@ def test_the_folder_is_its_owner_s_and_holds_nothing_of_the_rows(stop, tmp_path)
 
 def test_one_in_use_is_refused_before_anything_is_charged(tmp_path, ledger, monkeypatch):
     pytest.importorskip("fcntl")
-    folder, account, fitted = tmp_path / "kept", ledger.account("people"), _prepared.PreparedMoments.fit
+    folder, account, fitted = tmp_path / "kept", ledger.account("people"), _training.PreparedMoments.run
 
     def meanwhile(*arguments: Any, **terms: Any) -> Any:
         with pytest.raises(InputError, match="in use by another training"):
@@ -373,7 +373,7 @@ def test_one_in_use_is_refused_before_anything_is_charged(tmp_path, ledger, monk
         assert spends(ledger) == 1
         return fitted(*arguments, **terms)
 
-    monkeypatch.setattr(_prepared.PreparedMoments, "fit", meanwhile)
+    monkeypatch.setattr(_training.PreparedMoments, "run", meanwhile)
     made(account, folder)
     assert spends(ledger) == 1
     assert not folder.exists()

@@ -6,8 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from escudo.synthesis.neural._columns import Columns, ColumnSpec
-from escudo.synthesis.neural._units import columns_of
+from escudo.synthesis.neural._network import Columns, ColumnSpec, columns_of
 from escudo.table import Schema
 
 PLACES = (-1.0, -0.5, 0.0, 0.5, 1.0)

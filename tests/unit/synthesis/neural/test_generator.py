@@ -12,13 +12,12 @@ import pytest
 
 from escudo.causal import CausalGraph
 from escudo.errors import InputError, SchemaError
-from escudo.mechanisms import Release
+from escudo.mechanisms import Purse, Release
 from escudo.privacy import MemoryAccount, RepeatedEvent
 from escudo.synthesis import load, prepare, synthesize
-from escudo.synthesis._linear_model import LinearModel
-from escudo.synthesis.neural import NeuralModel, _prepared
-from escudo.synthesis.neural._rules import learning_rate_for, rule_for
-from escudo.synthesis.neural._start import placed, pretrained
+from escudo.synthesis._linear import LinearModel
+from escudo.synthesis.neural import NeuralModel, _training
+from escudo.synthesis.neural._training import learning_rate_for, parameters_of, pretrain, rule_for
 from escudo.table import PrivateTable
 
 BUDGET = {"epsilon": 8.0, "delta": 1e-5, "seed": 12}
@@ -203,9 +202,9 @@ def given_to_training(monkeypatch, frame, schema, graph, rows: int, first, **opt
 
     table = PrivateTable(frame.head(rows).lazy(), schema, MemoryAccount(relation="add_remove"))
     with monkeypatch.context() as patch:
-        patch.setattr(_prepared, "train", trains)
-        patch.setattr(_prepared.PreparedMoments, "fit", lambda *_, **__: first)
-        fitted = prepared.fit(table, account=table.account, seed=7, guarantee=prepared.plan.guarantee())
+        patch.setattr(_training, "train", trains)
+        patch.setattr(_training.PreparedMoments, "run", lambda *_, **__: first)
+        fitted = prepared.run(table, Purse(table.account, 7, plan=prepared.plan, guarantee=prepared.plan.guarantee()))
     return given[0], dict(fitted.details)
 
 
@@ -259,7 +258,7 @@ def test_a_start_at_the_moments_draws_what_the_moments_draw(frame, schema, graph
     model = synthesize(PrivateTable(frame, schema), graph, generator="moments", **BUDGET)
     prepared = prepare(schema, graph, generator="autoregressive", epsilon=8.0, delta=1e-5)
     network = prepared.network
-    flat = pretrained(network, placed(network, model), model, prepared.pretraining)
+    flat = pretrain(network, parameters_of(network, model), model, prepared.pretraining)
     arrays = network.layout.unflatten(flat.astype(np.float64))
     neural = NeuralModel(
         schema=schema,

@@ -10,12 +10,12 @@ import polars as pl
 import pytest
 
 from escudo.causal import CausalGraph
+from escudo.mechanisms import Purse
 from escudo.mechanisms.dpsgd._core import Knobs, Recipe
 from escudo.privacy import MemoryAccount
 from escudo.synthesis import prepare
-from escudo.synthesis.neural import _many, begun, finished
-from escudo.synthesis.neural._columns import Columns, ColumnSpec
-from escudo.synthesis.neural._network import Network, Unit
+from escudo.synthesis.neural import _many, begin, finish
+from escudo.synthesis.neural._network import Columns, ColumnSpec, Network, Unit
 from escudo.table import PrivateTable, Schema
 
 GENERATORS = {
@@ -51,11 +51,11 @@ def test_fits_made_together_are_those_of_fits_alone(name, at_once, small):
 
     def alone(seed: int):
         own = table(seed)
-        return prepared.fit(own, account=own.account, seed=np.random.default_rng(seed), guarantee=promise)
+        return prepared.run(own, Purse(own.account, np.random.default_rng(seed), plan=prepared.plan, guarantee=promise))
 
-    fits = [begun(prepared, table(seed), seed=seed, guarantee=promise) for seed in range(3)]
+    fits = [begin(prepared, table(seed), seed=seed, guarantee=promise) for seed in range(3)]
     expected = alone(2)
-    made = list(finished(prepared, fits, count=3, guarantee=promise, at_once=at_once))
+    made = list(finish(prepared, fits, count=3, guarantee=promise, at_once=at_once))
     assert len(made) == 3
     for layer, array, _ in prepared.network.shapes:
         assert made[2].parameters[layer][array] == pytest.approx(expected.parameters[layer][array], abs=1e-5)
@@ -71,9 +71,9 @@ def test_an_account_is_charged_as_by_a_fit(small):
         table = PrivateTable(frame, schema, MemoryAccount(relation="replace_one"))
         if run == "alone":
             noise = np.random.default_rng(0)
-            prepared.fit(table, account=table.account, seed=noise, guarantee=prepared.plan.guarantee())
+            prepared.run(table, Purse(table.account, noise, plan=prepared.plan, guarantee=prepared.plan.guarantee()))
         else:
-            begun(prepared, table, seed=0, guarantee=prepared.plan.guarantee())
+            begin(prepared, table, seed=0, guarantee=prepared.plan.guarantee())
         assert not any(receipt.for_release for receipt in table.account.receipts)
         spent.append(table.account.total(delta=1e-5).epsilon)
     assert spent[0] == spent[1]
@@ -85,12 +85,12 @@ def test_a_start_is_measured_without_a_device():
 import numpy as np, polars as pl
 from jax._src import xla_bridge
 from escudo.synthesis import prepare
-from escudo.synthesis.neural import begun
+from escudo.synthesis.neural import begin
 from escudo.table import PrivateTable, Schema
 schema = Schema.from_dict({"a": ["0", "1"], "b": ["0", "1"]})
 prepared = prepare(schema, None, epsilon=1.0, delta=1e-5, generator="vae", latent=1, encoder=(2,), decoder=(2,))
 table = PrivateTable(pl.DataFrame({"a": ["0", "1"] * 9, "b": ["1", "1", "0"] * 6}), schema)
-fit = begun(prepared, table, seed=0, guarantee=prepared.plan.guarantee())
+fit = begin(prepared, table, seed=0, guarantee=prepared.plan.guarantee())
 assert len(fit.start) == prepared.network.layout.size
 assert not xla_bridge.backends_are_initialized()
 """
@@ -109,7 +109,7 @@ class TestSamplesDrawnThere:
         copies = [_many.Copy(start=start, rows=rows, knobs=knobs, seed=place) for place, rows in enumerate(tables)]
         options = {"count": len(copies), "steps": steps, "probability": probability}
         return np.array(
-            list(_many.trained(self.network, Recipe(), copies, at_once=at_once, drawn_there=True, **options))
+            list(_many.train_many(self.network, Recipe(), copies, at_once=at_once, drawn_there=True, **options))
         )
 
     def test_a_training_does_not_depend_on_what_is_trained_beside_it(self):

@@ -13,8 +13,7 @@ import pytest
 
 from escudo.causal import CausalGraph
 from escudo.mechanisms.dpsgd._layers import Tape, clipped_sum
-from escudo.synthesis.neural._network import Network, Unit
-from escudo.synthesis.neural._units import columns_of, units_of
+from escudo.synthesis.neural._network import Network, Unit, columns_of, units_of
 
 SIZES = {"direct": {}, "hidden": {"hidden": (3, 2)}, "hidden only": {"hidden": (4,), "direct": False}}
 LATENT = {"latent": 2, "encoder": (5,), "decoder": (4,)}
@@ -106,7 +105,7 @@ def test_the_paper_s_network_has_the_size_it_has_there():
 
 
 def columns_of_binary(count: int):
-    from escudo.synthesis.neural._columns import Columns, ColumnSpec
+    from escudo.synthesis.neural._network import Columns, ColumnSpec
 
     return Columns((ColumnSpec(2),) * count)
 
@@ -150,7 +149,7 @@ def test_without_a_graph_and_with_a_latent_no_column_has_a_parent(schema):
 def test_networks_need_nothing_but_jax_and_numpy():
     program = (
         "import sys, json\n"
-        "from escudo.synthesis.neural import _network, _columns\n"
+        "from escudo.synthesis.neural import _network\n"
         "print(json.dumps(sorted({name.split('.')[0] for name in sys.modules})))"
     )
     loaded = json.loads(subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout)

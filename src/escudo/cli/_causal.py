@@ -1,0 +1,447 @@
+"""Private answers to causal questions: ``escudo direction``, ``escudo discover`` and ``escudo effect``.
+
+* which of two columns causes the other, or which of all pairs;
+* a causal graph, with how sure it is of each edge;
+* how much one column changes another, with an honest interval.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from inspect import signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from escudo.cli._console import JsonFlag, emit, never_lost, print_promise
+from escudo.cli._options import (
+    AcceptLargeDelta,
+    Data,
+    Dataset,
+    Delta,
+    Epsilon,
+    Force,
+    LedgerUrl,
+    PlanOnly,
+    PublicRows,
+    RelationName,
+    SchemaFile,
+    Seeded,
+    TableOptions,
+    check_files,
+    command,
+    options_of,
+    without_secrets,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from escudo.discovery import Discovery, TreatmentEffect
+    from escudo.orientation import Direction, Orientation
+    from escudo.table import PrivateTable, Schema
+
+__all__ = ["direction", "discover", "effect"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DirectionOptions(TableOptions):
+    """What ``escudo direction`` is told."""
+
+    data: Data
+    x: Annotated[str | None, typer.Argument(metavar="X", help="One column.")] = None
+    y: Annotated[str | None, typer.Argument(metavar="Y", help="The other column.")] = None
+    schema: SchemaFile
+    epsilon: Epsilon
+    delta: Annotated[
+        float,
+        typer.Option("--delta", "-d", help="Probability that the promise may fail, where the method needs one; 1e-6."),
+    ] = 0.0
+    method: Annotated[str, typer.Option(help="votes (default), gap or paper.")] = "votes"
+    score: Annotated[
+        str, typer.Option(help="What a block computes (votes), or the dependence measured; committee: the usual one.")
+    ] = "committee"
+    all_pairs: Annotated[
+        bool,
+        typer.Option("--all-pairs", metavar="", help="Ask about all pairs of columns under the one budget, by votes."),
+    ] = False
+    train: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="PUBLIC records that fit the regressions (gap, paper).")
+    ] = None
+    test: Annotated[Path | None, typer.Option(metavar="FILE", help="PUBLIC records that are scored (paper).")] = None
+    relation: RelationName = "replace_one"
+    public_rows: Annotated[
+        int | None,
+        typer.Option(
+            "--public-rows", "--rows", min=1, help="About how many rows or people, where add_remove hides it."
+        ),
+    ] = None
+    accept_large_delta: AcceptLargeDelta = False
+    ledger: LedgerUrl = None
+    dataset: Dataset = None
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option", metavar="NAME=VALUE", help="What else the method takes, such as blocks=40; repeatable."
+        ),
+    ] = None
+    seed: Seeded = None
+    plan: PlanOnly = False
+    out: Annotated[
+        Path | None, typer.Option("--report", "-r", "--out", "-o", metavar="FILE", help="Write a page with the answer.")
+    ] = None
+    as_json: JsonFlag = False
+
+
+@command
+def direction(asked: DirectionOptions) -> None:
+    """Say which of two columns causes the other, or that one cannot tell.
+
+    A margin above 0 speaks for X as the cause, below 0 for Y. The answer is about a model of noise: it does not rule
+    out a common cause.
+
+    Example: escudo direction stations.csv altitude temperature --schema stations.toml --epsilon 0.5
+    """
+    from escudo.errors import InputError
+    from escudo.orientation import direction as ask
+    from escudo.orientation import orient
+    from escudo.privacy import plan as plan_of
+    from escudo.report import write
+
+    x, y = asked.x, asked.y
+    if asked.all_pairs and (x is not None or y is not None):
+        raise InputError("--all-pairs asks about all columns of the schema; leave out X and Y.")
+    if not asked.all_pairs and (x is None or y is None):
+        raise InputError("name two columns: escudo direction DATA X Y ..., or use --all-pairs.")
+    if asked.all_pairs and (asked.method != "votes" or asked.train is not None or asked.test is not None):
+        raise InputError("--all-pairs goes by votes; leave out --method, --train and --test.")
+    check_files(report=asked.out)
+    table = asked.table()
+    terms: dict[str, Any] = {"epsilon": asked.epsilon, "delta": asked.delta, "score": asked.score}
+    terms |= {"accept_large_delta": asked.accept_large_delta, **_extras(asked)}
+    if not asked.all_pairs:
+        terms |= {"method": asked.method, **_public_records(asked, table.schema)}
+    tree = plan_of(orient, table, **terms) if asked.all_pairs else plan_of(ask, table, x, y, **terms)
+    if (asked.plan or asked.dataset is not None) and asked.stops_at(tree, table.account):
+        return
+    found: Direction | Orientation
+    if asked.all_pairs:
+        found = orient(table, seed=asked.seed, **terms)
+    else:
+        assert x is not None
+        assert y is not None
+        found = ask(table, x, y, seed=asked.seed, **terms)
+
+    def show(written: bool) -> None:
+        page = asked.out if written else None
+
+        def human(screen: Console) -> None:
+            screen.print(str(found), markup=False)
+            if page is not None:
+                screen.print(f"Report   {page}", markup=False)
+
+        payload = {**_payload(found), "dataset": asked.dataset, "report": None if page is None else str(page)}
+        emit(payload, as_json=asked.as_json, human=human)
+
+    with never_lost(show):
+        if asked.out is not None:
+            write(_page(asked, found, table), asked.out)
+
+
+def _extras(asked: DirectionOptions) -> dict[str, Any]:
+    """Return the method's own options; what has an argument of its own must be given by that."""
+    from escudo.errors import InputError
+    from escudo.orientation import direction as ask
+
+    found = options_of(asked.option or [])
+    for name in found:
+        if name in (*signature(ask).parameters, "relation", "rows", "train", "test"):
+            raise InputError(f"{name!r} is no --option: it has an argument of its own.")
+    return found
+
+
+def _public_records(asked: DirectionOptions, schema: Schema) -> dict[str, Any]:
+    """Return public records by their role, read with the schema's own column types."""
+    from escudo.table import open_data
+
+    assert asked.x is not None
+    assert asked.y is not None
+    pair, named = [asked.x, asked.y], {"train": asked.train, "test": asked.test}
+    return {role: open_data(str(path), schema.select(pair)) for role, path in named.items() if path is not None}
+
+
+def _page(asked: DirectionOptions, found: Direction | Orientation, table: PrivateTable) -> str:
+    from escudo.orientation import planning_curves
+    from escudo.report import direction_page
+
+    rows = table.neighbours.records
+    curves = None if rows is None or rows < 100 else planning_curves(rows)
+    return direction_page(found, source=asked.dataset or without_secrets(asked.data), rows=rows, curves=curves)
+
+
+def _payload(found: Direction | Orientation) -> dict[str, Any]:
+    many = getattr(found, "directions", None)
+    if many is None:
+        return _answer(found)
+    return {
+        "answers": [_answer(one) for one in many],
+        "guarantee": found.guarantee.to_json(),
+        "for_release": found.guarantee.for_release,
+        "notes": list(found.notes),
+    }
+
+
+def _answer(found: Any) -> dict[str, Any]:
+    return {
+        "x": found.x,
+        "y": found.y,
+        "verdict": found.verdict,
+        "margin": found.margin,
+        "probability_correct": found.probability_correct,
+        "noise_scale": found.noise_scale,
+        "threshold": found.threshold,
+        "scores": dict(found.scores),
+        "scores_mean": found.scores_mean,
+        "method": found.method,
+        "score": found.score,
+        "released": found.released,
+        "guarantee": found.guarantee.to_json(),
+        "for_release": found.guarantee.for_release,
+        "notes": list(found.notes),
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiscoverOptions(TableOptions):
+    """What ``escudo discover`` is told."""
+
+    data: Data
+    schema: SchemaFile
+    epsilon: Epsilon
+    delta: Delta = None
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Where the graph goes, such as graph.dot.")
+    ] = None
+    knowledge: Annotated[
+        Path | None,
+        typer.Option(
+            "--knowledge", "-k", help="What is known: a graph with stated, required and forbidden arrows, tiers."
+        ),
+    ] = None
+    method: Annotated[str, typer.Option(help="auto, exact, two-stage, joint or gaussian.")] = "auto"
+    directions: Annotated[
+        float,
+        typer.Option(
+            metavar="SHARE", help="The share of epsilon, 0 to 1, for votes on edges left without a direction."
+        ),
+    ] = 0.0
+    report: Annotated[
+        Path | None, typer.Option("--report", "-r", metavar="FILE", help="Write a page with the drawn graph.")
+    ] = None
+    relation: RelationName = "replace_one"
+    public_rows: PublicRows = None
+    accept_large_delta: AcceptLargeDelta = False
+    ledger: LedgerUrl = None
+    dataset: Dataset = None
+    force: Force = False
+    seed: Seeded = None
+    plan: PlanOnly = False
+    as_json: JsonFlag = False
+
+
+@command
+def discover(asked: DiscoverOptions) -> None:
+    """Learn a causal graph from a private table.
+
+    Example: escudo discover visits.csv --schema visits.toml --epsilon 1 --out graph.dot --report graph.html
+    """
+    from escudo.causal import CausalGraph
+    from escudo.discovery import discover as ask
+    from escudo.errors import InputError
+    from escudo.privacy import plan as plan_of
+    from escudo.privacy import usual_delta
+    from escudo.report import discovery_page, write
+
+    start = time.perf_counter()
+    out, report = asked.out, asked.report
+    if out is None and not asked.plan:
+        raise InputError("--out says where the graph goes, such as graph.dot. Or add --plan to look first.")
+    check_files(graph=out, report=report, force=asked.force)
+    known = None if asked.knowledge is None else CausalGraph.read(asked.knowledge)
+    table = asked.table()
+    arguments: dict[str, Any] = {  # Any: they are of several types
+        "epsilon": asked.epsilon,
+        "delta": usual_delta(table.neighbours) if asked.delta is None else asked.delta,
+        "knowledge": known,
+        "method": asked.method,
+        "directions": asked.directions,
+        "accept_large_delta": asked.accept_large_delta,
+    }
+    if asked.stops_at(plan_of(ask, table, **arguments), table.account):
+        return
+    assert out is not None
+    found = ask(table, seed=asked.seed, **arguments)
+
+    def show(written: bool) -> None:
+        seconds, file, page = time.perf_counter() - start, out if written else None, report if written else None
+        payload = {
+            **found.to_json(),
+            "file": None if file is None else str(file),
+            "report": None if page is None else str(page),
+            "for_release": found.guarantee.for_release,
+            "dataset": asked.dataset,
+            "seconds": round(seconds, 2),
+        }
+        emit(payload, as_json=asked.as_json, human=lambda screen: _print_found(screen, found, file, page, seconds))
+
+    with never_lost(show):
+        found.graph.write(out, lossy=True)  # what some formats leave behind is the knowledge that was given
+        if report is not None:
+            write(discovery_page(found, dataset=asked.dataset or "", known=known), report)
+
+
+def _print_found(screen: Console, found: Discovery, out: Path | None, report: Path | None, seconds: float) -> None:
+    screen.print(f"{found.graph.summary}   ({seconds:.1f} s)", markup=False, style="bold")
+    ranked = sorted(
+        [(pair, "→") for pair in found.graph.edges] + [(pair, "—") for pair in found.graph.undirected_edges],
+        key=lambda one: -found.confidence(*one[0]),
+    )
+    width = max((len(f"{a} → {b}") for (a, b), _ in ranked), default=0)
+    for (a, b), mark in ranked:
+        line = f"  {f'{a} {mark} {b}':<{width}}   {100 * found.confidence(a, b):3.0f} %"
+        if (a, b) in found.direction_confidence:
+            line += f"   direction {100 * found.direction_confidence[a, b]:3.0f} %"
+        screen.print(line, markup=False)
+    if found.cannot_tell:
+        screen.print(f"Cannot tell: {found.cannot_tell}.", markup=False, style="bold")
+    for note in found.notes:
+        screen.print(f"  {note}", markup=False)
+    if out is not None:
+        screen.print(f"Written to {out}" + (f"; open {report}" if report is not None else ""), markup=False)
+    print_promise(screen, found.guarantee)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EffectOptions(TableOptions):
+    """What ``escudo effect`` is told."""
+
+    data: Data
+    treatment: Annotated[str, typer.Argument(metavar="TREATMENT", help="The column that is set.")]
+    outcome: Annotated[
+        str, typer.Argument(metavar="OUTCOME", help="The column that responds; COLUMN=LEVEL for a share.")
+    ]
+    schema: SchemaFile
+    epsilon: Epsilon
+    graph: Annotated[
+        Path | None, typer.Option("--graph", "-g", help="The causal graph; it says what to adjust for.")
+    ] = None
+    adjust: Annotated[
+        list[str] | None, typer.Option("--adjust", "-a", metavar="COLUMN", help="Adjust for this column (repeat it).")
+    ] = None
+    trial: Annotated[
+        bool, typer.Option("--trial", metavar="", help="The treatment was assigned by chance: adjust for nothing.")
+    ] = False
+    delta: Annotated[
+        float, typer.Option("--delta", "-d", help="0: Laplace noise, best for one question. Above: Gaussian, for many.")
+    ] = 0.0
+    compare: Annotated[
+        str | None, typer.Option(metavar="CONTROL,TREATED", help="The levels to compare; first and last by default.")
+    ] = None
+    confidence: Annotated[float, typer.Option(help="How often the interval should hold the truth.")] = 0.95
+    report: Annotated[
+        Path | None, typer.Option("--report", "-r", metavar="FILE", help="Write a page with the answer.")
+    ] = None
+    relation: RelationName = "replace_one"
+    public_rows: PublicRows = None
+    accept_large_delta: AcceptLargeDelta = False
+    ledger: LedgerUrl = None
+    dataset: Dataset = None
+    seed: Seeded = None
+    plan: PlanOnly = False
+    as_json: JsonFlag = False
+
+
+@command
+def effect(asked: EffectOptions) -> None:
+    """Estimate the average effect of one column on another, with an interval for chance and noise together.
+
+    Example: escudo effect visits.csv smoke lung --graph clinic.dot --schema visits.toml --epsilon 0.5
+    """
+    from escudo.causal import CausalGraph
+    from escudo.discovery import effect_of
+    from escudo.errors import InputError
+    from escudo.privacy import plan as plan_of
+    from escudo.report import treatment_page, write
+
+    start = time.perf_counter()
+    report = asked.report
+    check_files(report=report)
+    table = asked.table()
+    whole = asked.outcome in table.schema
+    name, separator, level = (asked.outcome, "", "") if whole else asked.outcome.partition("=")
+    levels = None
+    if asked.compare is not None:
+        levels = tuple(part.strip() for part in asked.compare.split(","))
+        if len(levels) != 2:
+            raise InputError(f"--compare takes two levels, CONTROL,TREATED; got {asked.compare!r}.")
+    arguments: dict[str, Any] = {  # Any: they are of several types
+        "graph": None if asked.graph is None else CausalGraph.read(asked.graph),
+        "epsilon": asked.epsilon,
+        "delta": asked.delta,
+        "adjust": asked.adjust or None,
+        "trial": asked.trial,
+        "contrast": levels,
+        "outcome_level": level if separator else None,
+        "confidence": asked.confidence,
+        "accept_large_delta": asked.accept_large_delta,
+    }
+    if asked.stops_at(plan_of(effect_of, table, asked.treatment, name, **arguments), table.account):
+        return
+    found = effect_of(table, asked.treatment, name, seed=asked.seed, **arguments)
+
+    def show(written: bool) -> None:
+        seconds, page = time.perf_counter() - start, report if written else None
+        payload = {
+            **found.to_json(),
+            "report": None if page is None else str(page),
+            "for_release": found.guarantee.for_release,
+            "dataset": asked.dataset,
+            "seconds": round(seconds, 2),
+        }
+        emit(payload, as_json=asked.as_json, human=lambda screen: _print_effect(screen, found, page, seconds))
+
+    with never_lost(show):
+        if report is not None:
+            write(treatment_page(found, graph=arguments["graph"], dataset=asked.dataset or ""), report)
+
+
+def _print_effect(screen: Console, found: TreatmentEffect, report: Path | None, seconds: float) -> None:
+    from escudo.discovery import shown
+
+    low, high = map(shown, found.interval)
+    screen.print(
+        f"{found.treatment}: {found.control} → {found.treated}   changes {found.meaning} by {shown(found.value)}   "
+        f"({found.confidence:.0%} interval {low} to {high}; {seconds:.1f} s)",
+        markup=False,
+        style="bold",
+    )
+    screen.print(found.verdict, markup=False)
+    width = max(len(arm.level) for arm in found.arms)
+    for arm in found.arms:
+        ends = " to ".join(map(shown, arm.interval))
+        screen.print(
+            f"  do({found.treatment} = {arm.level})".ljust(width + len(found.treatment) + 9)
+            + f"   {shown(arm.mean):>8}   {ends:<20}   about {arm.rows:,} rows",
+            markup=False,
+        )
+    given = ", ".join(found.adjustment) or "nothing"
+    screen.print(f"  adjusted for {given}   ({found.method})", markup=False)
+    for note in found.notes:
+        screen.print(f"  {note}", markup=False)
+    for warning in found.warnings:
+        screen.print(f"Warning: {warning}", markup=False, style="yellow")
+    if report is not None:
+        screen.print(f"Written to {report}", markup=False)
+    print_promise(screen, found.guarantee)

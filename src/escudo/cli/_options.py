@@ -1,0 +1,200 @@
+"""Arguments that several commands share, in the same words, and what they stand for."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
+
+import typer
+
+from escudo.cli._console import shown_first
+
+if TYPE_CHECKING:
+    from escudo.privacy import Account, Plan
+    from escudo.releasing import Resumption
+    from escudo.table import PrivateTable
+
+__all__ = [
+    "DEFAULT_LEDGER",
+    "AcceptLargeDelta",
+    "Data",
+    "Dataset",
+    "Delta",
+    "Epsilon",
+    "Force",
+    "LedgerUrl",
+    "PlanOnly",
+    "PublicRows",
+    "RelationName",
+    "SchemaFile",
+    "Seeded",
+    "TableOptions",
+    "check_files",
+    "command",
+    "ledger_url",
+    "options_of",
+    "settings",
+    "without_secrets",
+]
+
+T = TypeVar("T")
+
+DEFAULT_LEDGER = "sqlite:///escudo-ledger.db"
+
+Data = Annotated[
+    str,
+    typer.Argument(
+        metavar="DATA",
+        help="CSV, TSV, Parquet, Arrow or NDJSON file; or duckdb:///FILE?table=T, postgresql://USER@HOST/DB?table=T.",
+    ),
+]
+SchemaFile = Annotated[Path, typer.Option("--schema", "-s", help="The table's public description (escudo schema).")]
+Epsilon = Annotated[float, typer.Option("--epsilon", "-e", help="The privacy budget to spend, in all.")]
+Delta = Annotated[
+    float | None,
+    typer.Option(
+        "--delta",
+        "-d",
+        help="With this probability the promise may fail; 1e-6 if left out, or less where many rows are public.",
+        show_default=False,
+    ),
+]
+LedgerUrl = Annotated[
+    str | None,
+    typer.Option("--ledger", metavar="URL", help="The ledger; else ESCUDO_LEDGER, else escudo-ledger.db here."),
+]
+Dataset = Annotated[str | None, typer.Option(help="The account to charge; without one, nothing is recorded.")]
+RelationName = Annotated[
+    str, typer.Option(help="What is hidden: replace_one (one record changes) or add_remove (one comes or goes).")
+]
+AcceptLargeDelta = Annotated[
+    bool,
+    typer.Option(
+        "--accept-large-delta",
+        metavar="",
+        help="Go on though --delta is one over the number of rows or people, or more: somebody may be exposed whole.",
+    ),
+]
+PublicRows = Annotated[int | None, typer.Option(min=1, help="The number of rows, if it is public knowledge.")]
+Seeded = Annotated[int | None, typer.Option(min=0, help="Repeatable noise, for trying things out: NOT FOR RELEASE.")]
+PlanOnly = Annotated[bool, typer.Option("--plan", metavar="", help="Show the budget tree and stop; nothing is spent.")]
+Force = Annotated[bool, typer.Option("--force", metavar="", help="Replace files that exist.")]
+
+
+def command(function: Callable[[T], None]) -> Callable[..., None]:
+    """Make a function of one value a command: the fields of the value's class are its arguments and options."""
+    (options,) = get_type_hints(function, include_extras=True).keys() - {"return"}
+    kind = get_type_hints(function)[options]
+
+    @wraps(function)
+    def parsed(**given: Any) -> None:
+        function(kind(**given))
+
+    parsed.__signature__ = inspect.signature(kind, eval_str=True)  # type: ignore[attr-defined] # what typer reads
+    return parsed
+
+
+class TableOptions:
+    """What every command about a private table is told; each lists these among its own, in the order of its help."""
+
+    data: str
+    schema: Path
+    relation: str
+    public_rows: int | None
+    accept_large_delta: bool
+    ledger: str | None
+    dataset: str | None
+    seed: int | None
+    plan: bool
+    as_json: bool
+
+    def table(self) -> PrivateTable:
+        """Return the private table behind its ledger account, or behind one in memory that nobody sees."""
+        from escudo.errors import InputError
+        from escudo.table import PrivateTable, Schema, open_data
+
+        if self.ledger is not None and self.dataset is None:
+            raise InputError("a ledger holds one account per dataset; say which one with --dataset.")
+        schema = Schema.read(self.schema)
+        schema.require_confirmed(source=str(self.schema), data=without_secrets(self.data))
+        account = None if self.dataset is None else ledger_url(self.ledger)
+        said: dict[str, Any] = {"relation": self.relation, "rows": self.public_rows}
+        return PrivateTable(open_data(self.data, schema), schema, account, self.dataset, **said)
+
+    def stops_at(self, plan: Plan, account: Account, *, resumption: Resumption | None = None) -> bool:
+        """Show the plan and where it would leave the account before anything is spent; return whether to stop there."""
+        return shown_first(account, plan, stop=self.plan, as_json=self.as_json, resumption=resumption)
+
+
+def check_files(*, graph: Path | None = None, report: Path | None = None, force: bool = False) -> None:
+    """Raise unless the files can be written, before anything is spent; an earlier report may be replaced."""
+    from escudo.causal.formats import FORMATS, format_of
+    from escudo.errors import InputError
+    from escudo.report import is_report
+
+    if graph is not None and "undirected edges" not in FORMATS[format_of(graph)].carries:
+        raise InputError(
+            f"'{graph}': {format_of(graph).upper()} cannot hold edges without a direction; use .dot or .gml."
+        )
+    for file in (graph, report):
+        if file is None:
+            continue
+        try:
+            taken, folder = file.exists(), file.is_dir()
+        except (OSError, ValueError) as error:  # such as a name that is too long
+            raise InputError(f"'{file}' cannot be written: {getattr(error, 'strerror', None) or error}.") from None
+        if folder:
+            raise InputError(f"'{file}' is a folder; name a file in it.")
+        if not file.parent.is_dir():
+            raise InputError(f"the folder of '{file}' does not exist; make it first.")
+        if file is graph and taken and not force:
+            raise InputError(f"'{file}' exists; choose another name, or pass --force to replace it.")
+        if file is report and taken and not is_report(file):
+            raise InputError(f"'{file}' exists and is not a report of escudo; choose another name.")
+        if not os.access(file if taken else file.parent, os.W_OK):
+            raise InputError(f"'{file}' cannot be written: permission denied.")
+
+
+def ledger_url(ledger: str | None) -> str:
+    """Return the ledger that was named, or the usual one."""
+    return ledger or os.environ.get("ESCUDO_LEDGER", DEFAULT_LEDGER)
+
+
+def without_secrets(data: str) -> str:
+    """Return what was typed for DATA; of a URL, which may hold a password, a placeholder only."""
+    return "DATA" if "://" in data else data
+
+
+def settings(option: str, pairs: list[str] | None) -> dict[str, str | None]:
+    """Read COLUMN=VALUE pairs; an empty value means missing."""
+    from escudo.errors import InputError
+
+    found: dict[str, str | None] = {}
+    for pair in pairs or []:
+        name, separator, value = pair.partition("=")
+        if not separator or not name:
+            raise InputError(f"{option} takes NAME=VALUE, such as smoke=yes; got {pair!r}.")
+        if name in found:
+            raise InputError(f"{option} names {name!r} twice.")
+        found[name] = value or None
+    return found
+
+
+def options_of(pairs: list[str]) -> dict[str, Any]:
+    """Read NAME=VALUE options: numbers, true and false as such, all else as text."""
+    return {name.replace("-", "_"): _read(value or "") for name, value in settings("--option", pairs).items()}
+
+
+def _read(text: str) -> bool | int | float | str:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
