@@ -26,7 +26,7 @@ from escudo.causal import CausalGraph
 from escudo.discovery._measurement import Levels, Residuals
 from escudo.discovery._pattern import Edge, meek_closure
 from escudo.errors import GraphError, InputError
-from escudo.mechanisms import Purse, Seed
+from escudo.mechanisms import Purse
 from escudo.privacy import Budget, Guarantee, Neighbours, Plan, PureEvent, delta_warning
 from escudo.table import Numeric, PrivateTable, Schema
 
@@ -34,6 +34,61 @@ __all__ = ["METHODS", "Discovery", "Measured", "Prepared", "discover", "prepare"
 
 
 METHODS = ("auto", "exact", "two-stage", "joint", "gaussian")
+
+
+@verb
+def discover(
+    table: PrivateTable,
+    *,
+    epsilon: float,
+    delta: float,
+    knowledge: CausalGraph | None = None,
+    method: str = "auto",
+    directions: float = 0.0,
+    accept_large_delta: bool = False,
+    seed: int | None = None,
+) -> Discovery:
+    """Learn a causal graph from a private table, under (ε, δ).
+
+    Args:
+        table: The private table; its account is charged once, for the whole plan, before any noise is drawn.
+        epsilon: What it may cost.
+        delta: At this probability aside, such as 1e-6.
+        knowledge: What is known: arrows of this graph and its required arrows will be there, forbidden ones and those
+            against its tiers will not, and its undirected edges will be there in some direction. Columns that it does
+            not name are free.
+        method: ``"auto"``: ``"gaussian"`` (linear effects, from moments) where every column is numeric with bins of
+            equal width, otherwise by counts: ``"exact"`` (all tables of up to three columns, best graph of all) or
+            ``"two-stage"`` (all pairs, then the triples that matter); or ``"joint"`` (graph and generator refined
+            together).
+        directions: The share of ε for votes of blocks on edges that are left open between columns with an order
+            (:func:`escudo.orientation.orient`); 0 for none.
+        accept_large_delta: Whether a δ that is not below one over the number of rows or people was meant; it is
+            refused otherwise, by a public or stated number (``Plan.judged``).
+        seed: Repeatable noise for tests and demonstrations; marks everything not for release.
+
+    Returns:
+        The graph, with a confidence for each edge, and its guarantee.
+
+    Raises:
+        RefusedError: If the schema is not confirmed, or δ is too large for the table; nothing was spent.
+        BudgetExceededError: If the account does not allow the plan; nothing was spent.
+
+    **Guarantee.** (ε, δ) between the table's neighbours: the accountant's total of the plan's events.
+
+    **Assumptions.** No common cause of two columns is missing from the table, and what is independent in the data is
+    so because the graph says so (faithfulness). Directions are those that all equivalent graphs share.
+
+    >>> import polars as pl, escudo
+    >>> frame = pl.DataFrame({"a": [0, 0, 1, 1] * 2000, "b": [0, 1, 0, 1] * 2000, "c": [0, 1, 1, 1] * 2000})
+    >>> schema = escudo.Schema.from_dict({name: [0, 1] for name in "abc"})
+    >>> found = discover(escudo.PrivateTable(frame, schema), epsilon=1.0, delta=1e-6, seed=1)
+    >>> found.graph.edges, found.confidence("a", "c") > 0.9
+    ((('a', 'c'), ('b', 'c')), True)
+    """
+    asked = GraphQuestion(knowledge=knowledge, method=method, directions=directions)
+    prepared = asked.prepare(table.schema, table.neighbours, Budget(epsilon, delta))
+    return run(prepared, table, purpose=prepared.purpose, accept_large_delta=accept_large_delta, seed=seed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,9 +183,11 @@ def prepare(
     *,
     epsilon: float,
     delta: float,
+    knowledge: CausalGraph | None = None,
+    method: str = "auto",
     relation: str = "replace_one",
     public_rows: int | None = None,
-    **question: Any,
+    directions: float = 0.0,
 ) -> Prepared:
     """Prepare :func:`discover` for a schema, before there is a table: its ``plan`` says what it will spend.
 
@@ -138,19 +195,21 @@ def prepare(
         schema: The table's schema.
         epsilon: As in :func:`discover`, like all that follow.
         delta: At this probability aside.
+        knowledge: What is known.
+        method: How the graph is found.
         relation: Which tables are neighbours.
         public_rows: The number of rows, if it is public knowledge.
-        question: ``knowledge``, ``method`` and ``directions``.
+        directions: The share of ε for votes on edges that are left open.
     """
-    neighbours = schema.neighbours(relation=relation, rows=public_rows)
-    return GraphQuestion(**question).prepare(schema, neighbours, Budget(epsilon, delta))
+    asked = GraphQuestion(knowledge=knowledge, method=method, directions=directions)
+    return asked.prepare(schema, schema.neighbours(relation=relation, rows=public_rows), Budget(epsilon, delta))
 
 
 def run_prepared(
     prepared: Prepared,
     table: PrivateTable,
     *,
-    seed: Seed = None,
+    seed: int | None = None,
     public_rows: int | None = None,
     accept_large_delta: bool = False,
 ) -> Discovery:
@@ -181,61 +240,6 @@ def _all_numbers(schema: Schema) -> bool:
     Bins that somebody chose by hand, such as those of equal width in the logarithm, say that the scale is not plain.
     """
     return all(isinstance(column, Numeric) and column.edges is None for column in schema.fields)
-
-
-@verb
-def discover(
-    table: PrivateTable,
-    *,
-    epsilon: float,
-    delta: float,
-    knowledge: CausalGraph | None = None,
-    method: str = "auto",
-    directions: float = 0.0,
-    accept_large_delta: bool = False,
-    seed: Seed = None,
-) -> Discovery:
-    """Learn a causal graph from a private table, under (ε, δ).
-
-    Args:
-        table: The private table; its account is charged once, for the whole plan, before any noise is drawn.
-        epsilon: What it may cost.
-        delta: At this probability aside, such as 1e-6.
-        knowledge: What is known: arrows of this graph and its required arrows will be there, forbidden ones and those
-            against its tiers will not, and its undirected edges will be there in some direction. Columns that it does
-            not name are free.
-        method: ``"auto"``: ``"gaussian"`` (linear effects, from moments) where every column is numeric with bins of
-            equal width, otherwise by counts: ``"exact"`` (all tables of up to three columns, best graph of all) or
-            ``"two-stage"`` (all pairs, then the triples that matter); or ``"joint"`` (graph and generator refined
-            together).
-        directions: The share of ε for votes of blocks on edges that are left open between columns with an order
-            (:func:`escudo.orientation.orient`); 0 for none.
-        accept_large_delta: Whether a δ that is not below one over the number of rows or people was meant; it is
-            refused otherwise, by a public or stated number (``Plan.judged``).
-        seed: Repeatable noise for tests and demonstrations; marks everything not for release.
-
-    Returns:
-        The graph, with a confidence for each edge, and its guarantee.
-
-    Raises:
-        RefusedError: If the schema is not confirmed, or δ is too large for the table; nothing was spent.
-        BudgetExceededError: If the account does not allow the plan; nothing was spent.
-
-    **Guarantee.** (ε, δ) between the table's neighbours: the accountant's total of the plan's events.
-
-    **Assumptions.** No common cause of two columns is missing from the table, and what is independent in the data is
-    so because the graph says so (faithfulness). Directions are those that all equivalent graphs share.
-
-    >>> import polars as pl, escudo
-    >>> frame = pl.DataFrame({"a": [0, 0, 1, 1] * 2000, "b": [0, 1, 0, 1] * 2000, "c": [0, 1, 1, 1] * 2000})
-    >>> schema = escudo.Schema.from_dict({name: [0, 1] for name in "abc"})
-    >>> found = discover(escudo.PrivateTable(frame, schema), epsilon=1.0, delta=1e-6, seed=1)
-    >>> found.graph.edges, found.confidence("a", "c") > 0.9
-    ((('a', 'c'), ('b', 'c')), True)
-    """
-    asked = GraphQuestion(knowledge=knowledge, method=method, directions=directions)
-    prepared = asked.prepare(table.schema, table.neighbours, Budget(epsilon, delta))
-    return run(prepared, table, purpose=prepared.purpose, accept_large_delta=accept_large_delta, seed=seed)
 
 
 # ---- the answer
@@ -402,7 +406,7 @@ class PreparedDirections:
 
     def find(self, table: PrivateTable, purse: Purse) -> Discovery:
         """Find the graph, then let blocks vote on the edges it leaves open."""
-        from escudo.orientation import OpenEdges, can_be_oriented
+        from escudo.orientation import EdgesQuestion, can_be_oriented
 
         found = self.method.find(table, purse)
         fine = {name for name in found.graph.nodes if can_be_oriented(self.schema, name)}
@@ -411,7 +415,7 @@ class PreparedDirections:
         if not lines:
             note = "No edge between columns with an order and values enough was left open, so nothing was voted on."
             return replace(found, notes=(*found.notes, note))
-        edges = OpenEdges(graph=CausalGraph.from_edges([], nodes=found.graph.nodes, undirected=lines))
+        edges = EdgesQuestion(graph=CausalGraph.from_edges([], nodes=found.graph.nodes, undirected=lines))
         neighbours = self.schema.neighbours(relation=self.votes.relation, rows=found.rows)
         try:
             votes = edges.prepare(self.schema, neighbours, Budget(self.votes.epsilon))

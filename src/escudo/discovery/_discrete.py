@@ -90,7 +90,7 @@ def design_of(
     columns = varying(schema)
     if len(columns) < 2:
         raise InputError("Discovery needs at least two columns with more than one level.")
-    rich = budget.epsilon * (neighbours.rows or _USUAL_ROWS) >= _RICH
+    rich = budget.epsilon * (neighbours.stated_rows or _USUAL_ROWS) >= _RICH
     most = _AT_ONCE_IF_RICH if rich else _AT_ONCE
     at_once = len(columns) <= most if method in ("auto", "joint") else method == "exact"
     sizes = [min(schema[name].size, MOST_LEVELS) for name in columns]

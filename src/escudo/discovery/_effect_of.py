@@ -48,7 +48,7 @@ from escudo.discovery._treatment import (
     usual_levels,
 )
 from escudo.errors import GraphError, InputError, NotIdentifiableError, SchemaError
-from escudo.mechanisms import Purse, Seed
+from escudo.mechanisms import Purse
 from escudo.privacy import Budget, GaussianEvent, Neighbours, Plan, delta_warning
 from escudo.table import Numeric, PrivateTable, Schema
 
@@ -79,7 +79,7 @@ def effect_of(
     outcome_level: object = None,
     confidence: float = 0.95,
     accept_large_delta: bool = False,
-    seed: Seed = None,
+    seed: int | None = None,
 ) -> TreatmentEffect:
     """Estimate the average effect of a treatment on an outcome, under (ε, δ), by back-door adjustment.
 
@@ -169,7 +169,7 @@ class EffectQuestion:
             method=method,
             confidence=confidence,
             delta=budget.delta,
-            rows=neighbours.rows,
+            rows=neighbours.stated_rows,
         )
 
     def _contrast(self, schema: Schema) -> tuple[int, int]:
@@ -251,7 +251,7 @@ class PreparedEffect:
         method: How the columns adjusted for were found.
         confidence: How often intervals should hold the truth.
         delta: The δ at which the plan is stated.
-        rows: The number of rows, where it is public.
+        rows: The number of rows, where it was stated as public.
     """
 
     table: AdjustmentTable

@@ -133,6 +133,7 @@ def prepare(
         constraints=constraints_of(schema, knowledge),
         events=(first, second, third),
         delta=budget.delta,
+        rows=neighbours.stated_rows,
     )
 
 
@@ -145,12 +146,14 @@ class PreparedGaussian:
         constraints: What is known of them.
         events: The releases: scales, whitening, second moments.
         delta: The δ at which the plan is stated.
+        rows: The number of rows, where it was stated as public.
     """
 
     schema: Schema
     constraints: Constraints
     events: tuple[GaussianEvent, GaussianEvent, GaussianEvent]
     delta: float
+    rows: int | None
 
     @property
     def plan(self) -> Plan:
@@ -172,7 +175,7 @@ class PreparedGaussian:
 
     def find(self, table: PrivateTable, purse: Purse) -> Discovery:
         """Measure and search."""
-        return self.search(measure_moments(table, self.schema.names, self.events, purse))
+        return self.search(measure_moments(table, self.schema.names, self.events, purse, rows=self.rows))
 
     def search(self, moments: Moments) -> Discovery:
         """Search on what was measured: post-processing, free of charge."""
@@ -257,7 +260,7 @@ class Moments:
         white: The covariance in whitened coordinates, near the identity; shape (columns, columns).
         back: The map from whitened coordinates to standardised columns.
         noise: The standard deviation of the noise on the diagonal of ``white``; off it, it is smaller by √2.
-        rows: How many complete rows there are; noisy.
+        rows: How many rows there are: as stated, or a noisy number of those without a missing value.
     """
 
     white: Floats
@@ -314,15 +317,25 @@ def measure_moments(
     names: tuple[str, ...],
     events: tuple[GaussianEvent, GaussianEvent, GaussianEvent],
     purse: Purse,
+    *,
+    rows: float | None,
 ) -> Moments:
-    """Release histograms and both matrices. Rows are counted by the histograms: those without a missing value."""
+    """Release histograms and both matrices.
+
+    Args:
+        table: The private table.
+        names: Its columns.
+        events: What was planned: histograms, whitening, second moments.
+        purse: Pays them, and draws the noise.
+        rows: The number of rows, where it was stated; else the histograms count those without a missing value.
+    """
     d = len(names)
 
     def released(exact: Integers, event: GaussianEvent, purpose: str) -> Floats:
         return np.asarray(purse.add(exact, event, purpose=purpose), dtype=np.float64)
 
     counts = released(histograms(_complete(table, names), d), events[0], "scales")
-    rows = max(float(counts.sum()) / d, 1.0)
+    rows = max(float(counts.sum()) / d, 1.0) if rows is None else float(rows)
     read = [_middle_and_spread(column, rows, noise=events[0].scale) for column in counts]
     middle, spread = np.array(read).T
 

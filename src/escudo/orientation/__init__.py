@@ -17,7 +17,7 @@ from __future__ import annotations
 from escudo.orientation._curves import PlanningCurves as PlanningCurves  # for command line and report; not documented
 from escudo.orientation._curves import planning_curves as planning_curves
 from escudo.orientation._direction import CANNOT_TELL, METHODS, Direction, PairData, direction
-from escudo.orientation._orient import OpenEdges as OpenEdges  # for discovery
+from escudo.orientation._orient import EdgesQuestion as EdgesQuestion  # for discovery
 from escudo.orientation._orient import Orientation, orient
 from escudo.orientation._orient import can_be_oriented as can_be_oriented
 from escudo.orientation._procedures import PROCEDURES, Procedure

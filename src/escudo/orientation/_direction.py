@@ -1,8 +1,8 @@
 """Which of two columns causes the other: the verb that asks a private table for it, and the answer.
 
-Three methods answer. Each lives in a module with one function ``prepare``, which takes what was :class:`Asked`, between
-which tables and for how much, and chooses everything from public facts: the plan it makes says what will be spent, and
-running it reads the columns and spends that.
+Three methods answer. Each lives in a module with one function ``prepare``, which takes what was
+:class:`DirectionQuestion`, between which tables and for how much, and chooses everything from public facts: the plan it
+makes says what will be spent, and running it reads the columns and spends that.
 
 * ``votes`` (``_votes.py``): any procedure inside disjoint blocks; the whole table is protected by a pure ε;
 * ``gap`` (``_gap.py``): the noisy difference of two dependence scores, with tight sensitivities;
@@ -37,9 +37,9 @@ from escudo.table import Categorical, Column, PrivateTable, Schema
 __all__ = [
     "CANNOT_TELL",
     "METHODS",
-    "Asked",
     "Batch",
     "Direction",
+    "DirectionQuestion",
     "PairData",
     "Score",
     "arrow",
@@ -111,7 +111,7 @@ def direction(
     >>> direction(table, "frost", "height", epsilon=1.0, seed=1).verdict
     'height->frost'
     """
-    asked = Asked(x=x, y=y, method=method, score=score, options=options)
+    asked = DirectionQuestion(x=x, y=y, method=method, score=score, options=options)
     prepared = asked.prepare(table.schema, table.neighbours, Budget(epsilon, delta))
     if method != "votes" and not planning():  # votes take a rough number; sensitivities of the others depend on it
         check_rows(table.neighbours.records, table.record_count())
@@ -124,7 +124,7 @@ Score = str | Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class DirectionQuestion:
     """Which of two columns of a table causes the other: the question.
 
     Attributes:

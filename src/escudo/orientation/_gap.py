@@ -61,7 +61,15 @@ from numpy.typing import NDArray
 from escudo._validate import finite, one_of, positive, whole
 from escudo.errors import InputError, RefusedError
 from escudo.mechanisms import Purse, choose_quantiles, gap_event, laplace_event, quantile_event
-from escudo.orientation._direction import CANNOT_TELL, Asked, Direction, PairData, arrow, check_options, check_rows
+from escudo.orientation._direction import (
+    CANNOT_TELL,
+    Direction,
+    DirectionQuestion,
+    PairData,
+    arrow,
+    check_options,
+    check_rows,
+)
 from escudo.orientation._regression import (
     Pair,
     fit_histogram,
@@ -117,7 +125,7 @@ _LEAST = 1e-3  # interquartile ranges below this count as this
 Regression = Callable[[Floats], Floats]
 
 
-def prepare(asked: Asked, schema: Schema, neighbours: Neighbours, budget: Budget) -> GapPrepared:
+def prepare(asked: DirectionQuestion, schema: Schema, neighbours: Neighbours, budget: Budget) -> GapPrepared:
     """Choose what the gap method will release, from public facts alone.
 
     The relation must be ``"replace_one"`` and the unit ``"row"``; a δ is not needed. Scores: one of ``SCORES``.

@@ -21,14 +21,14 @@ from numpy.typing import NDArray
 from escudo.asking import ask, verb
 from escudo.causal import CausalGraph
 from escudo.errors import GraphError, InputError, SchemaError
-from escudo.mechanisms import Purse, Seed
+from escudo.mechanisms import Purse
 from escudo.orientation._blocks import FEWEST_DISTINCT
 from escudo.orientation._direction import CANNOT_TELL, Direction, Score, check_options, scored_column
 from escudo.orientation._votes import VOTE_OPTIONS, Poll, poll_of
 from escudo.privacy import Budget, GaussianEvent, Guarantee, Neighbours, Plan, plannable
 from escudo.table import PrivateTable, Schema
 
-__all__ = ["OpenEdges", "Orientation", "can_be_oriented", "orient"]
+__all__ = ["EdgesQuestion", "Orientation", "can_be_oriented", "orient"]
 
 
 Edge = tuple[str, str]
@@ -66,7 +66,7 @@ def orient(
     epsilon: float,
     delta: float = 0.0,
     score: Score = "committee",
-    seed: Seed = None,
+    seed: int | None = None,
     accept_large_delta: bool = False,
     **options: Any,
 ) -> Orientation:
@@ -106,32 +106,16 @@ def orient(
     >>> orient(table, escudo.CausalGraph.from_edges([], undirected=[("b", "a")]), epsilon=1.0, seed=1).graph.edges
     (('a', 'b'),)
     """
-    asked = OpenEdges(graph=graph, score=score, options=options)
+    asked = EdgesQuestion(graph=graph, score=score, options=options)
     how: dict[str, Any] = {"accept_large_delta": accept_large_delta, "seed": seed}
     return ask(asked, table, Budget(epsilon, delta), purpose="orient", **how)
 
 
-def _with_arrows(graph: CausalGraph | None, answers: Sequence[Direction]) -> tuple[CausalGraph | None, list[str]]:
-    """Put the verdicts into the graph, the surest first; an arrow that does not fit stays undirected."""
-    if graph is None:
-        return None, []
-    notes = []
-    for found in sorted(answers, key=lambda answer: -abs(answer.margin)):
-        if found.cause is None or found.effect is None:
-            continue
-        lines = tuple(pair for pair in graph.undirected_edges if set(pair) != {found.x, found.y})
-        try:
-            graph = replace(graph, edges=(*graph.edges, (found.cause, found.effect)), undirected_edges=lines)
-        except GraphError:
-            notes.append(f"{found.verdict} would close a cycle or break stated knowledge; left undirected.")
-    return graph, notes
-
-
-# ---- what is chosen before a row is read
+# ---- the question, and what is chosen before a row is read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenEdges:
+class EdgesQuestion:
     """Which way the undirected edges of a graph go, or all pairs of columns: the question.
 
     Attributes:
@@ -221,6 +205,22 @@ class PreparedEdges:
             plan=purse.plan,
             notes=(*self.notes, *left, *warned),
         )
+
+
+def _with_arrows(graph: CausalGraph | None, answers: Sequence[Direction]) -> tuple[CausalGraph | None, list[str]]:
+    """Put the verdicts into the graph, the surest first; an arrow that does not fit stays undirected."""
+    if graph is None:
+        return None, []
+    notes = []
+    for found in sorted(answers, key=lambda answer: -abs(answer.margin)):
+        if found.cause is None or found.effect is None:
+            continue
+        lines = tuple(pair for pair in graph.undirected_edges if set(pair) != {found.x, found.y})
+        try:
+            graph = replace(graph, edges=(*graph.edges, (found.cause, found.effect)), undirected_edges=lines)
+        except GraphError:
+            notes.append(f"{found.verdict} would close a cycle or break stated knowledge; left undirected.")
+    return graph, notes
 
 
 # ---- the answer

@@ -58,7 +58,7 @@ import numpy as np
 from escudo._validate import one_of, positive, whole
 from escudo.errors import InputError, RefusedError
 from escudo.mechanisms import Purse, laplace_event, release_if_stable
-from escudo.orientation._direction import Asked, Direction, PairData, check_options, check_rows
+from escudo.orientation._direction import Direction, DirectionQuestion, PairData, check_options, check_rows
 from escudo.orientation._gap import ABSTAIN, LARGEST_GAP, WIDTH, Wording, certainty, check_width, public_count
 from escudo.orientation._regression import (
     Floats,
@@ -97,7 +97,7 @@ _EXACT = 1e-9  # where ranks are stable they move by 0, so any number above it b
 _EXACT_SHARE = 1e-3
 
 
-def prepare(asked: Asked, schema: Schema, neighbours: Neighbours, budget: Budget) -> PaperPrepared:
+def prepare(asked: DirectionQuestion, schema: Schema, neighbours: Neighbours, budget: Budget) -> PaperPrepared:
     """Choose what the paper's method will release, from public facts alone.
 
     The relation must be ``"replace_one"`` and the unit ``"row"``. With ``constants="paper"`` ε is what the paper says

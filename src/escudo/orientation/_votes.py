@@ -54,9 +54,9 @@ from escudo.mechanisms import Purse, gaussian_event, laplace_event
 from escudo.orientation._blocks import FEWEST_DISTINCT, SMALLEST, cast
 from escudo.orientation._direction import (
     CANNOT_TELL,
-    Asked,
     Batch,
     Direction,
+    DirectionQuestion,
     Score,
     arrow,
     batches_of,
@@ -73,7 +73,7 @@ __all__ = ["VOTE_OPTIONS", "Poll", "epsilon_needed", "poll_of", "prepare", "rows
 VOTE_OPTIONS: Mapping[str, Any] = {"abstain": None, "blocks": None, "shuffle": 0}
 
 
-def prepare(asked: Asked, schema: Schema, neighbours: Neighbours, budget: Budget) -> PreparedVotes:
+def prepare(asked: DirectionQuestion, schema: Schema, neighbours: Neighbours, budget: Budget) -> PreparedVotes:
     """Choose blocks, procedure and noise from public facts; δ is not needed.
 
     Options:

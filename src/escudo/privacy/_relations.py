@@ -132,12 +132,14 @@ class Neighbours:
         max_rows_per_person: With ``unit="person"``: the most rows of one person that take part.
         rows: The number of rows if it is public: stated, or the same in all neighbours; None where it is private.
         people: With ``unit="person"``: the number of people, likewise.
+        counted: Whether that number was counted in the table that is asked, which is public where all neighbours have
+            as many; otherwise somebody stated it.
 
     Raises:
         InputError: If an argument is out of range, or unit and bound do not go together.
 
     >>> Neighbours(relation="bounded", rows=120)
-    Neighbours(relation='replace_one', unit='row', max_rows_per_person=None, rows=120, people=None)
+    Neighbours(relation='replace_one', unit='row', max_rows_per_person=None, rows=120, people=None, counted=False)
     """
 
     relation: Relation = "replace_one"
@@ -145,6 +147,7 @@ class Neighbours:
     max_rows_per_person: int | None = None
     rows: int | None = None
     people: int | None = None
+    counted: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "relation", parse_relation(self.relation))
@@ -157,6 +160,11 @@ class Neighbours:
     def stated(self) -> NeighbourOptions:
         """What an event states of it."""
         return {"relation": self.relation, "unit": self.unit, "max_rows_per_person": self.max_rows_per_person}
+
+    @property
+    def stated_rows(self) -> int | None:
+        """The number of rows that somebody stated, before the table was looked at; None if nobody did."""
+        return None if self.counted else self.rows
 
     @property
     def records(self) -> int | None:

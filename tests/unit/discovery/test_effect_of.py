@@ -314,12 +314,3 @@ def test_an_account_says_between_which_tables_without_being_told_twice(frame: pl
     assert found.guarantee.relation == "add_remove"
     assert [receipt.event.relation for receipt in account.receipts] == ["add_remove"]
     assert found.plan.leaves()[0].name == "table of well by drug by age"
-
-
-def test_the_interval_is_forecast_wherever_the_number_of_rows_is_public(frame: pl.DataFrame, schema: Schema) -> None:
-    asked = {"trial": True, "epsilon": 0.1}
-    table = PrivateTable(frame, schema)
-    assert "if rows spread evenly" in str(plan(effect_of, table, "drug", "well", **asked))
-    assert "if rows spread evenly" not in str(
-        plan(effect_of, table.under(relation="add_remove"), "drug", "well", **asked)
-    )
