@@ -130,8 +130,8 @@ class PrivateTable:
             stated = self._stated
             if stated.relation == "replace_one" and stated.records is None:
                 count = self.record_count() or None  # a table without rows says nothing about its neighbours
-                found = {"rows": count} if self.unit == "row" else {"people": count}
-                stated = replace(stated, **found, counted=True)
+                stated = replace(stated, rows=count) if self.unit == "row" else replace(stated, people=count)
+                stated = replace(stated, counted=True)
             self._neighbours = stated
         return self._neighbours
 
