@@ -564,7 +564,7 @@ def _open_duckdb(url: SplitResult, name: str, schema: str | None, settings: dict
     known = [table for home, table in tables if home == (schema or "main")]
     if name not in known:
         raise _no_table(name, f"'{file}'", known)
-    return connection.sql(f"SELECT * FROM {_quoted(schema or 'main')}.{_quoted(name)}")
+    return connection.sql(f"SELECT * FROM {_quoted_name(schema or 'main')}.{_quoted_name(name)}")
 
 
 def _open_postgresql(url: SplitResult, name: str, schema: str | None, settings: dict[str, str]) -> Any:
