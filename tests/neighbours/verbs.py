@@ -119,7 +119,7 @@ def _fitted(name: str, **options: Any) -> Callable[[Asked, Path], Any]:
 def _synthesized(name: str, **options: Any) -> Callable[[Asked, Path], Any]:
     def ask(asked: Asked, folder: Path) -> Any:
         table, graph = asked.table(), graph_of(asked.content)
-        terms: dict[str, Any] = {"relation": asked.relation, "seed": SEED, **BUDGET, **options}
+        terms: dict[str, Any] = {"seed": SEED, **BUDGET, **options}
         return _told(table, escudo.synthesize(table, graph, generator=name, **terms), folder)
 
     return ask
@@ -221,8 +221,7 @@ def _made() -> Any:
 
 def _judged(asked: Asked, folder: Path) -> Any:
     table = asked.table()
-    terms: dict[str, Any] = {"epsilon": 2.0, "relation": asked.relation, "seed": SEED}
-    return _told(table, evaluate_privately(table, _made(), **terms), folder)
+    return _told(table, evaluate_privately(table, _made(), epsilon=2.0, seed=SEED), folder)
 
 
 SHORT: dict[str, Any] = {"steps": 2, "pretraining": 2}

@@ -28,9 +28,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from escudo.mechanisms import Purse
-from escudo.mechanisms.dpsgd._core import Knobs, Recipe, Slots, State, first_state, result, run
-from escudo.mechanisms.dpsgd._precision import precision_for
-from escudo.mechanisms.dpsgd._sampling import capacity_for, device_slots, slots_of
+from escudo.mechanisms.dpsgd import (
+    Knobs,
+    Recipe,
+    Slots,
+    State,
+    capacity_for,
+    device_slots,
+    first_state,
+    precision_for,
+    result,
+    run,
+    slots_of,
+)
 from escudo.privacy import Guarantee
 from escudo.synthesis.neural._model import NeuralModel
 from escudo.synthesis.neural._network import Network

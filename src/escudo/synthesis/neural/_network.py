@@ -50,7 +50,7 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from escudo.causal import CausalGraph
-    from escudo.mechanisms.dpsgd._layers import Layout, Tape
+    from escudo.mechanisms.dpsgd import Layout, Tape
     from escudo.table import Schema
 
 __all__ = ["Block", "ColumnSpec", "Columns", "Network", "Unit", "columns_of", "units_of"]
@@ -311,7 +311,7 @@ class Network:
     @cached_property
     def layout(self) -> Layout:
         """Where the arrays lie in one vector of parameters."""
-        from escudo.mechanisms.dpsgd._layers import Layout
+        from escudo.mechanisms.dpsgd import Layout
 
         return Layout(self.shapes)
 
@@ -375,7 +375,7 @@ class Network:
         import jax
         import jax.numpy as jnp
 
-        from escudo.mechanisms.dpsgd._normal import normal
+        from escudo.mechanisms.dpsgd import normal
 
         features = self.columns.features(codes, jnp)
         outputs: Array = jnp.zeros((codes.shape[0], self.columns.width))

@@ -61,12 +61,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from escudo._files import sync
 from escudo._progress import tracking
 from escudo.causal import CausalGraph
 from escudo.errors import InputError
 from escudo.mechanisms import Purse
-from escudo.mechanisms.dpsgd import Training, train
-from escudo.mechanisms.dpsgd._checkpoint import Kept, TrainingFile, found, go_on, held, keeping, synced
+from escudo.mechanisms.dpsgd import Kept, Training, TrainingFile, found, go_on, held, keeping, train
 from escudo.privacy import Account, Event, Neighbours, Plan, RepeatedEvent, SampledGaussianEvent, charging
 from escudo.synthesis._laws import Conditional, LogitConditional, MaxConditional, NoisyOrConditional
 from escudo.synthesis._model import CausalModel, anchor_of
@@ -76,7 +76,7 @@ from escudo.synthesis.neural._network import Block, Network
 from escudo.table import PrivateTable, Schema
 
 if TYPE_CHECKING:
-    from escudo.mechanisms.dpsgd._core import Knobs, Slots
+    from escudo.mechanisms.dpsgd import Knobs, Slots
 
 __all__ = [
     "Checkpoint",
@@ -435,7 +435,7 @@ def pretrain(network: Network, parameters: Parameters, model: CausalModel, steps
         model: What rows are simulated from.
         steps: How many steps.
     """
-    from escudo.mechanisms.dpsgd._core import Recipe, first_state, result, run
+    from escudo.mechanisms.dpsgd import Recipe, first_state, result, run
 
     flat = np.asarray(network.layout.flatten(parameters), np.float32)
     if not steps:
@@ -452,8 +452,7 @@ def pretrain(network: Network, parameters: Parameters, model: CausalModel, steps
 
 def free_steps(network: Network, rows: int, steps: int) -> tuple[Knobs, Iterator[Slots]]:
     """Return the numbers and the samples of a training on this many simulated rows, without clipping or noise."""
-    from escudo.mechanisms.dpsgd._core import Knobs
-    from escudo.mechanisms.dpsgd._sampling import slots_of
+    from escudo.mechanisms.dpsgd import Knobs, slots_of
 
     rate, rng = _RATE if network.latent else 5 * _RATE, np.random.default_rng(_SEED)
     samples = slots_of(rng, rows=rows, probability=_BATCH / rows, steps=steps, capacity=_BATCH + _BATCH // 4)
@@ -464,7 +463,7 @@ def clip_bound(network: Network, flat: NDArray[np.float32], rows: Codes) -> floa
     """Return the length that all but a few gradients of simulated rows keep to; free, as no private row is read."""
     import jax
 
-    from escudo.mechanisms.dpsgd._core import row_norms
+    from escudo.mechanisms.dpsgd import row_norms
 
     norms = row_norms(network, network.layout, flat, rows, jax.random.key(_SEED))
     return max(float(np.quantile(np.asarray(norms), _CLIP_QUANTILE)), _SMALL)
@@ -627,7 +626,7 @@ class Checkpoint:
     def keep_start(self, start: CausalModel, stream: np.random.Generator | None) -> None:
         """Keep the model that the training starts from, and where a seeded generator stands."""
         start.save(self.folder / "start", overwrite=True)
-        synced(*self._start_files(), self.folder / "start", self.folder)
+        sync(*self._start_files(), self.folder / "start", self.folder)
         self.file.about["start"] = self._start_digest()
         if stream is not None:
             self.file.about["generator"] = json.dumps(stream.bit_generator.state, default=int)
