@@ -1,46 +1,38 @@
 """Releasing: a synthetic table with its model, record and report, from a private table under one budget.
 
 :func:`release` is the whole job, in the order that keeps people safe: is there room for the folder, what would it cost,
-charge, measure, estimate, draw rows, and write all of it or nothing. :func:`prepare_release` and :func:`run_release`
-are its two halves, for those who show the plan in between, as the command line does.
+charge, measure, estimate, draw rows, and write all of it or nothing. It is a question like any other
+(:mod:`escudo.asking`): :class:`SyntheticRelease` says what to release and where, and what it prepares knows its plan.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from escudo.asking import planning, run, verb
 from escudo.errors import InputError
-from escudo.privacy import Event, Plan, plannable, usual_delta
+from escudo.privacy import Budget, Event, Plan, charging, usual_delta
 from escudo.report import ReleaseFiles, check_target, write_release
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from escudo.causal import CausalGraph
-    from escudo.privacy import Account
-    from escudo.synthesis import Model, Prepared
-    from escudo.table import PrivateTable
-    from escudo.utility import PreparedEvaluated, PrivateEvaluation
+    from escudo.mechanisms import Purse
+    from escudo.privacy import Account, Neighbours
+    from escudo.synthesis import DiscoveredSynthesis, Prepared, Synthesis
+    from escudo.table import PrivateTable, Schema
+    from escudo.utility import PreparedEvaluated
 
-__all__ = ["Resumption", "prepare_release", "release", "resumption", "run_release"]
-
-
-def _plan(
-    table: PrivateTable,
-    directory: str | os.PathLike[str] | None = None,
-    graph: CausalGraph | Literal["discover"] | None = None,
-    *,
-    accept_large_delta: bool = False,
-    **arguments: Any,
-) -> Plan:
-    folder = ("rows", "csv", "custodian", "overwrite", "seed")
-    asked = {name: value for name, value in arguments.items() if name not in folder}
-    return prepare_release(table, graph, **asked).plan.judged(table.neighbours, accept_large_delta=accept_large_delta)
+__all__ = ["PreparedRelease", "Resumption", "SyntheticRelease", "release"]
 
 
-@plannable(_plan)
+@verb
 def release(
     table: PrivateTable,
     directory: str | os.PathLike[str],
@@ -92,65 +84,93 @@ def release(
     **Guarantee.** (ε, δ) between the table's neighbours, for everything in the folder: the accountant's total of what
     ``release.plan(...)`` shows.
     """
-    check_target(directory, custodian=custodian, overwrite=overwrite)
-    arguments: dict[str, Any] = {"knowledge": knowledge, "generator": generator, "evaluate": evaluate, **options}
-    prepared = prepare_release(table, graph, epsilon=epsilon, delta=delta, **arguments)
-    folder: dict[str, Any] = {"rows": rows, "csv": csv, "custodian": custodian, "overwrite": overwrite}
-    return run_release(prepared, table, directory, accept_large_delta=accept_large_delta, seed=seed, **folder)
+    question = SyntheticRelease(
+        graph=graph,
+        knowledge=knowledge,
+        generator=generator,
+        options=options,
+        evaluate=evaluate,
+        directory=Path(directory),
+        rows=rows,
+        seed=seed,
+        custodian=custodian,
+        written={"csv": csv, "overwrite": overwrite},
+    )
+    if not planning():
+        check_target(directory, custodian=custodian, overwrite=overwrite)
+    budget = Budget(epsilon, usual_delta(table.neighbours) if delta is None else delta)
+    prepared = question.prepare(table.schema, table.neighbours, budget)
+    return run(prepared, table, purpose=prepared.purpose, accept_large_delta=accept_large_delta, seed=seed)
 
 
-def prepare_release(
-    table: PrivateTable,
-    graph: CausalGraph | Literal["discover"] | None = None,
-    *,
-    epsilon: float,
-    delta: float | None = None,
-    knowledge: CausalGraph | None = None,
-    generator: str = "marginals",
-    evaluate: float | None = None,
-    **options: Any,
-) -> Prepared | PreparedEvaluated:
-    """Choose what to measure for a release, from public facts alone; the arguments are those of :func:`release`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyntheticRelease:
+    """What to release from a private table, and where: a question that a folder answers.
 
-    Raises:
-        InputError: If an argument is out of range; nothing was read or spent.
-        RefusedError: If the schema is not confirmed.
+    Attributes:
+        graph: Which column causes which; ``"discover"`` for one to be learnt; None for none.
+        knowledge: With ``"discover"``: what is known of the graph.
+        generator: A name of ``escudo.synthesis.GENERATORS``, or ``"auto"``.
+        options: What else the generator takes.
+        evaluate: The share of the budget that pays for figures about the rows; None for none.
+        directory: The folder; None where only the plan is asked for.
+        rows: How many synthetic rows to make; None for about as many as the table has.
+        seed: Decides which rows are drawn; None for any.
+        custodian: Whether a copy of the report compares with the real rows.
+        written: What else :func:`~escudo.report.write_release` takes.
     """
-    from escudo.synthesis import prepare, prepare_discovered
-    from escudo.utility import prepare_evaluated
 
-    neighbours = table.neighbours
-    terms: dict[str, Any] = {
-        "delta": usual_delta(neighbours) if delta is None else delta,
-        "relation": neighbours.relation,
-        "public_rows": neighbours.rows,
-    }
-    if graph == "discover":
-        _check_discovered(generator, options)
-    elif knowledge is not None:
-        raise InputError(
-            "knowledge goes with a graph that is to be discovered (--graph discover); one that is given says all that "
-            "is known."
-        )
+    graph: CausalGraph | Literal["discover"] | None = None
+    knowledge: CausalGraph | None = None
+    generator: str = "marginals"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    evaluate: float | None = None
+    directory: Path | None = None
+    rows: int | None = None
+    seed: int | None = None
+    custodian: bool = False
+    written: Mapping[str, Any] = field(default_factory=dict)
 
-    def prepare_for(left: float) -> Prepared:
-        if graph == "discover":
-            return prepare_discovered(table.schema, knowledge, epsilon=left, **terms, **options)
-        return prepare(table.schema, graph, generator=generator, epsilon=left, **terms, **options)
+    def prepare(self, schema: Schema, neighbours: Neighbours, budget: Budget) -> PreparedRelease:
+        """Choose what to measure, from public facts alone.
 
-    if evaluate is None:
-        return prepare_for(epsilon)
-    return prepare_evaluated(prepare_for, share=evaluate, epsilon=epsilon, **terms)
+        Raises:
+            InputError: If an argument is out of range; nothing was read or spent.
+            RefusedError: If the schema is not confirmed.
+        """
+        from escudo.utility import prepare_evaluated
 
+        question = self._question()
 
-def _check_discovered(generator: str, options: dict[str, Any]) -> None:
-    if generator != "marginals":
-        raise InputError(
-            "a graph that is to be discovered (--graph discover) is found with the tables of generator 'marginals', in "
-            f"one go; got {generator!r}. To use another generator, run 'escudo discover' first and pass its graph."
-        )
-    if unknown := sorted(set(options) - {"method"}):
-        raise InputError(f"a graph that is to be discovered has no option {unknown[0]!r}; it has method.")
+        def prepare(epsilon: float) -> Prepared:
+            return question.prepare(schema, neighbours, Budget(epsilon, budget.delta))
+
+        if self.evaluate is None:
+            return PreparedRelease(question=self, generator=prepare(budget.epsilon))
+        terms: dict[str, Any] = {"relation": neighbours.relation, "public_rows": neighbours.rows}
+        whole = prepare_evaluated(prepare, share=self.evaluate, epsilon=budget.epsilon, delta=budget.delta, **terms)
+        return PreparedRelease(question=self, generator=whole)
+
+    def _question(self) -> Synthesis | DiscoveredSynthesis:
+        """Return what is asked for the model: one that follows a graph, or a graph and its model together."""
+        from escudo.synthesis import DiscoveredSynthesis, Synthesis
+
+        if self.graph != "discover":
+            if self.knowledge is not None:
+                raise InputError(
+                    "knowledge goes with a graph that is to be discovered (--graph discover); one that is given says "
+                    "all that is known."
+                )
+            return Synthesis(graph=self.graph, generator=self.generator, options=self.options)
+        if self.generator != "marginals":
+            raise InputError(
+                "a graph that is to be discovered (--graph discover) is found with the tables of generator "
+                f"'marginals', in one go; got {self.generator!r}. To use another generator, run 'escudo discover' "
+                "first and pass its graph."
+            )
+        if unknown := sorted(set(self.options) - {"method"}):
+            raise InputError(f"a graph that is to be discovered has no option {unknown[0]!r}; it has method.")
+        return DiscoveredSynthesis(knowledge=self.knowledge, **self.options)
 
 
 class Resumption(NamedTuple):
@@ -167,78 +187,77 @@ class Resumption(NamedTuple):
     again: bool
 
 
-def resumption(
-    prepared: Prepared | PreparedEvaluated, account: Account, plan: Plan, *, seed: int | None = None
-) -> Resumption | None:
-    """Return the checkpoint that a release would go on from, and what that would charge; None without one."""
-    import numpy as np
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedRelease:
+    """A release that knows what it will measure and how loudly, before a row is read.
 
-    from escudo.utility import PreparedEvaluated
-
-    generator = prepared.generator if isinstance(prepared, PreparedEvaluated) else prepared
-    kept = getattr(generator, "checkpoint", None)
-    if kept is None:
-        return None
-    begun, due = kept.due(account, plan, seed=None if seed is None else np.random.default_rng(seed))
-    return Resumption(kept.folder, due, kept.again) if begun else None
-
-
-def run_release(
-    prepared: Prepared | PreparedEvaluated,
-    table: PrivateTable,
-    directory: str | os.PathLike[str],
-    *,
-    rows: int | None = None,
-    custodian: bool = False,
-    accept_large_delta: bool = False,
-    seed: int | None = None,
-    **folder: Any,
-) -> ReleaseFiles:
-    """Charge the table's account, fit what was prepared and write the folder; a spend that fails is marked so.
-
-    Args:
-        prepared: What :func:`prepare_release` gave for the table.
-        table: The private table.
-        directory: The folder.
-        rows: How many synthetic rows to make; about as many as the table has by default.
-        custodian: Whether to compare with the real rows, too, in a copy of the report beside the folder.
-        accept_large_delta: Whether a δ that is not below one over the number of rows or people was meant.
-        seed: Repeatable noise and rows; marks everything not for release.
-        folder: What else :func:`~escudo.report.write_release` takes.
-
-    Raises:
-        InputError: If the folder cannot be written; what was spent stays spent.
-        RefusedError: If δ is too large for the table; nothing was spent.
-        BudgetExceededError: If the account does not allow the plan; nothing was spent.
+    Attributes:
+        question: What is released, and where.
+        generator: What was prepared for the model, and for the figures about its rows if they are paid for.
     """
-    with _fitting(prepared, table, seed=seed, accept_large_delta=accept_large_delta) as (model, evaluate):
+
+    question: SyntheticRelease
+    generator: Prepared | PreparedEvaluated
+
+    @property
+    def schema(self) -> Schema:
+        """The columns."""
+        return self.generator.schema
+
+    @property
+    def plan(self) -> Plan:
+        """All that the release may spend."""
+        return self.generator.plan
+
+    @property
+    def purpose(self) -> str:
+        """What the account is told."""
+        return f"synthesize ({self.plan.name})"
+
+    def paying(
+        self, account: Account, plan: Plan, *, stream: np.random.Generator | None, **terms: Any
+    ) -> AbstractContextManager[Account]:
+        """Charge a plan as the generator does, which may go on after a stop."""
+        own: Callable[..., AbstractContextManager[Account]] | None = getattr(self.generator, "paying", None)
+        return charging(account, plan, **terms) if own is None else own(account, plan, stream=stream, **terms)
+
+    def resumption(self, account: Account, plan: Plan) -> Resumption | None:
+        """Return the checkpoint that the release would go on from, and what that would charge; None without one."""
+        import numpy as np
+
+        from escudo.utility import PreparedEvaluated
+
+        alone = self.generator.generator if isinstance(self.generator, PreparedEvaluated) else self.generator
+        kept, seed = getattr(alone, "checkpoint", None), self.question.seed
+        if kept is None:
+            return None
+        begun, due = kept.due(account, plan, seed=None if seed is None else np.random.default_rng(seed))
+        return Resumption(kept.folder, due, kept.again) if begun else None
+
+    def run(self, table: PrivateTable, purse: Purse) -> ReleaseFiles:
+        """Fit the model, draw rows, and write all of it down, or nothing.
+
+        Raises:
+            InputError: If the folder cannot be written; what was spent stays spent.
+        """
+        from escudo.utility import PreparedEvaluated
+
+        asked = self.question
+        assert asked.directory is not None, "only a plan was asked for"
+        if isinstance(self.generator, PreparedEvaluated):
+            model, evaluate = self.generator.run(table, purse)
+        else:
+            model, evaluate = self.generator.run(table, purse), None
         try:
             return write_release(
                 model,
-                directory,
-                rows=rows or int(model.details["rows"]),
+                asked.directory,
+                rows=asked.rows or int(model.details["rows"]),
                 dataset=getattr(table.account, "dataset", ""),
-                seed=seed,
-                table=table if custodian else None,
+                seed=asked.seed,
+                table=table if asked.custodian else None,
                 evaluate=evaluate,
-                **folder,
+                **asked.written,
             )
         except InputError as error:  # such as a disk that is full by now
             raise InputError(f"{error} What was spent stays spent.") from None
-
-
-@contextmanager
-def _fitting(
-    prepared: Prepared | PreparedEvaluated, table: PrivateTable, **terms: Any
-) -> Iterator[tuple[Model, Callable[[object], PrivateEvaluation] | None]]:
-    """Give the model, and what evaluates its rows if that was paid for."""
-    from escudo.synthesis import fitting
-    from escudo.utility import PreparedEvaluated, fitting_evaluated
-
-    terms["public_rows"] = table.neighbours.rows
-    if isinstance(prepared, PreparedEvaluated):
-        with fitting_evaluated(prepared, table, **terms) as both:
-            yield both
-    else:
-        with fitting(prepared, table, **terms) as model:
-            yield model, None

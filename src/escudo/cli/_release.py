@@ -30,10 +30,11 @@ from escudo.cli._options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from rich.console import Console
 
+    from escudo.releasing import SyntheticRelease
     from escudo.report import ReleaseFiles
     from escudo.table import Schema
 
@@ -145,49 +146,33 @@ def release(asked: ReleaseOptions) -> None:
     The custodian may look for free: with --custodian, escudo evaluate and
     escudo attack.
     """
+    from escudo.asking import run
     from escudo.errors import InputError
-    from escudo.releasing import prepare_release, resumption, run_release
+    from escudo.privacy import Budget, usual_delta
     from escudo.report import check_target
 
     start = time.perf_counter()
-    out, seed = asked.out, asked.seed
+    out = asked.out
     if out is None and not asked.plan:
         raise InputError("--out says where the release goes: a new folder. Or add --plan to look first.")
     if out is not None:
         check_target(out, custodian=asked.custodian, overwrite=asked.force)
     table = asked.table()
-    prepared = prepare_release(
-        table,
-        _graph(asked.graph),
-        epsilon=asked.epsilon,
-        delta=asked.delta,
-        knowledge=_graph(asked.knowledge),
-        generator=asked.generator,
-        evaluate=asked.evaluate,
-        **options_of(asked.option or []),
-        **_checkpoint(asked),
-    )
-    tree = prepared.plan.judged(table.neighbours, accept_large_delta=asked.accept_large_delta)
-    gone_on = resumption(prepared, table.account, tree, seed=seed)
-    if asked.stops_at(tree, table.account, resumption=gone_on):
-        return
-    if gone_on is not None and not asked.as_json:
-        console().print(f"Goes on from {asked.checkpoint}: what it has behind it is not paid for again.", markup=False)
-    assert out is not None
     with ExitStack() as last:
+        question = _question(asked, before_naming=lambda: last.enter_context(to_the_end()))
+        delta = usual_delta(table.neighbours) if asked.delta is None else asked.delta
+        prepared = question.prepare(table.schema, table.neighbours, Budget(asked.epsilon, delta))
+        tree = prepared.plan.judged(table.neighbours, accept_large_delta=asked.accept_large_delta)
+        gone_on = prepared.resumption(table.account, tree)
+        if asked.stops_at(tree, table.account, resumption=gone_on):
+            return
+        if gone_on is not None and not asked.as_json:
+            line = f"Goes on from {asked.checkpoint}: what it has behind it is not paid for again."
+            console().print(line, markup=False)
+        assert out is not None
+        terms: dict[str, Any] = {"purpose": prepared.purpose, "accept_large_delta": asked.accept_large_delta}
         try:
-            files = run_release(
-                prepared,
-                table,
-                out,
-                rows=asked.rows,
-                custodian=asked.custodian,
-                accept_large_delta=asked.accept_large_delta,
-                seed=seed,
-                csv=asked.csv,
-                overwrite=asked.force,
-                before_naming=lambda: last.enter_context(to_the_end()),
-            )
+            files = run(prepared, table, seed=asked.seed, **terms)
         except KeyboardInterrupt as stop:
             kept = asked.checkpoint is not None and asked.checkpoint.exists()
             how = f" Give the same command again to go on from {asked.checkpoint}." if kept else ""
@@ -201,6 +186,23 @@ def release(asked: ReleaseOptions) -> None:
             as_json=asked.as_json,
             human=lambda screen: _print_release(screen, out, files, seconds),
         )
+
+
+def _question(asked: ReleaseOptions, *, before_naming: Callable[[], object]) -> SyntheticRelease:
+    from escudo.releasing import SyntheticRelease
+
+    return SyntheticRelease(
+        graph=_graph(asked.graph),
+        knowledge=_graph(asked.knowledge),
+        generator=asked.generator,
+        options=options_of(asked.option or []) | _checkpoint(asked),
+        evaluate=asked.evaluate,
+        directory=asked.out,
+        rows=asked.rows,
+        seed=asked.seed,
+        custodian=asked.custodian,
+        written={"csv": asked.csv, "overwrite": asked.force, "before_naming": before_naming},
+    )
 
 
 def _graph(name: Path | str | None) -> Any:  # Any: a graph, what stands for one that is to be learnt, or None

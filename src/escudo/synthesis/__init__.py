@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
+    from escudo.synthesis._discovered import DiscoveredSynthesis as DiscoveredSynthesis
     from escudo.synthesis._discovered import prepare_discovered as prepare_discovered
     from escudo.synthesis._files import load as load
     from escudo.synthesis._generators import GENERATORS as GENERATORS
     from escudo.synthesis._generators import Chosen as Chosen
     from escudo.synthesis._generators import Generator as Generator
     from escudo.synthesis._generators import Prepared as Prepared
+    from escudo.synthesis._generators import Synthesis as Synthesis
     from escudo.synthesis._generators import fit as fit
     from escudo.synthesis._generators import fitting as fitting
     from escudo.synthesis._generators import neighbours_of as neighbours_of
@@ -76,13 +78,14 @@ __all__ = [
 __getattr__, __dir__, _ = lazy_loader.attach(
     __name__,
     submod_attrs={
-        "_discovered": ["prepare_discovered"],
+        "_discovered": ["DiscoveredSynthesis", "prepare_discovered"],
         "_files": ["load"],
         "_generators": [
             "GENERATORS",
             "Chosen",
             "Generator",
             "Prepared",
+            "Synthesis",
             "neighbours_of",
             "fit",
             "fitting",
