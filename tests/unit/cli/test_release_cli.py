@@ -473,7 +473,9 @@ def test_a_failure_while_writing_marks_the_spend_and_leaves_nothing(
 
 HALF_WAY = "half way: charged, noise drawn, and all files in a draft"
 INTERRUPTED = """
-import sys, time
+import signal, sys, time
+for sent in (signal.SIGINT, signal.SIGHUP):  # a shell in the background, or nohup, has its children ignore them
+    signal.signal(sent, signal.default_int_handler if sent == signal.SIGINT else signal.SIG_DFL)
 from {package} import {module}
 def slow(*_, **__):
     print({said!r}, flush=True)
