@@ -32,6 +32,7 @@ import polars as pl
 from escudo import mechanisms as m
 from escudo.auditing import Audit, Replay, audit, replay
 from escudo.effects import show_epsilon
+from escudo.learning import learn_schema
 from escudo.privacy import Guarantee, Relation, RunningTotal, SampledGaussianEvent
 from escudo.synthesis import synthesize
 from escudo.table import PrivateTable, Schema, outline
@@ -240,11 +241,10 @@ def started(generator: str, **options: Any) -> Callable[[int, np.random.Generato
         frame = pl.DataFrame({name: [("no", "yes")[(row + place) % 2] for row in range(rows)]
                               for place, name in enumerate(BITS.names)})  # fmt: skip
         model = synthesize(
-            PrivateTable(frame, BITS),
+            PrivateTable(frame, BITS).under(relation="add_remove"),
             None,
             epsilon=2.0,
             delta=1e-6,
-            relation="add_remove",
             generator=generator,
             seed=int(rng.integers(2**31)),
             **NO_TRAINING,
@@ -276,14 +276,14 @@ LEARNING: dict[str, Any] = {"epsilon": 1.0, "delta": 0.01, "relation": "add_remo
 
 
 def _bounds(ages: list[float], seed: Any) -> m.Release[Any]:
-    found = m.learn_schema(pl.DataFrame({"age": ages}), AGES, seed=seed, **LEARNING)
+    found = learn_schema(pl.DataFrame({"age": ages}), AGES, seed=seed, **LEARNING)
     column = found.value["age"]
     return replace(found, value=(column.lower, column.upper))
 
 
 def _levels(towns: list[str], seed: Any) -> m.Release[Any]:
     frame = pl.DataFrame({"town": towns})
-    found = m.learn_schema(frame, outline(frame), seed=seed, **LEARNING)
+    found = learn_schema(frame, outline(frame), seed=seed, **LEARNING)
     return replace(found, value=tuple(map(str, found.value["town"].levels)))
 
 

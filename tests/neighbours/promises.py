@@ -169,7 +169,7 @@ def large_deltas_are_refused() -> str | None:
         table = escudo.PrivateTable(frame, schema, MemoryAccount(relation=relation))
         terms: dict[str, Any] = {"epsilon": 1.0, "delta": delta, "seed": 1}
         asked: dict[str, Callable[..., Any]] = {
-            "synthesize": partial(escudo.synthesize, table, graph, relation=relation),
+            "synthesize": partial(escudo.synthesize, table, graph),
             "discover": partial(escudo.discover, table),
             "effect_of": partial(escudo.effect_of, table, "smoke", "lung", graph=graph),
         }

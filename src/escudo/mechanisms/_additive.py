@@ -115,7 +115,7 @@ def laplace(
         integers=statistic.exact,
         **with_bound(terms, account),
     )
-    return purse.release(purse.add(statistic.numbers, event, purpose=purpose), event)
+    return purse.release(purse.add_statistic(statistic, event, purpose=purpose), event)
 
 
 def laplace_event(
@@ -225,7 +225,7 @@ def gaussian(
         integers=statistic.exact,
         **with_bound(terms, account),
     )
-    return purse.release(purse.add(statistic.numbers, event, purpose=purpose), event)
+    return purse.release(purse.add_statistic(statistic, event, purpose=purpose), event)
 
 
 def gaussian_event(
@@ -387,7 +387,9 @@ def gap_sign(
         raise InputError("gap must be one number; call gap_sign once per gap.")
     event = gap_event(sensitivity=sensitivity, epsilon=epsilon, grid=grid, **with_bound(terms, account))
     purse = Purse(account, seed)
-    return purse.release(verdict(purse.add(float(gap), event, purpose=purpose), event), event)
+    return purse.release(
+        verdict(purse.add_statistic(read_statistic("gap", float(gap)), event, purpose=purpose), event), event
+    )
 
 
 def votes(

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from escudo._card import card
 from escudo._validate import positive
 from escudo.errors import InputError
-from escudo.mechanisms._grid import check_steps, default_grid, read_statistic, rounded_up
+from escudo.mechanisms._grid import Statistic, check_steps, default_grid, read_statistic, rounded_up
 from escudo.mechanisms._noise import Integers, NoiseSource, Seed, SeededNoise, noise_source, watched
 from escudo.privacy import (
     Account,
@@ -135,8 +135,12 @@ class Purse:
         **Guarantee.** That of :func:`laplace` or :func:`gaussian`, if the event's sensitivity is that of the values.
         """
         statistic = read_statistic("values", values)
-        if statistic.exact and event.grid != 1:
-            raise InputError("values are integers, and the event planned for them is not on the grid 1.")
+        if statistic.exact != (event.grid == 1):  # an event for integers leaves no room for rounding
+            raise InputError("values and the event planned for them must be of integers, on the grid 1, or neither.")
+        return self.add_statistic(statistic, event, purpose=purpose)
+
+    def add_statistic(self, statistic: Statistic, event: LaplaceEvent | GaussianEvent, *, purpose: str = "") -> Noisy:
+        """Like :meth:`add`, for whoever has made the event from the statistic: real numbers may lie on the grid 1."""
         if isinstance(event, LaplaceEvent) and event.dimensions != statistic.size:
             raise InputError(f"the event is planned for {event.dimensions} numbers, and values has {statistic.size}.")
         scale = check_steps("the noise scale", event.scale / event.grid)
