@@ -40,8 +40,7 @@ from escudo.privacy import (
     Plan,
     Relation,
 )
-from escudo.table import Categorical, Column, Level, Numeric, PrivateTable, Schema, outline
-from escudo.table._columns import MISSING_LABEL, encodable
+from escudo.table import MISSING_LABEL, Categorical, Column, Level, Numeric, PrivateTable, Schema, encodable, outline
 
 __all__ = ["learn_schema"]
 

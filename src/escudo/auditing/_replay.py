@@ -38,9 +38,8 @@ from escudo.auditing._targets import Failure, Mechanism, adapt, read_pairs, run_
 from escudo.effects import CountMechanism, Effect, Witness, definitions, effect, show_epsilon
 from escudo.effects import Mechanism as FiniteMechanism
 from escudo.errors import InputError
-from escudo.mechanisms._noise import Integers, NoiseSource, watching
-from escudo.privacy import ApproximateEvent, Event, GaussianEvent
-from escudo.privacy._totals import RunningTotal
+from escudo.mechanisms import Integers, NoiseSource, watching
+from escudo.privacy import ApproximateEvent, Event, GaussianEvent, RunningTotal
 
 __all__ = ["Replay", "Step", "Transcript", "exact", "replay"]
 

@@ -69,8 +69,7 @@ from numpy.typing import NDArray
 
 from escudo._validate import finite, positive
 from escudo.errors import InputError
-from escudo.privacy import Guarantee, gdp_to_delta, zcdp_to_delta
-from escudo.privacy._conversions import renyi_to_delta
+from escudo.privacy import Guarantee, gdp_to_delta, renyi_to_delta, zcdp_to_delta
 
 __all__ = [
     "ACCOUNTS",

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from escudo.mechanisms._additive import votes as votes
     from escudo.mechanisms._additive import votes_event as votes_event
     from escudo.mechanisms._noise import Integers as Integers
+    from escudo.mechanisms._noise import NoiseSource as NoiseSource
     from escudo.mechanisms._noise import Seed as Seed
     from escudo.mechanisms._noise import laplace_cutoff as laplace_cutoff
     from escudo.mechanisms._noise import one_stream as one_stream
@@ -86,7 +87,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "votes",
             "votes_event",
         ],
-        "_noise": ["Integers", "Seed", "laplace_cutoff", "one_stream", "publishable", "watching"],
+        "_noise": ["Integers", "NoiseSource", "Seed", "laplace_cutoff", "one_stream", "publishable", "watching"],
         "_purse": ["Noisy", "Purse", "Release"],
         "_selection": [
             "choose_cells",

@@ -339,12 +339,11 @@ class Plan:
             return self.delta
         return 0.0 if self.event is None or math.isfinite(RunningTotal.of(self.event).quick_epsilon(0.0)) else 1e-6
 
-    def judged(self, neighbours: Any, *, rows: int | None = None, accept_large_delta: bool = False) -> Plan:
+    def judged(self, neighbours: Neighbours, *, accept_large_delta: bool = False) -> Plan:
         """Return the plan with a warning if its δ is large for so many records, by the rule of ``_plan_delta``.
 
         Args:
             neighbours: Between which tables the plan promises, and how many records they have, where that is public.
-            rows: The number of records, if it is stated. SHIM until the verbs are questions.
             accept_large_delta: Whether a δ that is not below one over the number of records was meant.
 
         Raises:
@@ -352,8 +351,6 @@ class Plan:
         """
         if self.event is None:
             return self
-        if not isinstance(neighbours, Neighbours):  # SHIM until the verbs are questions: a table or its schema
-            neighbours = _shim(neighbours, self.event, rows)
         warning = judged_delta(self.stated_delta, neighbours, accept_large_delta=accept_large_delta)
         if not warning:
             return self
@@ -421,15 +418,6 @@ class Plan:
 
     def _repr_html_(self) -> str:
         return plan_html(self)
-
-
-def _shim(table: Any, event: Event, rows: int | None) -> Neighbours:  # SHIM until the verbs are questions
-    from dataclasses import replace as put
-
-    if callable(table.neighbours):
-        return table.neighbours(relation=event.relation, rows=rows)  # type: ignore[no-any-return]
-    known = table.under(relation=event.relation).neighbours
-    return known if rows is None else put(known, rows=rows, people=None)  # type: ignore[no-any-return]
 
 
 class _PlannedAccount:

@@ -8,7 +8,9 @@
 * :class:`PrivateTable`: a frame of any engine behind its schema and its ledger account.
 """
 
+from escudo.table._columns import MISSING_LABEL as MISSING_LABEL  # for learning; not documented, like encodable
 from escudo.table._columns import Categorical, Column, Level, Numeric
+from escudo.table._columns import encodable as encodable
 from escudo.table._custodian import CUSTODIAN_ONLY as CUSTODIAN_ONLY  # for the command line; not documented
 from escudo.table._custodian import ColumnCheck, PersonCheck, SchemaCheck, check, draft, outline
 from escudo.table._files import open_data, scan

@@ -266,10 +266,6 @@ class PrivateTable:
         """
         return shielded(self.engine, "counting rows", lambda: count_records(self._source, self._schema))
 
-    def public_row_count(self, relation: Relation) -> int | None:  # SHIM until the verbs are questions
-        """Return how many rows the table has if neighbours always have the same number, else None."""
-        return self.record_count() if relation == "replace_one" and self.unit == "row" else None
-
     def value_counts(self, column: str) -> list[tuple[Any, int]]:
         """Return the values of a column as they are stored, and how many rows have each: to learn levels from.
 

@@ -36,8 +36,7 @@ from numpy.typing import NDArray
 
 from escudo._files import sync as synced
 from escudo.errors import InputError
-from escudo.privacy import Account, Event, MarkingAccount, Receipt, guarantee_of
-from escudo.privacy._tally import shown_up
+from escudo.privacy import Account, Event, MarkingAccount, Receipt, guarantee_of, shown_up
 
 if TYPE_CHECKING:
     from escudo.mechanisms.dpsgd._core import State
