@@ -62,7 +62,7 @@ def write_folder(
     Raises:
         InputError: If the folder exists and ``overwrite`` is false or it holds more than a model, or cannot be written.
     """
-    from safetensors.numpy import save_file
+    from safetensors.numpy import save
 
     if directory.exists() and not overwrite:
         raise InputError(f"{directory} exists; choose another folder, or pass overwrite=True.")
@@ -75,7 +75,8 @@ def write_folder(
         with folder_draft(directory) as draft:
             (draft / _DESCRIPTION).write_text(json.dumps(description, indent=1, allow_nan=False), encoding="utf-8")
             # The file holds arrays row by row, whatever their order in memory.
-            save_file({key: np.ascontiguousarray(array) for key, array in arrays.items()}, draft / _PARAMETERS)
+            content = save({key: np.ascontiguousarray(array) for key, array in arrays.items()})
+            (draft / _PARAMETERS).write_bytes(content)  # save_file would call a full disk an error of its own
             draft.chmod(0o755)
             put_folder(draft, directory)
     except OSError as error:

@@ -6,6 +6,7 @@ import copy
 import json
 import os
 import random
+import resource
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from escudo.synthesis import (
     TableConditional,
     _files,
 )
+from escudo.synthesis._files import write_folder
 from escudo.synthesis._linear import LinearConditional, LinearModel
 from escudo.table import PrivateTable, Schema
 
@@ -129,13 +131,17 @@ def test_a_folder_with_anything_but_a_model_is_never_replaced(model: CausalModel
     escudo.synthesis.load(tmp_path / "model")
 
 
-def test_a_failed_write_leaves_nothing(model: CausalModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("safetensors.numpy.save_file", broken)
-    with pytest.raises(InputError, match="No space left on device"):
-        model.save(tmp_path / "deep" / "model")
+def test_a_failed_write_leaves_nothing(model: CausalModel, tmp_path: Path) -> None:
+    """As on a full disk: the system itself refuses to let any file grow."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))
+        with pytest.raises(InputError, match="could not be written to .*: File too large"):
+            model.save(tmp_path / "deep" / "model")
+        with pytest.raises(InputError, match="could not be written to .*: File too large"):
+            write_folder(tmp_path / "deep" / "model", {}, {"numbers": np.zeros(100)}, overwrite=False)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
