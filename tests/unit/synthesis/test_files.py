@@ -136,9 +136,9 @@ def test_a_failed_write_leaves_nothing(model: CausalModel, tmp_path: Path) -> No
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))
-        with pytest.raises(InputError, match="could not be written to .*: File too large"):
+        with pytest.raises(InputError, match=r"could not be written to .*: File too large"):
             model.save(tmp_path / "deep" / "model")
-        with pytest.raises(InputError, match="could not be written to .*: File too large"):
+        with pytest.raises(InputError, match=r"could not be written to .*: File too large"):
             write_folder(tmp_path / "deep" / "model", {}, {"numbers": np.zeros(100)}, overwrite=False)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
