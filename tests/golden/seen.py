@@ -51,8 +51,8 @@ _CHANCE = (  # what differs from run to run by nature, and what stands for it
     (re.compile(r"(seconds\W{1,4} )\d+(\.\d+)?"), r"\1SECONDS"),
     (re.compile(r"engine='[^']*'"), "engine='ENGINE'"),  # one golden answer for all engines
     (re.compile(r" at 0x[0-9a-f]+"), " at ADDRESS"),
-    (re.compile(r"\b[0-9a-f]{64}\b"), "HASH"),
-    (re.compile(r"\b[0-9a-f]{32}\b"), "ID"),
+    (re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])"), "HASH"),
+    (re.compile(r"(?<![0-9a-f])[0-9a-f]{32}(?![0-9a-f])"), "ID"),
     (
         re.compile(r"\b(escudo|[Pp]ython|numpy|polars|[Oo]pen(dp|DP)|dp-accounting|jax)(\W{1,4})\d+(\.\w+)+"),
         r"\1\3VERSION",
