@@ -12,6 +12,7 @@ import os
 import random
 import sys
 import traceback
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -189,7 +190,7 @@ def command(*words: str, before: Callable[[], None] | None = None) -> Act:
     return in_words(body)
 
 
-class World:
+class World(ABC):
     """A life with faults.
 
     Args:
@@ -209,9 +210,9 @@ class World:
         self.stage, self.rng, self.kind, self.name = stage, rng, kind, name
         self.case = Case("", kind, "")
 
+    @abstractmethod
     def play(self) -> Iterator[Case]:
         """Let one fault after the other happen, and check after each."""
-        raise NotImplementedError
 
     def close(self) -> None:
         """Remove what is left of it."""
