@@ -214,7 +214,7 @@ class World(ABC):
     def play(self) -> Iterator[Case]:
         """Let one fault after the other happen, and check after each."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - most leave nothing
         """Remove what is left of it."""
 
     def serve(self, what: str) -> None:
