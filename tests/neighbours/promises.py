@@ -59,6 +59,7 @@ def clipping_is_total() -> str | None:
     tries: list[tuple[str, str, Any, Any, float]] = [
         ("a square that underflows", "dense", wide, (numbers([[1.8e19, 0]]), numbers([[2e-20, 0]])), 0.01),
         ("infinity", "dense", wide, (numbers([[np.inf, np.nan]]), numbers([[np.inf, 1]])), 1.0),
+        ("a gradient that is no number", "dense", wide, (numbers([[1, 1]]), numbers([[np.nan, 1]])), 1.0),
         ("one id under two names", "embedding", table, (np.array([[-1, 3]]), np.full((1, 2, 4), 50, np.float32)), 1.0),
         ("what a mask leaves out", "masked", wide, (numbers([[1.8e19, 0]] * 32), numbers([[0, 1.8e19]] * 32)), 1.0),
     ]
