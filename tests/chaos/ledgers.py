@@ -243,7 +243,8 @@ class LedgerWorld(World):
             self._require_no_undoing()
         elif rows == known:
             case.struck = case.struck and what in ("shm removed", *self.WITNESS)
-            if what not in ("truncated", "bytes flipped"):  # which may have hit what is no row
+            # What was cut or flipped may be no row, and a copy that is no older is still not the ledger that goes on.
+            if what not in ("truncated", "bytes flipped", "copy used elsewhere"):
                 self._require_use()
                 self.check()
                 return case
