@@ -36,23 +36,6 @@ from escudo.mechanisms._noise import Integers, Seed, laplace_tail
 from escudo.mechanisms._purse import Noisy, Purse, Release, with_bound
 from escudo.privacy import Account, GaussianEvent, LaplaceEvent, NeighbourOptions, parse_relation
 
-__all__ = [
-    "Verdict",
-    "as_planned",
-    "bounded_rows",
-    "gap_event",
-    "gap_sign",
-    "gaussian",
-    "gaussian_event",
-    "laplace",
-    "laplace_event",
-    "second_moments",
-    "sum_of_votes",
-    "verdict",
-    "votes",
-    "votes_event",
-]
-
 
 def laplace(
     values: ArrayLike,

@@ -40,8 +40,6 @@ from escudo._validate import positive
 from escudo.errors import InputError
 from escudo.mechanisms._noise import Integers
 
-__all__ = ["MAX_STEPS", "Norm", "Statistic", "check_steps", "default_grid", "read_statistic", "rounded_up", "unknown"]
-
 Norm: TypeAlias = Literal["l1", "l2", "linf"]
 
 MAX_STEPS = 2.0**52

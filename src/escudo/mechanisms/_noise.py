@@ -35,21 +35,6 @@ from numpy.typing import NDArray
 
 from escudo.errors import InputError, RefusedError
 
-__all__ = [
-    "Integers",
-    "NoiseSource",
-    "SecureNoise",
-    "Seed",
-    "SeededNoise",
-    "laplace_cutoff",
-    "laplace_tail",
-    "noise_source",
-    "one_stream",
-    "publishable",
-    "watched",
-    "watching",
-]
-
 Integers: TypeAlias = NDArray[np.int64]
 Seed: TypeAlias = int | np.random.Generator | None
 

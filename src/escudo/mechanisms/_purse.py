@@ -31,8 +31,6 @@ from escudo.privacy import (
 if TYPE_CHECKING:
     from escudo.privacy import Plan
 
-__all__ = ["Noisy", "Purse", "Release", "select_scale", "with_bound"]
-
 T = TypeVar("T")
 S = TypeVar("S")
 

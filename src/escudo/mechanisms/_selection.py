@@ -19,17 +19,6 @@ from escudo.mechanisms._purse import Purse, Release, select_scale, with_bound
 from escudo.privacy import Account, Event, ExponentialEvent, NeighbourOptions, PureEvent, RepeatedEvent, parse_unit
 from escudo.table import Numeric
 
-__all__ = [
-    "cell_utilities",
-    "choose_cells",
-    "choose_quantiles",
-    "exponential",
-    "permute_and_flip",
-    "quantile_cells",
-    "quantile_event",
-    "quantiles",
-]
-
 
 def exponential(
     utilities: ArrayLike,

@@ -39,19 +39,6 @@ from escudo.mechanisms._noise import Integers, NoiseSource, Seed, laplace_cutoff
 from escudo.mechanisms._purse import Purse, Release, with_bound
 from escudo.privacy import Account, ApproximateEvent, NeighbourOptions, Relation, parse_relation, parse_unit
 
-__all__ = [
-    "LogIqr",
-    "Threshold",
-    "log_iqr",
-    "propose_test_release",
-    "read_log_iqr",
-    "release_if_stable",
-    "show_keys",
-    "stable_histogram",
-    "stable_threshold",
-]
-
-
 _DEEP = 50.0  # bins reach down to e^-50 of the public range
 
 

@@ -21,8 +21,6 @@ from escudo.privacy._guarantee import Guarantee
 from escudo.privacy._relations import Relation, Unit
 from escudo.privacy._tally import Spending, Tally, Terms, stated, tuned_order
 
-__all__ = ["Account", "MarkingAccount", "MemoryAccount", "Receipt", "marked_if_failed", "now", "one_line"]
-
 MAX_TEXT = 500
 
 

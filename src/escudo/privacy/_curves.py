@@ -46,9 +46,6 @@ from escudo.privacy._events import (
     ZCDPEvent,
 )
 
-__all__ = ["ORDERS", "HockeyStick", "LossDistribution", "PrivacyCurve", "compose", "curve_of", "gaussian_hockey_stick"]
-
-
 ORDERS: FloatArray = 1 + np.geomspace(1e-3, 1e6, 400)
 """Orders of Rényi divergence that are accounted for, 5% apart: the best of them costs ε less than 0.1%."""
 ORDERS.flags.writeable = False

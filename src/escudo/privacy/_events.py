@@ -65,29 +65,6 @@ from escudo.privacy._conversions import (
 )
 from escudo.privacy._relations import RELATIONS, UNITS, Relation, Unit, parse_relation, parse_unit
 
-__all__ = [
-    "KINDS",
-    "MAX_EPSILON",
-    "MAX_RHO",
-    "ApproximateEvent",
-    "ComposedEvent",
-    "Event",
-    "ExponentialEvent",
-    "GDPEvent",
-    "GaussianEvent",
-    "LaplaceEvent",
-    "ParallelEvent",
-    "PureEvent",
-    "RepeatedEvent",
-    "SampledGaussianEvent",
-    "SampledPair",
-    "ZCDPEvent",
-    "check_count",
-    "check_loss",
-    "put",
-]
-
-
 MAX_EPSILON = 1e3
 """Largest epsilon or mu an event may state: e^1000 protects nobody, so a larger number is a slip."""
 MAX_RHO = MAX_EPSILON**2 / 2

@@ -80,8 +80,6 @@ from escudo.errors import InputError
 from escudo.privacy._events import ApproximateEvent, Event, PureEvent
 from escudo.privacy._totals import RunningTotal, leaf_curve, leaves, to_atto, within
 
-__all__ = ["FORMS", "NOTHING", "Charge", "Filter", "Form", "Paid", "best_order", "filter_of"]
-
 Form = Literal["parts", "together", "everything"]
 FORMS: tuple[Form, ...] = get_args(Form)
 

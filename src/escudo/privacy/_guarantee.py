@@ -47,10 +47,7 @@ from escudo.privacy._events import (
     check_loss,
 )
 from escudo.privacy._relations import Relation, Unit, parse_relation, parse_unit
-from escudo.privacy._totals import RunningTotal, within
-
-__all__ = ["Guarantee", "RunningTotal", "calibrate", "guarantee_of", "within"]
-
+from escudo.privacy._totals import RunningTotal
 
 _SHOWN_DELTA = 1e-6
 """The delta at which a notion without one is put into words."""

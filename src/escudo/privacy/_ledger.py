@@ -35,7 +35,6 @@ from escudo.privacy._ledger_book import (
     AccountInfo,
     Keeping,
     LedgerAccount,
-    Verification,
     account_info,
     checked_name,
     require_no_twin,
@@ -46,8 +45,6 @@ from escudo.privacy._tally import Spending, Terms, percent_up, shown_down, state
 
 if TYPE_CHECKING:
     from escudo.privacy._ledger_store import Session
-
-__all__ = ["AccountInfo", "Ledger", "LedgerAccount", "LedgerRow", "Verification"]
 
 
 class Ledger(Keeping):

@@ -47,20 +47,6 @@ if TYPE_CHECKING:
     from escudo.privacy._ledger import Ledger
     from escudo.privacy._ledger_store import Session
 
-__all__ = [
-    "AccountInfo",
-    "Book",
-    "Keeping",
-    "LedgerAccount",
-    "Verification",
-    "account_info",
-    "as_lines",
-    "checked_name",
-    "require_no_twin",
-    "verify_lines",
-]
-
-
 MAX_NAME = 200
 
 

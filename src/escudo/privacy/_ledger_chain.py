@@ -30,26 +30,6 @@ from escudo.privacy._events import Event
 from escudo.privacy._filter import NOTHING, Charge, Paid
 from escudo.privacy._tally import Tally, Terms, percent_up, shown_down
 
-__all__ = [
-    "FIRST_GENESIS",
-    "KINDS",
-    "AccountRecord",
-    "Kind",
-    "LedgerRow",
-    "Replay",
-    "add_spend",
-    "after_row",
-    "canonical_json",
-    "charge_text",
-    "genesis",
-    "make_row",
-    "require_whole",
-    "state_of",
-    "terms_of",
-    "terms_to_json",
-]
-
-
 Kind = Literal["open", "spend", "failed", "upgrade", "mark", "resume", "finish"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 

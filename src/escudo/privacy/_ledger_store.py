@@ -52,22 +52,6 @@ from escudo.privacy._ledger_chain import (
 )
 from escudo.privacy._ledger_witness import KEPT, NOTHING, Seen, Witness
 
-__all__ = [
-    "ACCOUNTS",
-    "DAMAGED",
-    "FORMAT",
-    "HEAD",
-    "MAKE",
-    "POSTGRESQL",
-    "ROWS",
-    "Session",
-    "Store",
-    "explained",
-    "first_rows",
-    "marks",
-    "parse_url",
-]
-
 
 def parse_url(url: str) -> tuple[sa.URL | None, Path | None]:
     """Return the URL of a PostgreSQL database, or the path of a SQLite file; the other is None.

@@ -45,20 +45,6 @@ from escudo.privacy._relations import Neighbours, Relation, Unit
 from escudo.privacy._tally import shown_up
 from escudo.privacy._totals import RunningTotal, leaf_curve, leaves
 
-__all__ = [
-    "Plan",
-    "charging",
-    "cost_text",
-    "delta_warning",
-    "judged_delta",
-    "plan",
-    "plan_html",
-    "plan_text",
-    "plannable",
-    "usual_delta",
-]
-
-
 FREE = "free (post-processing)"
 
 

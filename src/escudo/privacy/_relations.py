@@ -13,18 +13,6 @@ from typing import Literal, TypedDict, get_args
 from escudo._validate import did_you_mean, one_of, positive, positive_integer, probability, whole
 from escudo.errors import InputError
 
-__all__ = [
-    "RELATIONS",
-    "UNITS",
-    "Budget",
-    "NeighbourOptions",
-    "Neighbours",
-    "Relation",
-    "Unit",
-    "parse_relation",
-    "parse_unit",
-]
-
 Relation = Literal["replace_one", "add_remove"]
 Unit = Literal["row", "person"]
 

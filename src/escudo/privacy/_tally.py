@@ -18,8 +18,6 @@ from escudo.privacy._guarantee import Guarantee, guarantee_of
 from escudo.privacy._relations import Relation, Unit, parse_relation, parse_unit
 from escudo.privacy._totals import RunningTotal, to_atto, within
 
-__all__ = ["Spending", "Tally", "Terms", "percent_up", "shown_down", "shown_up", "stated", "tuned_order"]
-
 Spending = Literal["adaptive", "planned"]
 SPENDING: tuple[Spending, ...] = get_args(Spending)
 MAX_ORDER = 1e6

@@ -36,31 +36,6 @@ from numpy.typing import ArrayLike, NDArray
 from escudo._validate import did_you_mean, finite
 from escudo.errors import InputError, RefusedError, SchemaError
 
-__all__ = [
-    "MAX_CELLS",
-    "MISSING_LABEL",
-    "Categorical",
-    "Column",
-    "Level",
-    "Numeric",
-    "Spec",
-    "as_float",
-    "as_real",
-    "as_text",
-    "check_flags",
-    "check_name",
-    "checked_codes",
-    "column_from_spec",
-    "default_bins",
-    "encodable",
-    "is_null",
-    "listed",
-    "one_dimensional",
-    "plain",
-    "spec_of_column",
-]
-
-
 MAX_CELLS = 10_000_000
 """The most levels or bins one column may have."""
 

@@ -21,18 +21,6 @@ from escudo.table._schema import Schema
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = [
-    "ENCODINGS",
-    "MAX_TABLE_CELLS",
-    "Encoding",
-    "array_batches",
-    "count_records",
-    "count_tables",
-    "count_values",
-    "requested_tables",
-]
-
-
 MAX_TABLE_CELLS = 2**27
 """The most cells one dense table may have (1 GiB of counts)."""
 

@@ -29,9 +29,6 @@ from escudo.table._encode import check_holds, holds, storage_of
 from escudo.table._files import SEPARATED, as_lazy, column_names, hide_values, readable
 from escudo.table._schema import Schema
 
-__all__ = ["CUSTODIAN_ONLY", "ColumnCheck", "PersonCheck", "SchemaCheck", "check", "draft", "outline"]
-
-
 CUSTODIAN_ONLY = "For the custodian's eyes only: this was computed from the private data without any protection."
 
 

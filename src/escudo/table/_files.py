@@ -35,24 +35,6 @@ from escudo.table._schema import Schema
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = [
-    "ENDINGS",
-    "SEPARATED",
-    "as_lazy",
-    "as_number",
-    "column_names",
-    "fields_of",
-    "hide_values",
-    "legible",
-    "open_data",
-    "readable",
-    "scan",
-    "scan_json",
-    "scan_texts",
-    "typed_texts",
-]
-
-
 _LINE = "line"
 _EXACT = 2**53  # whole numbers below it are floats as they are
 _LONG = 10_000  # digits of a whole number beyond which it is taken for an infinity

@@ -41,16 +41,6 @@ from escudo.table._schema import Schema
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = [
-    "CountSensitivity",
-    "Rows",
-    "bound_contributions",
-    "count_sensitivity",
-    "dask_people",
-    "dask_rows",
-    "encoded_rows",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountSensitivity:

@@ -16,8 +16,6 @@ from escudo.errors import InputError, RefusedError, SchemaError
 from escudo.privacy import Neighbours, parse_relation
 from escudo.table._columns import Categorical, Column, Numeric, column_from_spec, encodable, spec_of_column
 
-__all__ = ["Schema", "schema_card", "schema_from_document"]
-
 
 @dataclass(frozen=True, slots=True)
 class Schema:

@@ -21,22 +21,6 @@ from escudo.errors import EscudoError, InputError, ParseError, SchemaError
 from escudo.table._columns import Categorical, Column, Numeric, default_bins, spec_of_column
 from escudo.table._schema import Schema, schema_from_document
 
-__all__ = [
-    "confirm_file",
-    "confirm_toml",
-    "from_sdv",
-    "from_smartnoise",
-    "is_sdv",
-    "parse_schema",
-    "parse_toml",
-    "read_schema",
-    "read_text",
-    "to_toml",
-    "write_schema",
-    "write_text",
-]
-
-
 _WIDTH = 100
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")

@@ -18,8 +18,6 @@ from escudo.mechanisms.dpsgd._core import noisy_mean
 from escudo.mechanisms.dpsgd._layers import Array, Tape, clipped_sum
 from escudo.mechanisms.dpsgd._normal import normal
 
-__all__ = ["AuditedStep", "audited_step"]
-
 
 class AuditedStep:
     """A step of DP-SGD as a mechanism: rows, which are gradients, give a noisy sum.

@@ -41,8 +41,6 @@ from escudo.privacy import Account, Event, MarkingAccount, Receipt, guarantee_of
 if TYPE_CHECKING:
     from escudo.mechanisms.dpsgd._core import State
 
-__all__ = ["Kept", "TrainingFile", "arrays_of", "file_held", "found", "go_on", "held", "keeping", "state_of", "synced"]
-
 _VECTORS = ("parameters", "first", "second", "average")
 _PAID = ("dataset", "sequence", "recorded_at", "hash")
 

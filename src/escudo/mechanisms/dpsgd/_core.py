@@ -24,8 +24,6 @@ import jax.numpy as jnp
 from escudo.mechanisms.dpsgd._layers import Array, Layout, LossFn, Precision, Tape, clipped_sum, gradient_norms
 from escudo.mechanisms.dpsgd._normal import normal
 
-__all__ = ["Knobs", "Recipe", "Slots", "State", "first_state", "noisy_mean", "result", "row_losses", "row_norms", "run"]
-
 
 class Knobs(NamedTuple):
     """The numbers of a training that may vary without compiling anew.

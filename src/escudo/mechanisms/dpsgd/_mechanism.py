@@ -68,8 +68,6 @@ if TYPE_CHECKING:
     from escudo.mechanisms.dpsgd._core import Knobs, Recipe, State
     from escudo.mechanisms.dpsgd._layers import Layout, LossFn
 
-__all__ = ["Training", "resume", "train"]
-
 Floats = NDArray[np.float32]
 Rows = NDArray[Any]
 

@@ -16,8 +16,6 @@ from escudo.mechanisms.dpsgd._core import Knobs, Recipe, Slots, first_state, run
 from escudo.mechanisms.dpsgd._layers import Layout, LossFn, Precision
 from escudo.mechanisms.dpsgd._sampling import segment_length
 
-__all__ = ["precision_for"]
-
 _LARGE = 2**14  # parameters from which on products, and not what surrounds them, take the time
 _NATIVE = {"avx512_bf16", "amx_bf16"}
 

@@ -24,8 +24,6 @@ import numpy as np
 
 from escudo.mechanisms.dpsgd._core import Slots
 
-__all__ = ["capacity_for", "device_slots", "group_length", "segment_length", "slots_of"]
-
 _LARGEST = {"cpu": 384}  # rows whose activations stay in a processor's cache
 _LARGEST_ELSEWHERE = 4096
 _SEGMENT_ROWS = 2**13
