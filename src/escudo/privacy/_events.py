@@ -63,7 +63,7 @@ from escudo.privacy._conversions import (
     round_up,
     zcdp_for_group,
 )
-from escudo.privacy._relations import RELATIONS, UNITS, Relation, Unit, parse_relation, parse_unit
+from escudo.privacy._relations import RELATIONS, UNITS, Relation, Stated, Unit, parse_relation, parse_unit
 
 MAX_EPSILON = 1e3
 """Largest epsilon or mu an event may state: e^1000 protects nobody, so a larger number is a slip."""
@@ -78,7 +78,7 @@ KINDS: dict[str, type[Event]] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class Event(Stated):
     """What one release did, stated for one neighbouring relation and one privacy unit.
 
     Attributes:
