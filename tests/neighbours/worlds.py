@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import io
-import json
 import math
 import os
 import pkgutil
@@ -191,7 +190,7 @@ class Held:
             elif start.tobytes() != begun:
                 self._found = "training: it starts elsewhere"
             else:
-                step = json.loads(run.event)["event"]
+                step = run.event.to_json()["event"]
                 rows = step["rows"] * (1 if step["relation"] == "add_remove" else 2)
                 for before, after in ((at_start, _clipped(run, start)), (at_end, _clipped(run, value))):
                     moved = float(np.linalg.norm(after - before))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar, cast
 
@@ -29,7 +30,7 @@ from escudo.privacy import (
 )
 
 if TYPE_CHECKING:
-    from escudo.privacy import Plan
+    from escudo.privacy import Plan, Receipt
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -225,11 +226,22 @@ class Purse:
         Raises:
             BudgetExceededError: If the account refuses; nothing was spent or drawn.
         """
-        if self.account is None:
+        with self.paying(event, purpose):
             return law(watched(self._noise, event))
+
+    @contextmanager
+    def paying(self, event: Event, purpose: str = "") -> Iterator[Receipt | None]:
+        """Charge an event for a block, which is marked failed if the block is; None where the caller has charged.
+
+        Raises:
+            BudgetExceededError: If the account refuses; nothing was spent.
+        """
+        if self.account is None:
+            yield None
+            return
         receipt = self.account.spend(event, purpose=purpose or self._purpose, for_release=self.for_release)
         with marked_if_failed(self.account, receipt):
-            return law(watched(self._noise, event))
+            yield receipt
 
     def within(self, event: Event, *, purpose: str = "") -> Purse:
         """Charge an event now, and return a purse whose draws are all parts of it and cost nothing more.
