@@ -23,12 +23,13 @@ numeric        ``lower``, ``upper``, ``bins`` or ``edges``; ``integer``, ``fill`
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, ClassVar, Final, Literal, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -171,8 +172,52 @@ Level: TypeAlias = str | int | bool
 _EXACT = 2**53  # From here on, engines that compare as float64 would confuse neighbouring whole numbers.
 
 
+class _Described:
+    """What both kinds of columns have in common."""
+
+    __slots__ = ()
+
+    name: str
+    missing: bool
+    _learnt: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def summary(self) -> str:
+        """The column in a few words, without anything that was read from data and not confirmed."""
+
+    @property
+    @abstractmethod
+    def open(self) -> bool:
+        """Whether its levels or bounds are still to be learnt."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """The number of cells, the missing one included."""
+
+    @property
+    def missing_code(self) -> int | None:
+        """The cell of missing values, the last one, or None if they have no cell of their own."""
+        return self.size - 1 if self.missing else None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}: {self.summary})"
+
+    def _error(self, problem: str) -> SchemaError:
+        return SchemaError(f"column {self.name!r}: {problem}")
+
+    def _settled(self) -> Self:
+        if self.open:
+            raise RefusedError(
+                f"column {self.name!r} has no {self._learnt} yet; state them in the schema, "
+                "or learn them privately with 'escudo schema learn'."
+            )
+        return self
+
+
 @dataclass(frozen=True, slots=True, repr=False)
-class Categorical:
+class Categorical(_Described):
     """A column that takes one of finitely many public levels.
 
     A value falls into the cell of the level it equals: text by exact characters, numbers and booleans by value
@@ -199,6 +244,8 @@ class Categorical:
     >>> smoke.encode(["yes", None, "no", "sometimes"]).tolist()
     [1, 2, 0, 2]
     """
+
+    _learnt: ClassVar[str] = "levels"
 
     name: str
     levels: tuple[Level, ...] = ()
@@ -243,17 +290,6 @@ class Categorical:
         if self.missing and MISSING_LABEL in seen:
             raise self._error(f"{MISSING_LABEL!r} is how the missing cell is shown; rename that level.")
 
-    def _error(self, problem: str) -> SchemaError:
-        return SchemaError(f"column {self.name!r}: {problem}")
-
-    def _settled(self) -> Categorical:
-        if self.open:
-            raise RefusedError(
-                f"column {self.name!r} has no levels yet; state them in the schema, "
-                "or learn them privately with 'escudo schema learn'."
-            )
-        return self
-
     @property
     def kind(self) -> Literal["string", "integer", "boolean", "open"]:
         """What the levels are; ``"open"`` while they are still to be learnt."""
@@ -271,9 +307,6 @@ class Categorical:
             return f"{'ordinal' if self.ordered else 'categorical'}{missing}, not confirmed"
         count = f"{len(self.levels):,} {'ordered ' if self.ordered else ''}level"
         return f"{count}{'' if len(self.levels) == 1 else 's'}{missing}"
-
-    def __repr__(self) -> str:
-        return f"Categorical({self.name!r}: {self.summary})"
 
     @property
     def open(self) -> bool:
@@ -294,11 +327,6 @@ class Categorical:
     def codes(self) -> dict[Level, int]:
         """The cell of each level."""
         return {level: code for code, level in enumerate(self._settled().levels)}
-
-    @property
-    def missing_code(self) -> int | None:
-        """The cell of missing values, the last one, or None if they have no cell of their own."""
-        return len(self._settled().levels) if self.missing else None
 
     @property
     def other_code(self) -> int:
@@ -352,7 +380,7 @@ class Categorical:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Numeric:
+class Numeric(_Described):
     r"""A column of numbers with public bounds, cut into bins.
 
     With ``boundaries`` :math:`b_0 < b_1 < \dots < b_m`, all float64, a value :math:`x` taken as float64 falls into
@@ -389,6 +417,8 @@ class Numeric:
     >>> age.encode([-3, 0, 4.999, 5, 110, 200, None]).tolist()
     [0, 0, 0, 1, 21, 21, 11]
     """
+
+    _learnt: ClassVar[str] = "lower and upper"
 
     name: str
     lower: float | None = None
@@ -451,17 +481,6 @@ class Numeric:
         except (InputError, OverflowError, TypeError):
             raise self._error(f"{field} must be a finite number.") from None
 
-    def _error(self, problem: str) -> SchemaError:
-        return SchemaError(f"column {self.name!r}: {problem}")
-
-    def _settled(self) -> Numeric:
-        if self.open:
-            raise RefusedError(
-                f"column {self.name!r} has no lower and upper yet; state them in the schema, "
-                "or learn them privately with 'escudo schema learn'."
-            )
-        return self
-
     @property
     def kind(self) -> Literal["number"]:
         """What the values are."""
@@ -474,9 +493,6 @@ class Numeric:
         if not self.confirmed:
             return f"numeric{missing}, not confirmed"
         return f"{self.bins:,} bin{'' if self.bins == 1 else 's'} on [{self.lower:g}, {self.upper:g}]{missing}"
-
-    def __repr__(self) -> str:
-        return f"Numeric({self.name!r}: {self.summary})"
 
     @property
     def open(self) -> bool:
@@ -526,11 +542,6 @@ class Numeric:
         bins = [f"[{low}, {high})" for low, high in pairwise(texts)]
         bins[-1] = bins[-1][:-1] + "]"
         return (*bins, *((MISSING_LABEL,) if self.missing else ()))
-
-    @property
-    def missing_code(self) -> int | None:
-        """The cell of missing values, the last one, or None if they have no cell of their own."""
-        return self._settled().bins if self.missing else None
 
     @property
     def null_code(self) -> int:
@@ -673,6 +684,17 @@ def spec_of_column(column: Column) -> Spec:
     if not column.confirmed:
         spec["confirmed"] = False
     return spec
+
+
+def levels_to_learn(name: str, *, missing: bool = True) -> Categorical:
+    """Return a column whose levels nobody has stated."""
+    return Categorical(name, missing=missing, confirmed=False, note="levels: state or learn them")
+
+
+def bounds_to_learn(name: str, *, integer: bool, missing: bool = True) -> Numeric:
+    """Return a column whose bounds nobody has stated."""
+    note = "lower and upper: state or learn them"
+    return Numeric(name, integer=integer, missing=missing, confirmed=False, note=note)
 
 
 def _short(number: float) -> float | int:
