@@ -155,7 +155,7 @@ class MemoryAccount(AgreedAccount):
         **neighbours: Unpack[NeighbourOptions],
     ):
         self.terms = Terms.agreed(
-            order, epsilon=epsilon, delta=delta, spending=spending, slack_share=slack_share, **neighbours
+            order, dataset="", epsilon=epsilon, delta=delta, spending=spending, slack_share=slack_share, **neighbours
         )
         self._tally = Tally(self.terms)
         self._receipts: list[Receipt] = []
