@@ -81,12 +81,11 @@ def permute_and_flip(
     noise of mean 2Δ/ε, which is how it is drawn.
 
     Args:
-        utilities: One number per candidate, shape (n,). Integers are used as they are; floats are rounded to the grid.
-        sensitivity: Most that any one utility moves between neighbours.
+        utilities: As in :func:`exponential`, and so for all that follow.
+        sensitivity: Most that a utility moves.
         epsilon: What the choice may cost.
-        grid: Step of the public grid for float utilities, a power of two; derived from the sensitivity by default.
-        terms: How it is paid for and drawn, and between which tables ``sensitivity`` is stated: account, seed, purpose,
-            relation, unit (:class:`ReleaseOptions`).
+        grid: Step of the public grid.
+        terms: How it is paid for and drawn.
 
     Returns:
         The chosen index, with its guarantee.

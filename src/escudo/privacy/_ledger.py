@@ -308,9 +308,9 @@ class Ledger(Keeping):
         """Return whether this file was ever a checkpoint of the training: its state was paid for.
 
         Args:
-            receipt: The training's spend.
+            receipt: As in :meth:`goes_on`, and so for both that follow.
             number: Which checkpoint.
-            digest: SHA-256 of its file.
+            digest: Of its file.
 
         Raises:
             InputError: If the receipt is not of this ledger.

@@ -201,6 +201,20 @@ class _Described:
         """The cell of missing values, the last one, or None if they have no cell of their own."""
         return self.size - 1 if self.missing else None
 
+    def encode(self, values: ArrayLike) -> NDArray[np.int64]:
+        """Return the cell of each value of a one-dimensional array; no value is an error.
+
+        Args:
+            values: A sequence or array of shape (n,), of any type.
+
+        Returns:
+            Cells in ``range(size)``, of shape (n,).
+        """
+        return self._cells_of(one_dimensional(self.name, values))
+
+    @abstractmethod
+    def _cells_of(self, array: NDArray[Any]) -> NDArray[np.int64]: ...
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}: {self.summary})"
 
@@ -340,16 +354,7 @@ class Categorical(_Described):
         """The cell that null and NaN fall into."""
         return len(self.levels) if self.missing else self.other_code
 
-    def encode(self, values: ArrayLike) -> NDArray[np.int64]:
-        """Return the cell of each value of a one-dimensional array; no value is an error.
-
-        Args:
-            values: A sequence or array of shape (n,), of any type.
-
-        Returns:
-            Cells in ``range(size)``, of shape (n,).
-        """
-        array = one_dimensional(self.name, values)
+    def _cells_of(self, array: NDArray[Any]) -> NDArray[np.int64]:
         if array.dtype.kind in "OmMV":  # times and records would turn into plain numbers in a list
             return self._cells(array)
         distinct, inverse = np.unique(array, return_inverse=True)
@@ -550,16 +555,7 @@ class Numeric(_Described):
             return self._settled().bins
         return int(np.searchsorted(self.boundaries[1:-1], self.fill_value, side="right"))
 
-    def encode(self, values: ArrayLike) -> NDArray[np.int64]:
-        """Return the cell of each value of a one-dimensional array; no value is an error.
-
-        Args:
-            values: A sequence or array of shape (n,), of any type.
-
-        Returns:
-            Cells in ``range(size)``, of shape (n,).
-        """
-        array = one_dimensional(self.name, values)
+    def _cells_of(self, array: NDArray[Any]) -> NDArray[np.int64]:
         if array.dtype.kind in "biuf":
             numbers = array.astype(np.float64)
         elif array.dtype.kind in "Oc":
