@@ -146,11 +146,11 @@ class Held:
         """
         usual, train, tell = Purse.draw, training._Run.go, learning.show_keys
 
-        def draw(purse: Purse, event: Any, law: Callable[[Any], Any], *, purpose: str = "") -> Any:
+        def draw(purse: Purse, event: Any, law: Callable[[Any], Any], purpose: str = "") -> Any:
             if not isinstance(event, ApproximateEvent):
-                return usual(purse, event, law, purpose=purpose)
+                return usual(purse, event, law, purpose)
             if not again:
-                value = usual(purse, event, law, purpose=purpose)
+                value = usual(purse, event, law, purpose)
                 self._listed.append(value)
                 return value
             value = next(self._listing, None)
@@ -161,7 +161,7 @@ class Held:
 
             self._transcript.unlike = True  # as many numbers as there are keys; the value is compared instead
             try:
-                return usual(purse, event, held, purpose=purpose)
+                return usual(purse, event, held, purpose)
             finally:
                 self._transcript.unlike = False
 

@@ -270,7 +270,7 @@ def as_planned(
     True
     """
     purse = Purse(account, seed)
-    return purse.release(purse.add(values, event, purpose=purpose), event)
+    return purse.release(purse.add(values, event, purpose), event)
 
 
 def _one_of_two(name: str, cost: float | None, scale: float | None) -> tuple[float | None, float | None]:

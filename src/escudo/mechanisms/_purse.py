@@ -155,7 +155,7 @@ class Purse:
         assert self._guarantee is not None, "nothing was asked"
         return self._guarantee
 
-    def add(self, values: ArrayLike, event: LaplaceEvent | GaussianEvent, *, purpose: str = "") -> Noisy:
+    def add(self, values: ArrayLike, event: LaplaceEvent | GaussianEvent, purpose: str = "") -> Noisy:
         """Return numbers with the very noise that the event states, of the type and shape they came in.
 
         Args:
@@ -173,9 +173,9 @@ class Purse:
         statistic = read_statistic("values", values)
         if statistic.exact != (event.grid == 1):  # an event for integers leaves no room for rounding
             raise InputError("values and the event planned for them must be of integers, on the grid 1, or neither.")
-        return self.add_statistic(statistic, event, purpose=purpose)
+        return self.add_statistic(statistic, event, purpose)
 
-    def add_statistic(self, statistic: Statistic, event: LaplaceEvent | GaussianEvent, *, purpose: str = "") -> Noisy:
+    def add_statistic(self, statistic: Statistic, event: LaplaceEvent | GaussianEvent, purpose: str = "") -> Noisy:
         """Like :meth:`add`, for whoever has made the event from the statistic: real numbers may lie on the grid 1."""
         if isinstance(event, LaplaceEvent) and event.dimensions != statistic.size:
             raise InputError(f"the event is planned for {event.dimensions} numbers, and values has {statistic.size}.")
@@ -186,7 +186,7 @@ class Purse:
             add = noise.add_gaussian if gaussian else noise.add_laplace
             return statistic.restored(add(statistic.steps(event.grid), scale), event.grid)
 
-        return self.draw(event, law, purpose=purpose)
+        return self.draw(event, law, purpose)
 
     def choose(
         self,
@@ -216,9 +216,9 @@ class Purse:
         def law(noise: NoiseSource) -> int:
             return noise.gumbel_argmax(steps, scale) if gumbel else noise.exponential_argmax(steps, scale)
 
-        return self.draw(event, law, purpose=purpose)
+        return self.draw(event, law, purpose)
 
-    def draw(self, event: Event, law: Callable[[NoiseSource], T], *, purpose: str = "") -> T:
+    def draw(self, event: Event, law: Callable[[NoiseSource], T], purpose: str = "") -> T:
         """Charge the event, then return what ``law`` makes of the noise: for mechanisms that are more than one draw.
 
         By the time this is called every argument has been checked, and ``law`` is proved to cost the event.
@@ -243,7 +243,7 @@ class Purse:
         with marked_if_failed(self.account, receipt):
             yield receipt
 
-    def within(self, event: Event, *, purpose: str = "") -> Purse:
+    def within(self, event: Event, purpose: str = "") -> Purse:
         """Charge an event now, and return a purse whose draws are all parts of it and cost nothing more.
 
         For events that are not the sum of their draws: parts of disjoint rows, steps of a test, a vector padded to a

@@ -260,7 +260,7 @@ def choose_cells(
         chosen[order] = np.sort(chosen)  # a public rule on what is already released
         return chosen
 
-    return purse.draw(event, law, purpose=purpose)
+    return purse.draw(event, law, purpose)
 
 
 def quantile_event(*, count: int, epsilon: float, **terms: Unpack[NeighbourOptions]) -> Event:

@@ -225,7 +225,7 @@ def release_if_stable(
         assert isinstance(noisy, float)
         return noisy
 
-    return purse.draw(event, law, purpose=purpose)
+    return purse.draw(event, law, purpose)
 
 
 def log_iqr(
@@ -415,7 +415,7 @@ def show_keys(counts: Mapping[K, int], event: ApproximateEvent, purse: Purse, *,
         noisy = noise.add_laplace(occupied, threshold.scale) if keys else occupied
         return {key: count for key, count in zip(keys, noisy.tolist(), strict=True) if count >= threshold.least}
 
-    return purse.draw(event, law, purpose=purpose)
+    return purse.draw(event, law, purpose)
 
 
 def _read_keys(counts: Mapping[K, int]) -> tuple[list[K], Integers]:

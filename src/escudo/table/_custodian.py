@@ -174,11 +174,11 @@ def _draft_column(frame: nw.LazyFrame[Any], name: str, dtype: DType, rows: int) 
         return _identifier(name)
     if not stated and stored in ("integer", "float"):
         return _draft_numeric(frame, name, integer=stored == "integer")
-    return _draft_categorical(frame, name, levels, complete=stated, stored=stored)
+    return _draft_categorical(frame, name, stored, levels, complete=stated)
 
 
 def _draft_categorical(
-    frame: nw.LazyFrame[Any], name: str, levels: list[Any], *, complete: bool, stored: str
+    frame: nw.LazyFrame[Any], name: str, stored: str, levels: list[Any], *, complete: bool
 ) -> Column | str:
     missing = _any_missing(frame, name, floats=stored == "float")
     if stored == "boolean":
@@ -396,18 +396,17 @@ def check(data: Any, schema: Schema) -> SchemaCheck:
 
 
 def _check_column(frame: nw.LazyFrame[Any], types: dict[str, DType], column: Column, rows: int) -> ColumnCheck:
-    name = column.name
-    if name not in types:
-        return ColumnCheck(name=name, problem=f"the table has no column {name!r}." + did_you_mean(name, types))
-    dtype = types[name]
+    if column.name not in types:
+        absent = f"the table has no column {column.name!r}." + did_you_mean(column.name, types)
+        return ColumnCheck(name=column.name, problem=absent)
+    dtype = types[column.name]
     try:
         check_holds(column, holds(dtype), type(dtype).__name__)
     except SchemaError as error:
-        return ColumnCheck(name=name, problem=str(error))
-    stored = storage_of(dtype)
+        return ColumnCheck(name=column.name, problem=str(error))
     if column.open:
-        return ColumnCheck(name=name, missing_allowed=column.missing)
-    if stored == "object":
+        return ColumnCheck(name=column.name, missing_allowed=column.missing)
+    if storage_of(dtype) == "object":
         return _check_objects(frame, column, rows)
     if isinstance(column, Categorical):
         return _check_levels(frame, column, rows)
