@@ -52,9 +52,8 @@ def parse_toml(text: str, source: str = "schema") -> dict[str, Any]:
         place = _PLACE.search(problem)
         if place is None:
             raise wrong("not valid TOML: a value is beyond what can be read.") from None
-        end = {"line": text.count("\n") + 1}
-        where = {"line": int(place[1]), "column": int(place[2])} if place[1] else end
-        raise wrong(f"not valid TOML: {problem[: place.start()]}.", **where) from None
+        line, column = (int(place[1]), int(place[2])) if place[1] else (text.count("\n") + 1, None)
+        raise wrong(f"not valid TOML: {problem[: place.start()]}.", line=line, column=column) from None
 
 
 def to_toml(schema: Schema) -> str:
