@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import Any, Unpack
+from typing import Any
 
 import narwhals as nw
 import numpy as np
@@ -21,6 +21,7 @@ from escudo.mechanisms import (
     Integers,
     Purse,
     Release,
+    Seed,
     choose_cells,
     laplace_cutoff,
     laplace_event,
@@ -379,7 +380,9 @@ def learn_schema(
     relation: Relation | None = None,
     account: Account | None = None,
     public_rows: int | None = None,
-    **how: Unpack[AskOptions],
+    accept_large_delta: bool = False,
+    seed: Seed = None,
+    purpose: str = _PURPOSE,
 ) -> Release[Schema]:
     r"""Learn the bounds and levels that nobody vouched for, and return a schema that may be used.
 
@@ -409,9 +412,10 @@ def learn_schema(
         relation: Which tables are neighbours; the account's relation by default.
         account: What to charge, all of it at once, before noise is drawn; None leaves charging to the caller.
         public_rows: The number of rows, if it is public knowledge: δ is judged by it.
-        how: The ``seed``, None for a release: one makes the result repeatable and not for release; the ``purpose`` for
-            the account; ``accept_large_delta``, whether a δ that is not below one over the number of rows or people was
-            meant: it is refused otherwise, by a public or stated number (``Plan.judged``).
+        accept_large_delta: Whether a δ that is not below one over the number of rows or people was meant; it is
+            refused otherwise, by a public or stated number (``Plan.judged``).
+        seed: None for a release; a seed makes the result repeatable and not for release.
+        purpose: Why, for the account.
 
     Returns:
         The schema, confirmed in what was learnt, with the guarantee of learning it.
@@ -437,4 +441,5 @@ def learn_schema(
     chosen = relation or ("replace_one" if account is None else account.relation)
     task = _read_task(frame, schema, Budget(epsilon, delta), tails=tails, relation=chosen, rows=public_rows)
     table = PrivateTable(frame, task.schema, account, relation=chosen, rows=public_rows)
+    how: AskOptions = {"purpose": purpose, "accept_large_delta": accept_large_delta, "seed": seed}
     return run(task if planning() else task.reading(frame), table, **how)
