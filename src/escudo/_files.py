@@ -29,18 +29,6 @@ from typing import IO, TYPE_CHECKING
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = [
-    "file_draft",
-    "folder_draft",
-    "guarded",
-    "put_folder",
-    "repair_folder",
-    "sync",
-    "unguarded",
-    "write_csv",
-    "write_whole",
-]
-
 _ASIDE = ".old"
 
 

@@ -10,8 +10,6 @@ from typing import TypeVar
 
 from escudo.errors import InputError
 
-__all__ = ["did_you_mean", "finite", "one_of", "positive", "positive_integer", "probability", "whole", "yes_or_no"]
-
 _T = TypeVar("_T", bound=str)
 
 

@@ -23,14 +23,14 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import Any, ParamSpec, Protocol, TypedDict, TypeVar, Unpack
 
 from escudo.errors import InputError
 from escudo.mechanisms import Purse, Seed, one_stream, publishable
 from escudo.privacy import Account, Budget, ComposedEvent, Neighbours, Plan, Relation, charging, guarantee_of, plannable
 from escudo.table import PrivateTable, Schema
 
-__all__ = ["Described", "Prepared", "Question", "ask", "asking", "planning", "run", "running", "verb"]
+__all__ = ["AskOptions", "Described", "Prepared", "Question", "ask", "asking", "planning", "run", "running", "verb"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -157,25 +157,29 @@ def _told(operation: Callable[..., Any], table: object, given: dict[str, Any]) -
     return table.under(**said)
 
 
-def ask(
-    question: Question[T],
-    table: PrivateTable,
-    budget: Budget,
-    *,
-    purpose: str = "",
-    accept_large_delta: bool = False,
-    seed: Seed = None,
-) -> T:
+class AskOptions(TypedDict, total=False):
+    """How a question is asked, whichever it is; all of it may be left out.
+
+    Attributes:
+        purpose: Why, for the account; the plan's name by default.
+        accept_large_delta: Whether a δ that is not below one over the number of rows or people was meant; it is
+            refused otherwise, by a public or stated number (``Plan.judged``).
+        seed: Repeatable noise for tests and demonstrations; marks everything not for release.
+    """
+
+    purpose: str
+    accept_large_delta: bool
+    seed: Seed
+
+
+def ask(question: Question[T], table: PrivateTable, budget: Budget, **how: Unpack[AskOptions]) -> T:
     """Ask a question of a private table, and return its answer.
 
     Args:
         question: The question.
         table: The private table; its account is charged once, for the whole plan, before any noise is drawn.
         budget: What it may cost.
-        purpose: Why, for the account; the plan's name by default.
-        accept_large_delta: Whether a δ that is not below one over the number of rows or people was meant; it is
-            refused otherwise, by a public or stated number (``Plan.judged``).
-        seed: Repeatable noise for tests and demonstrations; marks everything not for release.
+        how: The purpose, whether a large δ was meant, and a seed.
 
     Raises:
         InputError: If a public argument is out of range; nothing was spent.
@@ -184,18 +188,18 @@ def ask(
 
     **Guarantee.** The accountant's total of the plan's events, between the table's neighbours.
     """
-    with asking(question, table, budget, purpose=purpose, accept_large_delta=accept_large_delta, seed=seed) as answer:
+    with asking(question, table, budget, **how) as answer:
         return answer
 
 
 @contextmanager
-def asking(question: Question[T], table: PrivateTable, budget: Budget, **how: Any) -> Iterator[T]:
+def asking(question: Question[T], table: PrivateTable, budget: Budget, **how: Unpack[AskOptions]) -> Iterator[T]:
     """Like :func:`ask`, for a block that is the rest of the release: if it fails, the spend is marked failed."""
     with running(question.prepare(table.schema, table.neighbours, budget), table, **how) as answer:
         yield answer
 
 
-def run(prepared: Prepared[T], table: PrivateTable, **how: Any) -> T:
+def run(prepared: Prepared[T], table: PrivateTable, **how: Unpack[AskOptions]) -> T:
     """Like :func:`ask`, for what was prepared before."""
     with running(prepared, table, **how) as answer:
         return answer

@@ -15,7 +15,7 @@ import narwhals as nw
 import numpy as np
 
 from escudo._validate import finite
-from escudo.asking import planning, run, verb
+from escudo.asking import AskOptions, planning, run, verb
 from escudo.errors import InputError
 from escudo.mechanisms import (
     Integers,
@@ -441,5 +441,5 @@ def learn_schema(
     chosen = relation or ("replace_one" if account is None else account.relation)
     task = _read_task(frame, schema, Budget(epsilon, delta), tails=tails, relation=chosen, rows=public_rows)
     table = PrivateTable(frame, task.schema, account, relation=chosen, rows=public_rows)
-    how: dict[str, Any] = {"purpose": purpose, "accept_large_delta": accept_large_delta, "seed": seed}
+    how: AskOptions = {"purpose": purpose, "accept_large_delta": accept_large_delta, "seed": seed}
     return run(task if planning() else task.reading(frame), table, **how)

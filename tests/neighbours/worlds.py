@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import io
-import json
 import math
 import os
 import pkgutil
@@ -147,11 +146,11 @@ class Held:
         """
         usual, train, tell = Purse.draw, training._Run.go, learning.show_keys
 
-        def draw(purse: Purse, event: Any, law: Callable[[Any], Any], *, purpose: str = "") -> Any:
+        def draw(purse: Purse, event: Any, law: Callable[[Any], Any], purpose: str = "") -> Any:
             if not isinstance(event, ApproximateEvent):
-                return usual(purse, event, law, purpose=purpose)
+                return usual(purse, event, law, purpose)
             if not again:
-                value = usual(purse, event, law, purpose=purpose)
+                value = usual(purse, event, law, purpose)
                 self._listed.append(value)
                 return value
             value = next(self._listing, None)
@@ -162,7 +161,7 @@ class Held:
 
             self._transcript.unlike = True  # as many numbers as there are keys; the value is compared instead
             try:
-                return usual(purse, event, held, purpose=purpose)
+                return usual(purse, event, held, purpose)
             finally:
                 self._transcript.unlike = False
 
@@ -191,7 +190,7 @@ class Held:
             elif start.tobytes() != begun:
                 self._found = "training: it starts elsewhere"
             else:
-                step = json.loads(run.event)["event"]
+                step = run.event.to_json()["event"]
                 rows = step["rows"] * (1 if step["relation"] == "add_remove" else 2)
                 for before, after in ((at_start, _clipped(run, start)), (at_end, _clipped(run, value))):
                     moved = float(np.linalg.norm(after - before))

@@ -32,7 +32,7 @@ from escudo.privacy import (
     charging,
 )
 from escudo.privacy._filter import NOTHING
-from escudo.privacy._ledger_chain import LedgerRow, canonical_json, make_row
+from escudo.privacy._ledger_chain import LedgerRow, canonical_json, charge_text, sealed
 from escudo.privacy._tally import Spending, shown_down, shown_up
 
 losses = st.floats(0.001, 0.8)
@@ -203,16 +203,9 @@ def test_a_plan_costs_what_its_steps_cost_one_by_one(steps: list[Event]) -> None
 @given(st.text(), st.text(), st.dictionaries(st.text(max_size=5), st.integers() | st.text() | st.none(), max_size=4))
 def test_rows_differ_whenever_their_contents_do(dataset: str, other: str, payload: dict[str, object]) -> None:
     def row(dataset: str, payload: object, recorded_at: str) -> LedgerRow:
-        return make_row(
-            previous="0" * 64,
-            sequence=1,
-            kind="spend",
-            dataset=dataset,
-            payload=payload,  # type: ignore[arg-type]
-            charge=NOTHING,
-            state="0" * 64,
-            recorded_at=recorded_at,
-        )
+        said = {"kind": "spend", "dataset": dataset, "payload": canonical_json(payload), "recorded_at": recorded_at}
+        blank = {"sequence": 1, "charge": charge_text(NOTHING), "state": "", "previous": "", "hash": ""}
+        return sealed(LedgerRow.from_stored(said | blank), "0" * 64, "0" * 64)
 
     first = row(dataset, payload, "now")
     assert first == row(dataset, dict(reversed(payload.items())), "now")

@@ -21,7 +21,7 @@ _SPEC.loader.exec_module(own)
 RUNS = {"learn_schema, levels": 100, "learn_schema, bounds": 30, "log_iqr": 200}
 RUNS |= dict.fromkeys((name for name in own.CASES if "a person's rows" in name), 500)
 TYPES = {"LogIqr", "Release", "Seed", "Threshold", "Verdict", "Layout", "Recipe", "Tape", "Training"}
-TYPES |= {"Integers", "NoiseSource", "Noisy", "Purse"}
+TYPES |= {"Integers", "NoiseSource", "Noisy", "Purse", "ReleaseOptions"}
 NOTHING_RELEASED = {  # plans, public numbers, and exact parts of what another mechanism releases
     "bounded_rows",
     "gap_event",

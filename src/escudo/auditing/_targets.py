@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,7 +97,7 @@ def adapt(target: Any) -> Mechanism:
         parameters = inspect.signature(target).parameters
     except (TypeError, ValueError):  # built in C: no signature to look at
         return _Adapted(target, target)
-    if "seed" in parameters and "rng" not in parameters:
+    if "seed" in {*parameters, *_unpacked(target)} and "rng" not in parameters:
         return _Adapted(lambda dataset, rng: target(dataset, seed=rng), target)
     if "rng" in parameters and parameters["rng"].kind is inspect.Parameter.KEYWORD_ONLY:
         return _Adapted(lambda dataset, rng: target(dataset, rng=rng), target)
@@ -107,6 +107,16 @@ def adapt(target: Any) -> Mechanism:
     if len(required) == 1 and required[0].kind is not required[0].VAR_POSITIONAL:
         return _Adapted(lambda dataset, rng: target(dataset), target)
     return _Adapted(target, target)
+
+
+def _unpacked(target: Any) -> set[str]:
+    """Return the keywords that a callable takes as unpacked options, as those of ``escudo.mechanisms`` do."""
+    try:
+        parameters = inspect.signature(target, eval_str=True).parameters.values()
+    except Exception:  # annotations that cannot be resolved
+        return set()
+    options = [option for p in parameters if p.kind is p.VAR_KEYWORD for option in get_args(p.annotation)]
+    return {name for option in options for name in getattr(option, "__annotations__", ())}
 
 
 def name_of(target: Any) -> str | None:

@@ -78,14 +78,14 @@ class OpenOptions:
 @command
 def open_account(asked: OpenOptions) -> None:
     """Open a dataset's account, with a cap that never changes."""
-    from escudo.privacy import Ledger, parse_unit
+    from escudo.privacy import Ledger, parse_relation, parse_unit
 
     with Ledger(asked.ledger) as book:
         account = book.open(
             asked.dataset,
             epsilon=asked.epsilon,
             delta=asked.delta,
-            relation=asked.relation,
+            relation=parse_relation(asked.relation),
             unit=parse_unit(asked.unit, asked.max_rows_per_person),
             max_rows_per_person=asked.max_rows_per_person,
             spending=cast("Spending", asked.spending),  # checked there

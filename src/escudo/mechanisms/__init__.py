@@ -12,6 +12,7 @@ promises (:class:`~escudo.privacy.Guarantee`) and the event that was charged.
 * where stability allows: :func:`propose_test_release`, :func:`log_iqr`, with :func:`read_log_iqr` for its distances;
 * keys nobody knew beforehand: :func:`stable_histogram` and its :func:`stable_threshold`;
 
+All of them take the same :class:`ReleaseOptions`: what to charge, a seed, and between which tables.
 Inside a question that is asked (:mod:`escudo.asking`) a :class:`Purse` draws all of it: each draw is given its event.
 
 ``seed=None`` draws secure noise through OpenDP. With a seed the same laws come from numpy, and everything made from
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from escudo.mechanisms._purse import Noisy as Noisy
     from escudo.mechanisms._purse import Purse as Purse
     from escudo.mechanisms._purse import Release as Release
+    from escudo.mechanisms._purse import ReleaseOptions as ReleaseOptions
     from escudo.mechanisms._selection import choose_cells as choose_cells
     from escudo.mechanisms._selection import choose_quantiles as choose_quantiles
     from escudo.mechanisms._selection import exponential as exponential
@@ -88,7 +90,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "votes_event",
         ],
         "_noise": ["Integers", "NoiseSource", "Seed", "laplace_cutoff", "one_stream", "publishable", "watching"],
-        "_purse": ["Noisy", "Purse", "Release"],
+        "_purse": ["Noisy", "Purse", "Release", "ReleaseOptions"],
         "_selection": [
             "choose_cells",
             "choose_quantiles",

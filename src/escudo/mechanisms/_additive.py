@@ -29,29 +29,12 @@ from typing import Literal, Unpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from escudo._validate import one_of, positive, positive_integer
+from escudo._validate import one_of, positive
 from escudo.errors import InputError
-from escudo.mechanisms._grid import check_steps, default_grid, read_statistic, rounded_up, unknown
+from escudo.mechanisms._grid import Statistic, read_statistic, unknown
 from escudo.mechanisms._noise import Integers, Seed, laplace_tail
-from escudo.mechanisms._purse import Noisy, Purse, Release, with_bound
+from escudo.mechanisms._purse import Noisy, Purse, Release, ReleaseOptions, opened
 from escudo.privacy import Account, GaussianEvent, LaplaceEvent, NeighbourOptions, parse_relation
-
-__all__ = [
-    "Verdict",
-    "as_planned",
-    "bounded_rows",
-    "gap_event",
-    "gap_sign",
-    "gaussian",
-    "gaussian_event",
-    "laplace",
-    "laplace_event",
-    "second_moments",
-    "sum_of_votes",
-    "verdict",
-    "votes",
-    "votes_event",
-]
 
 
 def laplace(
@@ -61,10 +44,7 @@ def laplace(
     epsilon: float | None = None,
     scale: float | None = None,
     grid: float | None = None,
-    account: Account | None = None,
-    seed: Seed = None,
-    purpose: str = "Laplace mechanism",
-    **terms: Unpack[NeighbourOptions],
+    **terms: Unpack[ReleaseOptions],
 ) -> Release[Noisy]:
     r"""Release numbers with Laplace noise, drawn exactly on a public grid.
 
@@ -80,11 +60,8 @@ def laplace(
         scale: Scale of the noise in the values' units.
         grid: Step of the public grid for real numbers, a power of two; by default derived from ``sensitivity``, the
             noise and the number of coordinates, and so fine that rounding costs less than one part in 10⁵.
-        account: What to charge, before noise is drawn; None leaves charging to the caller.
-        seed: None for a release; a seed makes the noise repeatable and the result not for release.
-        purpose: Why, for the account.
-        terms: The ``relation``, ``unit`` and ``max_rows_per_person`` that ``sensitivity`` is stated for
-            (:class:`~escudo.privacy.NeighbourOptions`); the bound is the account's by default.
+        terms: How it is paid for and drawn, and between which tables ``sensitivity`` is stated: account, seed, purpose,
+            relation, unit (:class:`ReleaseOptions`).
 
     Returns:
         The noisy numbers in the shape they came, with guarantee and :class:`~escudo.privacy.LaplaceEvent`.
@@ -105,17 +82,9 @@ def laplace(
     >>> release.value.dtype, release.event.scale >= 2.0, release.guarantee.for_release
     (dtype('int64'), True, False)
     """
-    statistic, purse = read_statistic("values", values), Purse(account, seed)
-    event = laplace_event(
-        statistic.size,
-        sensitivity=sensitivity,
-        epsilon=epsilon,
-        scale=scale,
-        grid=grid,
-        integers=statistic.exact,
-        **with_bound(terms, account),
-    )
-    return purse.release(purse.add_statistic(statistic, event, purpose=purpose), event)
+    statistic, (purse, stated) = read_statistic("values", values), opened(terms, "Laplace mechanism")
+    event = _laplace(statistic, sensitivity, epsilon, scale, grid, stated)
+    return purse.release(purse.add_statistic(statistic, event), event)
 
 
 def laplace_event(
@@ -146,17 +115,23 @@ def laplace_event(
     >>> event.l1_sensitivity, event.scale, event.grid, event.dimensions
     (2.0, 4.0, 1.0, 3)
     """
-    statistic = unknown(positive_integer("size", size), integers=integers)
-    delta = positive("sensitivity", sensitivity)
-    goal = _one_of_two("epsilon", epsilon, "scale", scale)
-    heading = goal if epsilon is None else delta / goal
-    step = default_grid(statistic, sensitivity=delta, scale=heading, norm="l1", grid=grid)
-    moved = check_steps("sensitivity", statistic.sensitivity_in_steps(delta, step, "l1"))
-    noise_scale = check_steps("the noise scale", goal / step if epsilon is None else rounded_up(moved / goal))
+    return _laplace(unknown(size, integers), sensitivity, epsilon, scale, grid, terms)
+
+
+def _laplace(
+    statistic: Statistic,
+    sensitivity: float,
+    epsilon: float | None,
+    scale: float | None,
+    grid: float | None,
+    terms: NeighbourOptions,
+) -> LaplaceEvent:
+    delta, (ratio, scale) = positive("sensitivity", sensitivity), _one_of_two("epsilon", epsilon, scale)
+    noise = statistic.noise(delta, "l1", ratio=ratio, scale=scale, grid=grid)
     return LaplaceEvent(
-        l1_sensitivity=moved * step,
-        scale=noise_scale * step,  # exact, like all products and quotients with the grid: it is a power of two
-        grid=step,
+        l1_sensitivity=noise.moved * noise.step,
+        scale=noise.scale * noise.step,  # exact, like all products and quotients with the grid: it is a power of two
+        grid=noise.step,
         dimensions=statistic.size,
         **terms,
     )
@@ -170,10 +145,7 @@ def gaussian(
     scale: float | None = None,
     grid: float | None = None,
     changed_cells: int | None = None,
-    account: Account | None = None,
-    seed: Seed = None,
-    purpose: str = "Gaussian mechanism",
-    **terms: Unpack[NeighbourOptions],
+    **terms: Unpack[ReleaseOptions],
 ) -> Release[Noisy]:
     r"""Release numbers with Gaussian noise, drawn exactly on a public grid.
 
@@ -190,11 +162,8 @@ def gaussian(
         grid: Step of the public grid for real numbers, a power of two; derived from public numbers by default.
         changed_cells: For tables of counts: how many cells at most differ between neighbours, each by one. It sharpens
             the accounting (exact privacy loss of the discrete law); integers only.
-        account: What to charge, before noise is drawn; None leaves charging to the caller.
-        seed: None for a release; a seed makes the noise repeatable and the result not for release.
-        purpose: Why, for the account.
-        terms: The ``relation``, ``unit`` and ``max_rows_per_person`` that ``l2_sensitivity`` is stated for
-            (:class:`~escudo.privacy.NeighbourOptions`); the bound is the account's by default.
+        terms: How it is paid for and drawn, and between which tables ``l2_sensitivity`` is stated: account, seed,
+            purpose, relation, unit (:class:`ReleaseOptions`).
 
     Returns:
         The noisy numbers in the shape they came, with guarantee and :class:`~escudo.privacy.GaussianEvent`.
@@ -214,18 +183,9 @@ def gaussian(
     >>> round(release.event.scale, 3)
     1.0
     """
-    statistic, purse = read_statistic("values", values), Purse(account, seed)
-    event = gaussian_event(
-        statistic.size,
-        l2_sensitivity=l2_sensitivity,
-        rho=rho,
-        scale=scale,
-        grid=grid,
-        changed_cells=changed_cells,
-        integers=statistic.exact,
-        **with_bound(terms, account),
-    )
-    return purse.release(purse.add_statistic(statistic, event, purpose=purpose), event)
+    statistic, (purse, stated) = read_statistic("values", values), opened(terms, "Gaussian mechanism")
+    event = _gaussian(statistic, l2_sensitivity, rho, scale, grid, changed_cells, stated)
+    return purse.release(purse.add_statistic(statistic, event), event)
 
 
 def gaussian_event(
@@ -258,24 +218,25 @@ def gaussian_event(
     >>> event.l2_sensitivity, event.scale, event.grid, event.changed_cells
     (1.0, 4.0, 1.0, None)
     """
-    statistic = unknown(positive_integer("size", size), integers=integers)
-    delta = positive("l2_sensitivity", l2_sensitivity)
-    goal = _one_of_two("rho", rho, "scale", scale)
-    heading = goal if rho is None else delta / math.sqrt(2 * goal)
-    step = default_grid(statistic, sensitivity=delta, scale=heading, norm="l2", grid=grid)
+    return _gaussian(unknown(size, integers), l2_sensitivity, rho, scale, grid, changed_cells, terms)
+
+
+def _gaussian(
+    statistic: Statistic,
+    l2_sensitivity: float,
+    rho: float | None,
+    scale: float | None,
+    grid: float | None,
+    changed_cells: int | None,
+    terms: NeighbourOptions,
+) -> GaussianEvent:
+    delta, (cost, scale) = positive("l2_sensitivity", l2_sensitivity), _one_of_two("rho", rho, scale)
     if changed_cells is not None and not statistic.exact:
         raise InputError("changed_cells describes tables of counts; pass integers, or leave it out.")
-    moved = check_steps("l2_sensitivity", statistic.sensitivity_in_steps(delta, step, "l2"))
-    noise_scale = check_steps(
-        "the noise scale", goal / step if rho is None else rounded_up(moved / math.sqrt(2 * goal))
-    )
-    return GaussianEvent(
-        l2_sensitivity=moved * step,
-        scale=noise_scale * step,
-        grid=step,
-        changed_cells=changed_cells,
-        **terms,
-    )
+    ratio = None if cost is None else math.sqrt(2 * cost)
+    noise = statistic.noise(delta, "l2", ratio=ratio, scale=scale, grid=grid, name="l2_sensitivity")
+    moved, scaled = noise.moved * noise.step, noise.scale * noise.step
+    return GaussianEvent(l2_sensitivity=moved, scale=scaled, grid=noise.step, changed_cells=changed_cells, **terms)
 
 
 def as_planned(
@@ -309,15 +270,13 @@ def as_planned(
     True
     """
     purse = Purse(account, seed)
-    return purse.release(purse.add(values, event, purpose=purpose), event)
+    return purse.release(purse.add(values, event, purpose), event)
 
 
-def _one_of_two(first: str, a: float | None, second: str, b: float | None) -> float:
-    if (a is None) == (b is None):
-        raise InputError(
-            f"give either {first} or {second}: {first} is what the release may cost, {second} is the noise."
-        )
-    return positive(first, a) if a is not None else positive(second, b)
+def _one_of_two(name: str, cost: float | None, scale: float | None) -> tuple[float | None, float | None]:
+    if (cost is None) == (scale is None):
+        raise InputError(f"give either {name} or scale: {name} is what the release may cost, scale is the noise.")
+    return None if cost is None else positive(name, cost), None if scale is None else positive("scale", scale)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -343,10 +302,7 @@ def gap_sign(
     sensitivity: float,
     epsilon: float,
     grid: float | None = None,
-    account: Account | None = None,
-    seed: Seed = None,
-    purpose: str = "sign of a gap",
-    **terms: Unpack[NeighbourOptions],
+    **terms: Unpack[ReleaseOptions],
 ) -> Release[Verdict]:
     r"""Release the sign of a difference of scores, and the noisy difference with it.
 
@@ -358,11 +314,8 @@ def gap_sign(
         sensitivity: Most that the *gap* moves between neighbours: twice that of a score, if both scores can move fully.
         epsilon: What the release may cost.
         grid: Step of the public grid, a power of two; derived from public numbers by default.
-        account: What to charge, before noise is drawn; None leaves charging to the caller.
-        seed: None for a release; a seed makes the noise repeatable and the result not for release.
-        purpose: Why, for the account.
-        terms: The ``relation``, ``unit`` and ``max_rows_per_person`` that ``sensitivity`` is stated for
-            (:class:`~escudo.privacy.NeighbourOptions`); the bound is the account's by default.
+        terms: How it is paid for and drawn, and between which tables ``sensitivity`` is stated: account, seed, purpose,
+            relation, unit (:class:`ReleaseOptions`).
 
     Returns:
         The verdict, with guarantee and event.
@@ -385,11 +338,9 @@ def gap_sign(
     """
     if np.ndim(gap) != 0:
         raise InputError("gap must be one number; call gap_sign once per gap.")
-    event = gap_event(sensitivity=sensitivity, epsilon=epsilon, grid=grid, **with_bound(terms, account))
-    purse = Purse(account, seed)
-    return purse.release(
-        verdict(purse.add_statistic(read_statistic("gap", float(gap)), event, purpose=purpose), event), event
-    )
+    statistic, (purse, stated) = read_statistic("gap", float(gap)), opened(terms, "sign of a gap")
+    event = _laplace(statistic, sensitivity, epsilon, None, grid, stated)
+    return purse.release(verdict(purse.add_statistic(statistic, event), event), event)
 
 
 def votes(
@@ -397,10 +348,7 @@ def votes(
     *,
     epsilon: float,
     assigned_by: Literal["position", "value"] = "position",
-    account: Account | None = None,
-    seed: Seed = None,
-    purpose: str = "votes over disjoint blocks",
-    **terms: Unpack[NeighbourOptions],
+    **terms: Unpack[ReleaseOptions],
 ) -> Release[Verdict]:
     r"""Release the majority of votes that were cast inside disjoint blocks of records, by any procedure whatever.
 
@@ -413,11 +361,8 @@ def votes(
         epsilon: What the release may cost.
         assigned_by: How records found their block: ``"position"`` for a public rule that looks at no value, such as the
             row's number; ``"value"`` for a rule that looks at the record alone, such as a public hash of its id.
-        account: What to charge, before noise is drawn; None leaves charging to the caller.
-        seed: None for a release; a seed makes the noise repeatable and the result not for release.
-        purpose: Why, for the account.
-        terms: The ``relation``, ``unit`` and ``max_rows_per_person`` (:class:`~escudo.privacy.NeighbourOptions`): all
-            rows of a person must lie in one block. The bound is the account's by default.
+        terms: How it is paid for and drawn, and between which tables: account, seed, purpose, relation, unit
+            (:class:`ReleaseOptions`). All rows of a person must lie in one block.
 
     Returns:
         The verdict, with guarantee and event; its value is a whole number of votes.
@@ -439,9 +384,9 @@ def votes(
     >>> votes([1] * 30 + [-1] * 4, epsilon=1.0, seed=0).value.sign
     1
     """
-    event = votes_event(epsilon=epsilon, assigned_by=assigned_by, **with_bound(terms, account))
-    purse = Purse(account, seed)
-    return purse.release(verdict(purse.add(sum_of_votes(block_votes), event, purpose=purpose), event), event)
+    purse, stated = opened(terms, "votes over disjoint blocks")
+    event = votes_event(epsilon=epsilon, assigned_by=assigned_by, **stated)
+    return purse.release(verdict(purse.add(sum_of_votes(block_votes), event), event), event)
 
 
 def votes_event(
@@ -459,7 +404,7 @@ def votes_event(
             "blocks cut by position shift when a record is added or removed; assign records to blocks by a rule that "
             "looks at the record alone and say assigned_by='value', or use relation='replace_one'."
         )
-    return laplace_event(1, sensitivity=4 if by_value and replacing else 2, epsilon=epsilon, integers=True, **terms)
+    return _laplace(unknown(1, integers=True), 4 if by_value and replacing else 2, epsilon, None, None, terms)
 
 
 def sum_of_votes(block_votes: ArrayLike) -> int:
@@ -480,15 +425,18 @@ def gap_event(
     *, sensitivity: float, epsilon: float, grid: float | None = None, **terms: Unpack[NeighbourOptions]
 ) -> LaplaceEvent:
     """Return the event of :func:`gap_sign`, before the gap is known: for plans."""
-    return laplace_event(1, sensitivity=sensitivity, epsilon=epsilon, grid=grid, **terms)
+    return _laplace(unknown(1, integers=False), sensitivity, epsilon, None, grid, terms)
 
 
 def verdict(noisy: Noisy, event: LaplaceEvent) -> Verdict:
     """Return what the sign of a noisy number is worth, by the noise that the event states."""
     value = float(noisy)
     steps = round(abs(value) / event.grid)
-    sign: Literal[-1, 0, 1] = 1 if value > 0 else -1 if value < 0 else 0
-    return Verdict(sign=sign, value=value, doubt=laplace_tail(steps, event.scale / event.grid))
+    return Verdict(
+        sign=1 if value > 0 else -1 if value < 0 else 0,
+        value=value,
+        doubt=laplace_tail(steps, event.scale / event.grid),
+    )
 
 
 _SHRINK = 1 - 2.0**-40  # outweighs the rounding errors of the factor that shrinks a row

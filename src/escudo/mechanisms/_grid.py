@@ -31,16 +31,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from escudo._validate import positive
+from escudo._validate import positive, positive_integer
 from escudo.errors import InputError
 from escudo.mechanisms._noise import Integers
-
-__all__ = ["MAX_STEPS", "Norm", "Statistic", "check_steps", "default_grid", "read_statistic", "rounded_up", "unknown"]
 
 Norm: TypeAlias = Literal["l1", "l2", "linf"]
 
@@ -50,6 +48,14 @@ MAX_STEPS = 2.0**52
 _FINE = 2.0**-20  # default grid, as a part of the sensitivity per coordinate
 _COARSEST_NOISE = 2.0**-50  # and never finer than this part of the noise scale
 _CLAMP = 2**62
+
+
+class Noise(NamedTuple):
+    """Noise on a grid: its step in the statistic's units; what the statistic moves by, and the scale, in steps."""
+
+    step: float
+    moved: float
+    scale: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +96,36 @@ class Statistic:
             return math.ceil(distance) + 1.0
         return rounded_up(distance + 2 * math.sqrt(self.size))
 
+    def noise(
+        self,
+        sensitivity: float,
+        norm: Norm,
+        *,
+        ratio: float | None,
+        scale: float | None = None,
+        grid: float | None = None,
+        name: str = "sensitivity",
+    ) -> Noise:
+        """Return the noise for a statistic that moves by so much, from its size and type and public numbers alone.
+
+        Args:
+            sensitivity: Most that it moves before rounding, in its own units; checked to be positive.
+            norm: In which norm.
+            ratio: What the sensitivity after rounding may be of the noise's scale, such as ε; None where that is given.
+            scale: The noise's scale, in the statistic's units.
+            grid: A wish for the grid, or None.
+            name: What the sensitivity is called in messages.
+
+        Raises:
+            InputError: If the grid cannot be had, or noise or sensitivity leave the safe range on it.
+        """
+        heading = sensitivity / ratio if scale is None and ratio is not None else scale
+        assert heading is not None, "one of the two is given"
+        step = default_grid(self, sensitivity=sensitivity, scale=heading, norm=norm, grid=grid)
+        moved = check_steps(name, self.sensitivity_in_steps(sensitivity, step, norm))
+        steps = heading / step if ratio is None else rounded_up(moved / ratio)
+        return Noise(step, moved, check_steps("the noise scale", steps))
+
     def restored(self, noisy: Integers, grid: float) -> int | float | NDArray[np.int64] | NDArray[np.float64]:
         """Return noisy steps in the statistic's own units, type and shape: a plain number for a plain number."""
         values: NDArray[Any] = noisy if self.exact else noisy.astype(np.float64) * grid
@@ -123,10 +159,10 @@ def read_statistic(name: str, values: ArrayLike) -> Statistic:
     return Statistic(numbers=numbers)
 
 
-def unknown(size: int, *, integers: bool) -> Statistic:
+def unknown(size: int, integers: bool) -> Statistic:
     """Return a statistic of so many numbers of which nothing but their type is known, for plans."""
     none: NDArray[Any] = np.zeros((), np.int64 if integers else np.float64)
-    return Statistic(numbers=np.broadcast_to(none, size))
+    return Statistic(numbers=np.broadcast_to(none, positive_integer("size", size)))
 
 
 def default_grid(statistic: Statistic, *, sensitivity: float, scale: float, norm: Norm, grid: float | None) -> float:

@@ -35,21 +35,6 @@ from numpy.typing import NDArray
 
 from escudo.errors import InputError, RefusedError
 
-__all__ = [
-    "Integers",
-    "NoiseSource",
-    "SecureNoise",
-    "Seed",
-    "SeededNoise",
-    "laplace_cutoff",
-    "laplace_tail",
-    "noise_source",
-    "one_stream",
-    "publishable",
-    "watched",
-    "watching",
-]
-
 Integers: TypeAlias = NDArray[np.int64]
 Seed: TypeAlias = int | np.random.Generator | None
 
@@ -151,23 +136,19 @@ class SecureNoise:
     for_release: ClassVar[bool] = True
 
     def add_laplace(self, integers: Integers, scale: float) -> Integers:
-        """Return the integers, each plus discrete Laplace noise; saturates at the ends of int64."""
         dp = _opendp()
         space = _vectors(), dp.metrics.l1_distance(T="i64")
         return _as_integers(dp.measurements.make_laplace(*space, scale=scale)(integers.tolist()))
 
     def add_gaussian(self, integers: Integers, scale: float) -> Integers:
-        """Return the integers, each plus discrete Gaussian noise; saturates at the ends of int64."""
         dp = _opendp()
         space = _vectors(), dp.metrics.l2_distance(T="f64")
         return _as_integers(dp.measurements.make_gaussian(*space, scale=scale)(integers.tolist()))
 
     def gumbel_argmax(self, integers: Integers, scale: float) -> int:
-        """Return index i with probability proportional to exp(integers[i] / scale)."""
         return self._noisy_max(integers, scale, _opendp().measures.zero_concentrated_divergence())
 
     def exponential_argmax(self, integers: Integers, scale: float) -> int:
-        """Return the index of the largest integer after adding exponential noise to each."""
         return self._noisy_max(integers, scale, _opendp().measures.max_divergence())
 
     def _noisy_max(self, integers: Integers, scale: float, measure: Any) -> int:
@@ -192,19 +173,15 @@ class SeededNoise:
     for_release: ClassVar[bool] = False
 
     def add_laplace(self, integers: Integers, scale: float) -> Integers:
-        """Return the integers, each plus discrete Laplace noise."""
         return _saturating_sum(integers, self._laplace(integers.size, scale))
 
     def add_gaussian(self, integers: Integers, scale: float) -> Integers:
-        """Return the integers, each plus discrete Gaussian noise."""
         return _saturating_sum(integers, self._gaussian(integers.size, scale))
 
     def gumbel_argmax(self, integers: Integers, scale: float) -> int:
-        """Return index i with probability proportional to exp(integers[i] / scale)."""
         return int(np.argmax(_below_top(integers) / scale + self.generator.gumbel(size=integers.size)))
 
     def exponential_argmax(self, integers: Integers, scale: float) -> int:
-        """Return the index of the largest integer after adding exponential noise to each."""
         return int(np.argmax(_below_top(integers) / scale + self.generator.standard_exponential(integers.size)))
 
     def _laplace(self, size: int, scale: float) -> NDArray[np.float64]:

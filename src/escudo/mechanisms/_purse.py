@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from escudo._card import card
 from escudo._validate import positive
 from escudo.errors import InputError
-from escudo.mechanisms._grid import Statistic, check_steps, default_grid, read_statistic, rounded_up
+from escudo.mechanisms._grid import Statistic, check_steps, read_statistic
 from escudo.mechanisms._noise import Integers, NoiseSource, Seed, SeededNoise, noise_source, watched
 from escudo.privacy import (
     Account,
@@ -29,15 +30,48 @@ from escudo.privacy import (
 )
 
 if TYPE_CHECKING:
-    from escudo.privacy import Plan
-
-__all__ = ["Noisy", "Purse", "Release", "select_scale", "with_bound"]
+    from escudo.privacy import Plan, Receipt
 
 T = TypeVar("T")
 S = TypeVar("S")
 
 Noisy: TypeAlias = int | float | NDArray[np.int64] | NDArray[np.float64]
 """What comes back: of the type and shape of what went in."""
+
+
+class ReleaseOptions(NeighbourOptions, total=False):
+    """How a mechanism is paid for and drawn, and between which tables its sensitivity is stated: the same for all.
+
+    Attributes:
+        account: What to charge, before noise is drawn; None, the default, leaves charging to the caller.
+        seed: None, the default, for a release; a seed makes the noise repeatable and the result not for release.
+        purpose: Why, for the account; the mechanism's name by default.
+        relation: Which tables are neighbours; replacing one by default.
+        unit: Whose data differs between them; a row by default.
+        max_rows_per_person: With ``unit="person"``: the most rows of one person that take part. The account's bound by
+            default, except where the noise follows from this number: there it has to be given.
+    """
+
+    account: Account | None
+    seed: Seed
+    purpose: str
+
+
+def opened(options: ReleaseOptions, purpose: str, *, bound_of_account: bool = True) -> tuple[Purse, NeighbourOptions]:
+    """Return the purse that a mechanism was given, and between which tables its event is stated.
+
+    Args:
+        options: As the caller gave them.
+        purpose: Why, where the caller does not say.
+        bound_of_account: Whether the account's bound on a person's rows is taken where none was given.
+    """
+    apart = ("account", "seed", "purpose")
+    account = options.get("account")
+    stated = cast(NeighbourOptions, {name: value for name, value in options.items() if name not in apart})
+    unbounded = stated.get("unit") == "person" and stated.get("max_rows_per_person") is None
+    if bound_of_account and unbounded and account is not None:
+        stated = {**stated, "max_rows_per_person": account.max_rows_per_person}
+    return Purse(account, options.get("seed"), purpose=options.get("purpose", purpose)), stated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +110,7 @@ class Purse:
             else. None where the caller has charged.
         seed: None for a release; a seed makes the noise repeatable, one stream for all draws, and nothing of it is for
             release.
+        purpose: Why, for the account, where a draw does not say it.
         plan: The plan of the question that is asked.
         guarantee: What its answer promises.
 
@@ -83,19 +118,20 @@ class Purse:
         InputError: If the seed is not usable.
     """
 
-    __slots__ = ("_guarantee", "_noise", "_plan", "account")
+    __slots__ = ("_guarantee", "_noise", "_plan", "_purpose", "account")
 
     def __init__(
         self,
         account: Account | None = None,
         seed: Seed = None,
         *,
+        purpose: str = "",
         plan: Plan | None = None,
         guarantee: Guarantee | None = None,
     ):
         self.account = account
         self._noise = noise_source(seed)
-        self._plan, self._guarantee = plan, guarantee
+        self._purpose, self._plan, self._guarantee = purpose, plan, guarantee
 
     @property
     def for_release(self) -> bool:
@@ -119,7 +155,7 @@ class Purse:
         assert self._guarantee is not None, "nothing was asked"
         return self._guarantee
 
-    def add(self, values: ArrayLike, event: LaplaceEvent | GaussianEvent, *, purpose: str = "") -> Noisy:
+    def add(self, values: ArrayLike, event: LaplaceEvent | GaussianEvent, purpose: str = "") -> Noisy:
         """Return numbers with the very noise that the event states, of the type and shape they came in.
 
         Args:
@@ -137,9 +173,9 @@ class Purse:
         statistic = read_statistic("values", values)
         if statistic.exact != (event.grid == 1):  # an event for integers leaves no room for rounding
             raise InputError("values and the event planned for them must be of integers, on the grid 1, or neither.")
-        return self.add_statistic(statistic, event, purpose=purpose)
+        return self.add_statistic(statistic, event, purpose)
 
-    def add_statistic(self, statistic: Statistic, event: LaplaceEvent | GaussianEvent, *, purpose: str = "") -> Noisy:
+    def add_statistic(self, statistic: Statistic, event: LaplaceEvent | GaussianEvent, purpose: str = "") -> Noisy:
         """Like :meth:`add`, for whoever has made the event from the statistic: real numbers may lie on the grid 1."""
         if isinstance(event, LaplaceEvent) and event.dimensions != statistic.size:
             raise InputError(f"the event is planned for {event.dimensions} numbers, and values has {statistic.size}.")
@@ -150,7 +186,7 @@ class Purse:
             add = noise.add_gaussian if gaussian else noise.add_laplace
             return statistic.restored(add(statistic.steps(event.grid), scale), event.grid)
 
-        return self.draw(event, law, purpose=purpose)
+        return self.draw(event, law, purpose)
 
     def choose(
         self,
@@ -174,15 +210,15 @@ class Purse:
             InputError: If an argument is out of range; nothing was spent.
             BudgetExceededError: If the account refuses; nothing was spent or drawn.
         """
-        steps, scale = select_scale(utilities, sensitivity=sensitivity, epsilon=event.epsilon, grid=grid)
+        steps, scale = select_scale(utilities, sensitivity, event.epsilon, grid)
         gumbel = isinstance(event, ExponentialEvent)
 
         def law(noise: NoiseSource) -> int:
             return noise.gumbel_argmax(steps, scale) if gumbel else noise.exponential_argmax(steps, scale)
 
-        return self.draw(event, law, purpose=purpose)
+        return self.draw(event, law, purpose)
 
-    def draw(self, event: Event, law: Callable[[NoiseSource], T], *, purpose: str = "") -> T:
+    def draw(self, event: Event, law: Callable[[NoiseSource], T], purpose: str = "") -> T:
         """Charge the event, then return what ``law`` makes of the noise: for mechanisms that are more than one draw.
 
         By the time this is called every argument has been checked, and ``law`` is proved to cost the event.
@@ -190,20 +226,31 @@ class Purse:
         Raises:
             BudgetExceededError: If the account refuses; nothing was spent or drawn.
         """
-        if self.account is None:
-            return law(watched(self._noise, event))
-        receipt = self.account.spend(event, purpose=purpose, for_release=self.for_release)
-        with marked_if_failed(self.account, receipt):
+        with self.paying(event, purpose):
             return law(watched(self._noise, event))
 
-    def within(self, event: Event, *, purpose: str = "") -> Purse:
+    @contextmanager
+    def paying(self, event: Event, purpose: str = "") -> Iterator[Receipt | None]:
+        """Charge an event for a block, which is marked failed if the block is; None where the caller has charged.
+
+        Raises:
+            BudgetExceededError: If the account refuses; nothing was spent.
+        """
+        if self.account is None:
+            yield None
+            return
+        receipt = self.account.spend(event, purpose=purpose or self._purpose, for_release=self.for_release)
+        with marked_if_failed(self.account, receipt):
+            yield receipt
+
+    def within(self, event: Event, purpose: str = "") -> Purse:
         """Charge an event now, and return a purse whose draws are all parts of it and cost nothing more.
 
         For events that are not the sum of their draws: parts of disjoint rows, steps of a test, a vector padded to a
         planned length. Whoever calls it has proved that all that is drawn from it costs no more than the event.
         """
         if self.account is not None:
-            self.account.spend(event, purpose=purpose, for_release=self.for_release)
+            self.account.spend(event, purpose=purpose or self._purpose, for_release=self.for_release)
         paid = Purse(plan=self._plan, guarantee=self._guarantee)
         paid._noise = self._noise
         return paid
@@ -211,34 +258,26 @@ class Purse:
     def release(self, value: T, event: Event) -> Release[T]:
         """Return a value that was drawn under an event, with what it promises, in the event's own notion."""
         if isinstance(event, GaussianEvent):
-            stated = NeighbourOptions(
-                relation=event.relation, unit=event.unit, max_rows_per_person=event.max_rows_per_person
-            )
-            promise = Guarantee(rho=event.rho, for_release=self.for_release, source=event, **stated)
+            promise = Guarantee(rho=event.rho, for_release=self.for_release, source=event, **event.stated)
         else:
-            delta = event.delta if isinstance(event, ApproximateEvent) else 0.0
-            promise = guarantee_of(event, delta=delta, for_release=self.for_release)
+            promise = guarantee_of(
+                event,
+                delta=event.delta if isinstance(event, ApproximateEvent) else 0.0,
+                for_release=self.for_release,
+            )
         return Release(value=value, guarantee=promise, event=event)
 
     def __repr__(self) -> str:
         return f"purse of {self.account!r}" + ("" if self.for_release else ", not for release")
 
 
-def with_bound(terms: NeighbourOptions, account: Account | None) -> NeighbourOptions:
-    """Return what an event states: as given, with the account's bound on a person's rows where none was given."""
-    if terms.get("unit") == "person" and terms.get("max_rows_per_person") is None and account is not None:
-        return {**terms, "max_rows_per_person": account.max_rows_per_person}
-    return terms
-
-
 def select_scale(
-    utilities: ArrayLike, *, sensitivity: float, epsilon: float, grid: float | None = None
+    utilities: ArrayLike, sensitivity: float, epsilon: float, grid: float | None = None
 ) -> tuple[Integers, float]:
     """Return utilities in grid steps, and the noise scale 2Δ/ε in steps that makes their noisy maximum cost ε."""
     statistic = read_statistic("utilities", utilities)
     if statistic.numbers.ndim != 1:
         raise InputError(f"utilities must be one-dimensional; got {statistic.numbers.ndim} dimensions.")
     delta = positive("sensitivity", sensitivity)
-    step = default_grid(statistic, sensitivity=delta, scale=2 * delta / epsilon, norm="linf", grid=grid)
-    moved = check_steps("sensitivity", statistic.sensitivity_in_steps(delta, step, "linf"))
-    return statistic.steps(step), check_steps("the noise scale", rounded_up(2 * moved / epsilon))
+    noise = statistic.noise(delta, "linf", ratio=epsilon / 2, grid=grid)
+    return statistic.steps(noise.step), noise.scale

@@ -14,21 +14,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from escudo._validate import finite, positive, probability
 from escudo.errors import InputError
-from escudo.mechanisms._noise import Integers, NoiseSource, Seed
-from escudo.mechanisms._purse import Purse, Release, select_scale, with_bound
-from escudo.privacy import Account, Event, ExponentialEvent, NeighbourOptions, PureEvent, RepeatedEvent, parse_unit
+from escudo.mechanisms._noise import Integers, NoiseSource
+from escudo.mechanisms._purse import Purse, Release, ReleaseOptions, opened, select_scale
+from escudo.privacy import Event, ExponentialEvent, NeighbourOptions, PureEvent, RepeatedEvent
 from escudo.table import Numeric
-
-__all__ = [
-    "cell_utilities",
-    "choose_cells",
-    "choose_quantiles",
-    "exponential",
-    "permute_and_flip",
-    "quantile_cells",
-    "quantile_event",
-    "quantiles",
-]
 
 
 def exponential(
@@ -37,10 +26,7 @@ def exponential(
     sensitivity: float,
     epsilon: float,
     grid: float | None = None,
-    account: Account | None = None,
-    seed: Seed = None,
-    purpose: str = "exponential mechanism",
-    **terms: Unpack[NeighbourOptions],
+    **terms: Unpack[ReleaseOptions],
 ) -> Release[int]:
     r"""Choose a candidate with probability proportional to the exponential of its utility.
 
@@ -54,11 +40,8 @@ def exponential(
         sensitivity: Most that any one utility moves between neighbours.
         epsilon: What the choice may cost.
         grid: Step of the public grid for float utilities, a power of two; derived from the sensitivity by default.
-        account: What to charge, before noise is drawn; None leaves charging to the caller.
-        seed: None for a release; a seed makes the choice repeatable and not for release.
-        purpose: Why, for the account.
-        terms: The ``relation``, ``unit`` and ``max_rows_per_person`` that ``sensitivity`` is stated for
-            (:class:`~escudo.privacy.NeighbourOptions`); the bound is the account's by default.
+        terms: How it is paid for and drawn, and between which tables ``sensitivity`` is stated: account, seed, purpose,
+            relation, unit (:class:`ReleaseOptions`).
 
     Returns:
         The chosen index, with its guarantee.
@@ -80,10 +63,7 @@ def exponential(
     >>> exponential([0, 50, 3], sensitivity=1, epsilon=1.0, seed=7).value
     1
     """
-    purse = Purse(account, seed)
-    event = ExponentialEvent(epsilon=positive("epsilon", epsilon), **with_bound(terms, account))
-    chosen = purse.choose(utilities, event, sensitivity=sensitivity, grid=grid, purpose=purpose)
-    return purse.release(chosen, event)
+    return _chosen(ExponentialEvent, utilities, sensitivity, epsilon, grid, opened(terms, "exponential mechanism"))
 
 
 def permute_and_flip(
@@ -92,10 +72,7 @@ def permute_and_flip(
     sensitivity: float,
     epsilon: float,
     grid: float | None = None,
-    account: Account | None = None,
-    seed: Seed = None,
-    purpose: str = "permute-and-flip",
-    **terms: Unpack[NeighbourOptions],
+    **terms: Unpack[ReleaseOptions],
 ) -> Release[int]:
     r"""Choose a candidate, never worse in expectation than the exponential mechanism at the same epsilon.
 
@@ -104,15 +81,11 @@ def permute_and_flip(
     noise of mean 2Δ/ε, which is how it is drawn.
 
     Args:
-        utilities: One number per candidate, shape (n,). Integers are used as they are; floats are rounded to the grid.
-        sensitivity: Most that any one utility moves between neighbours.
+        utilities: As in :func:`exponential`, and so for all that follow.
+        sensitivity: Most that a utility moves.
         epsilon: What the choice may cost.
-        grid: Step of the public grid for float utilities, a power of two; derived from the sensitivity by default.
-        account: What to charge, before noise is drawn; None leaves charging to the caller.
-        seed: None for a release; a seed makes the choice repeatable and not for release.
-        purpose: Why, for the account.
-        terms: The ``relation``, ``unit`` and ``max_rows_per_person`` that ``sensitivity`` is stated for
-            (:class:`~escudo.privacy.NeighbourOptions`); the bound is the account's by default.
+        grid: Step of the public grid.
+        terms: How it is paid for and drawn.
 
     Returns:
         The chosen index, with its guarantee.
@@ -132,10 +105,20 @@ def permute_and_flip(
     >>> permute_and_flip([0, 50, 3], sensitivity=1, epsilon=1.0, seed=7).value
     1
     """
-    purse = Purse(account, seed)
-    event = PureEvent(epsilon=positive("epsilon", epsilon), **with_bound(terms, account))
-    chosen = purse.choose(utilities, event, sensitivity=sensitivity, grid=grid, purpose=purpose)
-    return purse.release(chosen, event)
+    return _chosen(PureEvent, utilities, sensitivity, epsilon, grid, opened(terms, "permute-and-flip"))
+
+
+def _chosen(
+    kind: type[ExponentialEvent | PureEvent],
+    utilities: ArrayLike,
+    sensitivity: float,
+    epsilon: float,
+    grid: float | None,
+    how: tuple[Purse, NeighbourOptions],
+) -> Release[int]:
+    purse, stated = how
+    event = kind(epsilon=positive("epsilon", epsilon), **stated)
+    return purse.release(purse.choose(utilities, event, sensitivity=sensitivity, grid=grid), event)
 
 
 _PARTS = 2**20  # probabilities are multiples of 2^-20, so that utilities are whole numbers
@@ -150,10 +133,7 @@ def quantiles(
     upper: float,
     epsilon: float,
     cells: int = 1024,
-    account: Account | None = None,
-    seed: Seed = None,
-    purpose: str = "quantiles",
-    **terms: Unpack[NeighbourOptions],
+    **terms: Unpack[ReleaseOptions],
 ) -> Release[NDArray[np.float64]]:
     """Release quantiles of numbers on [lower, upper], to the resolution of a public grid; it always answers.
 
@@ -168,11 +148,8 @@ def quantiles(
         upper: Public upper bound.
         epsilon: What all the quantiles together may cost; each costs an equal share.
         cells: How many cells.
-        account: What to charge, before noise is drawn; None leaves charging to the caller.
-        seed: None for a release; a seed makes the choice repeatable and not for release.
-        purpose: Why, for the account.
-        terms: The ``relation``, ``unit`` and, for persons, ``max_rows_per_person``: the most values that one person may
-            have among ``values``.
+        terms: How it is paid for and drawn, and between which tables: account, seed, purpose, relation, unit
+            (:class:`ReleaseOptions`); for persons ``max_rows_per_person``, the most of ``values`` that one may have.
 
     Returns:
         One number per probability, shape (q,); a larger probability never gets a smaller number.
@@ -187,12 +164,9 @@ def quantiles(
     >>> quantiles(ages, [0.25, 0.75], lower=0, upper=110, epsilon=2.0, cells=110, seed=1).value
     array([34.5, 64.5])
     """
-    purse = Purse(account, seed)
-    parse_unit(terms.get("unit", "row"), terms.get("max_rows_per_person"))
-    event = quantile_event(count=len(_read_probabilities(probabilities)), epsilon=epsilon, **terms)
-    chosen = choose_quantiles(
-        values, probabilities, event, purse, lower=lower, upper=upper, cells=cells, purpose=purpose
-    )
+    purse, stated = opened(terms, "quantiles", bound_of_account=False)
+    event = quantile_event(count=len(_read_probabilities(probabilities)), epsilon=epsilon, **stated)
+    chosen = choose_quantiles(values, probabilities, event, purse, lower=lower, upper=upper, cells=cells)
     return purse.release(chosen, event)
 
 
@@ -218,10 +192,7 @@ def quantile_cells(
     probabilities: float | Sequence[float],
     *,
     epsilon: float,
-    account: Account | None = None,
-    seed: Seed = None,
-    purpose: str = "quantiles",
-    **terms: Unpack[NeighbourOptions],
+    **terms: Unpack[ReleaseOptions],
 ) -> Release[Integers]:
     r"""Release which cell of a histogram holds each quantile, by the exponential mechanism.
 
@@ -238,10 +209,8 @@ def quantile_cells(
         counts: Records per cell, in order of the cells, shape (n,): integers, not negative. Records may be in no cell.
         probabilities: Which quantiles, each in [0, 1], rounded to multiples of 2⁻²⁰.
         epsilon: What all the quantiles together may cost; each costs an equal share.
-        account: What to charge, before noise is drawn; None leaves charging to the caller.
-        seed: None for a release; a seed makes the choice repeatable and not for release.
-        purpose: Why, for the account.
-        terms: The ``relation``, ``unit`` and, for persons, ``max_rows_per_person``: the most records that one has.
+        terms: How it is paid for and drawn, and between which tables: account, seed, purpose, relation, unit
+            (:class:`ReleaseOptions`); for persons ``max_rows_per_person``, the most records that one has.
 
     Returns:
         One cell index per probability, shape (q,); a larger probability never gets an earlier cell.
@@ -263,10 +232,9 @@ def quantile_cells(
     >>> quantile_cells([0, 900, 100, 0], [0.5, 0.95], epsilon=1.0, seed=3).value
     array([1, 2])
     """
-    purse = Purse(account, seed)
-    parse_unit(terms.get("unit", "row"), terms.get("max_rows_per_person"))
-    event = quantile_event(count=len(_read_probabilities(probabilities)), epsilon=epsilon, **terms)
-    return purse.release(choose_cells(counts, probabilities, event, purse, purpose=purpose), event)
+    purse, stated = opened(terms, "quantiles", bound_of_account=False)
+    event = quantile_event(count=len(_read_probabilities(probabilities)), epsilon=epsilon, **stated)
+    return purse.release(choose_cells(counts, probabilities, event, purse), event)
 
 
 def choose_cells(
@@ -280,8 +248,8 @@ def choose_cells(
     choices = [
         select_scale(
             cell_utilities(records, part),
-            sensitivity=rows * (_PARTS if event.relation == "replace_one" else max(part, _PARTS - part)),
-            epsilon=each.epsilon,
+            rows * (_PARTS if event.relation == "replace_one" else max(part, _PARTS - part)),
+            each.epsilon,
         )
         for part in parts
     ]
@@ -292,7 +260,7 @@ def choose_cells(
         chosen[order] = np.sort(chosen)  # a public rule on what is already released
         return chosen
 
-    return purse.draw(event, law, purpose=purpose)
+    return purse.draw(event, law, purpose)
 
 
 def quantile_event(*, count: int, epsilon: float, **terms: Unpack[NeighbourOptions]) -> Event:

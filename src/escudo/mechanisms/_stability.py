@@ -34,23 +34,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from escudo._validate import finite, positive, probability, whole
 from escudo.errors import InputError
-from escudo.mechanisms._grid import check_steps, default_grid, read_statistic, rounded_up
-from escudo.mechanisms._noise import Integers, NoiseSource, Seed, laplace_cutoff
-from escudo.mechanisms._purse import Purse, Release, with_bound
-from escudo.privacy import Account, ApproximateEvent, NeighbourOptions, Relation, parse_relation, parse_unit
-
-__all__ = [
-    "LogIqr",
-    "Threshold",
-    "log_iqr",
-    "propose_test_release",
-    "read_log_iqr",
-    "release_if_stable",
-    "show_keys",
-    "stable_histogram",
-    "stable_threshold",
-]
-
+from escudo.mechanisms._grid import check_steps, read_statistic, rounded_up
+from escudo.mechanisms._noise import Integers, NoiseSource, laplace_cutoff
+from escudo.mechanisms._purse import Purse, Release, ReleaseOptions, opened
+from escudo.privacy import ApproximateEvent, Relation, parse_relation
 
 _DEEP = 50.0  # bins reach down to e^-50 of the public range
 
@@ -157,10 +144,7 @@ def propose_test_release(
     delta: float,
     release_share: float | None = None,
     grid: float | None = None,
-    account: Account | None = None,
-    seed: Seed = None,
-    purpose: str = "propose-test-release",
-    **terms: Unpack[NeighbourOptions],
+    **terms: Unpack[ReleaseOptions],
 ) -> Release[float | None]:
     r"""Release a number whose sensitivity is small only near stable tables, if this table is one; else None.
 
@@ -177,11 +161,8 @@ def propose_test_release(
         delta: Probability of answering where no test should pass, in (0, 1).
         release_share: The part of epsilon for the release; 1/(t + 1) by default, so that e₁ = e₂.
         grid: Step of the public grid for ``value``, a power of two; derived from public numbers by default.
-        account: What to charge, before noise is drawn; None leaves charging to the caller.
-        seed: None for a release; a seed makes the noise repeatable and the result not for release.
-        purpose: Why, for the account.
-        terms: The ``relation``, ``unit`` and ``max_rows_per_person`` of sensitivities and distances
-            (:class:`~escudo.privacy.NeighbourOptions`); the bound is the account's by default.
+        terms: How it is paid for and drawn, and between which tables sensitivities and distances are stated: account,
+            seed, purpose, relation, unit (:class:`ReleaseOptions`).
 
     Returns:
         The noisy number, or None for "no answer"; both cost the same.
@@ -204,14 +185,12 @@ def propose_test_release(
     >>> propose_test_release(2.5, 1, sensitivity=0.01, epsilon=1.0, delta=1e-6, seed=0).value is None
     True
     """
-    purse = Purse(account, seed)
+    purse, stated = opened(terms, "propose-test-release")
     event = ApproximateEvent(
-        epsilon=positive("epsilon", epsilon),
-        delta=probability("delta", delta, allow_zero=False),
-        **with_bound(terms, account),
+        epsilon=positive("epsilon", epsilon), delta=probability("delta", delta, allow_zero=False), **stated
     )
     found = release_if_stable(
-        value, distances, event, purse, sensitivity=sensitivity, release_share=release_share, grid=grid, purpose=purpose
+        value, distances, event, purse, sensitivity=sensitivity, release_share=release_share, grid=grid
     )
     return purse.release(found, event)
 
@@ -232,13 +211,10 @@ def release_if_stable(
     share = 1 / (tests.size + 1) if release_share is None else finite("release_share", release_share)
     if not 0 < share < 1:
         raise InputError(f"release_share must lie strictly between 0 and 1; got {share!r}.")
-    total = event.epsilon
     statistic = read_statistic("value", 0.0 if value is None else float(value))
     moved = positive("sensitivity", sensitivity)
-    step = default_grid(statistic, sensitivity=moved, scale=moved / (share * total), norm="l1", grid=grid)
-    steps = check_steps("sensitivity", statistic.sensitivity_in_steps(moved, step, "l1"))
-    release_scale = check_steps("the noise scale", rounded_up(steps / (share * total)))
-    test_scale = check_steps("the noise scale", rounded_up(tests.size / ((1 - share) * total)))
+    step, _, release_scale = statistic.noise(moved, "l1", ratio=share * event.epsilon, grid=grid)
+    test_scale = check_steps("the noise scale", rounded_up(tests.size / ((1 - share) * event.epsilon)))
     least = 1 + laplace_cutoff(event.delta / tests.size, test_scale)
 
     def law(noise: NoiseSource) -> float | None:
@@ -249,7 +225,7 @@ def release_if_stable(
         assert isinstance(noisy, float)
         return noisy
 
-    return purse.draw(event, law, purpose=purpose)
+    return purse.draw(event, law, purpose)
 
 
 def log_iqr(
@@ -261,10 +237,7 @@ def log_iqr(
     delta: float,
     weights: Sequence[float] = (1.0,),
     width: float = 0.5,
-    relation: Relation = "replace_one",
-    account: Account | None = None,
-    seed: Seed = None,
-    purpose: str = "log interquartile range",
+    **terms: Unpack[ReleaseOptions],
 ) -> Release[float | None]:
     r"""Release a weighted sum of log interquartile ranges if they are stable, else None.
 
@@ -281,10 +254,8 @@ def log_iqr(
         delta: Probability of answering where the test should not pass, in (0, 1).
         weights: One finite factor c_j per column, not all 0.
         width: Width w of the bins: small for a precise answer, large for an answer more often.
-        relation: Must be ``"replace_one"``: quartiles of a table whose size changes are not covered.
-        account: What to charge, before noise is drawn; None leaves charging to the caller.
-        seed: None for a release; a seed makes the noise repeatable and the result not for release.
-        purpose: Why, for the account.
+        terms: How it is paid for and drawn: account, seed, purpose (:class:`ReleaseOptions`). The relation must be
+            ``"replace_one"``, as quartiles of a table whose size changes are not covered, and the unit the row.
 
     Returns:
         The noisy sum, or None for "no answer"; both cost the same.
@@ -307,8 +278,10 @@ def log_iqr(
     >>> abs(answer - math.log(1.35)) < 1
     True
     """
-    if parse_relation(relation) != "replace_one":
+    if parse_relation(terms.get("relation", "replace_one")) != "replace_one":
         raise InputError("log_iqr holds for relation='replace_one', where the number of records is public.")
+    if terms.get("unit", "row") != "row":
+        raise InputError("log_iqr holds for unit='row': its distances count records that change, whoever's they are.")
     factors = [finite("weights", weight) for weight in weights]
     if len(factors) != len(columns) or not any(factors):
         raise InputError(
@@ -317,16 +290,11 @@ def log_iqr(
     found = [read_log_iqr(column, lower=lower, upper=upper, width=width) for column in columns]
     if len({part.records for part in found}) > 1:
         raise InputError("columns must all have the same number of records: they describe the same ones.")
+    moved = positive("width", width) * math.fsum(map(abs, factors))
+    least = min(max(part.distances) for part in found)
+    how: ReleaseOptions = {"purpose": "log interquartile range", **terms}
     return propose_test_release(
-        _weighted(found, factors),
-        min(max(part.distances) for part in found),
-        sensitivity=positive("width", width) * math.fsum(map(abs, factors)),
-        epsilon=epsilon,
-        delta=delta,
-        relation=relation,
-        account=account,
-        seed=seed,
-        purpose=purpose,
+        _weighted(found, factors), least, sensitivity=moved, epsilon=epsilon, delta=delta, **how
     )
 
 
@@ -378,9 +346,8 @@ def stable_threshold(
     slack = probability("delta", delta, allow_zero=False)
     moved = rows * (1 if parse_relation(relation) == "add_remove" else 2)
     scale = check_steps("the noise scale", rounded_up(moved / positive("epsilon", epsilon)))
-    return Threshold(
-        scale=scale, least=max(rows + laplace_cutoff(slack, scale), 1 + laplace_cutoff(slack / rows, scale))
-    )
+    least = max(rows + laplace_cutoff(slack, scale), 1 + laplace_cutoff(slack / rows, scale))
+    return Threshold(scale=scale, least=least)
 
 
 def stable_histogram(
@@ -388,10 +355,7 @@ def stable_histogram(
     *,
     epsilon: float,
     delta: float,
-    account: Account | None = None,
-    seed: Seed = None,
-    purpose: str = "stable histogram",
-    **terms: Unpack[NeighbourOptions],
+    **terms: Unpack[ReleaseOptions],
 ) -> Release[dict[K, int]]:
     r"""Release the keys that many rows have, with noisy counts; keys need not be known beforehand.
 
@@ -402,10 +366,8 @@ def stable_histogram(
         counts: Rows per key. Keys of count 0 are as good as absent.
         epsilon: Loss of the counts.
         delta: Probability of showing what only one unit has, in (0, 1).
-        account: What to charge, before noise is drawn; None leaves charging to the caller.
-        seed: None for a release; a seed makes the noise repeatable and the result not for release.
-        purpose: Why, for the account.
-        terms: The ``relation``, ``unit`` and, for persons, ``max_rows_per_person``: the most rows that one person has.
+        terms: How it is paid for and drawn, and between which tables: account, seed, purpose, relation, unit
+            (:class:`ReleaseOptions`); for persons ``max_rows_per_person``, the most rows that one has.
 
     Returns:
         Noisy counts of the keys shown, possibly none.
@@ -434,16 +396,18 @@ def stable_histogram(
     >>> stable_histogram({"b": 500, "a": 300, "rare": 1}, epsilon=1.0, delta=1e-6, seed=0).value.keys()
     dict_keys(['a', 'b'])
     """
-    event, purse = ApproximateEvent(epsilon=epsilon, delta=delta, **terms), Purse(account, seed)
-    return purse.release(show_keys(counts, event, purse, purpose=purpose), event)
+    purse, stated = opened(terms, "stable histogram", bound_of_account=False)
+    event = ApproximateEvent(epsilon=epsilon, delta=delta, **stated)
+    return purse.release(show_keys(counts, event, purse), event)
 
 
 def show_keys(counts: Mapping[K, int], event: ApproximateEvent, purse: Purse, *, purpose: str = "") -> dict[K, int]:
     """Return the keys and noisy counts of :func:`stable_histogram`, paid by a purse; the event states the terms."""
-    rows = event.max_rows_per_person
-    parse_unit(event.unit, rows)
     threshold = stable_threshold(
-        epsilon=event.epsilon, delta=event.delta, relation=event.relation, max_rows_per_person=rows or 1
+        epsilon=event.epsilon,
+        delta=event.delta,
+        relation=event.relation,
+        max_rows_per_person=event.max_rows_per_person or 1,
     )
     keys, occupied = _read_keys(counts)
 
@@ -451,7 +415,7 @@ def show_keys(counts: Mapping[K, int], event: ApproximateEvent, purse: Purse, *,
         noisy = noise.add_laplace(occupied, threshold.scale) if keys else occupied
         return {key: count for key, count in zip(keys, noisy.tolist(), strict=True) if count >= threshold.least}
 
-    return purse.draw(event, law, purpose=purpose)
+    return purse.draw(event, law, purpose)
 
 
 def _read_keys(counts: Mapping[K, int]) -> tuple[list[K], Integers]:

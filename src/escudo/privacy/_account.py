@@ -12,16 +12,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Protocol, runtime_checkable
+from typing import Protocol, Unpack, runtime_checkable
 
 from escudo.errors import EscudoError, InputError
 from escudo.privacy import _trainings as trainings
 from escudo.privacy._events import Event
 from escudo.privacy._guarantee import Guarantee
-from escudo.privacy._relations import Relation, Unit
-from escudo.privacy._tally import Spending, Tally, Terms, stated, tuned_order
-
-__all__ = ["Account", "MarkingAccount", "MemoryAccount", "Receipt", "marked_if_failed", "now", "one_line"]
+from escudo.privacy._relations import NeighbourOptions, Relation, Unit
+from escudo.privacy._tally import Spending, Tally, Terms, admitted
 
 MAX_TEXT = 500
 
@@ -105,51 +103,14 @@ class MarkingAccount(Account, Protocol):
         """Record that a training ends, before its result leaves; once."""
 
 
-class MemoryAccount:
-    """An account for a table without a ledger: it is gone when the process ends, and says so.
+class AgreedAccount:
+    """An account by what was agreed when it was opened: an ``Account`` says between which tables it is kept.
 
-    Args:
-        relation: Which tables are neighbours.
-        unit: ``"row"``, or ``"person"`` together with ``max_rows_per_person``.
-        max_rows_per_person: Bound on one person's rows.
-        epsilon: Cap on everything that is ever spent; None for no cap.
-        delta: The δ of the cap.
-        spending: ``"adaptive"`` or ``"planned"``, see ``Ledger.open``.
-        slack_share: See ``Ledger.open``.
-        order: See ``Ledger.open``.
-
-    >>> account = MemoryAccount(epsilon=1.0)
-    >>> account
-    in-memory account (not recorded anywhere): 0 spends, cap ε = 1.00, replace one row
+    Attributes:
+        terms: What was agreed.
     """
 
-    def __init__(
-        self,
-        *,
-        relation: str = "replace_one",
-        unit: Unit = "row",
-        max_rows_per_person: int | None = None,
-        epsilon: float | None = None,
-        delta: float = 0.0,
-        spending: Spending = "adaptive",
-        slack_share: float | None = None,
-        order: float | Event | None = None,
-    ):
-        self.terms = Terms(
-            epsilon=epsilon,
-            delta=delta,
-            relation=relation,  # type: ignore[arg-type] # Terms parses synonyms
-            unit=unit,
-            max_rows_per_person=max_rows_per_person,
-            spending=spending,
-            slack_share=slack_share,
-            order=tuned_order(order, epsilon=epsilon, delta=delta, slack_share=slack_share),
-        )
-        self._tally = Tally(self.terms)
-        self._receipts: list[Receipt] = []
-        self._failed: dict[int, str] = {}
-        self._trainings, self._marks = "{}", set[tuple[int, int, str]]()
-        self._lock = threading.Lock()
+    terms: Terms
 
     @property
     def relation(self) -> Relation:
@@ -165,6 +126,42 @@ class MemoryAccount:
     def max_rows_per_person(self) -> int | None:
         """Bound on one person's rows, for unit ``person``."""
         return self.terms.max_rows_per_person
+
+
+class MemoryAccount(AgreedAccount):
+    """An account for a table without a ledger: it is gone when the process ends, and says so.
+
+    Args:
+        epsilon: Cap on everything that is ever spent; None for no cap.
+        delta: The δ of the cap.
+        spending: ``"adaptive"`` or ``"planned"``, see ``Ledger.open``.
+        slack_share: See ``Ledger.open``.
+        order: See ``Ledger.open``.
+        neighbours: The ``relation``, ``unit`` and, for persons, ``max_rows_per_person``, see ``Ledger.open``.
+
+    >>> account = MemoryAccount(epsilon=1.0)
+    >>> account
+    in-memory account (not recorded anywhere): 0 spends, cap ε = 1.00, replace one row
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float = 0.0,
+        spending: Spending = "adaptive",
+        slack_share: float | None = None,
+        order: float | Event | None = None,
+        **neighbours: Unpack[NeighbourOptions],
+    ):
+        self.terms = Terms.agreed(
+            order, dataset="", epsilon=epsilon, delta=delta, spending=spending, slack_share=slack_share, **neighbours
+        )
+        self._tally = Tally(self.terms)
+        self._receipts: list[Receipt] = []
+        self._failed: dict[int, str] = {}
+        self._trainings, self._marks = "{}", set[tuple[int, int, str]]()
+        self._lock = threading.Lock()
 
     @property
     def receipts(self) -> tuple[Receipt, ...]:
@@ -185,18 +182,18 @@ class MemoryAccount:
             BudgetExceededError: If the cap does not allow it; nothing is changed.
             InputError: If the event is stated for another unit, or for a relation that says nothing here.
         """
-        admitted, for_release = stated(event, for_release=for_release, terms=self.terms)
+        fact, public = admitted(event, self.terms, for_release=for_release)
         with self._lock:
-            paid = self._tally.require(admitted)
+            paid = self._tally.require(fact)
             receipt = Receipt(
                 dataset="",
                 sequence=len(self._receipts) + 1,
-                event=admitted,
+                event=fact,
                 purpose=one_line("purpose", purpose),
-                for_release=for_release,
+                for_release=public,
                 recorded_at=now(),
             )
-            self._tally.add(admitted, paid)
+            self._tally.add(fact, paid)
             self._receipts.append(receipt)
         return receipt
 
@@ -252,9 +249,9 @@ class MemoryAccount:
 
     def fits(self, event: Event | Guarantee) -> bool:
         """Return whether ``spend(event)`` would be allowed."""
-        admitted, _ = stated(event, for_release=True, terms=self.terms)
+        fact, _ = admitted(event, self.terms)
         with self._lock:
-            return self._tally.fits(admitted)
+            return self._tally.fits(fact)
 
     def total(self, delta: float | None = None) -> Guarantee:
         """Return what all spends would promise together had their amounts been settled before the first release.

@@ -20,25 +20,6 @@ from numpy.typing import NDArray
 from escudo._validate import finite, positive, positive_integer, probability
 from escudo.errors import InputError
 
-__all__ = [
-    "FloatArray",
-    "approximate_for_group",
-    "gdp_deltas",
-    "gdp_for_group",
-    "gdp_to_delta",
-    "gdp_to_epsilon",
-    "pure_for_group",
-    "pure_to_gdp",
-    "pure_to_zcdp",
-    "renyi_to_delta",
-    "renyi_to_epsilon",
-    "round_up",
-    "smallest_epsilon",
-    "zcdp_for_group",
-    "zcdp_to_delta",
-    "zcdp_to_epsilon",
-]
-
 FloatArray = NDArray[np.float64]
 
 _ROUND_UP = 1 + 1e-12

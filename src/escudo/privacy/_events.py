@@ -11,35 +11,6 @@ and enter another, so two cells change; under ``add_remove`` one does.
 They happen at one go (which noise met which sensitivity, or which bound was proved), or are made of others: repeated,
 one after the other, or side by side on disjoint parts of the table.
 
-**The sampled Gaussian.** Gaussian noise on the sum of a Poisson sample, as in DP-SGD: the event and its exact curve.
-
-Every row is drawn with probability q by itself; the drawn rows' vectors, each of length at most C, are summed, and
-Gaussian noise of standard deviation σC is added to each coordinate. Lengths are in units of σC from here on, so that
-the noise is standard normal, and a row's vector has length at most m = 1/σ.
-
-**Worst case.** Let r rows change. Given which of the other rows are drawn, the output is :math:`P = \sum_j b_j
-N(g_j)` for one table and :math:`Q = \sum_j b_j N(g'_j)` for the other, where :math:`b_j` is the binomial probability
-that j of the r rows are drawn, :math:`\|g_j\|, \|g'_j\| \le jm`, and a common shift is left out (sets of drawn rows of
-equal size are averaged over; what follows holds for each). Under ``add_remove`` all :math:`g'_j` are 0. For a set A of
-mass a under N(0), Neyman and Pearson give
-
-.. math:: N(g)(A) \le Φ(Φ^{-1}(a) + \|g\|), \qquad N(g)(A) \ge Φ(Φ^{-1}(a) - \|g\|),
-
-both with equality for a half-line in one dimension. So P(A) - e^ε Q(A) is at most what the half-line of mass a gives
-for the pair on the line
-
-.. math:: P^* = \sum_j b_j N(jm, 1), \qquad Q^* = N(0, 1) \;\text{or}\; \sum_j b_j N(-jm, 1),
-
-for every real ε, and in both orders. Hence this pair dominates the step, for the relation ``add_remove`` or
-``replace_one``, and composition of steps is composition of this pair (Zhu, Dong, Wang 2022, Theorem 10). Mixing over
-the other rows' draws does not raise it, by joint convexity.
-
-**Curve.** log(P*/Q*) grows along the line, so the best set is a half-line {x > t} (or {x < t} in the other order) that
-ends where the loss is ε: δ(ε) is a difference of normal tails. For one row t has a closed form.
-
-**References.** M. Abadi et al. (2016), "Deep learning with differential privacy", CCS; Y. Zhu, J. Dong, Y.-X. Wang
-(2022), "Optimal accounting of differential privacy via characteristic function", AISTATS; I. Mironov, K. Talwar,
-L. Zhang (2019), "Rényi differential privacy of the sampled Gaussian mechanism", arXiv:1908.10530.
 """
 
 from __future__ import annotations
@@ -49,44 +20,21 @@ from abc import abstractmethod  # of no ABC: making an Event is refused in words
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
-from typing import Any, ClassVar, Literal, Self, cast, get_args
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast, get_args
 
 from escudo._validate import did_you_mean, one_of, positive, probability, whole
 from escudo.errors import InputError, UnsupportedEventError
 from escudo.privacy._conversions import (
-    FloatArray,
     approximate_for_group,
     gdp_for_group,
     pure_for_group,
     round_up,
     zcdp_for_group,
 )
-from escudo.privacy._relations import RELATIONS, UNITS, Relation, Unit, parse_relation, parse_unit
+from escudo.privacy._relations import RELATIONS, UNITS, Relation, Stated, Unit, parse_relation, parse_unit
 
-__all__ = [
-    "KINDS",
-    "MAX_EPSILON",
-    "MAX_RHO",
-    "ApproximateEvent",
-    "ComposedEvent",
-    "Event",
-    "ExponentialEvent",
-    "GDPEvent",
-    "GaussianEvent",
-    "LaplaceEvent",
-    "ParallelEvent",
-    "PureEvent",
-    "RepeatedEvent",
-    "SampledGaussianEvent",
-    "SampledPair",
-    "ZCDPEvent",
-    "check_count",
-    "check_loss",
-    "put",
-]
-
+if TYPE_CHECKING:
+    from escudo.privacy._curves import SampledPair
 
 MAX_EPSILON = 1e3
 """Largest epsilon or mu an event may state: e^1000 protects nobody, so a larger number is a slip."""
@@ -101,7 +49,7 @@ KINDS: dict[str, type[Event]] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class Event(Stated):
     """What one release did, stated for one neighbouring relation and one privacy unit.
 
     Attributes:
@@ -165,7 +113,7 @@ class Event:
             UnsupportedEventError: If the kind, version or a field is unknown, or a field is missing or out of range.
                 The message names the event and, inside a structured event, the part.
         """
-        return _read(data, path="event", depth=0, bound=max_rows_per_person)
+        return _Reader(max_rows_per_person).event(data, "event", 0)
 
     def under(self, relation: str) -> Event:
         """Return the same release stated for another neighbouring relation.
@@ -277,61 +225,64 @@ def _names(kind: type[Event], version: int) -> list[str]:
     return [field.name for field in fields(kind) if version > 1 or field.name != "max_rows_per_person"]
 
 
-def _read(data: object, *, path: str, depth: int, bound: int | None) -> Event:
-    """Read one event of a JSON document; ``path`` says where it stands, for messages."""
-    if depth > MAX_DEPTH:
-        raise UnsupportedEventError(f"{path[:60]}…: events are nested more than {MAX_DEPTH} deep.")
-    if not isinstance(data, Mapping):
-        raise UnsupportedEventError(f"{path}: an event is a JSON object; this is {type(data).__name__}.")
-    name, version = data.get("kind"), data.get("version")
-    kind = KINDS.get(name) if isinstance(name, str) else None
-    if kind is None:
-        raise UnsupportedEventError(
-            f"{path}: unknown kind of event {name!r:.60}.{did_you_mean(str(name)[:60], KINDS)} "
-            "It may come from a newer escudo."
-        )
-    path = f"{path} ({kind.kind})"
-    if type(version) is not int or version not in (1, 2):
-        raise UnsupportedEventError(f"{path}: this escudo reads versions 1 and 2, not {version!r:.60}.")
-    names = set(_names(kind, version))
-    given = {str(key) for key in data} - {"kind", "version"}
-    if given != names:
-        wrong = [f"unknown field {key!r:.60}" for key in sorted(given - names)]
-        wrong += [f"missing field {key!r}" for key in sorted(names - given)]
-        raise UnsupportedEventError(f"{path}: {', '.join(wrong[:5])}.")
-    values = {key: _read_value(key, data[key], path=path, depth=depth, bound=bound) for key in names}
-    if version == 2 and values["unit"] != "person":
-        raise UnsupportedEventError(f"{path}: version 2 is for persons; an event stated per row has version 1.")
-    if version == 1 and values["unit"] == "person":
-        if bound is None:
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Reads the events of a JSON document; version 1 for persons takes the bound on rows that is given."""
+
+    bound: int | None
+
+    def event(self, data: object, path: str, depth: int) -> Event:
+        """Read one event, so deep inside others; ``path`` says where it stands, for messages."""
+        if depth > MAX_DEPTH:
+            raise UnsupportedEventError(f"{path[:60]}…: events are nested more than {MAX_DEPTH} deep.")
+        if not isinstance(data, Mapping):
+            raise UnsupportedEventError(f"{path}: an event is a JSON object; this is {type(data).__name__}.")
+        name, version = data.get("kind"), data.get("version")
+        kind = KINDS.get(name) if isinstance(name, str) else None
+        if kind is None:
             raise UnsupportedEventError(
-                f"{path}: version 1 does not state how many rows of one person it covers, and what holds it does not "
-                "either. Read it with max_rows_per_person, the bound that it was made for."
+                f"{path}: unknown kind of event {name!r:.60}.{did_you_mean(str(name)[:60], KINDS)} "
+                "It may come from a newer escudo."
             )
-        values["max_rows_per_person"] = bound
-    try:
-        return kind(**values)
-    except InputError as error:
-        raise UnsupportedEventError(f"{path}: {error}") from None
+        path = f"{path} ({kind.kind})"
+        if type(version) is not int or version not in (1, 2):
+            raise UnsupportedEventError(f"{path}: this escudo reads versions 1 and 2, not {version!r:.60}.")
+        names = set(_names(kind, version))
+        given = {str(key) for key in data} - {"kind", "version"}
+        if given != names:
+            wrong = [f"unknown field {key!r:.60}" for key in sorted(given - names)]
+            wrong += [f"missing field {key!r}" for key in sorted(names - given)]
+            raise UnsupportedEventError(f"{path}: {', '.join(wrong[:5])}.")
+        values = {key: self._value(key, data[key], path, depth) for key in names}
+        if version == 2 and values["unit"] != "person":
+            raise UnsupportedEventError(f"{path}: version 2 is for persons; an event stated per row has version 1.")
+        if version == 1 and values["unit"] == "person":
+            if self.bound is None:
+                raise UnsupportedEventError(
+                    f"{path}: version 1 does not state how many rows of one person it covers, and what holds it does "
+                    "not either. Read it with max_rows_per_person, the bound that it was made for."
+                )
+            values["max_rows_per_person"] = self.bound
+        try:
+            return kind(**values)
+        except InputError as error:
+            raise UnsupportedEventError(f"{path}: {error}") from None
 
-
-def _read_value(key: str, value: Any, *, path: str, depth: int, bound: int | None) -> Any:
-    # Values are JSON's; the event's own checks decide which are allowed.
-    if key == "event":
-        return _read(value, path=f"{path}.event", depth=depth + 1, bound=bound)
-    if key == "events":
-        if not isinstance(value, list):
-            raise UnsupportedEventError(f"{path}: events must be a list.")
-        return tuple(
-            _read(part, path=f"{path}.events[{i}]", depth=depth + 1, bound=bound) for i, part in enumerate(value)
-        )
-    if key == "max_rows_per_person" and (type(value) is not int or value < 1):
-        raise UnsupportedEventError(f"{path}: max_rows_per_person must be a whole number of at least 1.")
-    if key == "relation" and value not in RELATIONS:
-        raise UnsupportedEventError(f"{path}: unknown relation {value!r:.60}; expected {' or '.join(RELATIONS)}.")
-    if key == "unit" and value not in UNITS:
-        raise UnsupportedEventError(f"{path}: unknown unit {value!r:.60}; expected {' or '.join(UNITS)}.")
-    return value
+    def _value(self, key: str, value: Any, path: str, depth: int) -> Any:
+        # Values are JSON's; the event's own checks decide which are allowed.
+        if key == "event":
+            return self.event(value, f"{path}.event", depth + 1)
+        if key == "events":
+            if not isinstance(value, list):
+                raise UnsupportedEventError(f"{path}: events must be a list.")
+            return tuple(self.event(part, f"{path}.events[{i}]", depth + 1) for i, part in enumerate(value))
+        if key == "max_rows_per_person" and (type(value) is not int or value < 1):
+            raise UnsupportedEventError(f"{path}: max_rows_per_person must be a whole number of at least 1.")
+        if key == "relation" and value not in RELATIONS:
+            raise UnsupportedEventError(f"{path}: unknown relation {value!r:.60}; expected {' or '.join(RELATIONS)}.")
+        if key == "unit" and value not in UNITS:
+            raise UnsupportedEventError(f"{path}: unknown unit {value!r:.60}; expected {' or '.join(UNITS)}.")
+        return value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -440,7 +391,22 @@ class GaussianEvent(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExponentialEvent(Event):
+class _EpsilonEvent(Event):
+    """A mechanism was run whose one number is an ε that adds up along a path of neighbours."""
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        Event.__post_init__(self)
+        put(self, epsilon=check_loss("epsilon", self.epsilon))
+
+    def stretched(self, steps: int) -> Self:
+        """Return the event with ``steps`` times epsilon: log-ratios, and the intervals they lie in, add up."""
+        return replace(self, epsilon=pure_for_group(self.epsilon, check_count("steps", steps)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExponentialEvent(_EpsilonEvent):
     """A candidate was chosen by a mechanism of bounded range ε, such as the exponential mechanism.
 
     For neighbours D, D′ the log-ratios log(P(y | D) / P(y | D′)) over all outputs y lie in an interval of length ε.
@@ -451,24 +417,14 @@ class ExponentialEvent(Event):
 
     kind: ClassVar[str] = "exponential"
 
-    epsilon: float
-
-    def __post_init__(self) -> None:
-        Event.__post_init__(self)
-        put(self, epsilon=check_loss("epsilon", self.epsilon))
-
     @property
     def weight(self) -> float:
         """About its cost in zCDP."""
         return self.epsilon**2 / 8
 
-    def stretched(self, steps: int) -> Self:
-        """Return the event with ``steps`` times epsilon: the intervals add along the path."""
-        return replace(self, epsilon=pure_for_group(self.epsilon, check_count("steps", steps)))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PureEvent(Event):
+class PureEvent(_EpsilonEvent):
     """A mechanism that was proved ε-differentially private was run.
 
     Attributes:
@@ -477,20 +433,10 @@ class PureEvent(Event):
 
     kind: ClassVar[str] = "pure"
 
-    epsilon: float
-
-    def __post_init__(self) -> None:
-        Event.__post_init__(self)
-        put(self, epsilon=check_loss("epsilon", self.epsilon))
-
     @property
     def weight(self) -> float:
         """About its cost in zCDP."""
         return self.epsilon**2 / 2
-
-    def stretched(self, steps: int) -> Self:
-        """Return the event with ``steps`` times epsilon."""
-        return replace(self, epsilon=pure_for_group(self.epsilon, check_count("steps", steps)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -577,9 +523,6 @@ def _bounded_ratio(name: str, sensitivity: float, scale: float) -> None:
         )
 
 
-_TAIL = 10.8  # standard deviations that are exceeded with probability below 1e-26
-_POINTS = 6_000  # of the quadrature for Rényi divergences, at most
-_MAX_ORDER = 256.0
 _MAX_ROWS = 1_000
 
 
@@ -632,169 +575,10 @@ class SampledGaussianEvent(Event):
     @property
     def pair(self) -> SampledPair:
         """The pair of distributions that dominates the release."""
-        return SampledPair(
-            shift=1 / self.noise_multiplier * (1 + 1e-15),
-            q=self.sampling_probability,
-            rows=self.rows,
-            both=self.relation == "replace_one",
-        )
+        from escudo.privacy._curves import SampledPair
 
-
-@dataclass(frozen=True, slots=True)
-class SampledPair:
-    """P* and Q* on the line: mixtures of normals, j shifts to the right, and none or j to the left.
-
-    Attributes:
-        shift: How far one drawn row moves the output, in standard deviations of the noise.
-        q: The chance that a row is drawn.
-        rows: How many rows may be.
-        both: Whether the other table has as many rows in their place (``replace_one``).
-    """
-
-    shift: float
-    q: float
-    rows: int
-    both: bool
-
-    @property
-    def gaussian_mu(self) -> float:
-        """The distance between the tables' outputs where all rows are drawn."""
-        return self.shift * self.rows * (2 if self.both else 1)
-
-    @property
-    def top(self) -> float:
-        """A loss that is exceeded with negligible probability, in either order."""
-        far = self._loss(np.array([self._centres[-1] + _TAIL]))[0]
-        back = -self._loss(np.array([-self._centres[-1] * self.both - _TAIL]))[0]
-        return float(max(far, back)) * (1 + 1e-9)
-
-    def deltas(self, epsilons: FloatArray) -> FloatArray:
-        """Return the larger δ(ε) of the two orders."""
-        if self.both:
-            return self.forward(epsilons)
-        return np.maximum(self.forward(epsilons), self.backward(epsilons))
-
-    def forward(self, epsilons: FloatArray) -> FloatArray:
-        """Return δ(ε) for P* against Q*, for any real ε; never below the truth."""
-        from scipy.special import ndtr  # slow to import
-
-        t = self._end(epsilons)
-        upper = _mixed(self._weights, ndtr(self._centres[:, None] - t))
-        lower = _mixed(self._weights, ndtr(-self._centres[:, None] - t)) if self.both else ndtr(-t)
-        return _difference(upper, epsilons, lower)
-
-    def backward(self, epsilons: FloatArray) -> FloatArray:
-        """Return δ(ε) for Q* against P*, for any real ε; never below the truth."""
-        from scipy.special import ndtr
-
-        if self.both:
-            return self.forward(epsilons)  # mirrored, they are each other
-        t = self._end(-epsilons)
-        return _difference(ndtr(t), epsilons, _mixed(self._weights, ndtr(t - self._centres[:, None])))
-
-    def renyi(self, orders: FloatArray) -> FloatArray:
-        r"""Return the larger Rényi divergence of the two orders at each α, by the trapezoidal rule.
-
-        :math:`(α - 1) D_α = \log \int Q^{1-α} P^{α}`, with an integrand that is analytic in a strip of half-width π/m,
-        so the rule's error falls like :math:`e^{-2π^2/(mh)}`. Orders too large for that get the divergence without
-        sampling, :math:`αμ^2/2`: mixing lowers it.
-        """
-        whole = orders * (self.gaussian_mu**2 / 2)
-        step = min(0.25, 0.25 / self._centres[-1]) if self.rows > 1 else min(0.25, 0.4 / self.shift)
-        reach = self._centres[-1]
-        largest = min(_MAX_ORDER, (step * _POINTS - 4 * _TAIL) / reach)
-        some = orders < largest
-        if not some.any():
-            return whole
-        near = orders[some]
-        x = np.arange(-2 * reach - 2 * _TAIL, near.max() * reach + 2 * _TAIL, step)
-        loss = self._loss(x)
-        log_q = -(x**2) / 2 - math.log(2 * math.pi) / 2
-        if self.both:
-            log_q = log_q + self._log_ratio(-x)
-        scale = math.log(step)
-        there = _log_sum(near[:, None] * loss + log_q) + scale
-        back = _log_sum((1 - near)[:, None] * loss + log_q) + scale
-        found = whole.copy()
-        # The sums are close to 1 where little is lost: their logarithm is known to 1e-13 or so.
-        found[some] = np.minimum((np.maximum(there, back) + 1e-12) / (near - 1), whole[some])
-        return np.maximum(found, 0.0)
-
-    @property
-    def _weights(self) -> FloatArray:
-        """The chance of each number of drawn rows."""
-        if self.rows == 1:
-            return np.array([1 - self.q, self.q])
-        from scipy.stats import binom
-
-        weights = np.asarray(binom.pmf(np.arange(self.rows + 1), self.rows, self.q), dtype=np.float64)
-        total: FloatArray = weights / weights.sum()
-        return total
-
-    @property
-    def _centres(self) -> FloatArray:
-        return np.arange(self.rows + 1, dtype=np.float64) * self.shift
-
-    def _log_ratio(self, x: FloatArray) -> FloatArray:
-        """Return log(P*/N(0, 1)) at x."""
-        with np.errstate(divide="ignore"):
-            terms = np.log(self._weights)[:, None] + self._centres[:, None] * (x - self._centres[:, None] / 2)
-        return _log_sum(terms.T)
-
-    def _loss(self, x: FloatArray) -> FloatArray:
-        """Return log(P*/Q*) at x; it grows with x."""
-        found = self._log_ratio(x)
-        return found - self._log_ratio(-x) if self.both else found
-
-    def _end(self, epsilons: FloatArray) -> FloatArray:
-        """Return where the loss is ε; -∞ where it is above ε everywhere. In logarithms, because e^{-m²/2} may be 0."""
-        m, q = self.shift, self.q
-        if self.rows > 1:
-            return self._searched(epsilons)
-        size = np.abs(epsilons)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            if not self.both:
-                # e^{mx - m²/2} = (e^ε - (1 - q)) / q: 1 + (e^ε - 1)/q where that is near 1, else without overflow.
-                near = np.log1p(np.expm1(np.minimum(epsilons, 1.0)) / q)
-                far = size - math.log(q) + np.log1p(-(1 - q) * np.exp(-size))
-                odds = np.where(epsilons < 1, near, far)
-                return np.where(np.isnan(odds), -np.inf, odds / m + m / 2)
-            # c y² - b y - c e^ε = 0 for y = e^{mx}, b = (1 - q)(e^ε - 1) and c = q e^{-m²/2}; mirrored for ε < 0.
-            b, c = math.log1p(-q) + size + np.log(-np.expm1(-size)), math.log(q) - m * m / 2
-            y = np.logaddexp(b, np.logaddexp(2 * b, math.log(4) + 2 * c + size) / 2) - math.log(2) - c
-            return np.sign(epsilons) * y / m
-
-    def _searched(self, epsilons: FloatArray) -> FloatArray:
-        """Return where the loss is ε, by Newton's method from a table; an error there counts squared in δ."""
-        ends = 3 * _TAIL + self._centres[-1]
-        table = np.linspace(-ends, ends, 2**14)
-        losses = self._loss(table)
-        x = np.interp(epsilons, losses, table)
-        h = 1e-5
-        for _ in range(3):
-            slope = (self._loss(x + h) - self._loss(x - h)) / (2 * h)
-            x = np.clip(x - (self._loss(x) - epsilons) / np.maximum(slope, 1e-12), -ends, ends)
-        return np.where(epsilons <= losses[0], -np.inf, x)
-
-
-def _mixed(weights: FloatArray, tails: FloatArray) -> FloatArray:
-    mixed: FloatArray = weights @ tails
-    return mixed
-
-
-def _difference(upper: FloatArray, epsilons: FloatArray, lower: FloatArray) -> FloatArray:
-    """Return upper - e^ε lower, rounded up and within [0, 1]."""
-    taken = np.exp(np.minimum(epsilons, 700.0)) * lower
-    error = 4e-15 * (upper + np.minimum(taken, upper)) * (1 + np.abs(epsilons))
-    deltas: FloatArray = np.clip(upper - taken + error, 0.0, 1.0)
-    return deltas
-
-
-def _log_sum(terms: FloatArray) -> FloatArray:
-    """Return log Σ exp over the last axis."""
-    top = terms.max(axis=-1, keepdims=True)
-    total: FloatArray = np.log(np.exp(terms - top).sum(axis=-1)) + top[..., 0]
-    return total
+        both = self.relation == "replace_one"
+        return SampledPair(1 / self.noise_multiplier * (1 + 1e-15), self.sampling_probability, self.rows, both)
 
 
 Parts = Literal["position", "value"]

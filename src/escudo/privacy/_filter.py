@@ -68,7 +68,7 @@ from __future__ import annotations
 import decimal
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -79,8 +79,6 @@ import numpy as np
 from escudo.errors import InputError
 from escudo.privacy._events import ApproximateEvent, Event, PureEvent
 from escudo.privacy._totals import RunningTotal, leaf_curve, leaves, to_atto, within
-
-__all__ = ["FORMS", "NOTHING", "Charge", "Filter", "Form", "Paid", "best_order", "filter_of"]
 
 Form = Literal["parts", "together", "everything"]
 FORMS: tuple[Form, ...] = get_args(Form)
@@ -234,12 +232,12 @@ def filter_of(epsilon: float, delta: float, slack_share: float | None, order: fl
         slack_share: The share of δ set aside for mechanisms with a δ of their own; None where δ = 0.
         order: The order of Rényi divergence; None where δ = 0.
     """
-    whole = to_atto(epsilon)
+    basic = Filter(epsilon=epsilon, delta=delta, order=None, cap=Charge(to_atto(epsilon), 0, 0))
     if delta == 0 or order is None or slack_share is None:
-        return Filter(epsilon=epsilon, delta=delta, order=None, cap=Charge(whole, 0, 0))
+        return basic
     slack = _slack_of(float(_exactly(delta) * _exactly(slack_share)))
     room = math.floor(_room(epsilon, delta, slack, order) * _ATTO)
-    return Filter(epsilon=epsilon, delta=delta, order=order, cap=Charge(whole, max(0, room), slack))
+    return replace(basic, order=order, cap=basic.cap._replace(renyi=max(0, room), slack=slack))
 
 
 def best_order(epsilon: float, delta: float, slack_share: float, event: Event | None = None) -> float:

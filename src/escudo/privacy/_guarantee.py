@@ -46,18 +46,15 @@ from escudo.privacy._events import (
     ZCDPEvent,
     check_loss,
 )
-from escudo.privacy._relations import Relation, Unit, parse_relation, parse_unit
-from escudo.privacy._totals import RunningTotal, within
-
-__all__ = ["Guarantee", "RunningTotal", "calibrate", "guarantee_of", "within"]
-
+from escudo.privacy._relations import Relation, Stated, Unit, parse_relation, parse_unit
+from escudo.privacy._totals import RunningTotal
 
 _SHOWN_DELTA = 1e-6
 """The delta at which a notion without one is put into words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Guarantee:
+class Guarantee(Stated):
     """A differential privacy guarantee in one notion, for one relation and one unit.
 
     Exactly one of ``epsilon`` (with or without ``delta``), ``rho``, ``mu`` and ``curve`` is given.
@@ -179,19 +176,14 @@ probability 1e-06. [replace one row; accountant: closed form]
         """
         if self.source is not None:
             return self.source
-        whose: dict[str, Any] = {
-            "relation": self.relation,
-            "unit": self.unit,
-            "max_rows_per_person": self.max_rows_per_person,
-        }
         if self.rho is not None:
-            return ZCDPEvent(rho=self.rho, **whose)
+            return ZCDPEvent(rho=self.rho, **self.stated)
         if self.mu is not None:
-            return GDPEvent(mu=self.mu, **whose)
+            return GDPEvent(mu=self.mu, **self.stated)
         epsilon, delta = self._point
         if delta == 0:
-            return PureEvent(epsilon=epsilon, **whose)
-        return ApproximateEvent(epsilon=epsilon, delta=delta, **whose)
+            return PureEvent(epsilon=epsilon, **self.stated)
+        return ApproximateEvent(epsilon=epsilon, delta=delta, **self.stated)
 
     @property
     def _point(self) -> tuple[float, float]:
@@ -266,9 +258,7 @@ probability 1e-06. [replace one row; accountant: closed form]
         if self.curve is not None:
             stated["curve"] = [list(point) for point in self.curve]
         return stated | {
-            "relation": self.relation,
-            "unit": self.unit,
-            "max_rows_per_person": self.max_rows_per_person,
+            **self.stated,
             "accountant": self.accountant,
             "float_safe": self.float_safe,
             "for_release": self.for_release,
@@ -421,9 +411,7 @@ def guarantee_of(
     return Guarantee(
         epsilon=bound.value,
         delta=delta,
-        relation=source.relation,
-        unit=source.unit,
-        max_rows_per_person=source.max_rows_per_person,
+        **source.stated,
         accountant=bound.accountant,
         float_safe=_on_grids(source) if float_safe is None else float_safe,
         for_release=for_release,

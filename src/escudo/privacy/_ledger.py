@@ -23,7 +23,7 @@ import html
 import secrets
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from escudo._validate import positive
 from escudo.errors import InputError, LedgerError
@@ -35,19 +35,16 @@ from escudo.privacy._ledger_book import (
     AccountInfo,
     Keeping,
     LedgerAccount,
-    Verification,
     account_info,
     checked_name,
     require_no_twin,
 )
-from escudo.privacy._ledger_chain import AccountRecord, LedgerRow, terms_of, terms_to_json
-from escudo.privacy._relations import Unit
-from escudo.privacy._tally import Spending, Terms, percent_up, shown_down, stated, tuned_order
+from escudo.privacy._ledger_chain import AccountRecord, Kind, LedgerRow, terms_of, terms_to_json
+from escudo.privacy._relations import NeighbourOptions
+from escudo.privacy._tally import Spending, Terms, admitted, percent_up, shown_down
 
 if TYPE_CHECKING:
     from escudo.privacy._ledger_store import Session
-
-__all__ = ["AccountInfo", "Ledger", "LedgerAccount", "LedgerRow", "Verification"]
 
 
 class Ledger(Keeping):
@@ -83,12 +80,10 @@ class Ledger(Keeping):
         *,
         epsilon: float,
         delta: float = 0.0,
-        relation: str = "replace_one",
-        unit: Unit = "row",
-        max_rows_per_person: int | None = None,
         spending: Spending = "adaptive",
         slack_share: float | None = None,
         order: float | Event | None = None,
+        **neighbours: Unpack[NeighbourOptions],
     ) -> LedgerAccount:
         """Open an account, or return the one that was opened with the same terms.
 
@@ -98,9 +93,6 @@ class Ledger(Keeping):
                 account, such as ``Visits`` beside ``visits``, is refused.
             epsilon: Cap on the loss of all releases together, whenever they are made.
             delta: The δ of the cap; 0 admits pure-ε releases only.
-            relation: ``"replace_one"`` (one record changes) or ``"add_remove"``.
-            unit: ``"row"``, or ``"person"`` together with ``max_rows_per_person``.
-            max_rows_per_person: Bound on one person's rows.
             spending: ``"adaptive"``: the cap holds also where releases decide what is asked next and how much; spends
                 are admitted by a Rényi filter. ``"planned"``: spends are admitted while the best accountant's total is
                 within the cap, which then holds only if every amount is settled before the first release.
@@ -108,6 +100,9 @@ class Ledger(Keeping):
                 propose-test-release; 0.5 by default.
             order: With adaptive spending: the order of Rényi divergence; by default the best one for Gaussian noise. An
                 event, such as ``plan.event``, asks for the order under which most of it fits.
+            neighbours: The ``relation``, ``"replace_one"`` (one record changes; the default) or ``"add_remove"``; the
+                ``unit``, ``"row"`` by default, or ``"person"`` together with ``max_rows_per_person``, the bound on one
+                person's rows (:class:`~escudo.privacy.NeighbourOptions`).
 
         Raises:
             InputError: If a term is out of range, the dataset has an account with other terms, or the name looks like
@@ -115,16 +110,9 @@ class Ledger(Keeping):
             LedgerError: If the database cannot be written.
         """
         name = checked_name(dataset)
-        terms = Terms(
-            dataset=name,
-            epsilon=positive("epsilon", epsilon),
-            delta=delta,
-            relation=relation,  # type: ignore[arg-type] # Terms parses synonyms
-            unit=unit,
-            max_rows_per_person=max_rows_per_person,
-            spending=spending,
-            slack_share=slack_share,
-            order=tuned_order(order, epsilon=epsilon, delta=delta, slack_share=slack_share),
+        cap = positive("epsilon", epsilon)
+        terms = Terms.agreed(
+            order, dataset=name, epsilon=cap, delta=delta, spending=spending, slack_share=slack_share, **neighbours
         )
         if not self._store.exists():
             self._store.witness.require_known(None)
@@ -184,29 +172,19 @@ class Ledger(Keeping):
         left = self._prepare(dataset, event)
         with self._writing(time.monotonic() + left) as session:
             record = self._account(session, dataset)
-            terms = terms_of(record.dataset, record.terms)
-            admitted, for_release = stated(event, for_release=for_release, terms=terms)
-            paid, row = self._pay(session, record, admitted), None
+            fact, public = admitted(event, terms_of(record.dataset, record.terms), for_release=for_release)
+            paid, row = self._pay(session, record, fact), None
             if paid is not None:
-                payload: dict[str, Any] = {"event": admitted.to_json(), "purpose": purpose, "for_release": for_release}
-                if (relation := getattr(event, "relation", None)) != admitted.relation:
+                payload: dict[str, Any] = {"event": fact.to_json(), "purpose": purpose, "for_release": public}
+                if (relation := getattr(event, "relation", None)) != fact.relation:
                     payload["converted_from"] = relation
                 if paid.form != "parts":
                     payload |= {"form": paid.form, "delta": paid.delta}
-                row = self._append(session, "spend", record.dataset, payload, paid=paid)
+                row = self._append(session, "spend", record.dataset, payload, paid)
         if row is None:
             with self._reading() as session:  # the refusal's words need every spend; nobody waits for them
-                self._tally(session, self._account(session, dataset)).refuse(admitted)
-        return Receipt(
-            dataset=record.dataset,
-            sequence=row.sequence,
-            event=admitted,
-            purpose=purpose,
-            for_release=for_release,
-            recorded_at=row.recorded_at,
-            hash=row.hash,
-            ledger_id=session.ledger_id,
-        )
+                self._tally(session, self._account(session, dataset)).refuse(fact)
+        return _receipt(row, fact, session.ledger_id)
 
     def _prepare(self, dataset: str, event: Event | Guarantee) -> float:
         """Work out beforehand, and keep, what takes long about a spend: nobody is to wait for it.
@@ -224,11 +202,11 @@ class Ledger(Keeping):
                     tally = self._tally(session, record) if terms.filter is None else None
             else:
                 terms, tally = terms_of(record.dataset, record.terms), None
-        admitted, _ = stated(event, for_release=True, terms=terms)
+        fact, _ = admitted(event, terms)
         if tally is not None:
-            tally.pay(admitted)
+            tally.pay(fact)
         elif terms.filter is not None:
-            terms.filter.pay(admitted, record.spent)
+            terms.filter.pay(fact, record.spent)
         return left
 
     def fail(self, receipt: Receipt, reason: str = "") -> None:
@@ -243,18 +221,19 @@ class Ledger(Keeping):
         """
         reason = one_line("reason", reason)
         with self._writing() as session:
-            record = self._account(session, receipt.dataset)
-            self._require_spend(session, record, receipt)
+            record = self._account_of(session, receipt)
             marked = session.rows(after=receipt.sequence, dataset=record.dataset, kind="failed")
             if all(row.payload["spend"] != receipt.sequence for row in marked):
                 self._append(session, "failed", record.dataset, {"spend": receipt.sequence, "reason": reason})
 
-    def _require_spend(self, session: Session, record: AccountRecord, receipt: Receipt) -> None:
-        spend = session.row(receipt.sequence)
+    def _account_of(self, session: Session, receipt: Receipt) -> AccountRecord:
+        """Return the account that a spend was recorded in."""
+        record, spend = self._account(session, receipt.dataset), session.row(receipt.sequence)
         if spend is None or (spend.hash, spend.dataset, spend.kind) != (receipt.hash, record.dataset, "spend"):
             raise InputError(
                 f"The receipt (row {receipt.sequence}) is not of this ledger; pass what its spend returned."
             )
+        return record
 
     # -- trainings that are kept in files
 
@@ -270,18 +249,9 @@ class Ledger(Keeping):
             if row is None or row.kind != "spend" or row.dataset != record.dataset:
                 raise InputError(f"Row {sequence!r:.30} of this ledger is no spend of dataset {record.dataset!r}.")
             bound = terms_of(record.dataset, record.terms).max_rows_per_person
-            payload, event = row.payload, replace(row, max_rows_per_person=bound).event
+            event = replace(row, max_rows_per_person=bound).event
             assert event is not None, "a spend has an event"
-            return Receipt(
-                dataset=record.dataset,
-                sequence=sequence,
-                event=event,
-                purpose=payload["purpose"],
-                for_release=payload["for_release"],
-                recorded_at=row.recorded_at,
-                hash=row.hash,
-                ledger_id=session.ledger_id,
-            )
+            return _receipt(row, event, session.ledger_id)
 
     def mark(self, receipt: Receipt, number: int, digest: str, *, nonce: str = "") -> None:
         """Record a checkpoint of a training before its file gets its name; only the newest can be resumed, once.
@@ -295,11 +265,13 @@ class Ledger(Keeping):
         Raises:
             InputError: If the training is finished, was resumed elsewhere, or has this mark already.
         """
+        self._note("mark", receipt, {"number": number, "digest": digest, "nonce": nonce})
+
+    def _note(self, kind: Kind, receipt: Receipt, facts: dict[str, Any]) -> None:
+        """Record something about a spend."""
         with self._writing() as session:
-            record = self._account(session, receipt.dataset)
-            self._require_spend(session, record, receipt)
-            payload = {"spend": receipt.sequence, "number": number, "digest": digest, "nonce": nonce}
-            self._append(session, "mark", record.dataset, payload)
+            dataset = self._account_of(session, receipt).dataset
+            self._append(session, kind, dataset, {"spend": receipt.sequence} | facts)
 
     def goes_on(self, receipt: Receipt, number: int, digest: str) -> bool:
         """Return whether ``resume`` would let a training go on from a file now; nothing is recorded.
@@ -313,9 +285,8 @@ class Ledger(Keeping):
             InputError: If the receipt is not of this ledger.
         """
         with self._reading() as session:
-            record = self._account(session, receipt.dataset)
-            self._require_spend(session, record, receipt)
-            return trainings.goes_on(record.trainings, receipt.sequence, number, digest)
+            known = self._account_of(session, receipt).trainings
+            return trainings.goes_on(known, receipt.sequence, number, digest)
 
     def resume(self, receipt: Receipt, number: int, digest: str) -> str:
         """Record that a training goes on from a checkpoint, and return the nonce that its end must show.
@@ -330,29 +301,24 @@ class Ledger(Keeping):
                 would release what was paid for once a second time.
         """
         nonce = secrets.token_hex(16)
-        with self._writing() as session:
-            record = self._account(session, receipt.dataset)
-            self._require_spend(session, record, receipt)
-            payload = {"spend": receipt.sequence, "number": number, "digest": digest, "nonce": nonce}
-            self._append(session, "resume", record.dataset, payload)
+        self._note("resume", receipt, {"number": number, "digest": digest, "nonce": nonce})
         return nonce
 
     def marked(self, receipt: Receipt, number: int, digest: str) -> bool:
         """Return whether this file was ever a checkpoint of the training: its state was paid for.
 
         Args:
-            receipt: The training's spend.
+            receipt: As in :meth:`goes_on`, and so for both that follow.
             number: Which checkpoint.
-            digest: SHA-256 of its file.
+            digest: Of its file.
 
         Raises:
             InputError: If the receipt is not of this ledger.
         """
         wanted = {"spend": receipt.sequence, "number": number, "digest": digest}
         with self._reading() as session:
-            record = self._account(session, receipt.dataset)
-            self._require_spend(session, record, receipt)
-            rows = session.rows(after=receipt.sequence, dataset=record.dataset, kind="mark")
+            dataset = self._account_of(session, receipt).dataset
+            rows = session.rows(after=receipt.sequence, dataset=dataset, kind="mark")
             return any({name: row.payload[name] for name in wanted} == wanted for row in rows)
 
     def finish(self, receipt: Receipt, *, nonce: str = "") -> None:
@@ -365,23 +331,20 @@ class Ledger(Keeping):
         Raises:
             InputError: If it is finished already, or was resumed elsewhere: then the result must not leave.
         """
-        with self._writing() as session:
-            record = self._account(session, receipt.dataset)
-            self._require_spend(session, record, receipt)
-            self._append(session, "finish", record.dataset, {"spend": receipt.sequence, "nonce": nonce})
+        self._note("finish", receipt, {"nonce": nonce})
 
     def fits(self, dataset: str, event: Event | Guarantee) -> bool:
         """Return whether ``spend(dataset, event)`` would be allowed now."""
         with self._reading() as session:
             record = self._account(session, dataset)
-            admitted, _ = stated(event, for_release=True, terms=terms_of(record.dataset, record.terms))
-            return self._pay(session, record, admitted) is not None
+            fact, _ = admitted(event, terms_of(record.dataset, record.terms))
+            return self._pay(session, record, fact) is not None
 
     def asked(self, dataset: str, event: Event | Guarantee) -> float:
         """Return the part of the budget that ``spend(dataset, event)`` would ask for; may be above 1, or infinite."""
         with self._reading() as session:
             tally = self._tally(session, self._account(session, dataset))
-            return tally.asked(stated(event, for_release=True, terms=tally.terms)[0])
+            return tally.asked(admitted(event, tally.terms)[0])
 
     def total(self, dataset: str) -> Guarantee:
         """Return what all spends would promise together, at the account's δ, had amounts been settled beforehand.
@@ -445,3 +408,18 @@ class Ledger(Keeping):
         )
         head = "<tr><th>dataset</th><th>cap ε</th><th>used</th><th>left (pure ε)</th><th>spends</th></tr>"
         return f"<table><caption>{html.escape(repr(self))}</caption>{head}{rows}</table>"
+
+
+def _receipt(row: LedgerRow, event: Event, ledger_id: str) -> Receipt:
+    """Return the receipt of a spend, by its row."""
+    payload = row.payload
+    return Receipt(
+        dataset=row.dataset,
+        sequence=row.sequence,
+        event=event,
+        purpose=payload["purpose"],
+        for_release=payload["for_release"],
+        recorded_at=row.recorded_at,
+        hash=row.hash,
+        ledger_id=ledger_id,
+    )

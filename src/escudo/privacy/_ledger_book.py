@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from escudo._card import card
 from escudo._validate import did_you_mean, positive
 from escudo.errors import InputError, LedgerCorruptError, LedgerError, LedgerWarning, UnsupportedEventError
-from escudo.privacy._account import Receipt, now
+from escudo.privacy._account import AgreedAccount, Receipt, now
 from escudo.privacy._events import Event
 from escudo.privacy._filter import Paid
 from escudo.privacy._guarantee import Guarantee
@@ -35,31 +35,15 @@ from escudo.privacy._ledger_chain import (
     add_spend,
     after_row,
     canonical_json,
-    charge_text,
     require_whole,
     terms_of,
 )
 from escudo.privacy._ledger_witness import Seen
-from escudo.privacy._relations import Relation, Unit
 from escudo.privacy._tally import Spending, Tally, Terms
 
 if TYPE_CHECKING:
     from escudo.privacy._ledger import Ledger
     from escudo.privacy._ledger_store import Session
-
-__all__ = [
-    "AccountInfo",
-    "Book",
-    "Keeping",
-    "LedgerAccount",
-    "Verification",
-    "account_info",
-    "as_lines",
-    "checked_name",
-    "require_no_twin",
-    "verify_lines",
-]
-
 
 MAX_NAME = 200
 
@@ -183,21 +167,8 @@ class Book:
         self, session: Session, kind: Kind, dataset: str, payload: dict[str, Any], paid: Paid | None = None
     ) -> LedgerRow:
         """Add a row with what it makes of its account."""
-        recorded_at = now()
-        draft = LedgerRow(
-            sequence=session.rows_recorded + 1,
-            kind=kind,
-            dataset=dataset,
-            text=canonical_json(payload),
-            charge="" if paid is None else charge_text(paid.charge),
-            state="",
-            recorded_at=recorded_at,
-            previous="",
-            hash="",
-        )
-        account = after_row(session.accounts.get(dataset), draft)
-        charge = None if paid is None else paid.charge
-        return session.append(kind, dataset, payload, account=account, charge=charge, recorded_at=recorded_at)
+        row = session.next_row(kind, dataset, payload, None if paid is None else paid.charge)
+        return session.append(row, after_row(session.accounts.get(dataset), row))
 
     def _pay(self, session: Session, record: AccountRecord, event: Event) -> Paid | None:
         """Return how an account pays for an admitted event, or None if it does not."""
@@ -357,7 +328,7 @@ class Verification:
         return card("Ledger checked", str(self), alarm=not self.ok)
 
 
-class LedgerAccount:
+class LedgerAccount(AgreedAccount):
     """One dataset's account in a ledger: what a table and its mechanisms charge (an ``Account``).
 
     Attributes:
@@ -372,21 +343,6 @@ class LedgerAccount:
     def dataset(self) -> str:
         """Name of the account."""
         return self.terms.dataset
-
-    @property
-    def relation(self) -> Relation:
-        """Which tables are neighbours."""
-        return self.terms.relation
-
-    @property
-    def unit(self) -> Unit:
-        """Whose data differs between them."""
-        return self.terms.unit
-
-    @property
-    def max_rows_per_person(self) -> int | None:
-        """Bound on one person's rows, for unit ``person``."""
-        return self.terms.max_rows_per_person
 
     def spend(self, event: Event | Guarantee, *, purpose: str = "", for_release: bool = True) -> Receipt:
         """Record an event on disk, before its release; see ``Ledger.spend``."""
@@ -503,8 +459,11 @@ class Keeping(Book):
                         )
                     session.require_nothing_foreign()
             except LedgerCorruptError as error:
-                rows, head = (0, "") if replay is None else (replay.sequence, replay.head)
-                return Verification(rows=rows, head=head, problem=str(error))
+                return Verification(
+                    rows=0 if replay is None else replay.sequence,
+                    head="" if replay is None else replay.head,
+                    problem=str(error),
+                )
         return Verification(rows=replay.sequence, head=replay.head)
 
     def _wanted(self, session: Session, witnessed: Seen | None, expected_head: str | None) -> dict[str, str]:
@@ -644,7 +603,7 @@ class Keeping(Book):
                 for row in old:
                     replay.apply(row)
                 session.seed(replay.accounts)
-                session.append("upgrade", "", {"from": 1, "ledger_id": ledger_id})
+                session.append(session.next_row("upgrade", "", {"from": 1, "ledger_id": ledger_id}))
             self._confirm(session)
             return len(old)
 

@@ -30,28 +30,12 @@ from escudo.privacy._events import Event
 from escudo.privacy._filter import NOTHING, Charge, Paid
 from escudo.privacy._tally import Tally, Terms, percent_up, shown_down
 
-__all__ = [
-    "FIRST_GENESIS",
-    "KINDS",
-    "AccountRecord",
-    "Kind",
-    "LedgerRow",
-    "Replay",
-    "add_spend",
-    "after_row",
-    "canonical_json",
-    "charge_text",
-    "genesis",
-    "make_row",
-    "require_whole",
-    "state_of",
-    "terms_of",
-    "terms_to_json",
-]
-
-
 Kind = Literal["open", "spend", "failed", "upgrade", "mark", "resume", "finish"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+
+
+ROW_COLUMNS = ("sequence", "kind", "dataset", "payload", "charge", "state", "recorded_at", "previous", "hash")
+"""What a row is stored as, in this order."""
 
 
 FIRST_GENESIS = hashlib.sha256(b"escudo ledger, format 1").hexdigest()
@@ -132,25 +116,21 @@ class LedgerRow:
         Raises:
             KeyError: If a column is missing.
         """
-        names = ("sequence", "kind", "dataset", "charge", "state", "recorded_at", "previous", "hash")
-        return LedgerRow(text=stored["payload"], **{name: stored[name] for name in names})
+        return LedgerRow(text=stored["payload"], **{name: stored[name] for name in ROW_COLUMNS if name != "payload"})
 
     def to_json(self) -> dict[str, Any]:
         """Return the row as JSON values, with the payload read."""
         return self._with(self.payload)
 
     def _with(self, payload: object) -> dict[str, Any]:
-        return {
-            "sequence": self.sequence,
-            "kind": self.kind,
-            "dataset": self.dataset,
-            "payload": payload,
-            "charge": self.charge,
-            "state": self.state,
-            "recorded_at": self.recorded_at,
-            "previous": self.previous,
-            "hash": self.hash,
-        }
+        return {name: payload if name == "payload" else getattr(self, name) for name in ROW_COLUMNS}
+
+
+ACCOUNT_COLUMNS = (
+    "dataset", "opened", "opened_at", "last", "terms", "pure", "renyi", "slack", "spends", "failed", "not_for_release",
+    "trainings",
+)  # fmt: skip
+"""What an account is stored as, in this order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,24 +161,31 @@ class AccountRecord:
     not_for_release: int = 0
     trainings: str = "{}"
 
+    def as_stored(self) -> dict[str, Any]:
+        """Return the account as it is kept: the sums as text, because they are larger than databases' whole numbers."""
+        sums = {name: None if value is None else str(value) for name, value in self.spent._asdict().items()}
+        return {name: sums[name] if name in sums else getattr(self, name) for name in ACCOUNT_COLUMNS}
+
+    @staticmethod
+    def from_stored(stored: Mapping[str, Any]) -> AccountRecord:
+        """Return the account that ``as_stored`` gave.
+
+        Raises:
+            LedgerCorruptError: If it holds what escudo never writes.
+        """
+        kept = dict(stored)
+        pure, renyi, slack = (kept.pop(name) for name in Charge._fields)
+        try:
+            spent = Charge(None if pure is None else int(pure), int(renyi), int(slack))
+            counts = {name: int(kept[name]) for name in ("spends", "failed", "not_for_release")}
+        except (TypeError, ValueError):
+            raise LedgerCorruptError("an account was edited: it is no record that escudo writes.") from None
+        return AccountRecord(**kept | counts, spent=spent)
+
     @property
     def digest(self) -> str:
         """Digest of everything above."""
-        pure, renyi, slack = self.spent
-        return _hash(
-            self.dataset,
-            self.opened,
-            self.opened_at,
-            self.last,
-            self.terms,
-            None if pure is None else str(pure),
-            str(renyi),
-            str(slack),
-            self.spends,
-            self.failed,
-            self.not_for_release,
-            self.trainings,
-        )
+        return _hash(*self.as_stored().values())
 
 
 def state_of(digests: Mapping[str, str]) -> str:
@@ -216,31 +203,10 @@ def charge_text(charge: Charge) -> str:
     return canonical_json([None if part is None else str(part) for part in charge])
 
 
-def make_row(
-    *,
-    previous: str,
-    sequence: int,
-    kind: Kind,
-    dataset: str,
-    payload: Mapping[str, Any],
-    charge: Charge | None,
-    state: str,
-    recorded_at: str,
-) -> LedgerRow:
-    """Return the row that follows the one with hash ``previous``."""
-    text = canonical_json(payload)
-    charged = "" if charge is None else charge_text(charge)
-    return LedgerRow(
-        sequence=sequence,
-        kind=kind,
-        dataset=dataset,
-        text=text,
-        charge=charged,
-        state=state,
-        recorded_at=recorded_at,
-        previous=previous,
-        hash=_row_hash(previous, sequence, kind, dataset, text, charged, state, recorded_at),
-    )
+def sealed(row: LedgerRow, previous: str, state: str) -> LedgerRow:
+    """Return the row as it follows the one with hash ``previous``, with the accounts' state after it, and its hash."""
+    texts = (row.kind, row.dataset, row.text, row.charge, state, row.recorded_at)
+    return replace(row, previous=previous, state=state, hash=_row_hash(previous, row.sequence, *texts))
 
 
 def require_whole(row: LedgerRow, *, sequence: int, previous: Iterable[str] | None = None) -> None:
@@ -314,13 +280,8 @@ def after_row(account: AccountRecord | None, row: LedgerRow) -> AccountRecord:
         terms = canonical_json(payload)
         if terms_of(row.dataset, terms).epsilon is None:
             raise ValueError("no cap")
-        return AccountRecord(
-            dataset=row.dataset,
-            opened=row.sequence,
-            opened_at=row.recorded_at,
-            last=row.sequence,
-            terms=terms,
-        )
+        number = row.sequence
+        return AccountRecord(dataset=row.dataset, opened=number, opened_at=row.recorded_at, last=number, terms=terms)
     if account is None:
         raise ValueError("no such account")
     account = replace(account, last=row.sequence)

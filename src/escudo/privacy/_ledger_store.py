@@ -30,7 +30,6 @@ import warnings
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote, quote_plus
@@ -41,32 +40,20 @@ from escudo.errors import LedgerCorruptError, LedgerError, LedgerWarning
 from escudo.privacy._account import now
 from escudo.privacy._filter import Charge
 from escudo.privacy._ledger_chain import (
+    ACCOUNT_COLUMNS,
     FIRST_GENESIS,
+    ROW_COLUMNS,
     AccountRecord,
     Kind,
     LedgerRow,
+    canonical_json,
+    charge_text,
     genesis,
-    make_row,
     require_whole,
+    sealed,
     state_of,
 )
 from escudo.privacy._ledger_witness import KEPT, NOTHING, Seen, Witness
-
-__all__ = [
-    "ACCOUNTS",
-    "DAMAGED",
-    "FORMAT",
-    "HEAD",
-    "MAKE",
-    "POSTGRESQL",
-    "ROWS",
-    "Session",
-    "Store",
-    "explained",
-    "first_rows",
-    "marks",
-    "parse_url",
-]
 
 
 def parse_url(url: str) -> tuple[sa.URL | None, Path | None]:
@@ -125,12 +112,9 @@ MAKE = {
     HEAD: f"CREATE TABLE {HEAD} (id INTEGER PRIMARY KEY, format INTEGER NOT NULL, ledger_id TEXT NOT NULL, "
     "rows INTEGER NOT NULL, hash TEXT NOT NULL)",
 }
-_ROW_COLUMNS = "sequence, kind, dataset, payload, charge, state, recorded_at, previous, hash"
+_ROW_COLUMNS, _ACCOUNT_COLUMNS = ", ".join(ROW_COLUMNS), ", ".join(ACCOUNT_COLUMNS)
 _READ_ROWS = f"SELECT {_ROW_COLUMNS} FROM {ROWS}"
-_ACCOUNT_COLUMNS = (
-    "dataset, opened, opened_at, last, terms, pure, renyi, slack, spends, failed, not_for_release, trainings"
-)
-_CHANGED = ", ".join(f"{name} = excluded.{name}" for name in _ACCOUNT_COLUMNS.split(", ")[1:])
+_CHANGED = ", ".join(f"{name} = excluded.{name}" for name in ACCOUNT_COLUMNS[1:])
 
 
 # Adding a row on PostgreSQL, for whoever may call it: it must follow the last one, and no sum may fall.
@@ -299,58 +283,45 @@ class Session:
         self.accounts = dict(accounts)
         self._digests = {name: record.digest for name, record in accounts.items()}
         for record in accounts.values():
-            self._run(f"INSERT INTO {ACCOUNTS} ({_ACCOUNT_COLUMNS}) VALUES ({marks(12)})", _values(record))
+            self._run(_INSERT_ACCOUNT, tuple(record.as_stored().values()))
 
-    def append(
-        self,
-        kind: Kind,
-        dataset: str,
-        payload: Mapping[str, Any],
-        *,
-        account: AccountRecord | None = None,
-        charge: Charge | None = None,
-        recorded_at: str | None = None,
-    ) -> LedgerRow:
+    def next_row(self, kind: Kind, dataset: str, payload: Mapping[str, Any], charge: Charge | None = None) -> LedgerRow:
+        """Return the row that comes next, for :meth:`append`, which says what it follows and what comes of it."""
+        return LedgerRow(
+            sequence=self.rows_recorded + 1,
+            kind=kind,
+            dataset=dataset,
+            text=canonical_json(payload),
+            charge="" if charge is None else charge_text(charge),
+            state="",
+            recorded_at=now(),
+            previous="",
+            hash="",
+        )
+
+    def append(self, row: LedgerRow, account: AccountRecord | None = None) -> LedgerRow:
         """Add a row at the end, which counts once the transaction is committed, and move account and head to it.
 
         Args:
-            kind: What it is.
-            dataset: Name of the account.
-            payload: What it says.
-            account: The account after it; its ``last`` is set here.
-            charge: What a spend is charged with.
-            recorded_at: When; now by default.
+            row: What comes next.
+            account: The account after it.
         """
-        sequence = self.rows_recorded + 1
         if account is not None:
-            account = replace(account, last=sequence)
-            self.accounts[dataset], self._digests[dataset] = account, account.digest
-        row = make_row(
-            previous=self.head,
-            sequence=sequence,
-            kind=kind,
-            dataset=dataset,
-            payload=payload,
-            charge=charge,
-            state=state_of(self._digests),
-            recorded_at=recorded_at or now(),
-        )
-        self.put(row, account)
-        return row
+            self.accounts[row.dataset], self._digests[row.dataset] = account, account.digest
+        whole = sealed(row, self.head, state_of(self._digests))
+        self.put(whole, account)
+        return whole
 
     def put(self, row: LedgerRow, account: AccountRecord | None) -> None:
         """Add a row as it is, with the account after it."""
         if self._postgresql:
-            record = None if account is None else json.dumps(dict(zip(_NAMES, _values(account), strict=True)))
+            record = None if account is None else json.dumps(account.as_stored())
             self._run(f"SELECT {ROWS}_append(?::json, ?::json)", (json.dumps(row.as_stored()), record))
         else:
             self._run(f"INSERT INTO {ROWS} ({_ROW_COLUMNS}) VALUES ({marks(9)})", tuple(row.as_stored().values()))
             if account is not None:
-                self._run(
-                    f"INSERT INTO {ACCOUNTS} ({_ACCOUNT_COLUMNS}) VALUES ({marks(12)}) "
-                    f"ON CONFLICT (dataset) DO UPDATE SET {_CHANGED}",
-                    _values(account),
-                )
+                there = f" ON CONFLICT (dataset) DO UPDATE SET {_CHANGED}"
+                self._run(_INSERT_ACCOUNT + there, tuple(account.as_stored().values()))
             move = f"UPDATE {HEAD} SET rows = ?, hash = ? WHERE rows = ? AND hash = ?"
             values = (row.sequence, row.hash, row.sequence - 1, row.previous)
             if cast(sqlite3.Connection, self._driver).execute(move, values).rowcount != 1:
@@ -359,65 +330,19 @@ class Session:
         self.added.append(row)
 
 
-_NAMES = _ACCOUNT_COLUMNS.split(", ")
-
-
 def marks(count: int) -> str:
     return ", ".join("?" * count)
 
 
-def _values(account: AccountRecord) -> tuple[object, ...]:
-    pure, renyi, slack = account.spent
-    return (
-        account.dataset,
-        account.opened,
-        account.opened_at,
-        account.last,
-        account.terms,
-        None if pure is None else str(pure),
-        str(renyi),
-        str(slack),
-        account.spends,
-        account.failed,
-        account.not_for_release,
-        account.trainings,
-    )
+_INSERT_ACCOUNT = f"INSERT INTO {ACCOUNTS} ({_ACCOUNT_COLUMNS}) VALUES ({marks(12)})"
 
 
 def _account(record: Any) -> AccountRecord:
-    dataset, opened, opened_at, last, terms, pure, renyi, slack, *counts, trainings = record
-    try:
-        spent = Charge(None if pure is None else int(pure), int(renyi), int(slack))
-        spends, failed, not_for_release = (int(count) for count in counts)
-    except (TypeError, ValueError):
-        raise LedgerCorruptError("an account was edited: it is no record that escudo writes.") from None
-    return AccountRecord(
-        dataset=dataset,
-        opened=opened,
-        opened_at=opened_at,
-        last=last,
-        terms=terms,
-        spent=spent,
-        spends=spends,
-        failed=failed,
-        not_for_release=not_for_release,
-        trainings=trainings,
-    )
+    return AccountRecord.from_stored(dict(zip(ACCOUNT_COLUMNS, record, strict=True)))
 
 
 def _row(record: Any) -> LedgerRow:
-    sequence, kind, dataset, payload, charge, state, recorded_at, previous, digest = record
-    return LedgerRow(
-        sequence=sequence,
-        kind=kind,
-        dataset=dataset,
-        text=payload,
-        charge=charge,
-        state=state,
-        recorded_at=recorded_at,
-        previous=previous,
-        hash=digest,
-    )
+    return LedgerRow.from_stored(dict(zip(ROW_COLUMNS, record, strict=True)))
 
 
 def first_rows(connection: sa.Connection) -> list[LedgerRow]:
@@ -625,12 +550,7 @@ class Store:
     @contextmanager
     def upgrading(self, ledger_id: str) -> Iterator[Session]:
         """Give a session on tables of the present format that hold the rows of format 1, in one transaction."""
-        with (
-            self._explained(),
-            self.held() as until,
-            self._queued(until),
-            self._transaction(write=True, until=until) as connection,
-        ):
+        with self._explained(), self._alone() as connection:
             old = first_rows(connection)
             for table in (ROWS, HEAD):
                 connection.exec_driver_sql(f"DROP TABLE {table}")
@@ -673,16 +593,15 @@ class Store:
         Other threads, the queue of processes and the database's lock are waited for one after the other, all of it
         until one deadline.
         """
-        with (
-            self._explained(),
-            self.held(deadline) as until,
-            self._queued(until),
-            self._transaction(write=True, until=until) as connection,
-        ):
+        with self._explained(), self._alone(deadline) as connection:
             yield Session(connection, for_update=True)
 
-    def _queued(self, until: float) -> AbstractContextManager[None]:
-        return self.witness.queue(until, self._timeout) if self.path is not None else nullcontext()
+    @contextmanager
+    def _alone(self, deadline: float | None = None) -> Iterator[sa.Connection]:
+        with self.held(deadline) as until:
+            queue = self.witness.queue(until, self._timeout) if self.path is not None else nullcontext()
+            with queue, self._transaction(write=True, until=until) as connection:
+                yield connection
 
     @contextmanager
     def _transaction(self, *, write: bool = False, until: float | None = None) -> Iterator[sa.Connection]:

@@ -26,8 +26,6 @@ from typing import NamedTuple
 from escudo.errors import LedgerCorruptError, LedgerError, LedgerWarning
 from escudo.privacy._ledger_chain import LedgerRow, canonical_json
 
-__all__ = ["KEPT", "NOTHING", "Seen", "Witness"]
-
 NOTHING = "Nothing was recorded and nothing was released."
 KEPT = f"{{who}} kept it locked for {{timeout:g}} s. {NOTHING} Try again."
 

@@ -45,20 +45,6 @@ from escudo.privacy._relations import Neighbours, Relation, Unit
 from escudo.privacy._tally import shown_up
 from escudo.privacy._totals import RunningTotal, leaf_curve, leaves
 
-__all__ = [
-    "Plan",
-    "charging",
-    "cost_text",
-    "delta_warning",
-    "judged_delta",
-    "plan",
-    "plan_html",
-    "plan_text",
-    "plannable",
-    "usual_delta",
-]
-
-
 FREE = "free (post-processing)"
 
 
@@ -340,7 +326,7 @@ class Plan:
         return 0.0 if self.event is None or math.isfinite(RunningTotal.of(self.event).quick_epsilon(0.0)) else 1e-6
 
     def judged(self, neighbours: Neighbours, *, accept_large_delta: bool = False) -> Plan:
-        """Return the plan with a warning if its δ is large for so many records, by the rule of ``_plan_delta``.
+        """Return the plan with a warning if its δ is large for so many records, by the rule above.
 
         Args:
             neighbours: Between which tables the plan promises, and how many records they have, where that is public.
@@ -431,17 +417,14 @@ class _PlannedAccount:
 
     @property
     def relation(self) -> Relation:
-        """Which tables are neighbours."""
         return self._account.relation
 
     @property
     def unit(self) -> Unit:
-        """Whose data differs between them."""
         return self._account.unit
 
     @property
     def max_rows_per_person(self) -> int | None:
-        """Bound on one person's rows, for unit ``person``."""
         return self._account.max_rows_per_person
 
     def spend(self, event: Event, *, purpose: str = "", for_release: bool = True) -> Receipt:

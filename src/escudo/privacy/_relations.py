@@ -13,18 +13,6 @@ from typing import Literal, TypedDict, get_args
 from escudo._validate import did_you_mean, one_of, positive, positive_integer, probability, whole
 from escudo.errors import InputError
 
-__all__ = [
-    "RELATIONS",
-    "UNITS",
-    "Budget",
-    "NeighbourOptions",
-    "Neighbours",
-    "Relation",
-    "Unit",
-    "parse_relation",
-    "parse_unit",
-]
-
 Relation = Literal["replace_one", "add_remove"]
 Unit = Literal["row", "person"]
 
@@ -122,8 +110,23 @@ class NeighbourOptions(TypedDict, total=False):
     max_rows_per_person: int | None
 
 
+class Stated:
+    """What holds between two neighbouring tables, and says between which."""
+
+    __slots__ = ()
+
+    relation: Relation
+    unit: Unit
+    max_rows_per_person: int | None
+
+    @property
+    def stated(self) -> NeighbourOptions:
+        """Between which tables it holds, as the options that say so elsewhere."""
+        return {"relation": self.relation, "unit": self.unit, "max_rows_per_person": self.max_rows_per_person}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Neighbours:
+class Neighbours(Stated):
     """Which two tables a question compares, and what both of them have in common.
 
     Attributes:
@@ -155,11 +158,6 @@ class Neighbours:
         for name, count in (("rows", self.rows), ("people", self.people)):
             if count is not None:
                 object.__setattr__(self, name, whole(name, count, minimum=1))
-
-    @property
-    def stated(self) -> NeighbourOptions:
-        """What an event states of it."""
-        return {"relation": self.relation, "unit": self.unit, "max_rows_per_person": self.max_rows_per_person}
 
     @property
     def stated_rows(self) -> int | None:

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
-from typing import Literal, NoReturn, get_args
+from typing import Any, Literal, NoReturn, get_args
 
 from escudo._validate import finite, one_of, positive, probability
 from escudo.errors import BudgetExceededError, InputError
@@ -15,10 +15,8 @@ from escudo.privacy._conversions import zcdp_to_epsilon
 from escudo.privacy._events import ComposedEvent, Event, PureEvent, RepeatedEvent, ZCDPEvent, check_loss
 from escudo.privacy._filter import NOTHING, Filter, Paid, best_order, filter_of
 from escudo.privacy._guarantee import Guarantee, guarantee_of
-from escudo.privacy._relations import Relation, Unit, parse_relation, parse_unit
+from escudo.privacy._relations import Relation, Stated, Unit, parse_relation, parse_unit
 from escudo.privacy._totals import RunningTotal, to_atto, within
-
-__all__ = ["Spending", "Tally", "Terms", "percent_up", "shown_down", "shown_up", "stated", "tuned_order"]
 
 Spending = Literal["adaptive", "planned"]
 SPENDING: tuple[Spending, ...] = get_args(Spending)
@@ -28,7 +26,7 @@ _LEAST = 1e-7  # a part of the cap that is not worth asking for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class Terms(Stated):
     """What an account promises: a cap on the total loss, for one relation and one unit.
 
     Attributes:
@@ -53,6 +51,16 @@ class Terms:
     spending: Spending = "adaptive"
     slack_share: float | None = None
     order: float | None = None
+
+    @classmethod
+    def agreed(cls, order: float | Event | None, **terms: Any) -> Terms:
+        """Return the terms of an account whose order is as given, or the one under which most of an event fits."""
+        if not isinstance(order, Event):
+            return cls(**terms, order=order)
+        epsilon, delta, share = (terms.get(name) for name in ("epsilon", "delta", "slack_share"))
+        if epsilon is None or not delta:
+            raise InputError("order goes with a cap whose delta is above 0.")
+        return cls(**terms, order=best_order(epsilon, delta, 0.5 if share is None else share, order))
 
     def __post_init__(self) -> None:
         if self.epsilon is not None:
@@ -121,13 +129,7 @@ class Terms:
 
     def guarantee(self, epsilon: float, delta: float) -> Guarantee:
         """Return (ε, δ) as a guarantee for the account's neighbours."""
-        return Guarantee(
-            epsilon=epsilon,
-            delta=delta,
-            relation=self.relation,
-            unit=self.unit,
-            max_rows_per_person=self.max_rows_per_person,
-        )
+        return Guarantee(epsilon=epsilon, delta=delta, **self.stated)
 
     def admitted(self, event: Event) -> Event:
         """Return ``event`` as this account keeps it, stated for the account's relation and bound on a person's rows.
@@ -338,9 +340,7 @@ class Tally:
             return math.inf if cap is None else 0.0
 
         def fits(rho: float) -> bool:
-            event = ZCDPEvent(
-                rho=rho, relation=terms.relation, unit=terms.unit, max_rows_per_person=terms.max_rows_per_person
-            )
+            event = ZCDPEvent(rho=rho, **terms.stated)
             return self._roughly_fits(event) if self._filter is None else self.fits(event)
 
         return _largest(fits, 0.0, cap)  # Gaussian noise of larger ρ has a loss above ε half of the time
@@ -356,15 +356,8 @@ class Tally:
         """
         terms, counted = self.terms, self._total.events
         parts = [RepeatedEvent(event=event, count=times) if times > 1 else event for event, times in counted.items()]
-        found = guarantee_of(
-            ComposedEvent(
-                events=tuple(parts),
-                relation=terms.relation,
-                unit=terms.unit,
-                max_rows_per_person=terms.max_rows_per_person,
-            ),
-            delta=terms.delta if delta is None else delta,
-        )
+        whole = ComposedEvent(events=tuple(parts), **terms.stated)
+        found = guarantee_of(whole, delta=terms.delta if delta is None else delta)
         if self._filter is not None and found.delta == terms.delta and (found.epsilon or 0) > self._filter.epsilon:
             return replace(found, epsilon=self._filter.epsilon, accountant="Rényi filter")
         return found
@@ -374,8 +367,8 @@ class Tally:
         return self.terms.guarantee(self.left(), delta=0.0)
 
 
-def stated(event: Event | Guarantee, *, for_release: bool, terms: Terms) -> tuple[Event, bool]:
-    """Return the event of what is spent, admitted by ``terms``, and whether it is for release."""
+def admitted(event: Event | Guarantee, terms: Terms, *, for_release: bool = True) -> tuple[Event, bool]:
+    """Return the event of what is spent, as ``terms`` admit it, and whether it is for release."""
     if isinstance(event, Guarantee):
         for_release = for_release and event.for_release
         event = event.event
@@ -421,17 +414,6 @@ def percent_up(part: float) -> str:
     if math.isinf(part):
         return "∞ %"
     return f"{Decimal(f'{100 * part:.9g}').quantize(Decimal('0.1'), rounding=ROUND_CEILING):f} %"
-
-
-def tuned_order(
-    order: float | Event | None, *, epsilon: float | None, delta: float, slack_share: float | None
-) -> float | None:
-    """Return the order that an account is opened with: as given, or the one under which most of an event fits."""
-    if not isinstance(order, Event):
-        return order
-    if epsilon is None or not delta:
-        raise InputError("order goes with a cap whose delta is above 0.")
-    return best_order(epsilon, delta, 0.5 if slack_share is None else slack_share, order)
 
 
 def _shown(value: float | None, rounding: str) -> str:

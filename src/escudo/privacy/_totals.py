@@ -52,9 +52,6 @@ from escudo.privacy._curves import (
 from escudo.privacy._events import ComposedEvent, Event, ParallelEvent, RepeatedEvent, check_count
 from escudo.privacy._relations import Relation, Unit
 
-__all__ = ["ROUND_UP", "Bound", "CostSum", "RunningTotal", "from_atto", "leaf_curve", "leaves", "to_atto", "within"]
-
-
 ROUND_UP = 1 + 1e-9
 """Covers the rounding of a million floating-point additions."""
 

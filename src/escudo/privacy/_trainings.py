@@ -22,8 +22,6 @@ from typing import Any
 from escudo._validate import whole
 from escudo.errors import InputError
 
-__all__ = ["finished", "goes_on", "marked", "resumed"]
-
 MAX_MARKS = 100_000
 
 

@@ -23,43 +23,19 @@ numeric        ``lower``, ``upper``, ``bins`` or ``edges``; ``integer``, ``fill`
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, ClassVar, Final, Literal, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from escudo._validate import did_you_mean, finite
 from escudo.errors import InputError, RefusedError, SchemaError
-
-__all__ = [
-    "MAX_CELLS",
-    "MISSING_LABEL",
-    "Categorical",
-    "Column",
-    "Level",
-    "Numeric",
-    "Spec",
-    "as_float",
-    "as_real",
-    "as_text",
-    "check_flags",
-    "check_name",
-    "checked_codes",
-    "column_from_spec",
-    "default_bins",
-    "encodable",
-    "is_null",
-    "listed",
-    "one_dimensional",
-    "plain",
-    "spec_of_column",
-]
-
 
 MAX_CELLS = 10_000_000
 """The most levels or bins one column may have."""
@@ -196,8 +172,66 @@ Level: TypeAlias = str | int | bool
 _EXACT = 2**53  # From here on, engines that compare as float64 would confuse neighbouring whole numbers.
 
 
+class _Described:
+    """What both kinds of columns have in common."""
+
+    __slots__ = ()
+
+    name: str
+    missing: bool
+    _learnt: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def summary(self) -> str:
+        """The column in a few words, without anything that was read from data and not confirmed."""
+
+    @property
+    @abstractmethod
+    def open(self) -> bool:
+        """Whether its levels or bounds are still to be learnt."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """The number of cells, the missing one included."""
+
+    @property
+    def missing_code(self) -> int | None:
+        """The cell of missing values, the last one, or None if they have no cell of their own."""
+        return self.size - 1 if self.missing else None
+
+    def encode(self, values: ArrayLike) -> NDArray[np.int64]:
+        """Return the cell of each value of a one-dimensional array; no value is an error.
+
+        Args:
+            values: A sequence or array of shape (n,), of any type.
+
+        Returns:
+            Cells in ``range(size)``, of shape (n,).
+        """
+        return self._cells_of(one_dimensional(self.name, values))
+
+    @abstractmethod
+    def _cells_of(self, array: NDArray[Any]) -> NDArray[np.int64]: ...
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}: {self.summary})"
+
+    def _error(self, problem: str) -> SchemaError:
+        return SchemaError(f"column {self.name!r}: {problem}")
+
+    def _settled(self) -> Self:
+        if self.open:
+            raise RefusedError(
+                f"column {self.name!r} has no {self._learnt} yet; state them in the schema, "
+                "or learn them privately with 'escudo schema learn'."
+            )
+        return self
+
+
 @dataclass(frozen=True, slots=True, repr=False)
-class Categorical:
+class Categorical(_Described):
     """A column that takes one of finitely many public levels.
 
     A value falls into the cell of the level it equals: text by exact characters, numbers and booleans by value
@@ -224,6 +258,8 @@ class Categorical:
     >>> smoke.encode(["yes", None, "no", "sometimes"]).tolist()
     [1, 2, 0, 2]
     """
+
+    _learnt: ClassVar[str] = "levels"
 
     name: str
     levels: tuple[Level, ...] = ()
@@ -268,17 +304,6 @@ class Categorical:
         if self.missing and MISSING_LABEL in seen:
             raise self._error(f"{MISSING_LABEL!r} is how the missing cell is shown; rename that level.")
 
-    def _error(self, problem: str) -> SchemaError:
-        return SchemaError(f"column {self.name!r}: {problem}")
-
-    def _settled(self) -> Categorical:
-        if self.open:
-            raise RefusedError(
-                f"column {self.name!r} has no levels yet; state them in the schema, "
-                "or learn them privately with 'escudo schema learn'."
-            )
-        return self
-
     @property
     def kind(self) -> Literal["string", "integer", "boolean", "open"]:
         """What the levels are; ``"open"`` while they are still to be learnt."""
@@ -296,9 +321,6 @@ class Categorical:
             return f"{'ordinal' if self.ordered else 'categorical'}{missing}, not confirmed"
         count = f"{len(self.levels):,} {'ordered ' if self.ordered else ''}level"
         return f"{count}{'' if len(self.levels) == 1 else 's'}{missing}"
-
-    def __repr__(self) -> str:
-        return f"Categorical({self.name!r}: {self.summary})"
 
     @property
     def open(self) -> bool:
@@ -321,11 +343,6 @@ class Categorical:
         return {level: code for code, level in enumerate(self._settled().levels)}
 
     @property
-    def missing_code(self) -> int | None:
-        """The cell of missing values, the last one, or None if they have no cell of their own."""
-        return len(self._settled().levels) if self.missing else None
-
-    @property
     def other_code(self) -> int:
         """The cell that values outside the levels fall into."""
         if self.other is not None:
@@ -337,16 +354,7 @@ class Categorical:
         """The cell that null and NaN fall into."""
         return len(self.levels) if self.missing else self.other_code
 
-    def encode(self, values: ArrayLike) -> NDArray[np.int64]:
-        """Return the cell of each value of a one-dimensional array; no value is an error.
-
-        Args:
-            values: A sequence or array of shape (n,), of any type.
-
-        Returns:
-            Cells in ``range(size)``, of shape (n,).
-        """
-        array = one_dimensional(self.name, values)
+    def _cells_of(self, array: NDArray[Any]) -> NDArray[np.int64]:
         if array.dtype.kind in "OmMV":  # times and records would turn into plain numbers in a list
             return self._cells(array)
         distinct, inverse = np.unique(array, return_inverse=True)
@@ -377,7 +385,7 @@ class Categorical:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Numeric:
+class Numeric(_Described):
     r"""A column of numbers with public bounds, cut into bins.
 
     With ``boundaries`` :math:`b_0 < b_1 < \dots < b_m`, all float64, a value :math:`x` taken as float64 falls into
@@ -414,6 +422,8 @@ class Numeric:
     >>> age.encode([-3, 0, 4.999, 5, 110, 200, None]).tolist()
     [0, 0, 0, 1, 21, 21, 11]
     """
+
+    _learnt: ClassVar[str] = "lower and upper"
 
     name: str
     lower: float | None = None
@@ -476,17 +486,6 @@ class Numeric:
         except (InputError, OverflowError, TypeError):
             raise self._error(f"{field} must be a finite number.") from None
 
-    def _error(self, problem: str) -> SchemaError:
-        return SchemaError(f"column {self.name!r}: {problem}")
-
-    def _settled(self) -> Numeric:
-        if self.open:
-            raise RefusedError(
-                f"column {self.name!r} has no lower and upper yet; state them in the schema, "
-                "or learn them privately with 'escudo schema learn'."
-            )
-        return self
-
     @property
     def kind(self) -> Literal["number"]:
         """What the values are."""
@@ -499,9 +498,6 @@ class Numeric:
         if not self.confirmed:
             return f"numeric{missing}, not confirmed"
         return f"{self.bins:,} bin{'' if self.bins == 1 else 's'} on [{self.lower:g}, {self.upper:g}]{missing}"
-
-    def __repr__(self) -> str:
-        return f"Numeric({self.name!r}: {self.summary})"
 
     @property
     def open(self) -> bool:
@@ -553,27 +549,13 @@ class Numeric:
         return (*bins, *((MISSING_LABEL,) if self.missing else ()))
 
     @property
-    def missing_code(self) -> int | None:
-        """The cell of missing values, the last one, or None if they have no cell of their own."""
-        return self._settled().bins if self.missing else None
-
-    @property
     def null_code(self) -> int:
         """The cell that null, NaN and values that are no numbers fall into."""
         if self.missing:
             return self._settled().bins
         return int(np.searchsorted(self.boundaries[1:-1], self.fill_value, side="right"))
 
-    def encode(self, values: ArrayLike) -> NDArray[np.int64]:
-        """Return the cell of each value of a one-dimensional array; no value is an error.
-
-        Args:
-            values: A sequence or array of shape (n,), of any type.
-
-        Returns:
-            Cells in ``range(size)``, of shape (n,).
-        """
-        array = one_dimensional(self.name, values)
+    def _cells_of(self, array: NDArray[Any]) -> NDArray[np.int64]:
         if array.dtype.kind in "biuf":
             numbers = array.astype(np.float64)
         elif array.dtype.kind in "Oc":
@@ -698,6 +680,17 @@ def spec_of_column(column: Column) -> Spec:
     if not column.confirmed:
         spec["confirmed"] = False
     return spec
+
+
+def levels_to_learn(name: str, *, missing: bool = True) -> Categorical:
+    """Return a column whose levels nobody has stated."""
+    return Categorical(name, missing=missing, confirmed=False, note="levels: state or learn them")
+
+
+def bounds_to_learn(name: str, *, integer: bool, missing: bool = True) -> Numeric:
+    """Return a column whose bounds nobody has stated."""
+    note = "lower and upper: state or learn them"
+    return Numeric(name, integer=integer, missing=missing, confirmed=False, note=note)
 
 
 def _short(number: float) -> float | int:

@@ -15,23 +15,11 @@ from escudo.table._columns import Categorical, Column
 from escudo.table._encode import cells_of
 from escudo.table._frames import Source, collect, groups, shielded, stream
 from escudo.table._persons import PERSON, PERSON_NUMBER, person_columns
-from escudo.table._rows import Rows, dask_people, dask_rows, encoded_rows
+from escudo.table._rows import Query, Rows, dask_people
 from escudo.table._schema import Schema
 
 if TYPE_CHECKING:
     import polars as pl
-
-__all__ = [
-    "ENCODINGS",
-    "MAX_TABLE_CELLS",
-    "Encoding",
-    "array_batches",
-    "count_records",
-    "count_tables",
-    "count_values",
-    "requested_tables",
-]
-
 
 MAX_TABLE_CELLS = 2**27
 """The most cells one dense table may have (1 GiB of counts)."""
@@ -78,10 +66,19 @@ def count_tables(source: Source, schema: Schema, tables: Sequence[Columns], *, s
     """
     shared = _shared(schema, tables, most_cells=0 if source.engine == "duckdb" else _SHARED_CELLS)
     spans = list(dict.fromkeys(shared))
+    named = [name for name in schema.names if any(name in span for span in spans)]
+    query = Query.of(schema, named, seed)
     if source.engine == "dask":
-        parts = _counted_on_dask(source, schema, spans, seed)
+        import dask
+
+        waiting, opened = query.dask_rows(source)
+
+        def counted(part: Any) -> list[_Found]:
+            return _grouped(opened(part), schema, spans)
+
+        parts = list(dask.compute(*map(dask.delayed(counted), waiting)))
     else:
-        parts = [_counted(source, schema, spans, seed)]
+        parts = [_grouped(query.rows(source), schema, spans)]
     dense = {}
     for position, span in enumerate(spans):
         table = np.zeros(schema.shape(span), dtype=np.int64)
@@ -124,27 +121,8 @@ def count_values(source: Source, name: str) -> list[tuple[Any, int]]:
     return list(zip(found[name].to_list(), map(int, found[rows].to_list()), strict=True))
 
 
-def _counted(source: Source, schema: Schema, spans: Sequence[Columns], seed: int) -> list[_Found]:
-    """Return, for each tuple of columns, the cells that occur and how many rows fall into them; cells may repeat."""
-    return _grouped(encoded_rows(source, schema, _named(schema, spans), seed=seed), schema, spans)
-
-
-def _counted_on_dask(source: Source, schema: Schema, spans: Sequence[Columns], seed: int) -> list[list[_Found]]:
-    import dask
-
-    parts, opened = dask_rows(source, schema, _named(schema, spans), seed=seed)
-
-    def counted(part: Any) -> list[_Found]:
-        return _grouped(opened(part), schema, spans)
-
-    return list(dask.compute(*map(dask.delayed(counted), parts)))
-
-
-def _named(schema: Schema, spans: Sequence[Columns]) -> list[str]:
-    return [name for name in schema.names if any(name in span for span in spans)]
-
-
 def _grouped(rows: Rows, schema: Schema, spans: Sequence[Columns]) -> list[_Found]:
+    """Return, for each tuple of columns, the cells that occur and how many rows fall into them; cells may repeat."""
     found = groups(rows.frame, [[rows.codes[name] for name in span] for span in spans])
     return [
         (_cells(schema, span, result, rows.codes), _numbers(result)) for span, result in zip(spans, found, strict=True)
@@ -243,21 +221,19 @@ def array_batches(
             whose = piece[PERSON_NUMBER].to_numpy() if persons else np.zeros(piece.height, dtype=np.int64)
             yield read(piece), whose
 
-    parts = _parts(source, schema, names, size=size, seed=seed, values=encode != "codes")
+    parts = _parts(source, Query.of(schema, names, seed, values=encode != "codes"), size)
     return _rebatched(source.engine, (piece for part in parts for piece in pieces(part)), size)
 
 
-def _parts(
-    source: Source, schema: Schema, names: Sequence[str], *, size: int, seed: int, values: bool
-) -> Iterator[Rows]:
+def _parts(source: Source, query: Query, size: int) -> Iterator[Rows]:
     """Yield parts of the rows that can be read one after the other, all rows of a person in one of them."""
     if source.engine == "dask":
-        parts, opened = dask_rows(source, schema, names, seed=seed, values=values)
+        parts, opened = query.dask_rows(source)
         yield from (opened(part.compute()) for part in parts)
         return
-    whole = schema.person_id is not None
+    whole = query.schema.person_id is not None
     for part in [source] if whole else source.slices(max(size, _ROWS_AT_ONCE)):
-        yield encoded_rows(part, schema, names, seed=seed, values=values)
+        yield query.rows(part)
 
 
 def _scalable(column: Column, encode: Encoding) -> Column:

@@ -24,13 +24,21 @@ from narwhals.dtypes import DType
 from escudo._card import card
 from escudo._validate import did_you_mean
 from escudo.errors import InputError, SchemaError
-from escudo.table._columns import Categorical, Column, Level, Numeric, as_float, default_bins, is_null, plain
+from escudo.table._columns import (
+    Categorical,
+    Column,
+    Level,
+    Numeric,
+    as_float,
+    bounds_to_learn,
+    default_bins,
+    is_null,
+    levels_to_learn,
+    plain,
+)
 from escudo.table._encode import check_holds, holds, storage_of
 from escudo.table._files import SEPARATED, as_lazy, column_names, hide_values, readable
 from escudo.table._schema import Schema
-
-__all__ = ["CUSTODIAN_ONLY", "ColumnCheck", "PersonCheck", "SchemaCheck", "check", "draft", "outline"]
-
 
 CUSTODIAN_ONLY = "For the custodian's eyes only: this was computed from the private data without any protection."
 
@@ -138,12 +146,11 @@ def _outline_column(name: str, dtype: DType) -> Column | str:
     if stored in ("string", "object", "integer") and _ID_NAME.search(name):
         return _identifier(name)
     if stored in ("string", "object"):
-        return Categorical(name, missing=True, confirmed=False, note="levels: state or learn them")
+        return levels_to_learn(name)
     if stored == "boolean":
         return Categorical(name, (False, True), missing=True)
     if stored in ("integer", "float"):
-        note = "lower and upper: state or learn them"
-        return Numeric(name, integer=stored == "integer", missing=True, confirmed=False, note=note)
+        return bounds_to_learn(name, integer=stored == "integer")
     return _unusable(stored)
 
 
@@ -167,11 +174,11 @@ def _draft_column(frame: nw.LazyFrame[Any], name: str, dtype: DType, rows: int) 
         return _identifier(name)
     if not stated and stored in ("integer", "float"):
         return _draft_numeric(frame, name, integer=stored == "integer")
-    return _draft_categorical(frame, name, levels, complete=stated, stored=stored)
+    return _draft_categorical(frame, name, stored, levels, complete=stated)
 
 
 def _draft_categorical(
-    frame: nw.LazyFrame[Any], name: str, levels: list[Any], *, complete: bool, stored: str
+    frame: nw.LazyFrame[Any], name: str, stored: str, levels: list[Any], *, complete: bool
 ) -> Column | str:
     missing = _any_missing(frame, name, floats=stored == "float")
     if stored == "boolean":
@@ -194,7 +201,7 @@ def _draft_categorical(
     try:
         return Categorical(name, tuple(sorted(levels)), missing=missing, confirmed=False, note=note)
     except SchemaError:  # a level no schema can hold, such as a number beyond 2^53
-        return Categorical(name, missing=missing, confirmed=False, note="levels: state or learn them")
+        return levels_to_learn(name, missing=missing)
 
 
 def _draft_numeric(frame: nw.LazyFrame[Any], name: str, *, integer: bool) -> Numeric:
@@ -213,8 +220,7 @@ def _draft_numeric(frame: nw.LazyFrame[Any], name: str, *, integer: bool) -> Num
         bins = default_bins(lower, upper, integer=integer)
         return Numeric(name, lower, upper, bins, integer=integer, missing=missing, confirmed=False, note=_BOUNDS_NOTE)
     except (SchemaError, TypeError):  # no finite value, or bounds that floating point cannot cut into bins
-        note = "lower and upper: state or learn them"
-        return Numeric(name, integer=integer, missing=missing, confirmed=False, note=note)
+        return bounds_to_learn(name, integer=integer, missing=missing)
 
 
 def _outward(low: Any, high: Any) -> tuple[float, float]:
@@ -390,18 +396,17 @@ def check(data: Any, schema: Schema) -> SchemaCheck:
 
 
 def _check_column(frame: nw.LazyFrame[Any], types: dict[str, DType], column: Column, rows: int) -> ColumnCheck:
-    name = column.name
-    if name not in types:
-        return ColumnCheck(name=name, problem=f"the table has no column {name!r}." + did_you_mean(name, types))
-    dtype = types[name]
+    if column.name not in types:
+        absent = f"the table has no column {column.name!r}." + did_you_mean(column.name, types)
+        return ColumnCheck(name=column.name, problem=absent)
+    dtype = types[column.name]
     try:
         check_holds(column, holds(dtype), type(dtype).__name__)
     except SchemaError as error:
-        return ColumnCheck(name=name, problem=str(error))
-    stored = storage_of(dtype)
+        return ColumnCheck(name=column.name, problem=str(error))
     if column.open:
-        return ColumnCheck(name=name, missing_allowed=column.missing)
-    if stored == "object":
+        return ColumnCheck(name=column.name, missing_allowed=column.missing)
+    if storage_of(dtype) == "object":
         return _check_objects(frame, column, rows)
     if isinstance(column, Categorical):
         return _check_levels(frame, column, rows)
@@ -417,13 +422,23 @@ def _check_levels(frame: nw.LazyFrame[Any], column: Categorical, rows: int) -> C
     missing, inside = _sums(frame, null, value.is_in(known) & ~null)
     seen = frame.filter(value.is_in(known)).select(value).unique().collect()[column.name].to_list()
     found = {plain(level) for level in seen}
+    return _checked(column, rows, missing, rows - missing - inside, unused=_unused(column, found))
+
+
+def _checked(column: Column, rows: int, missing: int, outside: int, fractional: int = 0, **more: Any) -> ColumnCheck:
+    """Return what was counted as shares of the rows."""
     return ColumnCheck(
         name=column.name,
-        outside=(rows - missing - inside) / rows,
+        outside=outside / rows,
         missing=missing / rows,
         missing_allowed=column.missing,
-        unused=tuple(level for level in column.levels if level not in found),
+        fractional=fractional / rows,
+        **more,
     )
+
+
+def _unused(column: Categorical, found: set[Any]) -> tuple[Level, ...]:
+    return tuple(level for level in column.levels if level not in found)
 
 
 def _check_bounds(frame: nw.LazyFrame[Any], column: Numeric, rows: int) -> ColumnCheck:
@@ -433,14 +448,7 @@ def _check_bounds(frame: nw.LazyFrame[Any], column: Numeric, rows: int) -> Colum
     low, high = float(column.boundaries[0]), float(column.boundaries[-1])
     outside = ((value < low) | (value > high)) & ~null
     fractional = (value != value.round(0)) & ~null
-    counts = _sums(frame, null, outside, *([fractional] if column.integer else []))
-    return ColumnCheck(
-        name=column.name,
-        outside=counts[1] / rows,
-        missing=counts[0] / rows,
-        missing_allowed=column.missing,
-        fractional=counts[2] / rows if column.integer else 0.0,
-    )
+    return _checked(column, rows, *_sums(frame, null, outside, *([fractional] if column.integer else [])))
 
 
 def _check_objects(frame: nw.LazyFrame[Any], column: Column, rows: int) -> ColumnCheck:
@@ -449,26 +457,12 @@ def _check_objects(frame: nw.LazyFrame[Any], column: Column, rows: int) -> Colum
     missing = sum(map(is_null, values))
     if isinstance(column, Categorical):
         hashable = [plain(value) for value in values if not is_null(value) and getattr(value, "__hash__", None)]
-        found = set(hashable)
         inside = sum(value in column.codes for value in hashable)
-        unused = tuple(level for level in column.levels if level not in found)
-        return ColumnCheck(
-            name=column.name,
-            outside=(rows - missing - inside) / rows,
-            missing=missing / rows,
-            missing_allowed=column.missing,
-            unused=unused,
-        )
+        return _checked(column, rows, missing, rows - missing - inside, unused=_unused(column, set(hashable)))
     numbers = np.array([as_float(value) for value in values])
     inside = int(((numbers >= column.boundaries[0]) & (numbers <= column.boundaries[-1])).sum())
     fractional = int((np.isfinite(numbers) & (numbers != np.round(numbers))).sum()) if column.integer else 0
-    return ColumnCheck(
-        name=column.name,
-        outside=(rows - missing - inside) / rows,
-        missing=missing / rows,
-        missing_allowed=column.missing,
-        fractional=fractional / rows,
-    )
+    return _checked(column, rows, missing, rows - missing - inside, fractional)
 
 
 def _check_person(frame: nw.LazyFrame[Any], types: dict[str, DType], schema: Schema, rows: int) -> PersonCheck | None:

@@ -22,20 +22,6 @@ from escudo.table._columns import Categorical, Column, Numeric
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = [
-    "Holds",
-    "Storage",
-    "cells_of",
-    "check_holds",
-    "clipped",
-    "guarded",
-    "holds",
-    "number",
-    "sortable",
-    "storage_of",
-]
-
-
 Storage: TypeAlias = Literal["string", "integer", "float", "boolean", "time", "object", "empty", "other"]
 
 

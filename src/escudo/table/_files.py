@@ -35,24 +35,6 @@ from escudo.table._schema import Schema
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = [
-    "ENDINGS",
-    "SEPARATED",
-    "as_lazy",
-    "as_number",
-    "column_names",
-    "fields_of",
-    "hide_values",
-    "legible",
-    "open_data",
-    "readable",
-    "scan",
-    "scan_json",
-    "scan_texts",
-    "typed_texts",
-]
-
-
 _LINE = "line"
 _EXACT = 2**53  # whole numbers below it are floats as they are
 _LONG = 10_000  # digits of a whole number beyond which it is taken for an infinity
@@ -123,15 +105,9 @@ def scan_texts(file: Path, *, quoted_newlines: bool = False) -> pl.LazyFrame:
 
     separator = _separator(file)
     if quoted_newlines:
-        return pl.scan_csv(
-            glob.escape(str(file)),
-            separator=separator,
-            infer_schema=False,
-            truncate_ragged_lines=True,
-            encoding="utf8-lossy",
-        )
+        return _scan(file, separator, '"')
     names = column_names(file)
-    plain = _scan(file, separator=separator)
+    plain = _scan(file, separator)
     places = plain.collect_schema().names()[: len(names)]  # a name with a separator in it would be two of them
     cells = {f"f{position}": pl.col(place) for position, place in enumerate(places)}
     parsed = pl.col(_LINE).map_batches(
@@ -145,7 +121,7 @@ def scan_texts(file: Path, *, quoted_newlines: bool = False) -> pl.LazyFrame:
     )
 
 
-def _scan(source: Path | bytes, *, separator: str, quote_char: str | None = None) -> pl.LazyFrame:
+def _scan(source: Path | bytes, separator: str, quote: str | None = None) -> pl.LazyFrame:
     """Cut lines at each separator, after a first one that says how many fields there are; more are cut off."""
     import polars as pl
 
@@ -153,7 +129,7 @@ def _scan(source: Path | bytes, *, separator: str, quote_char: str | None = None
         source if isinstance(source, bytes) else glob.escape(str(source)),
         separator=separator,
         infer_schema=False,
-        quote_char=quote_char,
+        quote_char=quote,
         truncate_ragged_lines=True,
         encoding="utf8-lossy",
     )
@@ -200,7 +176,7 @@ def _unquoted(separator: str, places: list[str]) -> Callable[[pl.Series], pl.Ser
         good = some.filter(tidy)
         first = separator.join(places).encode()
         text = b"\n".join([first, *([good.str.join("\n").item().encode()] if len(good) else [])])
-        rows = _scan(text, separator=separator, quote_char='"').collect()
+        rows = _scan(text, separator, '"').collect()
         if len(good) == len(lines):
             return rows.to_struct(lines.name)
         odd = [(*fields_of(line, separator), *[None] * len(places))[: len(places)] for line in some.filter(~tidy)]

@@ -28,9 +28,6 @@ from escudo.table._schema import Schema
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Source", "collect", "groups", "open_source", "shielded", "stream"]
-
-
 _EXACT_ON_IBIS = ("duckdb", "postgres")
 """The databases behind Ibis in which text can be compared by its exact characters, by the collation C."""
 

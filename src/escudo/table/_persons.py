@@ -52,16 +52,6 @@ if TYPE_CHECKING:
     import polars as pl
     from narwhals.dtypes import DType
 
-__all__ = [
-    "PERSON",
-    "PERSON_NUMBER",
-    "key_of_text",
-    "person_columns",
-    "person_key",
-    "person_keys",
-    "with_text_number",
-]
-
 PERSON = "person"
 """The name under which the person's key travels beside the encoded columns."""
 

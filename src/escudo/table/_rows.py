@@ -23,7 +23,7 @@ let somebody contribute more than :math:`k` rows. The same goes for ids that the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -40,16 +40,6 @@ from escudo.table._schema import Schema
 
 if TYPE_CHECKING:
     import polars as pl
-
-__all__ = [
-    "CountSensitivity",
-    "Rows",
-    "bound_contributions",
-    "count_sensitivity",
-    "dask_people",
-    "dask_rows",
-    "encoded_rows",
-]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,165 +149,151 @@ class Rows:
     values: dict[str, str]
 
 
-def needed_columns(schema: Schema, names: Sequence[str]) -> dict[str, Column | None]:
-    """Return the columns of the frame that a query for the named ones reads; None stands for the person id.
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What is asked of a table's rows: some columns, encoded, and at most ``max_rows_per_person`` rows of each person.
 
-    For the person unit every column takes part, whichever are named: which rows of a person are kept is then the
-    same in every query, so tables that share columns agree.
-    """
-    if schema.person_id is None:
-        return {name: schema[name] for name in names}
-    schema.shape()  # refuses columns whose levels or bounds are still to be learnt
-    return {**schema.columns, schema.person_id: None}
-
-
-def encoded_rows(source: Source, schema: Schema, names: Sequence[str], *, seed: int, values: bool = False) -> Rows:
-    """Return the query for the named columns, at most ``max_rows_per_person`` rows of each person.
-
-    Args:
-        source: The frame; for the person unit, one that holds all rows of each person.
-        schema: Its schema.
-        names: The columns that are needed.
+    Attributes:
+        schema: The table's schema.
+        codes: Under which name each column's cells go.
+        numbers: Under which name each numeric column's values go, as float64 within its bounds; empty if not asked for.
         seed: The public seed of the sample of a person's rows.
-        values: Whether to give the values of numeric columns too, as float64 within their bounds.
     """
-    chosen = [name for name in needed_columns(schema, names) if name != schema.person_id]
-    codes, numbers = _places(schema, chosen, values=values)
-    return _bounded(_encoded(source, schema, codes, numbers, seed), schema, codes, numbers)
 
+    schema: Schema
+    codes: dict[str, str]
+    numbers: dict[str, str]
+    seed: int = 0
 
-def dask_rows(
-    source: Source, schema: Schema, names: Sequence[str], *, seed: int, values: bool = False
-) -> tuple[list[Any], Callable[[Any], Rows]]:
-    """Return the parts of a Dask frame, not computed yet, and how to ask one of them on its worker.
+    @staticmethod
+    def of(schema: Schema, names: Sequence[str], seed: int, *, values: bool = False) -> Query:
+        """Return the query for the named columns, and for the values of the numeric ones among them if asked for.
 
-    For the person unit all rows of a person are in one part: each partition is encoded where it is, and the rows are
-    then brought together by the hash of the person's key. What travels has the types that the schema says, whatever
-    the partitions hold.
-    """
-    columns = needed_columns(schema, names)
-    if schema.person_id is None:
-        parts = source.frame.to_native()[list(columns)].to_delayed()
-        return list(parts), lambda part: encoded_rows(Source.partition(part), schema, names, seed=seed, values=values)
-    codes, numbers = _places(schema, [name for name in columns if name != schema.person_id], values=values)
-    parts = _together(source, schema, codes, numbers, seed)
-    return parts, lambda part: _bounded(_arrived(part, schema, codes, numbers), schema, codes, numbers)
+        For the person unit every column takes part, whichever are named: which rows of a person are kept is then the
+        same in every query, so tables that share columns agree. Names in the query are plain ones of our own: a person
+        id called "n", or a column with quotes in its name, cannot get in the way.
+        """
+        if schema.person_id is not None:
+            schema.shape()  # refuses columns whose levels or bounds are still to be learnt
+            names = schema.names
+        codes = {name: f"c{position}" for position, name in enumerate(names)}
+        numeric = [name for name in names if isinstance(schema[name], Numeric)] if values else []
+        return Query(schema, codes, {name: codes[name].replace("c", "v") for name in numeric}, seed)
+
+    def rows(self, source: Source) -> Rows:
+        """Return the rows of a frame; for the person unit, of one that holds all rows of each person."""
+        return self._bounded(self._encoded(source))
+
+    def dask_rows(self, source: Source) -> tuple[list[Any], Callable[[Any], Rows]]:
+        """Return the parts of a Dask frame, not computed yet, and how to ask one of them on its worker.
+
+        For the person unit all rows of a person are in one part: each partition is encoded where it is, and the rows
+        are then brought together by the hash of the person's key. What travels has the types that the schema says,
+        whatever the partitions hold.
+        """
+        if self.schema.person_id is None:
+            parts = source.frame.to_native()[list(self.codes)].to_delayed()
+            return list(parts), lambda part: self.rows(Source.partition(part))
+        return self._together(source), lambda part: self._bounded(self._arrived(part))
+
+    def _encoded(self, source: Source) -> nw.LazyFrame[Any]:
+        """Return the query for all rows, encoded, each with its person's key and hash."""
+        schema = self.schema
+        columns: dict[str, Column | None] = {name: schema[name] for name in self.codes}
+        if schema.person_id is not None:
+            columns[schema.person_id] = None
+        raw = source.lazy(columns)
+        dtypes = raw.collect_schema()
+        expression = guarded if schema.person_id is None else sortable
+        encoded = [expression(schema[name], dtypes[name]).alias(code) for name, code in self.codes.items()]
+        for name, place in self.numbers.items():
+            column = schema[name]
+            assert isinstance(column, Numeric)
+            encoded.append(clipped(column, dtypes[name]).alias(place))
+        if schema.person_id is None:
+            return raw.select(*encoded)
+        person = person_columns(schema.person_id, dtypes[schema.person_id], seed=self.seed)
+        return with_text_number(raw.select(*encoded, *person), seed=self.seed)
+
+    def _bounded(self, frame: nw.LazyFrame[Any]) -> Rows:
+        """Return the query for the rows that count, of all rows as :meth:`_encoded` gives them."""
+        if self.schema.max_rows_per_person is not None:
+            words, texts = self._packed()
+            # Values come last in the order, so the sample is the same with and without them.
+            order = [*words, *texts, *self.numbers.values()]
+            frame = frame.with_columns(**words) if words else frame
+            frame = bound_contributions(frame, order, max_rows_per_person=self.schema.max_rows_per_person)
+            frame = frame.select(*self.codes.values(), *self.numbers.values(), PERSON_NUMBER)
+        return Rows(frame=frame, codes=self.codes, values=self.numbers)
+
+    def _together(self, source: Source) -> list[Any]:
+        """Encode each partition of a Dask frame where it is, and bring the rows of each person together."""
+        import polars as pl
+
+        types = self._travelling()
+
+        def encoded(part: Any) -> Any:
+            frame = self._encoded(Source.partition(part))
+            rows = frame.filter(~nw.col(PERSON).is_null()).to_native().collect()
+            # Partitions may hold ids of different types: only their keys are comparable.
+            keys = rows[PERSON] if rows[PERSON].dtype == pl.String else person_keys(PERSON, rows[PERSON])
+            return rows.with_columns(keys).cast(types).select(*types).to_pandas(use_pyarrow_extension_array=True)
+
+        columns = [*self.codes, *(() if self.schema.person_id is None else (self.schema.person_id,))]
+        empty = pl.DataFrame(schema=types).to_pandas(use_pyarrow_extension_array=True)
+        rows = source.frame.to_native()[columns].map_partitions(encoded, meta=empty)
+        return list(rows.shuffle(on=PERSON_NUMBER).to_delayed())
+
+    def _arrived(self, part: Any) -> nw.LazyFrame[Any]:
+        """Open a part of the rows that :meth:`_together` brought together, on its worker."""
+        import polars as pl
+
+        types = self._travelling()
+        rows: nw.LazyFrame[Any] = nw.from_native(pl.from_pandas(part).select(*types).cast(types).lazy())
+        return rows
+
+    def _travelling(self) -> pl.Schema:
+        import polars as pl
+
+        kinds = {code: self.schema[name].kind for name, code in self.codes.items()}
+        texts = {code: pl.String if kind == "string" else pl.Int64 for code, kind in kinds.items()}
+        values = dict.fromkeys(self.numbers.values(), pl.Float64)
+        return pl.Schema({**texts, **values, PERSON: pl.String, PERSON_NUMBER: pl.Int64})
+
+    def _packed(self) -> tuple[dict[str, nw.Expr], list[str]]:
+        """Pack the encoded columns that hold whole numbers into as few 64-bit words as possible, to sort by fewer.
+
+        Returns:
+            The words by name, and the columns of text, which are left as they are.
+        """
+        words: list[nw.Expr] = []
+        texts: list[str] = []
+        room = 0
+        for name, code in self.codes.items():
+            column = self.schema[name]
+            if column.kind == "string":
+                texts.append(code)
+                continue
+            levels = column.levels if isinstance(column, Categorical) else (0, column.size)
+            low, high = int(min(levels)), int(max(levels)) + 1  # one beyond the levels stands for missing
+            digit = nw.col(code).fill_null(high).cast(nw.Int64) - low
+            radix = high - low + 1
+            if radix <= room:
+                words[-1] = words[-1] * radix + digit
+                room //= radix
+            else:
+                words.append(digit)
+                room = 2**62 // radix
+        return {f"w{position}": word for position, word in enumerate(words)}, texts
 
 
 def dask_people(source: Source, schema: Schema) -> list[Any]:
     """Return parts of a Dask frame, not computed yet, as counts of the different people in them; none is in two."""
     import dask
 
+    query = Query(schema, {}, {})
+
     def people(part: Any) -> int:
-        return int(_arrived(part, schema, {}, {}).select(PERSON).to_native().collect()[PERSON].n_unique())
+        return int(query._arrived(part).select(PERSON).to_native().collect()[PERSON].n_unique())
 
-    return [dask.delayed(people)(part) for part in _together(source, schema, {}, {}, 0)]
-
-
-def _places(schema: Schema, chosen: Sequence[str], *, values: bool) -> tuple[dict[str, str], dict[str, str]]:
-    """Return under which name each column's cells go, and each numeric one's values if they are asked for.
-
-    Plain names of our own: a person id called "n", or a column with quotes in its name, cannot get in the way.
-    """
-    codes = {name: f"c{position}" for position, name in enumerate(chosen)}
-    numeric = [name for name in chosen if isinstance(schema[name], Numeric)] if values else []
-    return codes, {name: codes[name].replace("c", "v") for name in numeric}
-
-
-def _encoded(
-    source: Source, schema: Schema, codes: Mapping[str, str], numbers: Mapping[str, str], seed: int
-) -> nw.LazyFrame[Any]:
-    """Return the query for all rows, encoded, each with its person's key and hash."""
-    columns: dict[str, Column | None] = {name: schema[name] for name in codes}
-    if schema.person_id is not None:
-        columns[schema.person_id] = None
-    raw = source.lazy(columns)
-    dtypes = raw.collect_schema()
-    expression = guarded if schema.person_id is None else sortable
-    encoded = [expression(schema[name], dtypes[name]).alias(code) for name, code in codes.items()]
-    for name, place in numbers.items():
-        column = schema[name]
-        assert isinstance(column, Numeric)
-        encoded.append(clipped(column, dtypes[name]).alias(place))
-    if schema.person_id is None:
-        return raw.select(*encoded)
-    person = person_columns(schema.person_id, dtypes[schema.person_id], seed=seed)
-    return with_text_number(raw.select(*encoded, *person), seed=seed)
-
-
-def _bounded(frame: nw.LazyFrame[Any], schema: Schema, codes: dict[str, str], numbers: dict[str, str]) -> Rows:
-    """Return the query for the rows that count, of all rows as :func:`_encoded` gives them."""
-    if schema.max_rows_per_person is None:
-        return Rows(frame=frame, codes=codes, values=numbers)
-    words, texts = _packed(schema, codes)
-    # Values come last in the order, so the sample is the same with and without them.
-    order = [*words, *texts, *numbers.values()]
-    frame = frame.with_columns(**words) if words else frame
-    frame = bound_contributions(frame, order, max_rows_per_person=schema.max_rows_per_person)
-    kept = frame.select(*codes.values(), *numbers.values(), PERSON_NUMBER)
-    return Rows(frame=kept, codes=codes, values=numbers)
-
-
-def _together(
-    source: Source, schema: Schema, codes: Mapping[str, str], numbers: Mapping[str, str], seed: int
-) -> list[Any]:
-    """Encode each partition of a Dask frame where it is, and bring the rows of each person together."""
-    import polars as pl
-
-    types = _travelling(schema, codes, numbers)
-
-    def encoded(part: Any) -> Any:
-        frame = _encoded(Source.partition(part), schema, codes, numbers, seed)
-        rows = frame.filter(~nw.col(PERSON).is_null()).to_native().collect()
-        # Partitions may hold ids of different types: only their keys are comparable.
-        keys = rows[PERSON] if rows[PERSON].dtype == pl.String else person_keys(PERSON, rows[PERSON])
-        return rows.with_columns(keys).cast(types).select(*types).to_pandas(use_pyarrow_extension_array=True)
-
-    columns = [*codes, *(() if schema.person_id is None else (schema.person_id,))]
-    empty = pl.DataFrame(schema=types).to_pandas(use_pyarrow_extension_array=True)
-    rows = source.frame.to_native()[columns].map_partitions(encoded, meta=empty)
-    return list(rows.shuffle(on=PERSON_NUMBER).to_delayed())
-
-
-def _arrived(part: Any, schema: Schema, codes: Mapping[str, str], numbers: Mapping[str, str]) -> nw.LazyFrame[Any]:
-    """Open a part of the rows that :func:`_together` brought together, on its worker."""
-    import polars as pl
-
-    types = _travelling(schema, codes, numbers)
-    rows: nw.LazyFrame[Any] = nw.from_native(pl.from_pandas(part).select(*types).cast(types).lazy())
-    return rows
-
-
-def _travelling(schema: Schema, codes: Mapping[str, str], numbers: Mapping[str, str]) -> pl.Schema:
-    import polars as pl
-
-    texts = {code: pl.String if schema[name].kind == "string" else pl.Int64 for name, code in codes.items()}
-    values = dict.fromkeys(numbers.values(), pl.Float64)
-    return pl.Schema({**texts, **values, PERSON: pl.String, PERSON_NUMBER: pl.Int64})
-
-
-def _packed(schema: Schema, codes: Mapping[str, str]) -> tuple[dict[str, nw.Expr], list[str]]:
-    """Pack the encoded columns that hold whole numbers into as few 64-bit words as possible, to sort by fewer columns.
-
-    Returns:
-        The words by name, and the columns of text, which are left as they are.
-    """
-    words: list[nw.Expr] = []
-    texts: list[str] = []
-    room = 0
-    for name, code in codes.items():
-        column = schema[name]
-        if column.kind == "string":
-            texts.append(code)
-            continue
-        levels = column.levels if isinstance(column, Categorical) else (0, column.size)
-        low, high = int(min(levels)), int(max(levels)) + 1  # one beyond the levels stands for missing
-        digit = nw.col(code).fill_null(high).cast(nw.Int64) - low
-        radix = high - low + 1
-        if radix <= room:
-            words[-1] = words[-1] * radix + digit
-            room //= radix
-        else:
-            words.append(digit)
-            room = 2**62 // radix
-    return {f"w{position}": word for position, word in enumerate(words)}, texts
+    return [dask.delayed(people)(part) for part in query._together(source)]

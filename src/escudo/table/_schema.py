@@ -16,8 +16,6 @@ from escudo.errors import InputError, RefusedError, SchemaError
 from escudo.privacy import Neighbours, parse_relation
 from escudo.table._columns import Categorical, Column, Numeric, column_from_spec, encodable, spec_of_column
 
-__all__ = ["Schema", "schema_card", "schema_from_document"]
-
 
 @dataclass(frozen=True, slots=True)
 class Schema:
@@ -117,11 +115,11 @@ class Schema:
         """
         if not isinstance(columns, Mapping):
             raise SchemaError("a schema is a mapping from column names to their descriptions.")
+        person: dict[str, Any] = {"person_id": person_id, "max_rows_per_person": max_rows_per_person}
         if not _is_document(columns):
-            return _build(columns, person_id, max_rows_per_person)
-        if person_id is None and max_rows_per_person is None:
-            return schema_from_document(columns)
-        return replace(schema_from_document(columns), person_id=person_id, max_rows_per_person=max_rows_per_person)
+            return _build(columns, person)
+        described = schema_from_document(columns)
+        return described if person_id is None and max_rows_per_person is None else replace(described, **person)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the schema as plain data, in the form of the TOML file; :meth:`from_dict` reads it back."""
@@ -315,7 +313,6 @@ class Schema:
         return f"Schema({', '.join(shown)})"
 
     def _repr_html_(self) -> str:
-
         return schema_card(self)
 
 
@@ -343,16 +340,11 @@ def schema_from_document(document: object) -> Schema:
             raise SchemaError(
                 f"the section table has no key {key!r:.60}; it has {_and(keys)}." + did_you_mean(str(key)[:60], keys)
             )
-    described = _build(document["columns"], table.get("person_id"), table.get("max_rows_per_person"))
-    return replace(described, quoted_newlines=table.get("quoted_newlines", False))
+    return _build(document["columns"], table)
 
 
-def _build(columns: Mapping[str, Any], person_id: str | None, max_rows_per_person: int | None) -> Schema:
-    return Schema(
-        tuple(column_from_spec(name, spec) for name, spec in columns.items()),
-        person_id=person_id,
-        max_rows_per_person=max_rows_per_person,
-    )
+def _build(columns: Mapping[str, Any], table: Mapping[str, Any]) -> Schema:
+    return Schema(tuple(column_from_spec(name, spec) for name, spec in columns.items()), **table)
 
 
 def _is_document(columns: Mapping[str, Any]) -> bool:
@@ -378,9 +370,8 @@ def _names(names: Iterable[str]) -> tuple[str, ...]:
 
 def _confirmed(column: Column) -> Column:
     if column.open:
-        what = "levels" if isinstance(column, Categorical) else "lower and upper"
         raise SchemaError(
-            f"column {column.name!r} has no {what} to confirm; write them into the schema, "
+            f"column {column.name!r} has no {column._learnt} to confirm; write them into the schema, "
             "or learn them with 'escudo schema learn'."
         )
     return replace(column, confirmed=True)

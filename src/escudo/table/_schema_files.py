@@ -12,30 +12,23 @@ import json
 import re
 import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from escudo._files import write_whole
 from escudo._validate import did_you_mean
 from escudo.errors import EscudoError, InputError, ParseError, SchemaError
-from escudo.table._columns import Categorical, Column, Numeric, default_bins, spec_of_column
+from escudo.table._columns import (
+    Categorical,
+    Column,
+    Numeric,
+    bounds_to_learn,
+    default_bins,
+    levels_to_learn,
+    spec_of_column,
+)
 from escudo.table._schema import Schema, schema_from_document
-
-__all__ = [
-    "confirm_file",
-    "confirm_toml",
-    "from_sdv",
-    "from_smartnoise",
-    "is_sdv",
-    "parse_schema",
-    "parse_toml",
-    "read_schema",
-    "read_text",
-    "to_toml",
-    "write_schema",
-    "write_text",
-]
-
 
 _WIDTH = 100
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
@@ -49,18 +42,18 @@ def parse_toml(text: str, source: str = "schema") -> dict[str, Any]:
     Raises:
         ParseError: If the text is not TOML; names ``source``, line and column.
     """
+    wrong = partial(ParseError, source=source)
     try:
         return tomllib.loads(text)
     except RecursionError:
-        raise ParseError("the tables or lists are nested too deeply.", source=source) from None
+        raise wrong("the tables or lists are nested too deeply.") from None
     except ValueError as error:  # TOMLDecodeError, or a number beyond Python's limits
         problem = str(error)
         place = _PLACE.search(problem)
         if place is None:
-            raise ParseError("not valid TOML: a value is beyond what can be read.", source=source) from None
+            raise wrong("not valid TOML: a value is beyond what can be read.") from None
         line, column = (int(place[1]), int(place[2])) if place[1] else (text.count("\n") + 1, None)
-        problem = problem[: place.start()]
-        raise ParseError(f"not valid TOML: {problem}.", source=source, line=line, column=column) from None
+        raise wrong(f"not valid TOML: {problem[: place.start()]}.", line=line, column=column) from None
 
 
 def to_toml(schema: Schema) -> str:
@@ -217,9 +210,7 @@ def from_sdv(document: Mapping[str, Any], *, table: str | None = None) -> Schema
             fields.append(_sdv_categorical(name, spec.get("order")))
         elif sdtype == "numerical":
             whole = "int" in str(spec.get("computer_representation", "")).lower()
-            fields.append(
-                Numeric(name, integer=whole, missing=True, confirmed=False, note="lower and upper: state or learn them")
-            )
+            fields.append(bounds_to_learn(name, integer=whole))
         else:
             notes.append(_left_out(name, _unusable(sdtype)))
     return _schema(fields, notes)
@@ -229,7 +220,7 @@ def _sdv_categorical(name: str, order: object) -> Categorical:
     if isinstance(order, list) and order:
         note = "levels as listed in the metadata: confirm that they are public"
         return Categorical(name, tuple(order), ordered=True, missing=True, confirmed=False, note=note)
-    return Categorical(name, missing=True, confirmed=False, note="levels: state or learn them")
+    return levels_to_learn(name)
 
 
 def from_smartnoise(document: object, *, table: str | None = None) -> Schema:
@@ -291,16 +282,14 @@ def _smartnoise_column(name: str, spec: Mapping[str, Any]) -> Column | None:
     fallback = spec.get("missing_value")
     missing = spec.get("nullable", True) is not False and fallback is None
     if kind == "boolean":
-        other = fallback if isinstance(fallback, bool) else None
-        return Categorical(name, (False, True), missing=missing, other=other)
+        return Categorical(name, (False, True), missing=missing, other=fallback if isinstance(fallback, bool) else None)
     if kind == "string":
-        return Categorical(name, missing=missing, confirmed=False, note="levels: state or learn them")
+        return levels_to_learn(name, missing=missing)
     if kind not in ("int", "float"):
         return None
     lower, upper = _number(name, "lower", spec), _number(name, "upper", spec)
     if lower is None or upper is None:
-        note = "lower and upper: state or learn them"
-        return Numeric(name, integer=kind == "int", missing=missing, confirmed=False, note=note)
+        return bounds_to_learn(name, integer=kind == "int", missing=missing)
     fill = _number(name, "missing_value", spec)
     return Numeric(
         name,
@@ -404,12 +393,13 @@ def parse_json(text: str, source: str) -> Any:
     Raises:
         ParseError: If the text is not JSON; names ``source``, line and column.
     """
+    wrong = partial(ParseError, source=source)
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         result: dict[str, Any] = {}
         for key, value in pairs:
             if key in result:
-                raise ParseError(f"the key {key!r:.60} appears twice in one object; remove one.", source=source)
+                raise wrong(f"the key {key!r:.60} appears twice in one object; remove one.")
             result[key] = value
         return result
 
@@ -417,11 +407,11 @@ def parse_json(text: str, source: str) -> Any:
         return json.loads(text, object_pairs_hook=unique)
     except json.JSONDecodeError as error:
         problem = error.msg.removesuffix(" at").removesuffix(" starting")
-        raise ParseError(f"not valid JSON: {problem}.", source=source, line=error.lineno, column=error.colno) from None
+        raise wrong(f"not valid JSON: {problem}.", line=error.lineno, column=error.colno) from None
     except ParseError:
         raise
     except (ValueError, RecursionError):
-        raise ParseError("not valid JSON: nested too deeply, or a number too long.", source=source) from None
+        raise wrong("not valid JSON: nested too deeply, or a number too long.") from None
 
 
 def parse_yaml(text: str, source: str) -> Any:

@@ -30,8 +30,6 @@ from escudo.table._schema import Schema
 if TYPE_CHECKING:
     from escudo.privacy import Account, Ledger
 
-__all__ = ["PrivateTable"]
-
 
 class PrivateTable:
     """A private frame that answers in counts and encoded batches, and shows nothing but its schema.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import polars as pl
@@ -31,6 +32,7 @@ from escudo.auditing._targets import Failure, run_batch, run_one
 from escudo.auditing._views import choose_views
 from escudo.auditing._wealth import Book, Frontier, Stage, View, epsilon_family, front_of, own_family
 from escudo.errors import InputError
+from escudo.mechanisms import laplace
 from escudo.privacy import Guarantee, gdp_to_delta, zcdp_to_delta
 from escudo.table import Schema
 
@@ -601,6 +603,11 @@ class TestTargets:
 
     def test_a_callable_with_a_seed_gets_the_generator(self):
         assert adapt(lambda dataset, *, seed: seed.integers(1) + dataset)(4, np.random.default_rng(0)) == 4
+
+    def test_a_mechanism_of_escudo_is_given_the_audits_randomness(self):
+        noisy = adapt(partial(laplace, sensitivity=1, epsilon=0.01))
+        drawn = {noisy(0, np.random.default_rng(3)) for _ in range(5)}
+        assert drawn == {laplace(0, sensitivity=1, epsilon=0.01, seed=np.random.default_rng(3)).value}
 
     def test_builtins_are_taken(self):
         assert adapt(len)([1, 2], np.random.default_rng(0)) == 2

@@ -140,13 +140,13 @@ def test_with_rounded_factors_the_loop_goes_about_the_same_way():
 
 
 def tried(monkeypatch, *, large: int = 0, native: bool = True, run=run) -> str:
-    from escudo.mechanisms.dpsgd import _precision
+    from escudo.mechanisms.dpsgd import _sampling
 
-    _precision._tried.cache_clear()
-    monkeypatch.setattr(_precision, "_LARGE", large)
-    monkeypatch.setattr(_precision, "_native", lambda: native)
-    monkeypatch.setattr(_precision, "run", run)
-    return _precision.precision_for(regression, LAYOUT, Recipe(), table(), 8)
+    _sampling._tried.cache_clear()
+    monkeypatch.setattr(_sampling, "_LARGE", large)
+    monkeypatch.setattr(_sampling, "_native", lambda: native)
+    monkeypatch.setattr(_sampling, "run", run)
+    return _sampling.precision_for(regression, LAYOUT, Recipe(), table(), 8)
 
 
 def test_factors_are_rounded_where_networks_are_large_and_processors_can(monkeypatch):

@@ -51,6 +51,13 @@ def test_the_account_is_charged_once_before_any_noise_is_drawn(call, watched_noi
 
 
 @every_mechanism
+def test_a_keyword_that_nobody_knows_is_refused_before_anything_is_spent(call, watched_noise):
+    with pytest.raises(TypeError, match="porpuse"):
+        call(account=watched_noise, porpuse="a slip")
+    assert watched_noise.words == []
+
+
+@every_mechanism
 def test_nothing_is_drawn_when_the_account_refuses(call, watched_noise, refusing):
     with pytest.raises(BudgetExceededError):
         call(account=refusing)

@@ -37,7 +37,7 @@ def permute_and_flip_law(utilities, rate):
 def test_no_neighbouring_utilities_change_a_choice_by_more_than_the_claim(law, bounded_range):
     """All utilities in {0, 1, 2}^3 and all neighbours at sup distance 1, at the scale the mechanisms use."""
     epsilon, worst, widest = 0.8, 0.0, 0.0
-    _, scale = select_scale([0, 0, 0], sensitivity=1, epsilon=epsilon)
+    _, scale = select_scale([0, 0, 0], 1, epsilon)
     for utilities in itertools.product(range(3), repeat=3):
         for shift in itertools.product((-1, 0, 1), repeat=3):
             before = np.array(utilities, dtype=float)
@@ -48,14 +48,14 @@ def test_no_neighbouring_utilities_change_a_choice_by_more_than_the_claim(law, b
 
 
 def test_integer_utilities_are_used_as_they_are():
-    steps, scale = select_scale([3, -4], sensitivity=2, epsilon=0.5)
+    steps, scale = select_scale([3, -4], 2, 0.5)
     assert steps.tolist() == [3, -4]
     assert scale == pytest.approx(2 * 2 / 0.5)
     assert scale >= 8
 
 
 def test_real_utilities_pay_for_rounding():
-    steps, scale = select_scale([0.3, -0.3], sensitivity=1.0, epsilon=0.5, grid=0.25)
+    steps, scale = select_scale([0.3, -0.3], 1.0, 0.5, 0.25)
     assert steps.tolist() == [1, -1]
     assert scale == pytest.approx(2 * 5 / 0.5)  # one unit is 4 steps, and rounding adds one
 

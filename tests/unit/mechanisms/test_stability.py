@@ -252,6 +252,11 @@ class TestLogIqr:
         with pytest.raises(InputError, match="replace_one"):
             log_iqr([[1.0, 2.0]], lower=0, upper=9, epsilon=1.0, delta=1e-6, relation="add_remove")
 
+    def test_it_is_refused_for_persons_whose_rows_its_distances_do_not_count_together(self):
+        person = {"unit": "person", "max_rows_per_person": 2}
+        with pytest.raises(InputError, match="unit='row'"):
+            log_iqr([[1.0, 2.0]], lower=0, upper=9, epsilon=1.0, delta=1e-6, **person)
+
     @pytest.mark.parametrize("weights", [[], [0.0], [1, 2], [math.nan]])
     def test_weights_go_with_columns(self, weights):
         with pytest.raises(InputError, match="weights"):

@@ -35,6 +35,12 @@ def test_an_in_memory_account_is_an_account_and_says_that_it_is_not_recorded() -
     assert (capped.relation, capped.unit, capped.max_rows_per_person) == ("add_remove", "person", 4)
 
 
+@pytest.mark.parametrize("unknown", ["dataset", "rows", "relations"])
+def test_an_in_memory_account_takes_what_it_is_opened_with_and_nothing_else(unknown: str) -> None:
+    with pytest.raises(TypeError, match=unknown):
+        MemoryAccount(epsilon=1.0, **{unknown: "visits"})  # type: ignore[call-overload, arg-type]
+
+
 def test_without_a_cap_everything_fits_and_is_counted() -> None:
     account = MemoryAccount()
     for _ in range(3):

@@ -66,8 +66,8 @@ def forge(ledger: Ledger, kind: Any, payload: Any, dataset: str = "visits") -> N
             account = replace(account, spent=account.spent.plus(paid.charge), spends=account.spends + 1)
         if account is not None and kind == "failed":
             account = replace(account, failed=account.failed + 1)
-        charge = None if paid is None else paid.charge
-        session.append(kind, dataset, payload, account=account, charge=charge)
+        row = session.next_row(kind, dataset, payload, None if paid is None else paid.charge)
+        session.append(row, None if account is None else replace(account, last=row.sequence))
 
 
 def spend_of(epsilon: float) -> dict[str, Any]:

@@ -21,8 +21,7 @@ from escudo.privacy import (
     gdp_to_epsilon,
     guarantee_of,
 )
-from escudo.privacy._curves import ORDERS, curve_of
-from escudo.privacy._events import SampledPair
+from escudo.privacy._curves import ORDERS, SampledPair, curve_of
 
 SETTINGS = [(0.8, 0.01, 1000), (1.0, 0.02, 2000), (2.0, 0.1, 500), (5.0, 0.3, 100)]
 by_setting = pytest.mark.parametrize(("noise", "q", "steps"), SETTINGS)

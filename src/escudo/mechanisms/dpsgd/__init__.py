@@ -2,12 +2,12 @@
 
 * ``_layers``: a network's layers, and the length of each row's gradient without computing it (ghost norms);
 * ``_normal``: Gaussian noise from a counter-based generator;
-* ``_core``: one step, and a whole training as one compiled loop; all three import only jax and numpy;
-* ``_precision``: where factors of gradients are rounded to bfloat16, to be quicker;
-* ``_sampling``: Poisson samples laid out in slots of equal size, from which no row is ever dropped;
+* ``_core``: one step, also as a mechanism that can be audited on worst-case gradients, and a whole training as one
+  compiled loop; all three import only jax and numpy;
+* ``_sampling``: Poisson samples laid out in slots of equal size, from which no row is ever dropped, and in which
+  precision they are multiplied;
 * ``_checkpoint``: the state between two steps, as a file;
-* ``_mechanism``: :func:`train`, which charges the account, draws keys from the operating system, and releases;
-* ``_audit``: one step on worst-case gradients, as a mechanism that can be audited.
+* ``_mechanism``: :func:`train`, which charges the account, draws keys from the operating system, and releases.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
-    from escudo.mechanisms.dpsgd._audit import audited_step as audited_step
     from escudo.mechanisms.dpsgd._checkpoint import Kept as Kept
     from escudo.mechanisms.dpsgd._checkpoint import TrainingFile as TrainingFile
     from escudo.mechanisms.dpsgd._checkpoint import found as found
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from escudo.mechanisms.dpsgd._core import Recipe as Recipe
     from escudo.mechanisms.dpsgd._core import Slots as Slots
     from escudo.mechanisms.dpsgd._core import State as State
+    from escudo.mechanisms.dpsgd._core import audited_step as audited_step
     from escudo.mechanisms.dpsgd._core import first_state as first_state
     from escudo.mechanisms.dpsgd._core import result as result
     from escudo.mechanisms.dpsgd._core import row_norms as row_norms
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from escudo.mechanisms.dpsgd._mechanism import resume as resume
     from escudo.mechanisms.dpsgd._mechanism import train as train
     from escudo.mechanisms.dpsgd._normal import normal as normal
-    from escudo.mechanisms.dpsgd._precision import precision_for as precision_for
     from escudo.mechanisms.dpsgd._sampling import capacity_for as capacity_for
     from escudo.mechanisms.dpsgd._sampling import device_slots as device_slots
+    from escudo.mechanisms.dpsgd._sampling import precision_for as precision_for
     from escudo.mechanisms.dpsgd._sampling import slots_of as slots_of
 
 __all__ = ["Layout", "Recipe", "Tape", "Training", "audited_step", "resume", "train"]
@@ -49,13 +49,11 @@ __all__ = ["Layout", "Recipe", "Tape", "Training", "audited_step", "resume", "tr
 __getattr__, __dir__, _ = lazy_loader.attach(
     __name__,
     submod_attrs={
-        "_audit": ["audited_step"],
         "_checkpoint": ["Kept", "TrainingFile", "found", "go_on", "held", "keeping"],
-        "_core": ["Knobs", "Recipe", "Slots", "State", "first_state", "result", "row_norms", "run"],
+        "_core": ["Knobs", "Recipe", "Slots", "State", "audited_step", "first_state", "result", "row_norms", "run"],
         "_layers": ["Layout", "Tape"],
         "_mechanism": ["Training", "resume", "train"],
         "_normal": ["normal"],
-        "_precision": ["precision_for"],
-        "_sampling": ["capacity_for", "device_slots", "slots_of"],
+        "_sampling": ["capacity_for", "device_slots", "precision_for", "slots_of"],
     },
 )

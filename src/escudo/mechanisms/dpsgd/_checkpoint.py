@@ -41,8 +41,6 @@ from escudo.privacy import Account, Event, MarkingAccount, Receipt, guarantee_of
 if TYPE_CHECKING:
     from escudo.mechanisms.dpsgd._core import State
 
-__all__ = ["Kept", "TrainingFile", "arrays_of", "file_held", "found", "go_on", "held", "keeping", "state_of", "synced"]
-
 _VECTORS = ("parameters", "first", "second", "average")
 _PAID = ("dataset", "sequence", "recorded_at", "hash")
 
@@ -191,11 +189,18 @@ def go_on(
         InputError: If the account refuses; says why, and what it would cost. Nothing was spent.
         BudgetExceededError: If what is left cannot be paid for again; nothing was spent.
     """
-    receipt, number = kept.receipt, kept.number
+    file = TrainingFile(
+        path=kept.path,
+        account=account,
+        receipt=kept.receipt,
+        about=dict(kept.about),
+        number=kept.number,
+        arrays=kept.arrays,
+    )
     try:
-        nonce = account.resume(receipt, number, kept.digest)
+        file.nonce = account.resume(kept.receipt, kept.number, kept.digest)
     except InputError as refused:
-        if not account.marked(receipt, number, kept.digest):
+        if not account.marked(kept.receipt, kept.number, kept.digest):
             raise InputError(
                 f"{kept.path} is no checkpoint that the account knows: it was changed, or is of an older copy of the "
                 "account. Remove it, and begin again. Nothing was spent."
@@ -207,17 +212,8 @@ def go_on(
                 "if it is paid for again: ask for that by again=True, in a command by --again. Or give the newest copy "
                 "of the checkpoint, if there is another, or begin again without it."
             ) from None
-        receipt = account.spend(left, purpose=f"{purpose}, the rest again", for_release=for_release)
-        number, nonce = 0, ""
-    file = TrainingFile(
-        path=kept.path,
-        account=account,
-        receipt=receipt,
-        about=dict(kept.about),
-        number=number,
-        nonce=nonce,
-        arrays=kept.arrays,
-    )
+        file.receipt = account.spend(left, purpose=f"{purpose}, the rest again", for_release=for_release)
+        file.number = 0
     file.keep(kept.arrays)
     return file
 
@@ -242,9 +238,14 @@ def _read(path: Path, name: Path, account: MarkingAccount) -> Kept | None:
         return None
     except (OSError, SafetensorError, ValueError, KeyError, TypeError):
         raise _UnreadableError(f"{name} is no readable checkpoint.") from None
-    receipt = _receipt(account, paid, name)
-    digest = hashlib.sha256(content).hexdigest()
-    return Kept(path=name, digest=digest, number=number, receipt=receipt, about=about, arrays=arrays)
+    return Kept(
+        path=name,
+        digest=hashlib.sha256(content).hexdigest(),
+        number=number,
+        receipt=_receipt(account, paid, name),
+        about=about,
+        arrays=arrays,
+    )
 
 
 def _receipt(account: MarkingAccount, paid: Mapping[str, Any], path: Path) -> Receipt:

@@ -74,8 +74,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-__all__ = ["Layout", "LossFn", "Precision", "Tape", "clipped_sum", "gradient_norms"]
-
 Array = Any  # jax arrays and tracers share no public type that says more
 Tree = dict[str, dict[str, Array]]
 Precision = Literal["float32", "bfloat16"]

@@ -30,7 +30,6 @@ import json
 import os
 import secrets
 import time
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -41,8 +40,7 @@ from numpy.typing import NDArray
 from escudo._progress import tracking
 from escudo._validate import positive, probability, whole
 from escudo.errors import InputError
-from escudo.mechanisms._noise import Seed, SeededNoise, noise_source
-from escudo.mechanisms._purse import Release
+from escudo.mechanisms._purse import Purse, Release, ReleaseOptions, opened
 from escudo.mechanisms.dpsgd._checkpoint import (
     Kept,
     TrainingFile,
@@ -54,7 +52,6 @@ from escudo.mechanisms.dpsgd._checkpoint import (
     state_of,
 )
 from escudo.privacy import (
-    Account,
     NeighbourOptions,
     Relation,
     RepeatedEvent,
@@ -68,11 +65,10 @@ if TYPE_CHECKING:
     from escudo.mechanisms.dpsgd._core import Knobs, Recipe, State
     from escudo.mechanisms.dpsgd._layers import Layout, LossFn
 
-__all__ = ["Training", "resume", "train"]
-
 Floats = NDArray[np.float32]
 Rows = NDArray[Any]
 
+_PURPOSE = "DP-SGD"
 _SECONDS_BETWEEN = 5.0  # checkpoints
 _CHECKPOINTS = 50  # of a training, at most, but for those that resuming adds
 _CLIP_NORMS = (2.0**-30, 2.0**60)  # for which ``_layers`` proves that lengths are kept
@@ -160,32 +156,41 @@ class Training:
         )
 
 
-@dataclass(slots=True, kw_only=True)
 class _Run:
     """A training under way.
 
     Attributes:
         rng: Where samples come from, and the keys of a seeded training.
         for_release: Whether keys come from the operating system.
-        event: What the training costs, as JSON.
+        event: What the training costs.
+        promise: What its result promises.
     """
 
-    loss_fn: LossFn
-    layout: Layout
-    training: Training
-    rows: Rows
-    expected_rows: float
-    rng: np.random.Generator
-    for_release: bool
-    event: str
+    def __init__(
+        self,
+        loss_fn: LossFn,
+        layout: Layout,
+        rows: Rows,
+        training: Training,
+        expected_rows: float,
+        delta: float,
+        how: tuple[Purse, NeighbourOptions],
+    ):
+        purse, stated = how
+        self.loss_fn, self.layout, self.training = loss_fn, layout, training
+        self.event = training.event(**stated)
+        self.promise = guarantee_of(self.event, delta=delta, for_release=purse.for_release)
+        # One draw, so that a caller's generator moves on by the same amount whatever is trained.
+        entropy = secrets.randbits(256) if purse.stream is None else int(purse.stream.integers(0, 2**63))
+        self.rng, self.for_release = np.random.default_rng(entropy), purse.stream is None
+        self.rows, self.expected_rows = _numbers(rows), positive("expected_rows", expected_rows)
 
     def go(self, state: State, file: TrainingFile | None) -> Floats:
         """Run the steps that are left, and return the parameters, which may leave once the account knows of the end."""
         import jax
 
         from escudo.mechanisms.dpsgd._core import result, run
-        from escudo.mechanisms.dpsgd._precision import precision_for
-        from escudo.mechanisms.dpsgd._sampling import capacity_for, group_length, slots_of
+        from escudo.mechanisms.dpsgd._sampling import capacity_for, group_length, precision_for, slots_of
 
         plan, recipe, done = self.training, self.training.recipe, int(state.step)
         public = (self.expected_rows, plan.sampling_probability)
@@ -232,8 +237,27 @@ class _Run:
 
     @property
     def fingerprint(self) -> str:
-        facts = [asdict(self.training), list(self.layout.shapes), self.expected_rows, self.event]
+        event = json.dumps(self.event.to_json())
+        facts = [asdict(self.training), list(self.layout.shapes), self.expected_rows, event]
         return hashlib.sha256(json.dumps(facts, default=list).encode()).hexdigest()
+
+    def state(self, kept: Kept | TrainingFile) -> State:
+        """Return the state to go on from.
+
+        Raises:
+            InputError: If it is of another training.
+        """
+        if kept.about.get("training") != self.fingerprint:
+            raise InputError(f"{kept.path} is the checkpoint of another training.")
+        return state_of(kept.arrays, self.layout.size, kept.path)
+
+    def released(self, state: State, file: TrainingFile | None, *, ending: bool = True) -> Release[Floats]:
+        """Run the steps that are left, and let the parameters leave; the end is recorded first, if it is ours to."""
+        value = self.go(state, file)
+        if file is not None and ending:
+            file.finish()
+            file.path.unlink(missing_ok=True)  # it has done its duty
+        return Release(value=value, guarantee=self.promise, event=self.event)
 
 
 def train(
@@ -245,11 +269,8 @@ def train(
     *,
     expected_rows: float,
     delta: float,
-    account: Account | None = None,
-    seed: Seed = None,
-    purpose: str = "DP-SGD",
     checkpoint: str | os.PathLike[str] | TrainingFile | None = None,
-    **terms: Unpack[NeighbourOptions],
+    **terms: Unpack[ReleaseOptions],
 ) -> Release[Floats]:
     """Train a network by DP-SGD and release its parameters.
 
@@ -261,15 +282,13 @@ def train(
         training: The public numbers.
         expected_rows: The number of rows that gradients are divided by: public or noisy.
         delta: The δ at which the guarantee is stated.
-        account: What to charge, before anything is drawn; None leaves charging to the caller.
-        seed: None for a release; a seed makes it repeatable and not for release.
-        purpose: Why, for the account.
         checkpoint: A file to keep the state in between steps, for :func:`resume`; gone when the training is done. It
             needs an account in a ledger, which knows each state, so that no copy of it is worth anything; one in memory
             knows them while the process lasts. Whoever keeps more than a training gives the
             :class:`~escudo.mechanisms.dpsgd._checkpoint.TrainingFile` in which that is kept, and sees to the lock, the
             charge and the end.
-        terms: The ``relation``, ``unit`` and ``max_rows_per_person``, see :class:`~escudo.privacy.NeighbourOptions`.
+        terms: How it is paid for and drawn, and between which tables: account, seed, purpose, relation, unit and
+            ``max_rows_per_person`` (:class:`~escudo.mechanisms.ReleaseOptions`).
 
     Returns:
         The parameters, averaged over the last steps.
@@ -283,22 +302,19 @@ def train(
 
     if np.shape(start) != (layout.size,) or not np.isfinite(start).all():
         raise InputError(f"start must be a vector of {layout.size} finite parameters.")
-    event = training.event(**terms)
-    noise = noise_source(seed)
-    promise = guarantee_of(event, delta=delta, for_release=noise.for_release)
-    run = _started(loss_fn, layout, rows, training, expected_rows, noise, event)
+    purse, stated = opened(terms, _PURPOSE, bound_of_account=False)
+    run = _Run(loss_fn, layout, rows, training, expected_rows, delta, (purse, stated))
     if isinstance(checkpoint, TrainingFile):
-        value = run.go(_state(run, checkpoint) if checkpoint.arrays else first_state(start), checkpoint)
-        return Release(value=value, guarantee=promise, event=event)
-    marking = None if checkpoint is None else keeping(account)
-    with nullcontext() if checkpoint is None else file_held(Path(checkpoint)):
-        receipt = None if account is None else account.spend(event, purpose=purpose, for_release=noise.for_release)
-        with nullcontext() if account is None else marked_if_failed(account, receipt):
-            file = None
-            if checkpoint is not None and marking is not None and receipt is not None:
-                file = TrainingFile(path=Path(checkpoint), account=marking, receipt=receipt, about={}, arrays={})
-            value = _ended(run.go(first_state(start), file), file)
-    return Release(value=value, guarantee=promise, event=event)
+        state = run.state(checkpoint) if checkpoint.arrays else first_state(start)
+        return run.released(state, checkpoint, ending=False)
+    if checkpoint is None:
+        with purse.paying(run.event):
+            return run.released(first_state(start), None)
+    account, path = keeping(purse.account), Path(checkpoint)
+    with file_held(path), purse.paying(run.event) as receipt:
+        assert receipt is not None, "there is an account"
+        file = TrainingFile(path=path, account=account, receipt=receipt, about={}, arrays={})
+        return run.released(first_state(start), file)
 
 
 def resume(
@@ -310,11 +326,8 @@ def resume(
     *,
     expected_rows: float,
     delta: float,
-    account: Account,
-    seed: Seed = None,
-    purpose: str = "DP-SGD",
     again: bool = False,
-    **terms: Unpack[NeighbourOptions],
+    **terms: Unpack[ReleaseOptions],
 ) -> Release[Floats]:
     """Finish a training that :func:`train` began and charged for; nothing is charged again.
 
@@ -329,77 +342,29 @@ def resume(
         training: The same public numbers.
         expected_rows: The same number of rows.
         delta: The δ at which the guarantee is stated.
-        account: What paid for the training.
-        seed: None for a release, or what the training had.
-        purpose: Why, for the account, if it is charged.
         again: Whether to pay once more for the steps that are left where they cannot be had for nothing: the file is
             not the newest, or was resumed and then stopped before its next checkpoint, or the training has ended.
-        terms: As for :func:`train`.
+        terms: As for :func:`train`: the account that paid for the training, which there has to be, and the seed that it
+            had; the purpose is for the account, if that is charged again.
 
     Raises:
         InputError: If there is no such file, it belongs to another training or account, another training uses it, or
             the account does not let it go on: says why, and what it would cost to pay again. Nothing was spent.
         BudgetExceededError: If what is left cannot be paid for again; nothing was spent.
     """
-    event = training.event(**terms)
-    noise = noise_source(seed)
-    path, marking = Path(checkpoint), keeping(account)
-    run = _started(loss_fn, layout, rows, training, expected_rows, noise, event)
-    promise = guarantee_of(event, delta=delta, for_release=noise.for_release)
+    purse, stated = opened(terms, _PURPOSE, bound_of_account=False)
+    path, account = Path(checkpoint), keeping(purse.account)
+    run = _Run(loss_fn, layout, rows, training, expected_rows, delta, (purse, stated))
     with file_held(path):
-        kept = found(path, marking)
+        kept = found(path, account)
         if kept is None or not kept.arrays:
             raise InputError(f"{path} is no readable checkpoint.")
-        state = _state(run, kept)
-        left = training.left(event, kept.done)
-        paying: dict[str, Any] = {"for_release": noise.for_release, "purpose": purpose}
-        file = go_on(kept, marking, left, delta=delta, again=again, **paying)
+        state = run.state(kept)
+        left = training.left(run.event, kept.done)
+        paying: dict[str, Any] = {"for_release": purse.for_release, "purpose": terms.get("purpose", _PURPOSE)}
+        file = go_on(kept, account, left, delta=delta, again=again, **paying)
         with marked_if_failed(account, file.receipt):
-            value = _ended(run.go(state, file), file)
-    return Release(value=value, guarantee=promise, event=event)
-
-
-def _state(run: _Run, kept: Kept | TrainingFile) -> State:
-    """Return the state that a training goes on from.
-
-    Raises:
-        InputError: If it is of another training.
-    """
-    if kept.about.get("training") != run.fingerprint:
-        raise InputError(f"{kept.path} is the checkpoint of another training.")
-    return state_of(kept.arrays, run.layout.size, kept.path)
-
-
-def _ended(value: Floats, file: TrainingFile | None) -> Floats:
-    """Let the parameters leave, once it is recorded; the file has done its duty."""
-    if file is not None:
-        file.finish()
-        file.path.unlink(missing_ok=True)
-    return value
-
-
-def _started(
-    loss_fn: LossFn,
-    layout: Layout,
-    rows: Rows,
-    training: Training,
-    expected_rows: float,
-    noise: Any,
-    event: RepeatedEvent,
-) -> _Run:
-    seeded = isinstance(noise, SeededNoise)
-    # One draw, so that a caller's generator moves on by the same amount whatever is trained.
-    entropy = int(noise.generator.integers(0, 2**63)) if seeded else secrets.randbits(256)
-    return _Run(
-        loss_fn=loss_fn,
-        layout=layout,
-        training=training,
-        rows=_numbers(rows),
-        expected_rows=positive("expected_rows", expected_rows),
-        rng=np.random.default_rng(entropy),
-        for_release=not seeded,
-        event=json.dumps(event.to_json()),
-    )
+            return run.released(state, file)
 
 
 def _numbers(rows: Rows) -> Rows:

@@ -42,8 +42,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-__all__ = ["normal", "threefry"]
-
 Array = Any  # a jax array or tracer
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))

@@ -12,19 +12,27 @@ nothing of its samples' sizes.
 q), whoever the n rows are. Neighbours under ``replace_one`` have the same n, and so the same law of times. Under
 ``add_remove`` n itself is private, and the time of a training tells it about as well as that of any program that reads
 a table; no guarantee of escudo covers times.
+
+**Precision.** The factors of gradients are multiplied in bfloat16 where that is quicker, and runs at all; the sizes of
+slots decide over that too, and the rows do not.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache, partial
+from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from numpy.typing import NDArray
 
-from escudo.mechanisms.dpsgd._core import Slots
-
-__all__ = ["capacity_for", "device_slots", "group_length", "segment_length", "slots_of"]
+from escudo.mechanisms.dpsgd._core import Knobs, Recipe, Slots, first_state, run
+from escudo.mechanisms.dpsgd._layers import Layout, LossFn, Precision
 
 _LARGEST = {"cpu": 384}  # rows whose activations stay in a processor's cache
 _LARGEST_ELSEWHERE = 4096
@@ -43,8 +51,6 @@ def capacity_for(expected_rows: float, probability: float) -> int:
     >>> capacity_for(5000, 0.02), capacity_for(5000, 0.002)
     (120, 24)
     """
-    import jax
-
     usual = _usual(expected_rows, probability)
     one = math.ceil(usual / math.ceil(usual / _LARGEST.get(jax.default_backend(), _LARGEST_ELSEWHERE)))
     unit = max(8, 1 << max(one.bit_length() - 6, 0))
@@ -124,9 +130,6 @@ def device_slots(key: Any, *, rows: int, probability: float, steps: int, capacit
     For trainings by the thousand (shadow models, searches), never for a release: samples beyond ``capacity`` lose
     their last rows, and float32 gaps make chances right to about one part in 10⁵ only.
     """
-    import jax
-    import jax.numpy as jnp
-
     for_gaps, for_keys = jax.random.split(key)
     uniform = jax.random.uniform(for_gaps, (steps, capacity), minval=1e-12)
     gaps = jnp.floor(jnp.log(uniform) / math.log1p(-min(probability, 1 - 1e-7))) + 1
@@ -138,3 +141,61 @@ def device_slots(key: Any, *, rows: int, probability: float, steps: int, capacit
         last=jnp.ones(steps, bool),
         key=jax.random.bits(for_keys, (steps, 2), jnp.uint32),
     )
+
+
+_LARGE = 2**14  # parameters from which on products, and not what surrounds them, take the time
+_NATIVE = {"avx512_bf16", "amx_bf16"}
+
+
+def precision_for(loss_fn: LossFn, layout: Layout, recipe: Recipe, rows: NDArray[Any], capacity: int) -> Precision:
+    """Return the precision for a training: a function of the network, the machine and the rows' form, not of rows.
+
+    On a processor bfloat16 is tried on rows of zeros first: XLA lacks products of some layouts there, and says so only
+    when it meets one.
+
+    Args:
+        loss_fn: The network.
+        layout: Where its arrays lie.
+        recipe: How the training goes.
+        rows: The rows; only their type and width are looked at.
+        capacity: The size of a slot.
+    """
+    if layout.size < _LARGE or not _native():
+        return "float32"
+    if jax.default_backend() != "cpu":
+        return "bfloat16"
+    return _tried(loss_fn, layout, recipe, rows.shape[1:], rows.dtype.str, capacity)
+
+
+@lru_cache(maxsize=64)
+def _tried(
+    loss_fn: LossFn, layout: Layout, recipe: Recipe, shape: tuple[int, ...], dtype: str, capacity: int
+) -> Precision:
+    length = segment_length(capacity)
+    knobs = Knobs(*map(jnp.float32, (1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0)))
+    slots = Slots(
+        rows=np.zeros((length, capacity, *shape), dtype),
+        count=np.zeros(length, np.int32),
+        last=np.arange(length) == 0,  # one step of no rows: everything is compiled and run once
+        key=np.zeros((length, 2), np.uint32),
+    )
+    rounding = replace(recipe, precision="bfloat16")
+    trial = partial(run, loss_fn, layout, rounding, None, knobs, first_state(np.zeros(layout.size)), slots)
+    try:
+        jax.block_until_ready(trial())
+    except jax.errors.JaxRuntimeError:
+        return "float32"
+    return "bfloat16"
+
+
+@lru_cache(maxsize=1)
+def _native() -> bool:
+    """Return whether the machine multiplies bfloat16 by itself: accelerators do, processors that say so."""
+    if jax.default_backend() != "cpu":
+        return True
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    flags = next((line for line in text.splitlines() if line.startswith("flags")), "")
+    return bool(_NATIVE & set(flags.split()))
