@@ -30,9 +30,6 @@ from escudo.mechanisms import Purse
 from escudo.privacy import Budget, Guarantee, Neighbours, Plan, PureEvent, delta_warning
 from escudo.table import Numeric, PrivateTable, Schema
 
-__all__ = ["METHODS", "Discovery", "Measured", "Prepared", "discover", "prepare", "run_prepared"]
-
-
 METHODS = ("auto", "exact", "two-stage", "joint", "gaussian")
 
 

@@ -54,9 +54,6 @@ from escudo.mechanisms import Purse
 from escudo.privacy import Budget, GaussianEvent, Neighbours, Plan, calibrate
 from escudo.table import PrivateTable, Schema
 
-__all__ = ["Design", "PreparedDiscrete", "design_of", "prepare"]
-
-
 _AT_ONCE = 12  # columns up to which one release of all three-way tables does as well as two stages
 _AT_ONCE_IF_RICH = 20  # or better, where rows times ε are at least
 _RICH = 50_000

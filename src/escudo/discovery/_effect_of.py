@@ -55,9 +55,6 @@ from escudo.table import Numeric, PrivateTable, Schema
 if TYPE_CHECKING:
     import networkx as nx
 
-__all__ = ["effect_of", "prepare_effect"]
-
-
 Method = Literal["back-door", "stated", "trial"]
 _NOTICED = 0.005  # the share of rows in strata without a comparison that is worth a warning
 _NAMED = 3

@@ -66,9 +66,6 @@ from escudo.discovery._measurement import (
 )
 from escudo.discovery._pattern import Parents
 
-__all__ = ["Evidence", "Weights", "best_explanation"]
-
-
 UNKNOWN = -1e8
 """The evidence of what was not looked at: never chosen, unless knowledge asks for it."""
 

@@ -66,9 +66,6 @@ from escudo.mechanisms import Purse, bounded_rows, gaussian_event, second_moment
 from escudo.privacy import Budget, GaussianEvent, Neighbours, Plan, calibrate
 from escudo.table import Numeric, PrivateTable, Schema, count_sensitivity
 
-__all__ = ["prepare"]
-
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 _SHARES: Final = (0.10, 0.25, 0.65)  # of ρ: scales, whitening, second moments

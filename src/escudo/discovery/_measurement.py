@@ -57,27 +57,6 @@ from escudo.mechanisms import Purse, gaussian_event
 from escudo.privacy import GaussianEvent, Neighbours, Relation
 from escudo.table import Categorical, Column, PrivateTable, Schema
 
-__all__ = [
-    "MOST_LEVELS",
-    "MOST_NUMBERS",
-    "Axes",
-    "Floats",
-    "Levels",
-    "Residuals",
-    "Scope",
-    "TableBatch",
-    "basis",
-    "coefficients",
-    "l2_sensitivity",
-    "measure",
-    "on_simplex",
-    "release_event",
-    "table_batches",
-    "varying",
-    "wide",
-]
-
-
 Floats = NDArray[np.float64]
 Scope = tuple[int, ...]
 Axes = tuple[int, ...]

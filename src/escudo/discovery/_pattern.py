@@ -32,19 +32,6 @@ from escudo.causal import CausalGraph, Knowledge, first_cycle
 from escudo.errors import GraphError
 from escudo.table import Schema
 
-__all__ = [
-    "Constraints",
-    "Edge",
-    "Parents",
-    "constraints_of",
-    "dag",
-    "edge_confidences",
-    "meek_closure",
-    "pattern",
-    "recurrence",
-]
-
-
 Edge = tuple[str, str]
 """Two columns by name: an arrow, or an undirected edge in order."""
 

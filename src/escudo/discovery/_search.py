@@ -29,9 +29,6 @@ from escudo.discovery._evidence import Evidence, Weights
 from escudo.discovery._measurement import Floats
 from escudo.discovery._pattern import Constraints, Parents
 
-__all__ = ["ancestors", "best_graph", "find_graph"]
-
-
 _MUST = 1e12  # worth more than any evidence: what is known is there
 _SEED = 9  # of the perturbations; they are public
 

@@ -62,20 +62,6 @@ from escudo.mechanisms import Purse, gaussian_event, laplace_event
 from escudo.privacy import Budget, GaussianEvent, Guarantee, LaplaceEvent, Neighbours, Plan, calibrate
 from escudo.table import Categorical, Numeric, PrivateTable, Schema, count_sensitivity
 
-__all__ = [
-    "AdjustmentTable",
-    "Arm",
-    "Contrast",
-    "Strata",
-    "TreatmentEffect",
-    "contrast_interval",
-    "contrast_value",
-    "level_of",
-    "shown",
-    "usual_levels",
-]
-
-
 Interval = tuple[float, float]
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -42,20 +42,6 @@ from escudo.errors import InputError
 if TYPE_CHECKING:
     from escudo.causal import SEM
 
-__all__ = [
-    "CountComparisons",
-    "CountMechanism",
-    "Definition",
-    "Definitions",
-    "Implication",
-    "Mechanism",
-    "TableComparisons",
-    "as_mechanism",
-    "definitions",
-    "mechanism_of",
-]
-
-
 Number = Literal[1, 2, 3, 4, 5, 6, 7, 8, 10, "bayesian0"]
 Independence = Literal["mutual", "pairwise-conditional"]
 

@@ -42,9 +42,6 @@ if TYPE_CHECKING:
     from escudo.causal import SEM
     from escudo.privacy import Event, Guarantee, Ledger
 
-__all__ = ["Diagram", "Node", "NodeKind", "bound", "from_ledger"]
-
-
 NodeKind = Literal["attribute", "data point", "mechanism", "post-processing"]
 
 

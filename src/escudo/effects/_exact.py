@@ -40,20 +40,6 @@ from escudo.errors import InputError, ZeroProbabilityError
 if TYPE_CHECKING:
     from escudo.causal import SEM
 
-__all__ = [
-    "Survey",
-    "SurveyRow",
-    "associative",
-    "direct",
-    "effect",
-    "joint",
-    "path",
-    "relative_probability",
-    "survey",
-    "total",
-]
-
-
 Names = str | Iterable[str]
 EVERY = "every population"
 OWN = "the model's own population"

@@ -26,8 +26,6 @@ from escudo.effects._definitions import CountComparisons, CountMechanism, Mechan
 from escudo.effects._effect import Array, Effect, Witness, average, largest_log_ratio, log_of, show_epsilon
 from escudo.errors import InputError, ZeroProbabilityError
 
-__all__ = ["Disclosure", "SemanticPrivacy", "nondisclosure", "posterior", "secrets", "semantic_privacy"]
-
 
 def posterior(
     mechanism: Mechanism | Any, credence: Any, output: Any, *, without: str | None = None, value: Any = None

@@ -34,23 +34,6 @@ from escudo.errors import InputError, SchemaError
 from escudo.privacy import Budget, Guarantee, Neighbours, Plan, Unit
 from escudo.table import Categorical, Column, PrivateTable, Schema
 
-__all__ = [
-    "CANNOT_TELL",
-    "METHODS",
-    "Batch",
-    "Direction",
-    "DirectionQuestion",
-    "PairData",
-    "Score",
-    "arrow",
-    "batches_of",
-    "check_options",
-    "check_rows",
-    "direction",
-    "scored_column",
-]
-
-
 METHODS = {"votes": "_votes", "gap": "_gap", "paper": "_paper"}
 """Every method, and the module that holds its ``prepare``."""
 

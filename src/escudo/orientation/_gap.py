@@ -90,23 +90,6 @@ from escudo.orientation._scores import (
 from escudo.privacy import Budget, Event, LaplaceEvent, Neighbours, ParallelEvent, Plan, RepeatedEvent
 from escudo.table import PrivateTable, Schema
 
-__all__ = [
-    "ABSTAIN",
-    "LARGEST_GAP",
-    "LEAST_SKETCH",
-    "WIDTH",
-    "Wording",
-    "certainty",
-    "check_width",
-    "gap_of",
-    "gap_sensitivity",
-    "noisy_regressions",
-    "prepare",
-    "probability_of_direction",
-    "public_count",
-]
-
-
 SCORES = ("sqrt_hsic", "hsic", "spearman", "kendall", "iqr")
 """Every dependence score, the default first."""
 

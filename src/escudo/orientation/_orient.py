@@ -28,9 +28,6 @@ from escudo.orientation._votes import VOTE_OPTIONS, Poll, poll_of
 from escudo.privacy import Budget, GaussianEvent, Guarantee, Neighbours, Plan, plannable
 from escudo.table import PrivateTable, Schema
 
-__all__ = ["EdgesQuestion", "Orientation", "can_be_oriented", "orient"]
-
-
 Edge = tuple[str, str]
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -83,9 +83,6 @@ from escudo.orientation._scores import (
 from escudo.privacy import ApproximateEvent, Budget, LaplaceEvent, Neighbours, Plan, RepeatedEvent
 from escudo.table import PrivateTable, Schema
 
-__all__ = ["prepare", "residuals", "score_sensitivity", "two_scores"]
-
-
 SCORES = ("hsic", "spearman", "kendall", "iqr")
 """Every dependence score of the paper, the default first."""
 

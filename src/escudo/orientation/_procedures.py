@@ -51,9 +51,6 @@ from numpy.typing import NDArray
 from escudo._validate import one_of
 from escudo.orientation._blocks import DEGREE, EQUAL, Blocks, Hypothesis, Preference, cosines, entropy, one_by_one
 
-__all__ = ["PROCEDURES", "Procedure", "procedure_of"]
-
-
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 

@@ -39,21 +39,6 @@ from escudo.orientation._direction import PairData
 from escudo.orientation._scores import GridFeatures
 from escudo.table import PrivateTable, Schema
 
-__all__ = [
-    "Floats",
-    "Pair",
-    "fit_histogram",
-    "fit_kernel_ridge",
-    "fit_polynomial",
-    "halves",
-    "pair_of",
-    "paper_residual_change",
-    "public_pair",
-    "residual_change",
-    "split_pair",
-]
-
-
 Floats = NDArray[np.float64]
 _CHUNK = 8_192
 

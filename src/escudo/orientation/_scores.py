@@ -98,20 +98,6 @@ from numpy.typing import NDArray
 
 from escudo.mechanisms import LogIqr
 
-__all__ = [
-    "Floats",
-    "GridFeatures",
-    "dependence",
-    "hsic_sensitivity",
-    "hsic_training_sensitivity",
-    "interquartile_range",
-    "kendall_sensitivity",
-    "log_iqr_with_drift",
-    "spearman_sensitivity",
-    "sqrt_hsic_sensitivity",
-]
-
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 

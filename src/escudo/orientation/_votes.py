@@ -67,9 +67,6 @@ from escudo.orientation._procedures import Procedure, procedure_of
 from escudo.privacy import Budget, GaussianEvent, Guarantee, LaplaceEvent, Neighbours, Plan, calibrate
 from escudo.table import PrivateTable, Schema
 
-__all__ = ["VOTE_OPTIONS", "Poll", "epsilon_needed", "poll_of", "prepare", "rows_needed", "sign_probability"]
-
-
 VOTE_OPTIONS: Mapping[str, Any] = {"abstain": None, "blocks": None, "shuffle": 0}
 
 

@@ -47,8 +47,6 @@ from escudo.synthesis._model import CausalModel, anchor_of
 from escudo.synthesis._structure import graph_of
 from escudo.table import PrivateTable, Schema
 
-__all__ = ["STRUCTURE_SHARE", "prepare_discovered"]
-
 Floats = NDArray[np.float64]
 
 STRUCTURE_SHARE = 0.7

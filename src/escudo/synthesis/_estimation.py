@@ -54,19 +54,6 @@ import numpy as np
 from escudo.synthesis._laws import Conditional, Floats, TableConditional
 from escudo.synthesis._structure import graph_of
 
-__all__ = [
-    "Columns",
-    "NoisyTable",
-    "Pair",
-    "TableFits",
-    "agreeing",
-    "arrange",
-    "estimate",
-    "observed_laws",
-    "sums_over",
-    "total_of",
-]
-
 Columns = tuple[str, ...]
 Pair = tuple[str, str]
 

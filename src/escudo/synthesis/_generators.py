@@ -39,21 +39,6 @@ from escudo.synthesis._moments import Independent, Moments, OneWay
 from escudo.synthesis.neural import Autoregressive, Vae
 from escudo.table import PrivateTable, Schema
 
-__all__ = [
-    "GENERATORS",
-    "Chosen",
-    "Generator",
-    "Prepared",
-    "above_zero",
-    "choose",
-    "fit",
-    "fitting",
-    "neighbours_of",
-    "prepare",
-    "synthesize",
-]
-
-
 T = TypeVar("T")
 
 

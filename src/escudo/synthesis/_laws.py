@@ -37,22 +37,6 @@ from numpy.typing import NDArray
 from escudo.errors import InputError
 from escudo.synthesis._structure import graph_of
 
-__all__ = [
-    "MAX_TABLE_CELLS",
-    "Codes",
-    "Conditional",
-    "Floats",
-    "LogitConditional",
-    "MaxConditional",
-    "NoisyOrConditional",
-    "TableConditional",
-    "ancestors",
-    "causal_order",
-    "conditional_from_arrays",
-    "dense_table",
-    "laws_under",
-]
-
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 

@@ -69,8 +69,6 @@ if TYPE_CHECKING:
 
     from escudo.synthesis._model import ModelEffect
 
-__all__ = ["STEPS", "Linear", "LinearConditional", "LinearModel", "row_steps", "squared_steps"]
-
 Floats = NDArray[np.float64]
 
 STEPS = 2**14

@@ -77,8 +77,6 @@ from escudo.synthesis._sampling import draw
 from escudo.synthesis._structure import Arrow, Structure, structure_of
 from escudo.table import CountSensitivity, PrivateTable, Schema, count_sensitivity
 
-__all__ = ["MAX_CELLS", "Marginals", "Repair", "average_repeats", "candidate_pairs", "why_too_large"]
-
 _MAX_OPEN = 4000
 _PICKS_PER_COLUMN = 2  # of repair
 

@@ -38,20 +38,6 @@ from escudo.table import Categorical, Column, Numeric, PrivateTable, Schema
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = [
-    "CausalModel",
-    "CellModel",
-    "Model",
-    "ModelEffect",
-    "anchor_of",
-    "column_of",
-    "number_of",
-    "public_rows",
-    "read_question",
-    "sampling_rng",
-    "stored_laws",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Model(ABC):

@@ -62,18 +62,6 @@ from escudo.synthesis._moment_statistics import (
 from escudo.synthesis._sampling import values_at
 from escudo.synthesis._structure import Arrow, Structure, graph_of
 
-__all__ = [
-    "FittedMoments",
-    "SecondLook",
-    "Surprise",
-    "Task",
-    "check_fittable",
-    "fit_moments",
-    "loose_columns",
-    "one_pass",
-    "ordered_pairs",
-]
-
 Parents: TypeAlias = Mapping[str, tuple[str, ...]]
 Whole: TypeAlias = NDArray[np.int64]
 

@@ -34,20 +34,6 @@ from escudo.table import PrivateTable
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-__all__ = [
-    "UNIT",
-    "Codes",
-    "Floats",
-    "Integers",
-    "MomentLayout",
-    "NoisyMoments",
-    "batches",
-    "clip_factors",
-    "row_squares",
-    "sum_rows",
-    "table_sums",
-]
-
 UNIT = 2**20
 """The longest a row's vector can be in the sum."""
 

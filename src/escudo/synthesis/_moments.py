@@ -67,8 +67,6 @@ from escudo.synthesis._moment_statistics import (
 from escudo.synthesis._structure import Structure, structure_of
 from escudo.table import PrivateTable, Schema, count_sensitivity
 
-__all__ = ["Independent", "Moments", "OneWay", "PreparedMoments"]
-
 _CLIP_QUANTILE = 0.8
 _LEVELS_QUANTILE = 0.95  # higher than for moments: a model of independent columns cannot undo what clipping does
 _CLIP_STEP = 1.1  # from one squared length on the public grid to the next

@@ -43,8 +43,6 @@ from escudo.table import Categorical, Numeric, Schema
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["as_integers", "decode", "draw", "drawer", "resample", "values_at"]
-
 _MAX_EXACT_CELLS = 2**22
 _WEIGHTED_FACTOR = 20
 _POOL_NUMBERS = 2**25  # codes held at once in the pool that weighted rows are taken from

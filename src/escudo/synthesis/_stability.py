@@ -44,8 +44,6 @@ from escudo._validate import did_you_mean, finite, positive, whole
 from escudo.causal import CausalGraph
 from escudo.errors import GraphError, InputError, SchemaError
 
-__all__ = ["NodeStability", "ParameterChange", "Regression", "Stability", "stability"]
-
 Floats = NDArray[np.float64]
 
 _MUCH_LESS = 0.25

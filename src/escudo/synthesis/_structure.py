@@ -35,8 +35,6 @@ from escudo.causal import CausalGraph
 from escudo.errors import GraphError, InputError, NotIdentifiableError
 from escudo.table import Schema
 
-__all__ = ["Arrow", "Structure", "check_graph", "check_identified", "graph_of", "structure_of", "without_latents"]
-
 Arrow = tuple[str, str]
 
 

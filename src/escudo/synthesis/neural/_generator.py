@@ -32,8 +32,6 @@ from escudo.synthesis.neural._network import Network, columns_of, units_of
 from escudo.synthesis.neural._training import Checkpoint, PreparedNeural, rule_for, step_event
 from escudo.table import Schema
 
-__all__ = ["Autoregressive", "Vae"]
-
 Start = Literal["moments", "levels"]
 _STARTS: tuple[Start, ...] = ("moments", "levels")
 

@@ -55,8 +55,6 @@ from escudo.synthesis.neural._training import (
 )
 from escudo.table import PrivateTable
 
-__all__ = ["Copy", "begin", "finish", "on_accelerator", "train_many"]
-
 Codes = NDArray[Any]
 Floats = NDArray[np.float32]
 

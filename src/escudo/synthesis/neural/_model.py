@@ -26,8 +26,6 @@ from escudo.synthesis._model import CellModel, Model
 from escudo.synthesis._sampling import resample
 from escudo.synthesis.neural._network import Network, Unit, columns_of
 
-__all__ = ["NeuralModel", "read_model"]
-
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 

@@ -53,8 +53,6 @@ if TYPE_CHECKING:
     from escudo.mechanisms.dpsgd import Layout, Tape
     from escudo.table import Schema
 
-__all__ = ["Block", "ColumnSpec", "Columns", "Network", "Unit", "columns_of", "units_of"]
-
 Array = Any  # a jax or numpy array
 Floats = NDArray[np.float64]
 

@@ -78,21 +78,6 @@ from escudo.table import PrivateTable, Schema
 if TYPE_CHECKING:
     from escudo.mechanisms.dpsgd import Knobs, Slots
 
-__all__ = [
-    "Checkpoint",
-    "PreparedNeural",
-    "clip_bound",
-    "expected_rows",
-    "free_steps",
-    "learning_rate_for",
-    "measured_rows",
-    "parameters_of",
-    "pretrain",
-    "rule_for",
-    "simulated_rows",
-    "step_event",
-]
-
 Codes = NDArray[Any]
 Floats = NDArray[np.float64]
 Parameters = dict[str, dict[str, Floats]]
