@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -122,10 +122,10 @@ def effect_of(
     (0.5, True)
     """
     asked = EffectQuestion(
-        treatment=treatment,
-        outcome=outcome,
-        graph=graph,
-        adjust=adjust,
+        treatment,
+        outcome,
+        graph,
+        adjust,
         trial=trial,
         contrast=contrast,
         outcome_level=outcome_level,
@@ -134,7 +134,7 @@ def effect_of(
     return ask(asked, table, Budget(epsilon, delta), accept_large_delta=accept_large_delta, seed=seed)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class EffectQuestion:
     """How much one column changes another: the question, as :func:`effect_of` takes it."""
 
@@ -158,16 +158,8 @@ class EffectQuestion:
         adjustment, method = self._adjustment(schema)
         contrast = self._contrast(schema)
         confidence = probability("confidence", self.confidence, allow_zero=False)
-        return PreparedEffect(
-            table=AdjustmentTable.prepare(
-                schema, treatment, outcome, adjustment, neighbours, budget, level=self.outcome_level
-            ),
-            contrast=contrast,
-            method=method,
-            confidence=confidence,
-            delta=budget.delta,
-            rows=neighbours.stated_rows,
-        )
+        table = AdjustmentTable.prepare(schema, treatment, outcome, adjustment, neighbours, budget, self.outcome_level)
+        return PreparedEffect(table, contrast, method, confidence, budget.delta, neighbours.stated_rows)
 
     def _contrast(self, schema: Schema) -> tuple[int, int]:
         """Return the cells of the treatment that are compared."""
@@ -234,11 +226,11 @@ def prepare_effect(
         public_rows: The number of rows, if it is public knowledge.
         question: What else :func:`effect_of` takes.
     """
-    asked = EffectQuestion(treatment=treatment, outcome=outcome, **question)
+    asked = EffectQuestion(treatment, outcome, **question)
     return asked.prepare(schema, schema.neighbours(relation=relation, rows=public_rows), Budget(epsilon, delta))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class PreparedEffect:
     """What will be measured and how loudly: public, and fixed before a row is read.
 
@@ -305,14 +297,7 @@ class PreparedEffect:
 
     def run(self, table: PrivateTable, purse: Purse) -> TreatmentEffect:
         """Measure and estimate; a δ that is large for as many rows as were measured is a warning."""
-        found = self.estimate(self.table.measure(table, purse))
-        counted = sum(arm.rows for arm in found.arms) if self.rows is None else self.rows
-        warning = delta_warning(purse.plan.stated_delta, counted, unit=self.schema.unit)
-        warnings = [*found.warnings, warning] if warning else found.warnings
-        return replace(found, warnings=warnings, plan=purse.plan, guarantee=purse.guarantee)
-
-    def estimate(self, strata: Strata) -> TreatmentEffect:
-        """Return the estimates from a measured table; post-processing."""
+        strata = self.table.measure(table, purse)
         outcome, labels, pairs = self.table.outcome, self.table.arms, self._pairs()
         contrasts, arms = [], []
         with tracking("Estimating", total=len(pairs) + len(labels)) as advance:
@@ -333,6 +318,8 @@ class PreparedEffect:
                 rows = max(round(float(strata.rows[:, place].sum())), 0)
                 arms.append(Arm(level=label, mean=mean, interval=(low, high), rows=rows))
                 advance(1)
+        counted = sum(arm.rows for arm in arms) if self.rows is None else self.rows
+        large = delta_warning(purse.plan.stated_delta, counted, unit=self.schema.unit)
         return TreatmentEffect(
             treatment=self.table.treatment,
             outcome=outcome.column.name,
@@ -343,10 +330,10 @@ class PreparedEffect:
             method=self.method,
             meaning=outcome.meaning,
             estimand=self._estimand(),
-            warnings=self._warnings(strata),
+            warnings=[*self._warnings(strata), *([large] if large else [])],
             notes=self._notes(),
-            plan=self.plan,
-            guarantee=self.plan.guarantee(),
+            plan=purse.plan,
+            guarantee=purse.guarantee,
         )
 
     def _pairs(self) -> list[tuple[int, int]]:
@@ -528,7 +515,7 @@ def _path_text(came: Mapping[tuple[str, str], tuple[str, str] | None], last: tup
     return text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _BackDoor:
     """A treatment and an outcome in a graph, and what the graph says of them.
 
@@ -584,7 +571,7 @@ class _BackDoor:
             latents=dag.latents,
         )
         forbidden = _reachable(causal, onwards, without=treatment) | {treatment, outcome}
-        return cls(treatment=treatment, outcome=outcome, dag=dag, forbidden=frozenset(forbidden), pruned=pruned)
+        return cls(treatment, outcome, dag, frozenset(forbidden), pruned)
 
     def usable(self, observed: Iterable[str]) -> set[str]:
         """Return what may be adjusted for."""

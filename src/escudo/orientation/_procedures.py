@@ -418,8 +418,12 @@ class Combiner:
 def combiner() -> Combiner:
     """Return the combiner that is shipped."""
     data = json.loads(files("escudo.orientation").joinpath("combiner.json").read_text(encoding="utf-8"))
-    floats = {name: np.array(data[name], dtype=np.float64) for name in ("sizes", "typical", "threshold", "value")}
-    places = {name: np.array(data[name], dtype=np.int64) for name in ("root", "feature", "left", "right")}
+    floats: dict[str, Any] = {
+        name: np.array(data[name], dtype=np.float64) for name in ("sizes", "typical", "threshold", "value")
+    }
+    places: dict[str, Any] = {
+        name: np.array(data[name], dtype=np.int64) for name in ("root", "feature", "left", "right")
+    }
     names, clip = tuple(data["features"]), float(data["clip"])
     return Combiner(features=names, clip=clip, depth=int(data["depth"]), **floats, **places)
 
