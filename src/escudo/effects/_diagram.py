@@ -78,8 +78,7 @@ class Node:
             return self.epsilons[parent] if parent is not None else max(self.epsilons.values(), default=0.0)
         from escudo.privacy import Guarantee
 
-        event = self.event
-        rows = event.max_rows_per_person
+        event, rows = self.event, self.event.max_rows_per_person
         stated = Guarantee(
             epsilon=0.0, relation=event.relation, unit=event.unit, max_rows_per_person=rows, source=event
         )
@@ -111,11 +110,11 @@ class Diagram:
 
     def attribute(self, name: str, *, causes: str | Iterable[str] = (), text: str = "") -> Diagram:
         """Add an attribute of a person or of the world."""
-        return self._with(Node(name=name, kind="attribute", parents=_listed(causes), text=text))
+        return self._reading("attribute", name, causes, text)
 
     def point(self, name: str, *, causes: str | Iterable[str] = (), text: str = "") -> Diagram:
         """Add a data point, that is, what a person hands in."""
-        return self._with(Node(name=name, kind="data point", parents=_listed(causes), text=text))
+        return self._reading("data point", name, causes, text)
 
     def mechanism(
         self,
@@ -155,14 +154,13 @@ class Diagram:
                 f"guarantee of mechanism {name!r} must be a Guarantee or an Event; got {type(fact).__name__}. "
                 "Give a number as epsilon."
             )
-        event: Event | None = None if fact is None else fact.under("replace_one")
         return self._with(
             Node(
                 name=name,
                 kind="mechanism",
                 parents=(*data, *others),
                 epsilons=bounds,
-                event=event,
+                event=None if fact is None else fact.under("replace_one"),
                 guarded=data,
                 text=text,
             )
@@ -180,23 +178,16 @@ class Diagram:
             reads: The data points that are divided up.
             epsilons: The mechanisms and their epsilons.
         """
-        data = _listed(reads)
-        diagram = self
+        data, diagram = _listed(reads), self
         for mechanism, epsilon in epsilons.items():
-            node = Node(
-                name=mechanism,
-                kind="mechanism",
-                parents=data,
-                guarded=data,
-                epsilons=dict.fromkeys(data, positive(f"epsilon of {mechanism}", epsilon, allow_zero=True)),
-                group=name,
-            )
+            bounds = dict.fromkeys(data, positive(f"epsilon of {mechanism}", epsilon, allow_zero=True))
+            node = Node(name=mechanism, kind="mechanism", parents=data, guarded=data, epsilons=bounds, group=name)
             diagram = diagram._with(node)
         return diagram
 
     def post(self, name: str, *, reads: str | Iterable[str], text: str = "") -> Diagram:
         """Add something computed from outputs, or from anything else, without protection of its own."""
-        return self._with(Node(name=name, kind="post-processing", parents=_listed(reads), text=text))
+        return self._reading("post-processing", name, reads, text)
 
     @classmethod
     def of(cls, sem: SEM, *, mechanisms: Iterable[str]) -> Diagram:
@@ -233,6 +224,9 @@ class Diagram:
         if not listed:
             raise InputError(f"{what} must name at least one node.")
         return listed
+
+    def _reading(self, kind: NodeKind, name: str, parents: str | Iterable[str], text: str) -> Diagram:
+        return self._with(Node(name=name, kind=kind, parents=_listed(parents), text=text))
 
     def _with(self, node: Node) -> Diagram:
         if node.name in self.nodes:

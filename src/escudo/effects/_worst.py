@@ -90,12 +90,7 @@ class Contrast:
 
 
 def contrast_of(
-    sem: SEM,
-    of: tuple[str, ...],
-    on: tuple[str, ...],
-    *,
-    worst_case: bool,
-    route: Route | None = None,
+    sem: SEM, of: tuple[str, ...], on: tuple[str, ...], *, worst_case: bool, route: Route | None = None
 ) -> Contrast:
     """Lay out the question "how does setting ``of`` change ``on``?".
 
