@@ -72,7 +72,7 @@ def prepare(
 ) -> PreparedDiscrete:
     """Choose what to measure and how loudly, from public facts alone; see :func:`design_of`."""
     design = design_of(schema, neighbours, budget, knowledge, method)
-    return design.at(calibrate(design.events, epsilon=budget.epsilon, delta=budget.delta), budget.delta)
+    return design.at(calibrate(design.events, epsilon=budget.epsilon, delta=budget.delta), schema, budget.delta)
 
 
 def design_of(
@@ -108,7 +108,6 @@ def design_of(
             "columns in the schema."
         )
     return Design(
-        schema=schema,
         constraints=constraints,
         method=("exact" if at_once else "two-stage") if method == "auto" else method,
         neighbours=neighbours,
@@ -123,8 +122,7 @@ class Design:
     """What will be measured, before it is known how loudly.
 
     Attributes:
-        schema: The columns.
-        constraints: What is known of them.
+        constraints: What is known of the columns.
         method: ``"exact"``, ``"two-stage"`` or ``"joint"``.
         neighbours: Between which tables it must not tell.
         shares: The part of ρ for each release: wide columns (if any), first, second (if any).
@@ -132,7 +130,6 @@ class Design:
         merges: Whether the first release is for wide columns.
     """
 
-    schema: Schema
     constraints: Constraints
     method: str
     neighbours: Neighbours
@@ -147,11 +144,11 @@ class Design:
             for share, count in zip(self.shares, self.numbers, strict=True)
         ]
 
-    def at(self, level: float, delta: float) -> PreparedDiscrete:
+    def at(self, level: float, schema: Schema, delta: float) -> PreparedDiscrete:
         """Return the method at a noise level, with its plan stated at δ."""
         events = self.events(level)
         merging = events.pop(0) if self.merges else None
-        return PreparedDiscrete(self, merging, events[0], events[1] if len(events) > 1 else None, delta)
+        return PreparedDiscrete(schema, self, merging, events[0], events[1] if len(events) > 1 else None, delta)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +156,7 @@ class PreparedDiscrete:
     """What will be measured and how loudly: public, and fixed before a row is read.
 
     Attributes:
+        schema: The columns of the table.
         design: What will be measured.
         merging: The release of one-way tables of wide columns; None where there are none.
         first: The release of all tables up to three columns, or up to two.
@@ -166,16 +164,12 @@ class PreparedDiscrete:
         delta: The δ at which the plan is stated.
     """
 
+    schema: Schema
     design: Design
     merging: GaussianEvent | None
     first: GaussianEvent
     second: GaussianEvent | None
     delta: float
-
-    @property
-    def schema(self) -> Schema:
-        """The columns of the table."""
-        return self.design.schema
 
     @property
     def plan(self) -> Plan:

@@ -155,7 +155,7 @@ class DiscoveredSynthesis:
         level = calibrate(events, epsilon=budget.epsilon, delta=budget.delta)
         return PreparedDiscovered(
             schema=schema,
-            structure=design.at(level / math.sqrt(STRUCTURE_SHARE), budget.delta),
+            structure=design.at(level / math.sqrt(STRUCTURE_SHARE), schema, budget.delta),
             families=_families(design, level),
             delta=budget.delta,
         )
