@@ -325,11 +325,6 @@ def interquartile_range(values: Floats) -> float:
     return float(parted[high] - parted[low])
 
 
-def iqr_score(a: Floats, b: Floats, *, least: float = 1e-3) -> float:
-    """Return log IQR(a) + log IQR(b), ranges below ``least`` counting as that; lower speaks for a as the cause."""
-    return math.log(max(interquartile_range(a), least)) + math.log(max(interquartile_range(b), least))
-
-
 def log_iqr_with_drift(
     values: Floats, *, lower: float, upper: float, width: float, drift: float, values_private: bool
 ) -> LogIqr:
