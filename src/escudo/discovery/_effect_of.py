@@ -474,7 +474,8 @@ def check_adjustment(graph: CausalGraph, treatment: str, outcome: str, columns: 
     path = open_path(question.pruned, treatment, outcome, columns)
     if path:
         raise NotIdentifiableError(
-            f"Adjusting for {_listing(columns)} leaves the path {path} open between {treatment!r} and {outcome!r}. "
+            f"Adjusting for {', '.join(map(repr, columns)) or 'nothing'} leaves the path {path} open "
+            f"between {treatment!r} and {outcome!r}. "
             "Leave adjust out to have a set chosen, or add a column on that path."
         )
 
@@ -617,7 +618,3 @@ def _reachable(start: Iterable[str], step: Callable[[str], Iterable[str]], *, wi
                 found.add(name)
                 queue.append(name)
     return found
-
-
-def _listing(columns: Collection[str]) -> str:
-    return ", ".join(map(repr, columns)) if columns else "nothing"

@@ -305,7 +305,7 @@ class PaperPrepared:
         forward, backward = (
             release_if_stable(
                 value,
-                1 + distance_to_instability(_smallest_gap(values), change, self.constants),
+                1 + distance_to_instability(float(np.min(np.diff(np.sort(values)))), change, self.constants),
                 self._part(),
                 purse,
                 sensitivity=_EXACT,
@@ -353,10 +353,6 @@ class PaperPrepared:
             scores={f"{asked.x}->{asked.y}": forward, f"{asked.y}->{asked.x}": backward},
             scores_mean=f"{asked.score} of each direction, with noise: lower is more likely the right one",
         )
-
-
-def _smallest_gap(values: Floats) -> float:
-    return float(np.min(np.diff(np.sort(values))))
 
 
 # ---- Algorithm 1

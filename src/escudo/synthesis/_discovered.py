@@ -27,7 +27,6 @@ from escudo.causal import CausalGraph
 from escudo.discovery import (
     MOST_NUMBERS,
     Design,
-    Discovery,
     Levels,
     PreparedDiscrete,
     Residuals,
@@ -107,6 +106,7 @@ class PreparedDiscovered:
             name: TableConditional(law.parents, np.ascontiguousarray(law.table))  # model files need plain memory
             for name, law in estimate(sizes, causes, tables, total=residuals.rows).items()
         }
+        told = found.to_json()
         return CausalModel(
             schema=self.schema,
             graph=graph_of(causes),
@@ -118,7 +118,7 @@ class PreparedDiscovered:
                 "rows": found.rows,
                 # Where the direction is a finding; the others only help to imitate the table.
                 "stated_arrows": [[a, b] for a, b in found.graph.edges if a in causes[b]],
-                "discovery": _summary(found),
+                "discovery": {key: told[key] for key in ("method", "edges", "cannot_tell", "notes")},
                 **anchor_of(purse),
             },
         )
@@ -249,9 +249,3 @@ def _tables(residuals: Residuals, scopes: Sequence[Scope]) -> list[tuple[Scope, 
         made = batch.tables(residuals.values, residuals.rows)
         found += [(s, cells, math.sqrt(v)) for s, cells, v in zip(batch.scopes, made, variance, strict=True)]
     return found
-
-
-def _summary(found: Discovery) -> dict[str, object]:
-    """Return what the record of a release says about the graph that was found."""
-    told = found.to_json()
-    return {key: told[key] for key in ("method", "edges", "cannot_tell", "notes")}

@@ -96,7 +96,9 @@ class Marginals:
         self, schema: Schema, graph: CausalGraph | None, neighbours: Neighbours, budget: Budget
     ) -> PreparedMarginals:
         """Choose tables and noise from public facts alone."""
-        structure = _varying(schema, structure_of(schema, graph))
+        structure = structure_of(schema, graph)
+        varying = [arrow for arrow in structure.open_arrows if all(schema[name].size > 1 for name in arrow)]
+        structure = replace(structure, open_arrows=tuple(varying))
         # What a single table would get; where there are several, they share it.
         alone = 1.0
         if neighbours.rows is not None:
@@ -243,7 +245,8 @@ class PreparedMarginals:
         for (cause, effect), counts in zip(arrows, table.counts([list(arrow) for arrow in arrows]), strict=True):
             score[cause, effect] = _dependence(counts, expected[cause], expected[effect])
         candidates = dict(score)
-        unnamed = _unnamed(self.schema, self.structure)
+        graph = self.structure.graph
+        unnamed = set(self.schema.names) - set(() if graph is None else graph.columns)
         candidates.update({(b, a): value for (a, b), value in score.items() if {a, b} <= unnamed})
         waiting = set(self.structure.open_effects)
         chosen: list[Arrow] = []
@@ -260,17 +263,6 @@ def _repairs(schema: Schema, tables: Sequence[Columns]) -> int:
     """Return how many pairs repair picks: two for each column, where there are as many that no table holds."""
     varying = sum(schema[name].size > 1 for name in schema.names)
     return min(_PICKS_PER_COLUMN * varying, len(candidate_pairs(schema, tables)))
-
-
-def _varying(schema: Schema, structure: Structure) -> Structure:
-    """Return the structure without open arrows from or to a column of a single level."""
-    kept = [arrow for arrow in structure.open_arrows if all(schema[name].size > 1 for name in arrow)]
-    return replace(structure, open_arrows=tuple(kept))
-
-
-def _unnamed(schema: Schema, structure: Structure) -> set[str]:
-    """Return the columns about which the graph says nothing."""
-    return set(schema.names) - (set() if structure.graph is None else set(structure.graph.columns))
 
 
 def _dependence(counts: NDArray[np.int64], first: NDArray[np.float64], second: NDArray[np.float64]) -> float:

@@ -172,7 +172,7 @@ def _causes(
         Surprise(task, one_pass(task, _join(parents, each), state))
         for each in (arrows, [(effect, cause) for cause, effect in arrows])
     )
-    return _are_causes(strong, as_effects, as_causes)
+    return {name for name in strong if as_causes.left(name) < as_effects.left(name) - _CLEARLY}
 
 
 # ---- one pass over all columns
@@ -456,11 +456,6 @@ def _unrelated(arrows: Iterable[Arrow], parents: Parents) -> list[Arrow]:
         if not any(cause in after(other) or other in after(cause) for other, _ in kept):
             kept.append((cause, effect))
     return kept
-
-
-def _are_causes(columns: Collection[str], as_effects: Surprise, as_causes: Surprise) -> set[str]:
-    """Return the columns that explain clearly more as causes of what they are paired with than as its effects."""
-    return {name for name in columns if as_causes.left(name) < as_effects.left(name) - _CLEARLY}
 
 
 def _after(parents: Parents) -> Callable[[str], set[str]]:

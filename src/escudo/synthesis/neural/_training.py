@@ -578,7 +578,7 @@ def parameters_of(network: Network, model: CausalModel) -> Parameters:
     for block in network.columns.blocks:
         for member, column in enumerate(block.columns):
             law = model.conditionals[names[column]]
-            own = _direct_parents(network, int(column)) if network.has_direct else set()
+            own = next(unit.parents for unit in network.units if column in unit.columns) if network.has_direct else ()
             followed = [place for place in map(names.index, law.parents) if place in own]
             if len(followed) < len(law.parents):  # the network cannot follow it: start at the column's own law
                 counts = np.bincount(simulated[:, column], minlength=block.size) + 0.5
@@ -589,10 +589,6 @@ def parameters_of(network: Network, model: CausalModel) -> Parameters:
                 base = base + _put_direct(network, parameters, place, (block, member), effect)
             _put_base(parameters, block, member, base)
     return parameters
-
-
-def _direct_parents(network: Network, column: int) -> set[int]:
-    return next(set(unit.parents) for unit in network.units if column in unit.columns)
 
 
 def _as_logits(law: Conditional) -> tuple[Floats, list[Floats]]:
