@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from escudo._validate import did_you_mean, positive, positive_integer, probability
@@ -290,11 +290,11 @@ def bound(diagram: Diagram, of: str | Iterable[str], on: str | Iterable[str], *,
     """
     changed, observed = diagram.names("of", of), diagram.names("on", on)
     probability("delta", delta)
+    proved = Effect(epsilon=math.inf, known="proved", of=changed, on=observed)
     reached = None if set(changed) & set(observed) else _side_of_the_cut(diagram, changed, observed, delta)
     if reached is None:
-        return _proved(
-            changed, observed, math.inf, 0.0, (f"{show_names(changed)} reaches {show_names(observed)} unprotected.",)
-        )
+        why = f"{show_names(changed)} reaches {show_names(observed)} unprotected."
+        return replace(proved, derivation=(why,))
     before = _ancestors(diagram, observed, changed)
     crossed = [
         (node, [p for p in node.guarded if p in reached])
@@ -306,11 +306,7 @@ def bound(diagram: Diagram, of: str | Iterable[str], on: str | Iterable[str], *,
     epsilon, how = _add_up(pure, events, delta)
     notes = _notes(diagram, changed, observed, reached, before, crossed)
     total = f"Together ε = {show_epsilon(epsilon)}" + (f" at δ = {delta:g}" if delta else "") + f" ({how})."
-    return _proved(changed, observed, epsilon, delta if events else 0.0, (*notes, *steps, total))
-
-
-def _proved(of: tuple[str, ...], on: tuple[str, ...], epsilon: float, delta: float, why: tuple[str, ...]) -> Effect:
-    return Effect(epsilon=epsilon, known="proved", of=of, on=on, delta=delta, derivation=why)
+    return replace(proved, epsilon=epsilon, delta=delta if events else 0.0, derivation=(*notes, *steps, total))
 
 
 def _side_of_the_cut(diagram: Diagram, of: tuple[str, ...], on: tuple[str, ...], delta: float) -> set[str] | None:
