@@ -32,7 +32,7 @@ from escudo.orientation import PROCEDURES
 from escudo.orientation._blocks import cast
 from escudo.orientation._curves import FAMILIES, draw_pair
 from escudo.orientation._direction import Batch
-from escudo.orientation._votes import VerdictRule, seating_of, verdict_rule
+from escudo.orientation._votes import seating_of, threshold_of
 from escudo.privacy import Neighbours
 
 SEED = 20_261_115
@@ -61,7 +61,15 @@ class Chances:
     wrong: float
 
 
-def chances(margin: int, rule: VerdictRule, threshold: float) -> Chances:
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How a margin is read: the noise on it, and how large it must be; None if none could ever be sure enough."""
+
+    scale: float
+    threshold: float | None
+
+
+def chances(margin: int, rule: Rule, threshold: float) -> Chances:
     """Return the exact chances that the released margin exceeds the threshold on the right and on the wrong side."""
     ratio = np.exp(-1 / rule.scale)
 
@@ -101,7 +109,7 @@ def simulated_pairs(each: int) -> Iterator[Pair]:
             yield Pair(f"{family} {number}", f"additive, {family}", 1.0, values)
 
 
-def margins(pair: Pair, epsilon: float, shuffle: int, names: Sequence[str]) -> tuple[dict[str, int], VerdictRule]:
+def margins(pair: Pair, epsilon: float, shuffle: int, names: Sequence[str]) -> tuple[dict[str, int], Rule]:
     """Return the exact margin of every procedure for x->y, and the rule that would read it; columns swap at random."""
     seating = seating_of(Neighbours(rows=len(pair.values)), epsilon=epsilon, shuffle=shuffle)
     low, high = pair.values.min(axis=0), pair.values.max(axis=0)
@@ -110,7 +118,8 @@ def margins(pair: Pair, epsilon: float, shuffle: int, names: Sequence[str]) -> t
     records = seating.gather([Batch(scaled[:, ::-1] if swapped else scaled, None)], 2)
     sign = -1 if swapped else 1
     found = {name: sign * int(cast(PROCEDURES[name].prefer, records).sum()) for name in names}
-    return found, verdict_rule(seating.blocks, seating.sensitivity / epsilon, None)
+    scale = seating.sensitivity / epsilon
+    return found, Rule(scale, threshold_of(seating.blocks, scale, None))
 
 
 def measured(pairs: Sequence[Pair], names: Sequence[str], shuffles: int) -> list[dict[str, Any]]:

@@ -32,7 +32,7 @@ from escudo.mechanisms import quantiles
 from escudo.orientation._gap import gap_of, gap_sensitivity, probability_of_direction
 from escudo.orientation._paper import Residuals, residuals, score_sensitivity, two_scores
 from escudo.orientation._regression import Pair, fit_polynomial
-from escudo.orientation._scores import iqr_score, log_iqr_with_drift
+from escudo.orientation._scores import interquartile_range, log_iqr_with_drift
 
 SEED = 20261115
 PAIRS = (5, 7, 9, 11, 17, 43, 45, 69, 73, 77, 87, 95)
@@ -92,6 +92,11 @@ def split(pair: Pair, rng: np.random.Generator) -> tuple[Pair, Pair]:
     order = rng.permutation(len(pair.x))
     half = len(order) // 2
     return Pair(pair.x[order[:half]], pair.y[order[:half]]), Pair(pair.x[order[half:]], pair.y[order[half:]])
+
+
+def iqr_score(a: np.ndarray, b: np.ndarray) -> float:
+    """Return log IQR(a) + log IQR(b), ranges below 0.001 counting as that; lower speaks for a as the cause."""
+    return sum(float(np.log(max(interquartile_range(values), 1e-3))) for values in (a, b))
 
 
 def margins(found: Residuals) -> dict[str, float]:

@@ -259,6 +259,8 @@ def test_a_model_tells_what_it_is(generator: str) -> None:
     assert set(model.graph.nodes) == set(SCHEMA.names)
     assert sorted(model.order) == sorted(SCHEMA.names)
     assert generator in repr(model)
+    article = "An" if generator in ("autoregressive", "independent") else "A"
+    assert str(model).startswith(f"{article} {generator} model of ")
     assert "Not for release" in str(model)
 
 

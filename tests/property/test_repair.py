@@ -40,7 +40,6 @@ def scores(rows: list[tuple[int, ...]], seed: int, total: float, relation: Relat
         np.add.at(counts, (codes[:, names.index(first)], codes[:, names.index(second)]), 1)
         exact[first, second] = counts
     repair = Repair(
-        schema=SCHEMA,
         pick=ExponentialEvent(epsilon=0.1, relation=relation),
         table=GaussianEvent(l2_sensitivity=1.0, scale=3.0, grid=1.0, changed_cells=1, relation=relation),
         picks=1,

@@ -30,9 +30,6 @@ from escudo.mechanisms import Purse
 from escudo.privacy import Budget, Guarantee, Neighbours, Plan, PureEvent, delta_warning
 from escudo.table import Numeric, PrivateTable, Schema
 
-__all__ = ["METHODS", "Discovery", "Measured", "Prepared", "discover", "prepare", "run_prepared"]
-
-
 METHODS = ("auto", "exact", "two-stage", "joint", "gaussian")
 
 
@@ -86,12 +83,12 @@ def discover(
     >>> found.graph.edges, found.confidence("a", "c") > 0.9
     ((('a', 'c'), ('b', 'c')), True)
     """
-    asked = GraphQuestion(knowledge=knowledge, method=method, directions=directions)
+    asked = GraphQuestion(knowledge, method, directions)
     prepared = asked.prepare(table.schema, table.neighbours, Budget(epsilon, delta))
     return run(prepared, table, purpose=prepared.purpose, accept_large_delta=accept_large_delta, seed=seed)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class GraphQuestion:
     """Which causal graph a table supports: the question.
 
@@ -123,12 +120,12 @@ class GraphQuestion:
         if chosen == "gaussian" or (chosen == "auto" and _all_numbers(schema)):
             from escudo.discovery import _gaussian
 
-            method = _gaussian.prepare(schema, neighbours, share, knowledge=self.knowledge)
+            method = _gaussian.prepare(schema, neighbours, share, self.knowledge)
         else:
             from escudo.discovery import _discrete
 
-            method = _discrete.prepare(schema, neighbours, share, knowledge=self.knowledge, method=chosen)
-        return Prepared(method=with_directions(method, neighbours, epsilon=votes) if votes > 0 else method)
+            method = _discrete.prepare(schema, neighbours, share, self.knowledge, chosen)
+        return Prepared(method=method, votes=PureEvent(epsilon=votes, **neighbours.stated) if votes > 0 else None)
 
 
 class GraphMethod(Protocol):
@@ -151,9 +148,15 @@ class GraphMethod(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """What will be measured, and the search on it: ready to be run."""
+    """What will be measured, and the search on it: ready to be run.
+
+    Attributes:
+        method: The method that finds the graph.
+        votes: What all votes on open edges cost together; None where none are asked for.
+    """
 
     method: GraphMethod
+    votes: PureEvent | None = None
 
     @property
     def schema(self) -> Schema:
@@ -163,7 +166,11 @@ class Prepared:
     @property
     def plan(self) -> Plan:
         """The budget tree: all that ``run`` will spend."""
-        return self.method.plan
+        inner = self.method.plan
+        if self.votes is None:
+            return inner
+        votes = Plan("directions of open edges", self.votes, buys="votes of blocks, on undirected edges only")
+        return Plan(f"{inner.name} with directions", children=[*inner.children, votes], delta=inner.delta)
 
     @property
     def purpose(self) -> str:
@@ -171,11 +178,15 @@ class Prepared:
         return f"discover ({self.plan.name})"
 
     def run(self, table: PrivateTable, purse: Purse) -> Discovery:
-        """Find the graph; a δ that is large for as many rows as were measured is noted."""
+        """Find the graph, then let blocks vote on the edges it leaves open.
+
+        A δ that is large for as many rows as were measured is noted.
+        """
         found = self.method.find(table, purse)
+        if self.votes is not None:
+            found = with_directions(found, self.schema, self.votes, table, purse)
         warning = delta_warning(purse.plan.stated_delta, found.rows, unit=self.schema.unit)
-        notes = (*found.notes, warning) if warning else found.notes
-        return replace(found, notes=notes, plan=purse.plan, guarantee=purse.guarantee)
+        return replace(found, notes=(*found.notes, warning)) if warning else found
 
 
 def prepare(
@@ -201,7 +212,7 @@ def prepare(
         public_rows: The number of rows, if it is public knowledge.
         directions: The share of ε for votes on edges that are left open.
     """
-    asked = GraphQuestion(knowledge=knowledge, method=method, directions=directions)
+    asked = GraphQuestion(knowledge, method, directions)
     return asked.prepare(schema, schema.neighbours(relation=relation, rows=public_rows), Budget(epsilon, delta))
 
 
@@ -369,76 +380,40 @@ def split_budget(epsilon: float, share: float) -> tuple[float, float]:
     return epsilon - part, part
 
 
-def with_directions(method: GraphMethod, neighbours: Neighbours, *, epsilon: float) -> PreparedDirections:
-    """Return a method that votes on what another one leaves open.
+def with_directions(found: Discovery, schema: Schema, paid: PureEvent, table: PrivateTable, purse: Purse) -> Discovery:
+    """Return what was found, with the directions that blocks vote for on the edges it leaves open."""
+    from escudo.orientation import EdgesQuestion, can_be_oriented
 
-    Args:
-        method: The method that finds the graph, on its own share of the budget.
-        neighbours: Between which tables it must not tell.
-        epsilon: What all votes together may cost.
-    """
-    return PreparedDirections(method=method, votes=PureEvent(epsilon=epsilon, **neighbours.stated))
+    def noted(text: str, graph: CausalGraph = found.graph) -> Discovery:
+        return replace(found, graph=graph, notes=(*found.notes, text))
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreparedDirections:
-    """A method of discovery with votes at its end.
-
-    Attributes:
-        method: The method that finds the graph.
-        votes: What the votes cost.
-    """
-
-    method: GraphMethod
-    votes: PureEvent
-
-    @property
-    def schema(self) -> Schema:
-        """The columns of the table."""
-        return self.method.schema
-
-    @property
-    def plan(self) -> Plan:
-        """The budget tree: that of the method, and the votes."""
-        inner = self.method.plan
-        votes = Plan("directions of open edges", self.votes, buys="votes of blocks, on undirected edges only")
-        return Plan(f"{inner.name} with directions", children=[*inner.children, votes], delta=inner.delta)
-
-    def find(self, table: PrivateTable, purse: Purse) -> Discovery:
-        """Find the graph, then let blocks vote on the edges it leaves open."""
-        from escudo.orientation import EdgesQuestion, can_be_oriented
-
-        found = self.method.find(table, purse)
-        fine = {name for name in found.graph.nodes if can_be_oriented(self.schema, name)}
-        lines = [pair for pair in found.graph.undirected_edges if fine.issuperset(pair)]
-        purse.within(self.votes, purpose="directions")
-        if not lines:
-            note = "No edge between columns with an order and values enough was left open, so nothing was voted on."
-            return replace(found, notes=(*found.notes, note))
-        edges = EdgesQuestion(graph=CausalGraph.from_edges([], nodes=found.graph.nodes, undirected=lines))
-        neighbours = self.schema.neighbours(relation=self.votes.relation, rows=found.rows)
-        try:
-            votes = edges.prepare(self.schema, neighbours, Budget(self.votes.epsilon))
-        except InputError as error:  # too few rows for blocks: the graph is paid for, and stays
-            return replace(found, notes=(*found.notes, f"Nothing was voted on: {error}"))
-        stream = purse.stream  # paid for above; the votes have a stream of their own
-        seed = None if stream is None else int(stream.integers(2**31))
-        judged = votes.run(table, Purse(seed=seed, plan=purse.plan, guarantee=purse.guarantee))
-        graph = found.graph
-        told = []
-        for answer in sorted(judged.directions, key=lambda one: -abs(one.margin)):
-            if answer.cause is None or answer.effect is None:
-                continue
-            arrow = (answer.cause, answer.effect)
-            better = _with_arrow(graph, arrow)
-            if better is not None:
-                graph = better
-                told.append(f"{arrow[0]} → {arrow[1]}")
-        note = (
-            f"By votes of blocks: {', '.join(told) or 'no direction stood out'} (of {len(lines)} open). A vote says "
-            "which direction fits a noise model better; it does not rule out a common cause."
-        )
-        return replace(found, graph=graph, notes=(*found.notes, note))
+    fine = {name for name in found.graph.nodes if can_be_oriented(schema, name)}
+    lines = [pair for pair in found.graph.undirected_edges if fine.issuperset(pair)]
+    purse.within(paid, purpose="directions")
+    if not lines:
+        return noted("No edge between columns with an order and values enough was left open, so nothing was voted on.")
+    edges = EdgesQuestion(CausalGraph.from_edges([], nodes=found.graph.nodes, undirected=lines))
+    neighbours = schema.neighbours(relation=paid.relation, rows=found.rows)
+    try:
+        votes = edges.prepare(schema, neighbours, Budget(paid.epsilon))
+    except InputError as error:  # too few rows for blocks: the graph is paid for, and stays
+        return noted(f"Nothing was voted on: {error}")
+    stream = purse.stream  # paid for above; the votes have a stream of their own
+    seed = None if stream is None else int(stream.integers(2**31))
+    judged = votes.run(table, Purse(None, seed, plan=purse.plan, guarantee=purse.guarantee))
+    graph, told = found.graph, []
+    for answer in sorted(judged.directions, key=lambda one: -abs(one.margin)):
+        if answer.cause is None or answer.effect is None:
+            continue
+        better = _with_arrow(graph, (answer.cause, answer.effect))
+        if better is not None:
+            graph = better
+            told.append(f"{answer.cause} → {answer.effect}")
+    return noted(
+        f"By votes of blocks: {', '.join(told) or 'no direction stood out'} (of {len(lines)} open). A vote says "
+        "which direction fits a noise model better; it does not rule out a common cause.",
+        graph,
+    )
 
 
 def _with_arrow(graph: CausalGraph, arrow: Edge) -> CausalGraph | None:

@@ -18,6 +18,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -54,9 +55,6 @@ from escudo.mechanisms import Purse
 from escudo.privacy import Budget, GaussianEvent, Neighbours, Plan, calibrate
 from escudo.table import PrivateTable, Schema
 
-__all__ = ["Design", "PreparedDiscrete", "design_of", "prepare"]
-
-
 _AT_ONCE = 12  # columns up to which one release of all three-way tables does as well as two stages
 _AT_ONCE_IF_RICH = 20  # or better, where rows times ε are at least
 _RICH = 50_000
@@ -70,15 +68,15 @@ _WORTH_LEVELS = 2_000  # rows that a three-way table of merged columns should be
 
 
 def prepare(
-    schema: Schema, neighbours: Neighbours, budget: Budget, *, knowledge: CausalGraph | None, method: str
+    schema: Schema, neighbours: Neighbours, budget: Budget, knowledge: CausalGraph | None, method: str
 ) -> PreparedDiscrete:
     """Choose what to measure and how loudly, from public facts alone; see :func:`design_of`."""
-    design = design_of(schema, neighbours, budget, knowledge=knowledge, method=method)
-    return design.at(calibrate(design.events, epsilon=budget.epsilon, delta=budget.delta), delta=budget.delta)
+    design = design_of(schema, neighbours, budget, knowledge, method)
+    return design.at(calibrate(design.events, epsilon=budget.epsilon, delta=budget.delta), schema, budget.delta)
 
 
 def design_of(
-    schema: Schema, neighbours: Neighbours, budget: Budget, *, knowledge: CausalGraph | None, method: str
+    schema: Schema, neighbours: Neighbours, budget: Budget, knowledge: CausalGraph | None, method: str
 ) -> Design:
     """Choose what to measure from public facts alone.
 
@@ -110,7 +108,6 @@ def design_of(
             "columns in the schema."
         )
     return Design(
-        schema=schema,
         constraints=constraints,
         method=("exact" if at_once else "two-stage") if method == "auto" else method,
         neighbours=neighbours,
@@ -125,8 +122,7 @@ class Design:
     """What will be measured, before it is known how loudly.
 
     Attributes:
-        schema: The columns.
-        constraints: What is known of them.
+        constraints: What is known of the columns.
         method: ``"exact"``, ``"two-stage"`` or ``"joint"``.
         neighbours: Between which tables it must not tell.
         shares: The part of ρ for each release: wide columns (if any), first, second (if any).
@@ -134,7 +130,6 @@ class Design:
         merges: Whether the first release is for wide columns.
     """
 
-    schema: Schema
     constraints: Constraints
     method: str
     neighbours: Neighbours
@@ -149,24 +144,19 @@ class Design:
             for share, count in zip(self.shares, self.numbers, strict=True)
         ]
 
-    def at(self, level: float, *, delta: float) -> PreparedDiscrete:
+    def at(self, level: float, schema: Schema, delta: float) -> PreparedDiscrete:
         """Return the method at a noise level, with its plan stated at δ."""
         events = self.events(level)
         merging = events.pop(0) if self.merges else None
-        return PreparedDiscrete(
-            design=self,
-            merging=merging,
-            first=events[0],
-            second=events[1] if len(events) > 1 else None,
-            delta=delta,
-        )
+        return PreparedDiscrete(schema, self, merging, events[0], events[1] if len(events) > 1 else None, delta)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class PreparedDiscrete:
     """What will be measured and how loudly: public, and fixed before a row is read.
 
     Attributes:
+        schema: The columns of the table.
         design: What will be measured.
         merging: The release of one-way tables of wide columns; None where there are none.
         first: The release of all tables up to three columns, or up to two.
@@ -174,16 +164,12 @@ class PreparedDiscrete:
         delta: The δ at which the plan is stated.
     """
 
+    schema: Schema
     design: Design
     merging: GaussianEvent | None
     first: GaussianEvent
     second: GaussianEvent | None
     delta: float
-
-    @property
-    def schema(self) -> Schema:
-        """The columns of the table."""
-        return self.design.schema
 
     @property
     def plan(self) -> Plan:
@@ -203,8 +189,27 @@ class PreparedDiscrete:
         return Plan(f"discovery ({self.design.method})", children=children, delta=self.delta)
 
     def find(self, table: PrivateTable, purse: Purse) -> Discovery:
-        """Measure and search."""
-        return self.search(*self.measure(table, purse))
+        """Measure what the plan shows, and search on it: post-processing, free of charge."""
+        levels, residuals = self.measure(table, purse)
+        found = search(
+            levels.names,
+            residuals,
+            self.design.constraints.restricted(levels.names),
+            joint=self.design.method == "joint",
+        )
+        return Discovery(
+            graph=_over(self.schema, found.graph),
+            generating_graph=_over(self.schema, dag(levels.names, found.dense)),
+            edge_confidence=found.edge_confidence,
+            direction_confidence=found.direction_confidence,
+            method=self.design.method,
+            plan=purse.plan,
+            guarantee=purse.guarantee,
+            rows=max(round(residuals.rows), 1),
+            cannot_tell=found.cannot_tell,
+            notes=_notes(self.schema, levels, residuals),
+            tables=Measured(levels=levels, residuals=residuals),
+        )
 
     def measure(self, table: PrivateTable, purse: Purse) -> tuple[Levels, Residuals]:
         """Release everything the plan shows."""
@@ -213,7 +218,7 @@ class PreparedDiscrete:
         levels = Levels.of(self.schema, {})
         if self.merging is not None:
             alone = [(levels.names.index(name),) for name in wide(self.schema)]
-            noisy = measure(table, levels, alone, self.merging, purse, rows=rows)
+            noisy = measure(table, levels, alone, self.merging, purse, rows)
             counts = {
                 levels.names[scope[0]]: found
                 for batch in table_batches(noisy, alone)
@@ -222,44 +227,25 @@ class PreparedDiscrete:
             levels = self._merge_levels(counts, noisy.rows)
         orders = (1, 2) if self.second is not None else (1, 2, 3)
         scopes = countable(levels, _all_scopes(len(levels.names), orders))
-        first = measure(table, levels, scopes, self.first, purse, rows=rows)
+        first = measure(table, levels, scopes, self.first, purse, rows)
         if self.second is None:
             return levels, first
-        evidence = Weights(first).of(first.values, strictness=STRICTNESS)
-        chosen = worth_measuring(evidence, levels)
+        chosen = worth_measuring(Weights(first).of(first.values, STRICTNESS), levels)
         if not chosen:
             return levels, first
-        return levels, first.joined(measure(table, levels, chosen, self.second, purse, rows=first.rows))
+        return levels, first.joined(measure(table, levels, chosen, self.second, purse, first.rows))
 
     def _merge_levels(self, counts: Mapping[str, Floats], rows: float) -> Levels:
         """Return the finest levels at which a three-way table of merged columns is still worth enough rows."""
         scale = self.first.scale if self.second is None else self.second.scale
         for most in range(MOST_LEVELS, 3, -1):
-            levels = Levels.of(self.schema, counts, most=most)
+            levels = Levels.of(self.schema, counts, most)
             scopes = _all_scopes(len(levels.names), (1, 2, 3) if self.second is None else (1, 2))
             noise = scale * l2_sensitivity(levels.sizes, scopes, self.design.neighbours)[0]
             even = rows / most**3
             if rows * even / (even + noise**2 * (1 - 1 / most) ** 2) >= _WORTH_LEVELS:
                 return levels
-        return Levels.of(self.schema, counts, most=3)
-
-    def search(self, levels: Levels, residuals: Residuals) -> Discovery:
-        """Search on what was measured: post-processing, free of charge."""
-        known = self.design.constraints.restricted(levels.names)
-        found = search(levels.names, residuals, known, joint=self.design.method == "joint")
-        return Discovery(
-            graph=_over(self.schema, found.graph),
-            generating_graph=_over(self.schema, dag(levels.names, found.dense)),
-            edge_confidence=found.edge_confidence,
-            direction_confidence=found.direction_confidence,
-            method=self.design.method,
-            plan=self.plan,
-            guarantee=self.plan.guarantee(),
-            rows=max(round(residuals.rows), 1),
-            cannot_tell=found.cannot_tell,
-            notes=_notes(self.schema, levels, residuals),
-            tables=Measured(levels=levels, residuals=residuals),
-        )
+        return Levels.of(self.schema, counts, 3)
 
 
 def _all_scopes(columns: int, orders: tuple[int, ...]) -> list[Scope]:
@@ -367,19 +353,12 @@ def search(names: Sequence[str], residuals: Residuals, known: Constraints, *, jo
     """
     weights, values = Weights(residuals), residuals.values
     forest = weights.rows_worth < LEAST_ROWS
-    parents = find_graph(weights, values, known, strictness=STRICTNESS, rounds=_ROUNDS, forest=forest)
+    best = partial(find_graph, weights, strictness=STRICTNESS, forest=forest)
+    parents = best(values, known, rounds=_ROUNDS)
     heard: list[Parents] = []
 
     def again(rng: np.random.Generator) -> CausalGraph:
-        found = find_graph(
-            weights,
-            values + residuals.noise(rng),
-            known,
-            strictness=STRICTNESS,
-            rounds=_ROUNDS_AGAIN,
-            forest=forest,
-            start=parents,
-        )
+        found = best(values + residuals.noise(rng), known, rounds=_ROUNDS_AGAIN, start=parents)
         heard.append(found)
         return pattern(names, found, known)
 
@@ -399,9 +378,7 @@ def search(names: Sequence[str], residuals: Residuals, known: Constraints, *, jo
             break
         allowed = _without(names, allowed, doubtful)
         start = tuple(tuple(a for a in several if allowed.allowed[a, x]) for x, several in enumerate(parents))
-        parents = find_graph(
-            weights, values, allowed, strictness=STRICTNESS, rounds=_ROUNDS_AGAIN, forest=forest, start=start
-        )
+        parents = best(values, allowed, rounds=_ROUNDS_AGAIN, start=start)
     else:
         graph, sure, ways = _sure_part(graph, sure, ways, doubtful)
     return SearchResult(

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -54,9 +54,6 @@ from escudo.table import Numeric, PrivateTable, Schema
 
 if TYPE_CHECKING:
     import networkx as nx
-
-__all__ = ["effect_of", "prepare_effect"]
-
 
 Method = Literal["back-door", "stated", "trial"]
 _NOTICED = 0.005  # the share of rows in strata without a comparison that is worth a warning
@@ -125,10 +122,10 @@ def effect_of(
     (0.5, True)
     """
     asked = EffectQuestion(
-        treatment=treatment,
-        outcome=outcome,
-        graph=graph,
-        adjust=adjust,
+        treatment,
+        outcome,
+        graph,
+        adjust,
         trial=trial,
         contrast=contrast,
         outcome_level=outcome_level,
@@ -137,7 +134,7 @@ def effect_of(
     return ask(asked, table, Budget(epsilon, delta), accept_large_delta=accept_large_delta, seed=seed)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class EffectQuestion:
     """How much one column changes another: the question, as :func:`effect_of` takes it."""
 
@@ -161,16 +158,8 @@ class EffectQuestion:
         adjustment, method = self._adjustment(schema)
         contrast = self._contrast(schema)
         confidence = probability("confidence", self.confidence, allow_zero=False)
-        return PreparedEffect(
-            table=AdjustmentTable.prepare(
-                schema, treatment, outcome, adjustment, neighbours, budget, level=self.outcome_level
-            ),
-            contrast=contrast,
-            method=method,
-            confidence=confidence,
-            delta=budget.delta,
-            rows=neighbours.stated_rows,
-        )
+        table = AdjustmentTable.prepare(schema, treatment, outcome, adjustment, neighbours, budget, self.outcome_level)
+        return PreparedEffect(table, contrast, method, confidence, budget.delta, neighbours.stated_rows)
 
     def _contrast(self, schema: Schema) -> tuple[int, int]:
         """Return the cells of the treatment that are compared."""
@@ -237,11 +226,11 @@ def prepare_effect(
         public_rows: The number of rows, if it is public knowledge.
         question: What else :func:`effect_of` takes.
     """
-    asked = EffectQuestion(treatment=treatment, outcome=outcome, **question)
+    asked = EffectQuestion(treatment, outcome, **question)
     return asked.prepare(schema, schema.neighbours(relation=relation, rows=public_rows), Budget(epsilon, delta))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class PreparedEffect:
     """What will be measured and how loudly: public, and fixed before a row is read.
 
@@ -308,14 +297,7 @@ class PreparedEffect:
 
     def run(self, table: PrivateTable, purse: Purse) -> TreatmentEffect:
         """Measure and estimate; a δ that is large for as many rows as were measured is a warning."""
-        found = self.estimate(self.table.measure(table, purse))
-        counted = sum(arm.rows for arm in found.arms) if self.rows is None else self.rows
-        warning = delta_warning(purse.plan.stated_delta, counted, unit=self.schema.unit)
-        warnings = [*found.warnings, warning] if warning else found.warnings
-        return replace(found, warnings=warnings, plan=purse.plan, guarantee=purse.guarantee)
-
-    def estimate(self, strata: Strata) -> TreatmentEffect:
-        """Return the estimates from a measured table; post-processing."""
+        strata = self.table.measure(table, purse)
         outcome, labels, pairs = self.table.outcome, self.table.arms, self._pairs()
         contrasts, arms = [], []
         with tracking("Estimating", total=len(pairs) + len(labels)) as advance:
@@ -336,6 +318,8 @@ class PreparedEffect:
                 rows = max(round(float(strata.rows[:, place].sum())), 0)
                 arms.append(Arm(level=label, mean=mean, interval=(low, high), rows=rows))
                 advance(1)
+        counted = sum(arm.rows for arm in arms) if self.rows is None else self.rows
+        large = delta_warning(purse.plan.stated_delta, counted, unit=self.schema.unit)
         return TreatmentEffect(
             treatment=self.table.treatment,
             outcome=outcome.column.name,
@@ -346,10 +330,10 @@ class PreparedEffect:
             method=self.method,
             meaning=outcome.meaning,
             estimand=self._estimand(),
-            warnings=self._warnings(strata),
+            warnings=[*self._warnings(strata), *([large] if large else [])],
             notes=self._notes(),
-            plan=self.plan,
-            guarantee=self.plan.guarantee(),
+            plan=purse.plan,
+            guarantee=purse.guarantee,
         )
 
     def _pairs(self) -> list[tuple[int, int]]:
@@ -490,7 +474,8 @@ def check_adjustment(graph: CausalGraph, treatment: str, outcome: str, columns: 
     path = open_path(question.pruned, treatment, outcome, columns)
     if path:
         raise NotIdentifiableError(
-            f"Adjusting for {_listing(columns)} leaves the path {path} open between {treatment!r} and {outcome!r}. "
+            f"Adjusting for {', '.join(map(repr, columns)) or 'nothing'} leaves the path {path} open "
+            f"between {treatment!r} and {outcome!r}. "
             "Leave adjust out to have a set chosen, or add a column on that path."
         )
 
@@ -531,7 +516,7 @@ def _path_text(came: Mapping[tuple[str, str], tuple[str, str] | None], last: tup
     return text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _BackDoor:
     """A treatment and an outcome in a graph, and what the graph says of them.
 
@@ -587,7 +572,7 @@ class _BackDoor:
             latents=dag.latents,
         )
         forbidden = _reachable(causal, onwards, without=treatment) | {treatment, outcome}
-        return cls(treatment=treatment, outcome=outcome, dag=dag, forbidden=frozenset(forbidden), pruned=pruned)
+        return cls(treatment, outcome, dag, frozenset(forbidden), pruned)
 
     def usable(self, observed: Iterable[str]) -> set[str]:
         """Return what may be adjusted for."""
@@ -633,7 +618,3 @@ def _reachable(start: Iterable[str], step: Callable[[str], Iterable[str]], *, wi
                 found.add(name)
                 queue.append(name)
     return found
-
-
-def _listing(columns: Collection[str]) -> str:
-    return ", ".join(map(repr, columns)) if columns else "nothing"

@@ -66,9 +66,6 @@ from escudo.discovery._measurement import (
 )
 from escudo.discovery._pattern import Parents
 
-__all__ = ["Evidence", "Weights", "best_explanation"]
-
-
 UNKNOWN = -1e8
 """The evidence of what was not looked at: never chosen, unless knowledge asks for it."""
 
@@ -77,7 +74,7 @@ _SWEEPS = 10  # of proportional fitting
 _AROUND = 7  # neighbours of a column that may be its parents three at a time
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Evidence:
     """How strongly sets of columns depend on each other, in nats, less what that costs.
 
@@ -109,8 +106,7 @@ class Evidence:
 
     def of_pairs(self) -> Evidence:
         """Return the evidence of pairs alone: the best graph by it is a forest, known arrows aside."""
-        triple, given = np.full_like(self.triple, UNKNOWN), np.full_like(self.given, math.inf)
-        return Evidence(pair=self.pair, triple=triple, given=given, four={})
+        return Evidence(self.pair, np.full_like(self.triple, UNKNOWN), np.full_like(self.given, math.inf), {})
 
     def explained(self) -> NDArray[np.bool_]:
         """Return which pairs are independent given one other column that is tied to both at least as strongly.
@@ -152,7 +148,7 @@ class Weights:
             found += (rows * even / (even + noise)).tolist()
         return float(np.median(found)) if found else 0.0
 
-    def of(self, values: Floats, *, strictness: float) -> Evidence:
+    def of(self, values: Floats, strictness: float) -> Evidence:
         """Return the evidence of pairs, triples and promising sets of four.
 
         Which triples and fours are looked at is settled by the first values this is called with.
@@ -169,9 +165,9 @@ class Weights:
             found = on_simplex(batch.tables(values, rows), rows)
             at = np.array(batch.scopes)
             tables.update(zip(batch.scopes, found, strict=True))
-            weighed = comparison(found, batch, 0, 1, rows=rows, strictness=strictness)
+            weighed = self._comparison(found, batch, 0, 1, strictness)
             pair[at[:, 0], at[:, 1]] = pair[at[:, 1], at[:, 0]] = weighed
-        evidence = Evidence(pair=pair, triple=np.full((d, d, d), UNKNOWN), given=np.full((d, d, d), math.inf), four={})
+        evidence = Evidence(pair, np.full((d, d, d), UNKNOWN), np.full((d, d, d), math.inf), {})
         for batch in self._measured:
             found = on_simplex(batch.tables(values, rows), rows)
             tables.update(zip(batch.scopes, found, strict=True))
@@ -213,10 +209,7 @@ class Weights:
         pair = evidence.pair
         at = np.array(batch.scopes).T
         ends = [(1, 2), (0, 2), (0, 1)]  # the pair that is compared given each axis in turn
-        rows = self._residuals.rows
-        conditional = np.array(
-            [comparison(tables, batch, *ends[h], rows=rows, strictness=strictness) for h in range(3)]
-        )
+        conditional = np.array([self._comparison(tables, batch, *both, strictness) for both in ends])
         single = np.array([pair[at[a], at[b]] for a, b in ends])
         weakest = single.argmin(axis=0)
         number = np.arange(weakest.size)
@@ -231,10 +224,31 @@ class Weights:
         least = np.full(len(batch.scopes), math.inf)
         for x, y in itertools.combinations(range(4), 2):
             a, b = (axis for axis in range(4) if axis not in (x, y))
-            found = comparison(tables, batch, x, y, rows=self._residuals.rows, strictness=strictness)
+            found = self._comparison(tables, batch, x, y, strictness)
             total = evidence.triple[at[x], at[a], at[b]] + evidence.triple[at[y], at[a], at[b]]
             least = np.minimum(least, total - evidence.pair[at[a], at[b]] + found)
         return least
+
+    def _comparison(self, tables: Floats, batch: TableBatch, x: int, y: int, strictness: float) -> Floats:
+        """Return the evidence, for each table of a batch, that axes x and y depend on each other given all others."""
+        shape = batch.shape
+        hub = tuple(axis for axis in range(len(shape)) if axis not in (x, y))
+        with_x, with_y = tables.sum(axis=y + 1, keepdims=True), tables.sum(axis=x + 1, keepdims=True)
+        alone = with_x.sum(axis=x + 1, keepdims=True)
+        p_x = np.divide(with_x, alone, out=np.full_like(with_x, 1 / shape[x]), where=alone > 0)
+        p_y = np.divide(with_y, alone, out=np.full_like(with_y, 1 / shape[y]), where=alone > 0)
+        expected = p_x * with_y
+        uneven_x, uneven_y = (p_x - 1 / shape[x]) ** 2, (p_y - 1 / shape[y]) ** 2
+        noise = _noise(batch, (x, y), hub) + _noise(batch, (x,), hub) * uneven_y + _noise(batch, (y,), hub) * uneven_x
+        noise = noise + _noise(batch, (), hub) * uneven_x * uneven_y
+        level = expected + noise + _TINY
+        seen = np.maximum(tables + noise, _TINY)
+        ratio = seen * np.log(seen / level) - (tables - expected)
+        worth = np.log1p(self._residuals.rows * expected / level)
+        share = (1 - 1 / shape[x]) * (1 - 1 / shape[y])
+        cells = tuple(range(1, tables.ndim))
+        found: Floats = ratio.sum(axis=cells) - strictness / 2 * share * worth.sum(axis=cells)
+        return found
 
     def greatest_entropy(self, batch: TableBatch, tables: Mapping[Scope, Floats]) -> Floats:
         """Return the tables with the known tables of one column less, and no more than they say."""
@@ -254,28 +268,6 @@ class Weights:
 
 def _triple(*columns: int) -> Scope:
     return tuple(sorted(columns))
-
-
-def comparison(tables: Floats, batch: TableBatch, x: int, y: int, *, rows: float, strictness: float) -> Floats:
-    """Return the evidence, for each table of a batch, that axes x and y depend on each other given all others."""
-    shape = batch.shape
-    hub = tuple(axis for axis in range(len(shape)) if axis not in (x, y))
-    with_x, with_y = tables.sum(axis=y + 1, keepdims=True), tables.sum(axis=x + 1, keepdims=True)
-    alone = with_x.sum(axis=x + 1, keepdims=True)
-    p_x = np.divide(with_x, alone, out=np.full_like(with_x, 1 / shape[x]), where=alone > 0)
-    p_y = np.divide(with_y, alone, out=np.full_like(with_y, 1 / shape[y]), where=alone > 0)
-    expected = p_x * with_y
-    uneven_x, uneven_y = (p_x - 1 / shape[x]) ** 2, (p_y - 1 / shape[y]) ** 2
-    noise = _noise(batch, (x, y), hub) + _noise(batch, (x,), hub) * uneven_y + _noise(batch, (y,), hub) * uneven_x
-    noise = noise + _noise(batch, (), hub) * uneven_x * uneven_y
-    level = expected + noise + _TINY
-    seen = np.maximum(tables + noise, _TINY)
-    ratio = seen * np.log(seen / level) - (tables - expected)
-    worth = np.log1p(rows * expected / level)
-    share = (1 - 1 / shape[x]) * (1 - 1 / shape[y])
-    cells = tuple(range(1, tables.ndim))
-    found: Floats = ratio.sum(axis=cells) - strictness / 2 * share * worth.sum(axis=cells)
-    return found
 
 
 def _noise(batch: TableBatch, ends: Axes, hub: Axes) -> Floats:

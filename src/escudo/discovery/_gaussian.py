@@ -51,7 +51,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -66,9 +66,6 @@ from escudo.mechanisms import Purse, bounded_rows, gaussian_event, second_moment
 from escudo.privacy import Budget, GaussianEvent, Neighbours, Plan, calibrate
 from escudo.table import Numeric, PrivateTable, Schema, count_sensitivity
 
-__all__ = ["prepare"]
-
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 _SHARES: Final = (0.10, 0.25, 0.65)  # of ρ: scales, whitening, second moments
@@ -80,9 +77,7 @@ _MOST_COLUMNS = 200
 _ROUNDS, _ROUNDS_AGAIN = 200, 6
 
 
-def prepare(
-    schema: Schema, neighbours: Neighbours, budget: Budget, *, knowledge: CausalGraph | None
-) -> PreparedGaussian:
+def prepare(schema: Schema, neighbours: Neighbours, budget: Budget, knowledge: CausalGraph | None) -> PreparedGaussian:
     """Choose the noise from public facts alone.
 
     Raises:
@@ -174,12 +169,9 @@ class PreparedGaussian:
         )
 
     def find(self, table: PrivateTable, purse: Purse) -> Discovery:
-        """Measure and search."""
-        return self.search(measure_moments(table, self.schema.names, self.events, purse, rows=self.rows))
-
-    def search(self, moments: Moments) -> Discovery:
-        """Search on what was measured: post-processing, free of charge."""
+        """Measure what the plan shows, and search on it: post-processing, free of charge."""
         names, known = self.schema.names, self.constraints
+        moments = measure_moments(table, names, self.events, purse, self.rows)
         together = float(self.schema.max_rows_per_person or 1)  # a person's rows may all be alike
         rows = moments.effective_rows() / together
         few = rows < _FEW_ROWS
@@ -187,28 +179,24 @@ class PreparedGaussian:
             rows = moments.effective_rows(alone=True) / together
         most = 0 if rows < _HARDLY_ANY else 1 if few else _MOST_PARENTS
 
-        def found(of: Moments, *, strictness: float, rounds: int, start: Parents | None = None) -> Parents:
-            score = LinearScore(of.correlation, rows, strictness=strictness, constraints=known, most_parents=most)
-            return search_linear(score, rounds=rounds, start=start)
+        def found(of: Moments, strictness: float, rounds: int, start: Parents | None = None) -> Parents:
+            return search_linear(LinearScore(of.correlation, rows, strictness, known, most), rounds, start)
 
-        parents = found(moments, strictness=_STRICTNESS, rounds=_ROUNDS)
+        parents = found(moments, _STRICTNESS, _ROUNDS)
         graph = pattern(names, parents, known)
-        dense = found(moments, strictness=_DENSE, rounds=_ROUNDS, start=parents)
+        dense = found(moments, _DENSE, _ROUNDS, parents)
         seen = recurrence(
-            lambda rng: pattern(
-                names, found(moments.renoise(rng), strictness=_STRICTNESS, rounds=_ROUNDS_AGAIN, start=parents), known
-            )
+            lambda rng: pattern(names, found(moments.renoise(rng), _STRICTNESS, _ROUNDS_AGAIN, parents), known)
         )
         sure, ways = edge_confidences(graph, seen)
-        plan = self.plan
         return Discovery(
             graph=graph,
             generating_graph=dag(names, dense),
             edge_confidence=sure,
             direction_confidence=ways,
             method="gaussian",
-            plan=plan,
-            guarantee=plan.guarantee(),
+            plan=purse.plan,
+            guarantee=purse.guarantee,
             rows=max(round(moments.rows), 1),
             cannot_tell=_cannot_tell(graph, rows, few),
             notes=self._notes(rows),
@@ -252,7 +240,7 @@ _BATCH = 2**15
 _SHRINK = 1 - 2.0**-40  # outweighs the rounding errors of the factor that shrinks a row
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Moments:
     """A covariance matrix of standardised columns as it was measured.
 
@@ -301,7 +289,7 @@ class Moments:
         d = len(self.white)
         chance = math.sqrt(2 * (1 + 2 / d) / max(self.rows, 1.0))
         drawn = self.white + math.hypot(chance, self.noise) * _symmetric(rng.standard_normal((d, d)))
-        return Moments(white=drawn, back=self.back, noise=self.noise, rows=self.rows)
+        return replace(self, white=drawn)
 
     def _mapped(self) -> tuple[Floats, Floats]:
         """Return the correlations, and the map to them from whitened coordinates."""
@@ -317,7 +305,6 @@ def measure_moments(
     names: tuple[str, ...],
     events: tuple[GaussianEvent, GaussianEvent, GaussianEvent],
     purse: Purse,
-    *,
     rows: float | None,
 ) -> Moments:
     """Release histograms and both matrices.
@@ -354,7 +341,7 @@ def measure_moments(
     size = max(float(np.trace(second)) / d, noise)
     slope = _slope(d)
     white = np.eye(d) + (second / size - np.eye(d)) * slope
-    return Moments(white=white, back=back, noise=noise / size * slope, rows=rows)
+    return Moments(white, back, noise / size * slope, rows)
 
 
 def squared_limit(columns: int) -> int:
@@ -499,15 +486,7 @@ class LinearScore:
         most_parents: The most parents of a column; 1 makes a forest, 0 leaves what is known.
     """
 
-    def __init__(
-        self,
-        matrix: Floats,
-        rows: float,
-        *,
-        strictness: float,
-        constraints: Constraints,
-        most_parents: int = 8,
-    ):
+    def __init__(self, matrix: Floats, rows: float, strictness: float, constraints: Constraints, most_parents: int = 8):
         self._matrix, self._rows, self.most_parents = matrix, rows, most_parents
         self._penalty = strictness * math.log(max(rows, 2.0)) / 2
         self.allowed = constraints.allowed
@@ -570,7 +549,7 @@ class LinearScore:
         return scores
 
 
-def search_linear(score: LinearScore, *, rounds: int, start: Parents | None = None) -> Parents:
+def search_linear(score: LinearScore, rounds: int, start: Parents | None = None) -> Parents:
     """Return each column's parents in the best graph, or in a good one of many columns.
 
     Args:

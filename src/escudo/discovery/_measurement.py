@@ -46,7 +46,7 @@ import itertools
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -56,27 +56,6 @@ from escudo._progress import tracking
 from escudo.mechanisms import Purse, gaussian_event
 from escudo.privacy import GaussianEvent, Neighbours, Relation
 from escudo.table import Categorical, Column, PrivateTable, Schema
-
-__all__ = [
-    "MOST_LEVELS",
-    "MOST_NUMBERS",
-    "Axes",
-    "Floats",
-    "Levels",
-    "Residuals",
-    "Scope",
-    "TableBatch",
-    "basis",
-    "coefficients",
-    "l2_sensitivity",
-    "measure",
-    "on_simplex",
-    "release_event",
-    "table_batches",
-    "varying",
-    "wide",
-]
-
 
 Floats = NDArray[np.float64]
 Scope = tuple[int, ...]
@@ -99,7 +78,7 @@ def wide(schema: Schema) -> tuple[str, ...]:
     return tuple(name for name in varying(schema) if schema[name].size > MOST_LEVELS)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Levels:
     """The columns as discovery sees them.
 
@@ -114,11 +93,11 @@ class Levels:
     groups: Mapping[int, NDArray[np.int64]]
 
     @classmethod
-    def of(cls, schema: Schema, counts: Mapping[str, Floats], *, most: int = MOST_LEVELS) -> Levels:
+    def of(cls, schema: Schema, counts: Mapping[str, Floats], most: int = MOST_LEVELS) -> Levels:
         """Return the levels of a schema's columns, the wide ones merged into at most so many by their noisy counts."""
         names = varying(schema)
         groups = {names.index(name): _groups(schema[name], noisy, most) for name, noisy in counts.items()}
-        return cls(names=names, cells=schema.shape(names), groups=groups)
+        return cls(names, schema.shape(names), groups)
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -282,7 +261,7 @@ class Residuals:
             starts[scope], scales[scope] = place, noise
             values.append(new)
             place += new.size
-        return Residuals(sizes=self.sizes, starts=starts, values=np.concatenate(values), scales=scales, rows=self.rows)
+        return replace(self, starts=starts, values=np.concatenate(values), scales=scales)
 
     def noise(self, rng: np.random.Generator) -> Floats:
         """Return a vector of fresh noise of the same scales, for asking what other noise would have done."""
@@ -327,7 +306,6 @@ def measure(
     scopes: Sequence[Scope],
     event: GaussianEvent,
     purse: Purse,
-    *,
     rows: float | None,
 ) -> Residuals:
     r"""Release the residuals of some scopes in one go.

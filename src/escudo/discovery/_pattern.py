@@ -19,6 +19,7 @@ sure than they look. Networks that break the assumptions (hidden causes, unfaith
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -32,19 +33,6 @@ from escudo.causal import CausalGraph, Knowledge, first_cycle
 from escudo.errors import GraphError
 from escudo.table import Schema
 
-__all__ = [
-    "Constraints",
-    "Edge",
-    "Parents",
-    "constraints_of",
-    "dag",
-    "edge_confidences",
-    "meek_closure",
-    "pattern",
-    "recurrence",
-]
-
-
 Edge = tuple[str, str]
 """Two columns by name: an arrow, or an undirected edge in order."""
 
@@ -55,7 +43,7 @@ Parents = tuple[tuple[int, ...], ...]
 # ---- what is known beforehand
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Constraints:
     """Knowledge over columns by number.
 
@@ -110,7 +98,7 @@ def constraints_of(schema: Schema, knowledge: CausalGraph | None) -> Constraints
     place = {name: number for number, name in enumerate(names)}
     allowed = ~np.eye(len(names), dtype=np.bool_)
     if knowledge is None:
-        return Constraints(names=names, allowed=allowed, required=frozenset(), joined=frozenset())
+        return Constraints(names, allowed, frozenset(), frozenset())
     members: dict[str, tuple[str, ...]] = {}
     for node in knowledge.nodes:
         if node in knowledge.latents:
@@ -147,7 +135,7 @@ def constraints_of(schema: Schema, knowledge: CausalGraph | None) -> Constraints
             required.add((first, second) if allowed[first, second] else (second, first))
     if cycle := first_cycle((names[a], names[b]) for a, b in sorted(required)):
         raise GraphError(f"What the knowledge asks for makes a cycle: {cycle}. Drop one of these arrows or edges.")
-    return Constraints(names=names, allowed=allowed, required=frozenset(required), joined=frozenset(joined))
+    return Constraints(names, allowed, frozenset(required), frozenset(joined))
 
 
 # ---- what a graph claims
@@ -260,7 +248,7 @@ _EDGE = (0.0, 1.0)
 _DIRECTION = (-0.1, 0.7)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Recurrence:
     """How often edges and arrows came back under fresh noise."""
 
@@ -277,17 +265,14 @@ def recurrence(again: Callable[[np.random.Generator], CausalGraph], *, repeats: 
         repeats: How often.
     """
     rng = np.random.default_rng(0)  # of public noise on released numbers
-    edges: dict[Edge, int] = {}
-    arrows: dict[Edge, int] = {}
+    edges, arrows = Counter[Edge](), Counter[Edge]()
     with tracking("Asking again", total=repeats) as advance:
         for _ in range(repeats):
             graph = again(rng)
-            for edge in graph.adjacencies:
-                edges[edge] = edges.get(edge, 0) + 1
-            for arrow in graph.edges:
-                arrows[arrow] = arrows.get(arrow, 0) + 1
+            edges.update(graph.adjacencies)
+            arrows.update(graph.edges)
             advance(1)
-    return Recurrence(repeats=repeats, edges=edges, arrows=arrows)
+    return Recurrence(repeats, edges, arrows)
 
 
 def edge_confidences(graph: CausalGraph, seen: Recurrence) -> tuple[dict[Edge, float], dict[Edge, float]]:

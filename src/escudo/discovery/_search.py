@@ -29,9 +29,6 @@ from escudo.discovery._evidence import Evidence, Weights
 from escudo.discovery._measurement import Floats
 from escudo.discovery._pattern import Constraints, Parents
 
-__all__ = ["ancestors", "best_graph", "find_graph"]
-
-
 _MUST = 1e12  # worth more than any evidence: what is known is there
 _SEED = 9  # of the perturbations; they are public
 
@@ -59,7 +56,7 @@ def find_graph(
         forest: Whether to go by pairs alone.
         start: Where the local search begins.
     """
-    evidence = weights.of(values, strictness=strictness)
+    evidence = weights.of(values, strictness)
     if forest:
         evidence = evidence.of_pairs()
     allowed = constraints.allowed.copy()
@@ -79,8 +76,7 @@ def find_graph(
         allowed[:, x] = False
     if len(allowed) <= MOST_COLUMNS:
         return best_graph(_scores(evidence, allowed, bonus, fixed))
-    rng = np.random.default_rng(_SEED)
-    return good_graph(evidence, allowed, bonus, rounds=rounds, rng=rng, start=start, fixed=fixed)
+    return good_graph(evidence, allowed, bonus, rounds, np.random.default_rng(_SEED), start, fixed)
 
 
 def _many_required(constraints: Constraints) -> dict[int, tuple[int, ...]]:
@@ -172,7 +168,6 @@ def good_graph(
     evidence: Evidence,
     allowed: NDArray[np.bool_],
     bonus: Floats,
-    *,
     rounds: int,
     rng: np.random.Generator,
     start: Sequence[Sequence[int]] | None = None,

@@ -62,20 +62,6 @@ from escudo.mechanisms import Purse, gaussian_event, laplace_event
 from escudo.privacy import Budget, GaussianEvent, Guarantee, LaplaceEvent, Neighbours, Plan, calibrate
 from escudo.table import Categorical, Numeric, PrivateTable, Schema, count_sensitivity
 
-__all__ = [
-    "AdjustmentTable",
-    "Arm",
-    "Contrast",
-    "Strata",
-    "TreatmentEffect",
-    "contrast_interval",
-    "contrast_value",
-    "level_of",
-    "shown",
-    "usual_levels",
-]
-
-
 Interval = tuple[float, float]
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -292,7 +278,7 @@ _NEGATIVE = {"no", "false", "0", "n", "none", "never", "absent", "negative", "co
 _SPREAD = {"gaussian": 2.828, "laplace": 0.25}  # c; the first is a hair below √8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class AdjustmentTable:
     """What will be measured and how loudly: public, and fixed before a row is read.
 
@@ -319,7 +305,6 @@ class AdjustmentTable:
         adjustment: tuple[str, ...],
         neighbours: Neighbours,
         budget: Budget,
-        *,
         level: object,
     ) -> AdjustmentTable:
         """Choose the noise: Laplace where δ is 0, else Gaussian.
@@ -328,7 +313,7 @@ class AdjustmentTable:
             InputError: If the table would have too many cells.
         """
         strata, arms = math.prod(schema.shape(adjustment)), _arms(schema, treatment)
-        weights = outcome_weights(schema[outcome], level=level, places=strata * (arms + 1))
+        weights = outcome_weights(schema[outcome], level, strata * (arms + 1))
         kinds = 2 if weights.counts else 3
         cells = strata * (arms * kinds + 1)
         if cells > _MOST_CELLS:
@@ -355,7 +340,7 @@ class AdjustmentTable:
                 )
 
             event = at(calibrate(at, epsilon=budget.epsilon, delta=budget.delta))
-        return cls(schema=schema, treatment=treatment, outcome=weights, adjustment=adjustment, event=event)
+        return cls(schema, treatment, weights, adjustment, event)
 
     @property
     def strata(self) -> int:
@@ -444,7 +429,7 @@ def _arms(schema: Schema, treatment: str) -> int:
     return column.size - column.missing
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class OutcomeWeights:
     """The outcome as a weight between 0 and 1 for each of its cells.
 
@@ -470,7 +455,7 @@ class OutcomeWeights:
         return self.steps == 1
 
 
-def outcome_weights(column: Categorical | Numeric, *, level: object, places: int) -> OutcomeWeights:
+def outcome_weights(column: Categorical | Numeric, level: object, places: int) -> OutcomeWeights:
     """Return the outcome as weights.
 
     Args:
@@ -495,14 +480,9 @@ def outcome_weights(column: Categorical | Numeric, *, level: object, places: int
         values = np.array([float(number) for number in column.levels])
         return _scaled_weights(column, values, float(values.min()), float(np.ptp(values)))
     chosen = usual_levels(column)[1] if level is None else level_of(column, level, "outcome_level")
-    return OutcomeWeights(
-        column=column,
-        weights=(np.arange(len(column.levels)) == chosen).astype(np.int64),
-        steps=1,
-        lower=0.0,
-        span=1.0,
-        meaning=f"the share of rows with {column.name} = {column.labels[chosen]}",
-    )
+    counted = (np.arange(len(column.levels)) == chosen).astype(np.int64)
+    meaning = f"the share of rows with {column.name} = {column.labels[chosen]}"
+    return OutcomeWeights(column, counted, 1, 0.0, 1.0, meaning)
 
 
 def level_of(column: Categorical | Numeric, value: object, what: str) -> int:
@@ -551,9 +531,7 @@ def _number_weights(column: Numeric, places: int) -> OutcomeWeights:
 
 def _scaled_weights(column: Categorical | Numeric, values: Floats, lower: float, span: float) -> OutcomeWeights:
     steps = np.rint((values - lower) / span * STEPS).astype(np.int64)
-    return OutcomeWeights(
-        column=column, weights=steps, steps=STEPS, lower=lower, span=span, meaning=f"the mean of {column.name}"
-    )
+    return OutcomeWeights(column, steps, STEPS, lower, span, f"the mean of {column.name}")
 
 
 # ---- intervals

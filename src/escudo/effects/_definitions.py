@@ -42,20 +42,6 @@ from escudo.errors import InputError
 if TYPE_CHECKING:
     from escudo.causal import SEM
 
-__all__ = [
-    "CountComparisons",
-    "CountMechanism",
-    "Definition",
-    "Definitions",
-    "Implication",
-    "Mechanism",
-    "TableComparisons",
-    "as_mechanism",
-    "definitions",
-    "mechanism_of",
-]
-
-
 Number = Literal[1, 2, 3, 4, 5, 6, 7, 8, 10, "bayesian0"]
 Independence = Literal["mutual", "pairwise-conditional"]
 
@@ -510,7 +496,7 @@ def _plain(epsilon: float) -> float | str:
 # ---- comparisons
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """The largest log ratio, for each data point, and a witness of the largest of all (None if nothing differs)."""
 
@@ -647,7 +633,7 @@ class TableComparisons:
 def _over_people(people: Iterable[int], person: Callable[[int], _Found]) -> Comparison:
     found = [person(i) for i in people]
     epsilon, witness = max(found, key=lambda one: one[0])
-    return Comparison(epsilon=epsilon, persons=tuple(f[0] for f in found), witness=witness if epsilon > 0 else None)
+    return Comparison(epsilon, tuple(f[0] for f in found), witness if epsilon > 0 else None)
 
 
 class CountComparisons:
@@ -721,7 +707,7 @@ class CountComparisons:
     def _rows(self, first: Any, second: Any) -> Comparison:
         """Compare rows ``first[k]`` and ``second[k]``, both ways."""
         if len(first) == 0:
-            return Comparison(epsilon=0.0, persons=(0.0,) * self.n, witness=None)
+            return Comparison(0.0, (0.0,) * self.n, None)
         epsilon, (k, one, two, o) = largest_log_ratio(np.stack([self.log[first], self.log[second]], axis=1))
         rows = (int(first[k]), int(second[k]))
         return self._comparison(epsilon, (0, rows[one], rows[two], o))
@@ -737,4 +723,4 @@ class CountComparisons:
     def _found(self, epsilon: float, o: int, x1: dict[str, int], x2: dict[str, int], logs: Array) -> Comparison:
         chances = (float(np.exp(logs[0])), float(np.exp(logs[1])))
         witness = Witness(y={"O": self.mechanism.outputs[o]}, x1=x1, x2=x2, probabilities=chances)
-        return Comparison(epsilon=epsilon, persons=(epsilon,) * self.n, witness=witness if epsilon > 0 else None)
+        return Comparison(epsilon, (epsilon,) * self.n, witness if epsilon > 0 else None)

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from escudo._validate import did_you_mean, positive, positive_integer, probability
@@ -41,9 +41,6 @@ from escudo.errors import GraphError, InputError
 if TYPE_CHECKING:
     from escudo.causal import SEM
     from escudo.privacy import Event, Guarantee, Ledger
-
-__all__ = ["Diagram", "Node", "NodeKind", "bound", "from_ledger"]
-
 
 NodeKind = Literal["attribute", "data point", "mechanism", "post-processing"]
 
@@ -81,8 +78,7 @@ class Node:
             return self.epsilons[parent] if parent is not None else max(self.epsilons.values(), default=0.0)
         from escudo.privacy import Guarantee
 
-        event = self.event
-        rows = event.max_rows_per_person
+        event, rows = self.event, self.event.max_rows_per_person
         stated = Guarantee(
             epsilon=0.0, relation=event.relation, unit=event.unit, max_rows_per_person=rows, source=event
         )
@@ -114,11 +110,11 @@ class Diagram:
 
     def attribute(self, name: str, *, causes: str | Iterable[str] = (), text: str = "") -> Diagram:
         """Add an attribute of a person or of the world."""
-        return self._with(Node(name=name, kind="attribute", parents=_listed(causes), text=text))
+        return self._reading("attribute", name, causes, text)
 
     def point(self, name: str, *, causes: str | Iterable[str] = (), text: str = "") -> Diagram:
         """Add a data point, that is, what a person hands in."""
-        return self._with(Node(name=name, kind="data point", parents=_listed(causes), text=text))
+        return self._reading("data point", name, causes, text)
 
     def mechanism(
         self,
@@ -158,14 +154,13 @@ class Diagram:
                 f"guarantee of mechanism {name!r} must be a Guarantee or an Event; got {type(fact).__name__}. "
                 "Give a number as epsilon."
             )
-        event: Event | None = None if fact is None else fact.under("replace_one")
         return self._with(
             Node(
                 name=name,
                 kind="mechanism",
                 parents=(*data, *others),
                 epsilons=bounds,
-                event=event,
+                event=None if fact is None else fact.under("replace_one"),
                 guarded=data,
                 text=text,
             )
@@ -183,23 +178,16 @@ class Diagram:
             reads: The data points that are divided up.
             epsilons: The mechanisms and their epsilons.
         """
-        data = _listed(reads)
-        diagram = self
+        data, diagram = _listed(reads), self
         for mechanism, epsilon in epsilons.items():
-            node = Node(
-                name=mechanism,
-                kind="mechanism",
-                parents=data,
-                guarded=data,
-                epsilons=dict.fromkeys(data, positive(f"epsilon of {mechanism}", epsilon, allow_zero=True)),
-                group=name,
-            )
+            bounds = dict.fromkeys(data, positive(f"epsilon of {mechanism}", epsilon, allow_zero=True))
+            node = Node(name=mechanism, kind="mechanism", parents=data, guarded=data, epsilons=bounds, group=name)
             diagram = diagram._with(node)
         return diagram
 
     def post(self, name: str, *, reads: str | Iterable[str], text: str = "") -> Diagram:
         """Add something computed from outputs, or from anything else, without protection of its own."""
-        return self._with(Node(name=name, kind="post-processing", parents=_listed(reads), text=text))
+        return self._reading("post-processing", name, reads, text)
 
     @classmethod
     def of(cls, sem: SEM, *, mechanisms: Iterable[str]) -> Diagram:
@@ -236,6 +224,9 @@ class Diagram:
         if not listed:
             raise InputError(f"{what} must name at least one node.")
         return listed
+
+    def _reading(self, kind: NodeKind, name: str, parents: str | Iterable[str], text: str) -> Diagram:
+        return self._with(Node(name=name, kind=kind, parents=_listed(parents), text=text))
 
     def _with(self, node: Node) -> Diagram:
         if node.name in self.nodes:
@@ -299,11 +290,11 @@ def bound(diagram: Diagram, of: str | Iterable[str], on: str | Iterable[str], *,
     """
     changed, observed = diagram.names("of", of), diagram.names("on", on)
     probability("delta", delta)
+    proved = Effect(epsilon=math.inf, known="proved", of=changed, on=observed)
     reached = None if set(changed) & set(observed) else _side_of_the_cut(diagram, changed, observed, delta)
     if reached is None:
-        return _proved(
-            changed, observed, math.inf, 0.0, (f"{show_names(changed)} reaches {show_names(observed)} unprotected.",)
-        )
+        why = f"{show_names(changed)} reaches {show_names(observed)} unprotected."
+        return replace(proved, derivation=(why,))
     before = _ancestors(diagram, observed, changed)
     crossed = [
         (node, [p for p in node.guarded if p in reached])
@@ -315,11 +306,7 @@ def bound(diagram: Diagram, of: str | Iterable[str], on: str | Iterable[str], *,
     epsilon, how = _add_up(pure, events, delta)
     notes = _notes(diagram, changed, observed, reached, before, crossed)
     total = f"Together ε = {show_epsilon(epsilon)}" + (f" at δ = {delta:g}" if delta else "") + f" ({how})."
-    return _proved(changed, observed, epsilon, delta if events else 0.0, (*notes, *steps, total))
-
-
-def _proved(of: tuple[str, ...], on: tuple[str, ...], epsilon: float, delta: float, why: tuple[str, ...]) -> Effect:
-    return Effect(epsilon=epsilon, known="proved", of=of, on=on, delta=delta, derivation=why)
+    return replace(proved, epsilon=epsilon, delta=delta if events else 0.0, derivation=(*notes, *steps, total))
 
 
 def _side_of_the_cut(diagram: Diagram, of: tuple[str, ...], on: tuple[str, ...], delta: float) -> set[str] | None:

@@ -24,21 +24,6 @@ from numpy.typing import NDArray
 from escudo._validate import one_of, positive, probability
 from escudo.errors import InputError
 
-__all__ = [
-    "Array",
-    "Effect",
-    "Kind",
-    "Known",
-    "Witness",
-    "average",
-    "largest_log_ratio",
-    "log_of",
-    "probabilities",
-    "show_epsilon",
-    "spread",
-]
-
-
 Known = Literal["exact", "proved", "measured"]
 Kind = Literal["effect", "direct effect", "path effect", "total effect", "association"]
 Array = NDArray[np.float64]

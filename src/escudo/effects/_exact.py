@@ -40,20 +40,6 @@ from escudo.errors import InputError, ZeroProbabilityError
 if TYPE_CHECKING:
     from escudo.causal import SEM
 
-__all__ = [
-    "Survey",
-    "SurveyRow",
-    "associative",
-    "direct",
-    "effect",
-    "joint",
-    "path",
-    "relative_probability",
-    "survey",
-    "total",
-]
-
-
 Names = str | Iterable[str]
 EVERY = "every population"
 OWN = "the model's own population"
@@ -133,7 +119,7 @@ def effect(sem: SEM, of: Names, on: Names, *, population: Any = None) -> Effect:
 
 def joint(sem: SEM, of: Sequence[str], on: Names, *, population: Any = None) -> Effect:
     """Return the effect of setting all of ``of`` at the same time; the same as :func:`effect` of the set."""
-    return effect(sem, of, on, population=population)
+    return _intervene(sem, of, on, population, "effect")
 
 
 def total(sem: SEM, of: Sequence[str], on: Names, *, population: Any = None) -> Effect:
@@ -143,7 +129,7 @@ def total(sem: SEM, of: Sequence[str], on: Names, *, population: Any = None) -> 
     always: where paths cancel each other, it may be smaller.
     """
     names = names_of(sem, "of", of)
-    parts = tuple(effect(sem, name, on, population=population) for name in names)
+    parts = tuple(_intervene(sem, name, on, population, "effect") for name in names)
     epsilon = math.fsum(part.epsilon for part in parts)
     return replace(parts[0], epsilon=epsilon, of=names, kind="total effect", witness=None, parts=parts)
 
@@ -187,14 +173,7 @@ def path(
     return _intervene(sem, of, on, population, "path effect", Route(through=children, baseline=baseline))
 
 
-def _intervene(
-    sem: SEM,
-    of: Names,
-    on: Names,
-    population: Any,
-    kind: Kind,
-    route: Route | None = None,
-) -> Effect:
+def _intervene(sem: SEM, of: Names, on: Names, population: Any, kind: Kind, route: Route | None = None) -> Effect:
     changed, observed = names_of(sem, "of", of), names_of(sem, "on", on)
     model, words = _choose_population(sem, population)
     contrast = contrast_of(model, changed, observed, worst_case=words == EVERY, route=route)
@@ -395,9 +374,12 @@ def survey(
     for group in groups:
         names = tuple(name for name in group if name in wanted)
         if names:
-            found = effect(sem, names[0], outputs, population=population)
-            role: Literal["attribute", "data point"] = "data point" if names[0] in points else "attribute"
-            row = SurveyRow(names=names, role=role, effect=found, by_what=_by_what(sem, names[0], outputs, reach))
+            row = SurveyRow(
+                names=names,
+                role="data point" if names[0] in points else "attribute",
+                effect=_intervene(sem, names[0], outputs, population, "effect"),
+                by_what=_by_what(sem, names[0], outputs, reach),
+            )
             rows = _merged(rows, row)
     home = {name: group for group in groups for name in group}
     pairs: dict[Any, tuple[str, str]] = {}  # one pair of those that are alike
@@ -406,7 +388,7 @@ def survey(
             if {parent, child} <= wanted - points - set(outputs):
                 pairs.setdefault((home[parent], home[child]), (parent, child))
     together = tuple(
-        (joint(sem, pair, outputs, population=population), total(sem, pair, outputs, population=population))
+        (_intervene(sem, pair, outputs, population, "effect"), total(sem, pair, outputs, population=population))
         for pair in list(pairs.values())[:_MOST_PAIRS]
     )
     return Survey(outputs=outputs, rows=tuple(rows), together=together)

@@ -26,8 +26,6 @@ from escudo.effects._definitions import CountComparisons, CountMechanism, Mechan
 from escudo.effects._effect import Array, Effect, Witness, average, largest_log_ratio, log_of, show_epsilon
 from escudo.errors import InputError, ZeroProbabilityError
 
-__all__ = ["Disclosure", "SemanticPrivacy", "nondisclosure", "posterior", "secrets", "semantic_privacy"]
-
 
 def posterior(
     mechanism: Mechanism | Any, credence: Any, output: Any, *, without: str | None = None, value: Any = None
@@ -125,8 +123,7 @@ def semantic_privacy(mechanism: Mechanism | CountMechanism | Any, credence: Any 
         return _worst_case(known)
     table = _as_table(known)
     prior = log_of(TableComparisons(table).population(credence))
-    best: tuple[float, str, Any, Any] = (0.0, table.points[0], table.values[0][0], table.outputs[0])
-    rho = 0.0
+    worst = _unmoved(table)
     for person, name in enumerate(table.points):
         for value in table.values[person]:
             for o, output in enumerate(table.outputs):
@@ -134,33 +131,14 @@ def semantic_privacy(mechanism: Mechanism | CountMechanism | Any, credence: Any 
                 p, q = _believe(prior, seen), _believe(prior, _replace_point(table, seen, name, value))
                 if p is None or q is None:
                     continue
-                rho = max(rho, _largest_change(p, q))
-                if (difference := _statistical_difference(p, q)) > best[0]:
-                    best = (difference, name, value, output)
-    epsilon = TableComparisons(table).neighbours().epsilon
-    difference, name, value, output = best
-    return SemanticPrivacy(
-        difference=difference,
-        rho=rho,
-        epsilon=epsilon,
-        person=name,
-        replacement=value,
-        output=output,
-        credence=None,
-    )
+                worst = replace(worst, rho=max(worst.rho, _largest_change(p, q)))
+                if (moved := _statistical_difference(p, q)) > worst.difference:
+                    worst = replace(worst, difference=moved, person=name, replacement=value, output=output)
+    return worst
 
 
 def _worst_case(known: Mechanism | CountMechanism) -> SemanticPrivacy:
-    compare = CountComparisons(known) if isinstance(known, CountMechanism) else TableComparisons(known)
-    worst = SemanticPrivacy(
-        difference=0.0,
-        rho=0.0,
-        epsilon=compare.neighbours().epsilon,
-        person="D1" if isinstance(known, CountMechanism) else known.points[0],
-        replacement=0 if isinstance(known, CountMechanism) else known.values[0][0],
-        output=known.outputs[0],
-        credence=None,
-    )
+    worst = _unmoved(known)
     for person, value, with_data, without in _likelihoods(known):
         seen = (without > -np.inf).any(axis=0)  # an output that is impossible without the person is skipped
         with np.errstate(invalid="ignore"):
@@ -181,6 +159,21 @@ def _worst_case(known: Mechanism | CountMechanism) -> SemanticPrivacy:
                 credence=_credence(known, float(rho[o]), pair, without[list(pair), o]),
             )
     return worst
+
+
+def _unmoved(known: Mechanism | CountMechanism) -> SemanticPrivacy:
+    """Return what there is to say before anything was found that moves a belief."""
+    compare = CountComparisons(known) if isinstance(known, CountMechanism) else TableComparisons(known)
+    point = ("D1", 0) if isinstance(known, CountMechanism) else (known.points[0], known.values[0][0])
+    return SemanticPrivacy(
+        difference=0.0,
+        rho=0.0,
+        epsilon=compare.neighbours().epsilon,
+        person=point[0],
+        replacement=point[1],
+        output=known.outputs[0],
+        credence=None,
+    )
 
 
 def _likelihoods(known: Mechanism | CountMechanism) -> Iterator[tuple[str, Any, Array, Array]]:

@@ -40,19 +40,6 @@ from escudo.errors import InputError
 if TYPE_CHECKING:
     from escudo.causal import SEM
 
-__all__ = [
-    "Baseline",
-    "Contrast",
-    "Largest",
-    "Route",
-    "alternatives",
-    "contrast_of",
-    "largest_effect",
-    "names_of",
-    "outputs_of",
-]
-
-
 Baseline = Literal["natural", "held"]
 Part = Factor | Lookup
 Ints: TypeAlias = NDArray[np.intp]
@@ -103,12 +90,7 @@ class Contrast:
 
 
 def contrast_of(
-    sem: SEM,
-    of: tuple[str, ...],
-    on: tuple[str, ...],
-    *,
-    worst_case: bool,
-    route: Route | None = None,
+    sem: SEM, of: tuple[str, ...], on: tuple[str, ...], *, worst_case: bool, route: Route | None = None
 ) -> Contrast:
     """Lay out the question "how does setting ``of`` change ``on``?".
 

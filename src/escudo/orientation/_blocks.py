@@ -22,21 +22,6 @@ from numpy.typing import NDArray
 
 from escudo._progress import tracking
 
-__all__ = [
-    "DEGREE",
-    "EQUAL",
-    "FEWEST_DISTINCT",
-    "SMALLEST",
-    "Blocks",
-    "Hypothesis",
-    "Preference",
-    "cast",
-    "cosines",
-    "entropy",
-    "one_by_one",
-]
-
-
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 

@@ -33,9 +33,6 @@ from escudo.orientation._regression import Pair
 from escudo.orientation._scores import Floats
 from escudo.table import PrivateTable, Schema
 
-__all__ = ["PlanningCurves", "planning_curves"]
-
-
 EPSILONS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 _MOST_ROWS = 8_000  # the gap hardly depends on more; noise is computed for the rows there are
 _BOUNDS = {"type": "numeric", "lower": -1, "upper": 1}

@@ -34,23 +34,6 @@ from escudo.errors import InputError, SchemaError
 from escudo.privacy import Budget, Guarantee, Neighbours, Plan, Unit
 from escudo.table import Categorical, Column, PrivateTable, Schema
 
-__all__ = [
-    "CANNOT_TELL",
-    "METHODS",
-    "Batch",
-    "Direction",
-    "DirectionQuestion",
-    "PairData",
-    "Score",
-    "arrow",
-    "batches_of",
-    "check_options",
-    "check_rows",
-    "direction",
-    "scored_column",
-]
-
-
 METHODS = {"votes": "_votes", "gap": "_gap", "paper": "_paper"}
 """Every method, and the module that holds its ``prepare``."""
 
@@ -111,7 +94,7 @@ def direction(
     >>> direction(table, "frost", "height", epsilon=1.0, seed=1).verdict
     'height->frost'
     """
-    asked = DirectionQuestion(x=x, y=y, method=method, score=score, options=options)
+    asked = DirectionQuestion(x, y, method, score, options)
     prepared = asked.prepare(table.schema, table.neighbours, Budget(epsilon, delta))
     if method != "votes" and not planning():  # votes take a rough number; sensitivities of the others depend on it
         check_rows(table.neighbours.records, table.record_count())
@@ -123,7 +106,7 @@ def direction(
 Score = str | Callable[..., Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class DirectionQuestion:
     """Which of two columns of a table causes the other: the question.
 

@@ -90,23 +90,6 @@ from escudo.orientation._scores import (
 from escudo.privacy import Budget, Event, LaplaceEvent, Neighbours, ParallelEvent, Plan, RepeatedEvent
 from escudo.table import PrivateTable, Schema
 
-__all__ = [
-    "ABSTAIN",
-    "LARGEST_GAP",
-    "LEAST_SKETCH",
-    "WIDTH",
-    "Wording",
-    "certainty",
-    "check_width",
-    "gap_of",
-    "gap_sensitivity",
-    "noisy_regressions",
-    "prepare",
-    "probability_of_direction",
-    "public_count",
-]
-
-
 SCORES = ("sqrt_hsic", "hsic", "spearman", "kendall", "iqr")
 """Every dependence score, the default first."""
 
@@ -146,81 +129,23 @@ def prepare(asked: DirectionQuestion, schema: Schema, neighbours: Neighbours, bu
     chosen = check_options("gap", asked.options, {"train": None, "abstain": ABSTAIN, "shuffle": 0, "width": WIDTH})
     named = one_of("score", SCORES[0] if asked.score == "committee" else asked.score, SCORES)
     width = check_width(chosen["width"])
-    split = chosen["train"] is None
-    tested = halves(count)[1] if split else count
+    if chosen["train"] is not None:
+        covers = f"Covers all {count:,} private rows; the regressions come from records stated to be public."
+    else:
+        fitted, tested = halves(count)
+        covers = (
+            f"Covers all {count:,} rows: {fitted:,} behind a noisy histogram, {tested:,} behind the noisy gap; "
+            "nobody is in both."
+        )
     return GapPrepared(
         schema=schema,
-        wording=Wording(
-            x=asked.x,
-            y=asked.y,
-            method="gap",
-            score=named,
-            abstain=positive("abstain", chosen["abstain"], allow_zero=True),
-            notes=(_covers(count, tested, split=split),),
-        ),
-        plan=_plan(named, budget.epsilon, tested, split=split),
+        wording=Wording(asked, named, positive("abstain", chosen["abstain"], allow_zero=True), (covers,)),
         epsilon=budget.epsilon,
         rows=count,
-        train=None if split else public_pair(schema, asked.x, asked.y, chosen["train"], option="train"),
+        train=None if chosen["train"] is None else public_pair(schema, asked, "train"),
         shuffle=whole("shuffle", chosen["shuffle"]),
         width=width,
     )
-
-
-def _plan(score: str, epsilon: float, tested: int, *, split: bool) -> Plan:
-    name = f"direction (gap of {score})"
-    if split and epsilon * (tested - 1) < LEAST_SKETCH:
-        return Plan(name, buys="nothing: too few rows to fit regressions privately")
-    if score == "iqr":
-        if tested < 8:
-            return Plan(name, buys="nothing: too few rows")
-        gap: Event = RepeatedEvent(event=quantile_event(count=2, epsilon=epsilon / 4), count=4)
-    else:
-        if tested < 2 or gap_sensitivity(score, tested) / epsilon > LARGEST_GAP[score]:
-            return Plan(name, buys="nothing: the noise would be larger than any gap")
-        gap = _gap_event(score, epsilon, tested)
-    if not split:
-        return Plan(name, gap, buys=f"the gap over all {tested:,} rows; regressions from public records")
-    return Plan(
-        name,
-        ParallelEvent(events=(_sketch_event(epsilon), gap), by="position"),
-        buys="a noisy histogram of one half for the regressions, the gap over the other half",
-    )
-
-
-def _gap_event(score: str, epsilon: float, tested: int) -> LaplaceEvent:
-    size = gap_sensitivity(score, tested)
-    grid = math.ldexp(1.0, math.frexp(size * _FINENESS)[1] - 1)
-    return gap_event(sensitivity=size, epsilon=epsilon, grid=grid)
-
-
-def _sketch_event(epsilon: float) -> LaplaceEvent:
-    return laplace_event(_CELLS**2, sensitivity=2, epsilon=epsilon, integers=True)
-
-
-def _covers(rows: int, tested: int, *, split: bool) -> str:
-    if not split:
-        return f"Covers all {rows:,} private rows; the regressions come from records stated to be public."
-    return (
-        f"Covers all {rows:,} rows: {rows - tested:,} behind a noisy histogram, {tested:,} behind the noisy gap; "
-        "nobody is in both."
-    )
-
-
-def _needs(score: str, epsilon: float, *, split: bool) -> str:
-    """Return about how many rows would do, for a gap of the usual size."""
-    if split:
-        needed = f"N = {math.ceil(2 * LEAST_SKETCH / epsilon):,} rows"
-        return (
-            f"At ε = {epsilon:g} the regressions would be mostly noise and could point the wrong way; method 'gap' "
-            f"needs about {needed}, or public train records. Method 'votes' needs fewer. Nothing was spent."
-        )
-    rows = 2
-    gap = _TYPICAL if score == "sqrt_hsic" else LARGEST_GAP.get(score, 1.0) / 5
-    while score in LARGEST_GAP and gap_sensitivity(score, rows) / epsilon * math.log(10) > gap:
-        rows *= 2
-    noise = f"At ε = {epsilon:g} the noise is larger than any gap here"
-    return f"{noise}; it needs about N = {max(rows, 16):,} rows. Nothing was spent."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -230,7 +155,6 @@ class GapPrepared:
     Attributes:
         schema: The columns of the table.
         wording: How a released margin is told.
-        plan: All that ``run`` will spend; free where no gap would stand out.
         epsilon: What the answer may cost.
         rows: The public number of rows.
         train: Public training records, or None to split the table.
@@ -240,12 +164,56 @@ class GapPrepared:
 
     schema: Schema
     wording: Wording
-    plan: Plan
     epsilon: float
     rows: int
     train: Pair | None
     shuffle: int
     width: float
+
+    @property
+    def plan(self) -> Plan:
+        """All that ``run`` will spend; free where no gap would stand out."""
+        score, split = self.wording.score, self.train is None
+        tested = halves(self.rows)[1] if split else self.rows
+        name = f"direction (gap of {score})"
+        if split and self.epsilon * (tested - 1) < LEAST_SKETCH:
+            return Plan(name, buys="nothing: too few rows to fit regressions privately")
+        if score == "iqr":
+            if tested < 8:
+                return Plan(name, buys="nothing: too few rows")
+            gap: Event = RepeatedEvent(event=quantile_event(count=2, epsilon=self.epsilon / 4), count=4)
+        else:
+            if tested < 2 or gap_sensitivity(score, tested) / self.epsilon > LARGEST_GAP[score]:
+                return Plan(name, buys="nothing: the noise would be larger than any gap")
+            gap = self._gap_event(tested)
+        if not split:
+            return Plan(name, gap, buys=f"the gap over all {tested:,} rows; regressions from public records")
+        return Plan(
+            name,
+            ParallelEvent(events=(_sketch_event(self.epsilon), gap), by="position"),
+            buys="a noisy histogram of one half for the regressions, the gap over the other half",
+        )
+
+    def _gap_event(self, tested: int) -> LaplaceEvent:
+        size = gap_sensitivity(self.wording.score, tested)
+        power = math.frexp(size * _FINENESS)[1] - 1
+        return gap_event(sensitivity=size, epsilon=self.epsilon, grid=math.ldexp(1.0, power))
+
+    def _needs(self) -> str:
+        """Return about how many rows would do, for a gap of the usual size."""
+        score, epsilon = self.wording.score, self.epsilon
+        if self.train is None:
+            needed = f"N = {math.ceil(2 * LEAST_SKETCH / epsilon):,} rows"
+            return (
+                f"At ε = {epsilon:g} the regressions would be mostly noise and could point the wrong way; method 'gap' "
+                f"needs about {needed}, or public train records. Method 'votes' needs fewer. Nothing was spent."
+            )
+        rows = 2
+        gap = _TYPICAL if score == "sqrt_hsic" else LARGEST_GAP.get(score, 1.0) / 5
+        while score in LARGEST_GAP and gap_sensitivity(score, rows) / epsilon * math.log(10) > gap:
+            rows *= 2
+        noise = f"At ε = {epsilon:g} the noise is larger than any gap here"
+        return f"{noise}; it needs about N = {max(rows, 16):,} rows. Nothing was spent."
 
     def run(self, table: PrivateTable, purse: Purse) -> Direction:
         """Read the pairs and answer.
@@ -253,13 +221,11 @@ class GapPrepared:
         Raises:
             InputError: If the table has another number of rows than was stated.
         """
-        asked = self.wording
-        if self.plan.event is None:
-            return asked.no_answer(_needs(asked.score, self.epsilon, split=self.train is None), purse)
-        pairs, known = PairData(table, asked.x, asked.y), self.train
-        check_rows(self.rows, pairs.rows)
-        pair = pair_of(pairs)
-        paid = purse.within(self.plan.event, purpose="direction (gap)")
+        asked, event = self.wording, self.plan.event
+        if event is None:
+            return asked.no_answer(purse, self._needs())
+        pair, known = asked.pair(table, self.rows), self.train
+        paid = purse.within(event, purpose="direction (gap)")
         f: Regression
         g: Regression
         if known is not None:
@@ -269,13 +235,13 @@ class GapPrepared:
             f, g = noisy_regressions(half, paid, epsilon=self.epsilon)
         if asked.score == "iqr":
             return self._by_quartiles(test, f, g, paid)
-        event = _gap_event(asked.score, self.epsilon, len(test.x))
-        margin = float(paid.add(gap_of(asked.score, test, f, g, width=self.width), event))
+        law = self._gap_event(len(test.x))
+        margin = float(paid.add(gap_of(asked.score, test, f, g, width=self.width), law))
         return asked.answer(
             margin,
             purse,
-            noise_scale=event.scale,
-            certainty=certainty(margin, event.scale, largest=LARGEST_GAP[asked.score]),
+            noise_scale=law.scale,
+            certainty=certainty(margin, law.scale, largest=LARGEST_GAP[asked.score]),
             scores={"gap": margin},
             scores_mean=(
                 f"gap: dependence left in the wrong direction minus that left in the right one, if {asked.x} is the "
@@ -318,6 +284,10 @@ class GapPrepared:
 # ---- scores and regressions
 
 
+def _sketch_event(epsilon: float) -> LaplaceEvent:
+    return laplace_event(_CELLS**2, sensitivity=2, epsilon=epsilon, integers=True)
+
+
 def gap_sensitivity(score: str, m: int) -> float:
     """Return how far the gap of two scores over ``m`` pairs can move when one pair is replaced: twice one score."""
     one: Callable[[int], float] = {
@@ -352,7 +322,7 @@ def noisy_regressions(half: Pair, purse: Purse, *, epsilon: float) -> tuple[Regr
     """
     noisy = np.asarray(purse.add(cell_counts(half), _sketch_event(epsilon)), dtype=np.float64)
     noise = math.sqrt(2) * 2 / epsilon
-    return fit_histogram(noisy, noise=noise), fit_histogram(noisy.T, noise=noise)
+    return fit_histogram(noisy, noise), fit_histogram(noisy.T, noise)
 
 
 def cell_counts(pair: Pair) -> NDArray[np.int64]:
@@ -367,25 +337,37 @@ ABSTAIN = 1.6
 """By default there is a verdict only where the margin exceeds so many noise scales: its sign is then 90 % sure."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Wording:
     """How a released margin becomes an answer: all that is known of it before a row is read.
 
     Attributes:
-        x: One column.
-        y: The other one.
-        method: ``"gap"`` or ``"paper"``.
+        asked: The question.
         score: The dependence score.
         abstain: The verdict is "cannot tell" unless the margin is larger than so many noise scales.
         notes: What people should know about the way it was asked.
     """
 
-    x: str
-    y: str
-    method: str
+    asked: DirectionQuestion
     score: str
     abstain: float
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...]
+
+    @property
+    def x(self) -> str:
+        """One column."""
+        return self.asked.x
+
+    @property
+    def y(self) -> str:
+        """The other one."""
+        return self.asked.y
+
+    def pair(self, table: PrivateTable, rows: int) -> Pair:
+        """Return the private pairs, which must be as many as sensitivities were computed for."""
+        pairs = PairData(table, self.x, self.y)
+        check_rows(rows, pairs.rows)
+        return pair_of(pairs)
 
     def answer(
         self,
@@ -403,10 +385,9 @@ class Wording:
         verdict = arrow(self.x, self.y) if margin > 0 else arrow(self.y, self.x)
         if abs(margin) <= threshold:
             verdict = CANNOT_TELL
-            inside = f"The margin is inside the noise (±{threshold:.2g}): a larger ε or more rows could tell."
-            notes = (*notes, inside)
+            notes += (f"The margin is inside the noise (±{threshold:.2g}): a larger ε or more rows could tell.",)
         return replace(
-            self.no_answer("", purse),
+            self.no_answer(purse, *notes),
             verdict=verdict,
             margin=margin,
             probability_correct=certainty,
@@ -414,10 +395,9 @@ class Wording:
             scores_mean=scores_mean,
             noise_scale=noise_scale,
             threshold=threshold,
-            notes=self._told(*notes, purse=purse),
         )
 
-    def no_answer(self, why: str, purse: Purse) -> Direction:
+    def no_answer(self, purse: Purse, *why: str) -> Direction:
         """Return "cannot tell", with the reason."""
         return Direction(
             x=self.x,
@@ -426,14 +406,11 @@ class Wording:
             margin=0.0,
             probability_correct=0.5,
             guarantee=purse.guarantee,
-            method=self.method,
+            method=self.asked.method,
             score=self.score,
             plan=purse.plan,
-            notes=self._told(why, purse=purse),
+            notes=(*self.notes, *why, *((purse.plan.warning,) if purse.plan.warning else ())),
         )
-
-    def _told(self, *notes: str, purse: Purse) -> tuple[str, ...]:
-        return (*self.notes, *notes, *((purse.plan.warning,) if purse.plan.warning else ()))
 
 
 def public_count(method: str, neighbours: Neighbours) -> int:
@@ -473,7 +450,7 @@ LARGEST_GAP = {"sqrt_hsic": 0.5, "hsic": 0.25, "spearman": 1.0, "kendall": 1.0}
 _TAILS = {1: (48.0,), 2: (48.0, 24.0), 4: (48.0, 33.0, 9.0, 1.0)}  # over 96, in powers of z
 
 
-def probability_of_direction(margin: float, scale: float, *, noises: int = 2) -> float:
+def probability_of_direction(margin: float, scale: float, noises: int = 2) -> float:
     """Return the probability that the noisy scores are in the order of the margin's sign: above 0 is right.
 
     Args:
@@ -494,7 +471,7 @@ def probability_of_direction(margin: float, scale: float, *, noises: int = 2) ->
     return 1 - tail if margin > 0 else tail
 
 
-def certainty(released: float, scale: float, *, noises: int = 1, largest: float = math.inf) -> float:
+def certainty(released: float, scale: float, noises: int = 1, *, largest: float = math.inf) -> float:
     """Return how sure the sign of a released margin is: see "After the release" above.
 
     Args:
@@ -508,11 +485,11 @@ def certainty(released: float, scale: float, *, noises: int = 1, largest: float 
     """
     size = abs(released)
     if math.isinf(largest):
-        return probability_of_direction(size, scale, noises=noises)
+        return probability_of_direction(size, scale, noises)
     size = min(size, largest + 500 * scale)  # beyond, tails only shrink together
 
     def above(value: float) -> float:
-        return probability_of_direction(-value, scale, noises=noises)
+        return probability_of_direction(-value, scale, noises)
 
     low, middle, high = above(size - largest), above(size), above(size + largest)
     return min(1.0, max(0.5, (low - middle) / (low - high)))

@@ -28,9 +28,6 @@ from escudo.orientation._votes import VOTE_OPTIONS, Poll, poll_of
 from escudo.privacy import Budget, GaussianEvent, Guarantee, Neighbours, Plan, plannable
 from escudo.table import PrivateTable, Schema
 
-__all__ = ["EdgesQuestion", "Orientation", "can_be_oriented", "orient"]
-
-
 Edge = tuple[str, str]
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -106,7 +103,7 @@ def orient(
     >>> orient(table, escudo.CausalGraph.from_edges([], undirected=[("b", "a")]), epsilon=1.0, seed=1).graph.edges
     (('a', 'b'),)
     """
-    asked = EdgesQuestion(graph=graph, score=score, options=options)
+    asked = EdgesQuestion(graph, score, options)
     how: dict[str, Any] = {"accept_large_delta": accept_large_delta, "seed": seed}
     return ask(asked, table, Budget(epsilon, delta), purpose="orient", **how)
 
@@ -114,7 +111,7 @@ def orient(
 # ---- the question, and what is chosen before a row is read
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class EdgesQuestion:
     """Which way the undirected edges of a graph go, or all pairs of columns: the question.
 
@@ -133,8 +130,8 @@ class EdgesQuestion:
         chosen = check_options("votes", self.options, VOTE_OPTIONS)
         pairs, notes = _pairs(self.graph, schema)
         schema.select(dict.fromkeys(name for pair in pairs for name in pair)).require_confirmed()
-        poll = poll_of(len(pairs), neighbours, budget, score=self.score, **chosen)
-        return PreparedEdges(schema=schema, graph=self.graph, pairs=pairs, poll=poll, delta=budget.delta, notes=notes)
+        poll = poll_of(len(pairs), neighbours, budget, self.score, chosen)
+        return PreparedEdges(schema, self.graph, pairs, poll, budget.delta, notes)
 
 
 def can_be_oriented(schema: Schema, name: str) -> bool:
@@ -164,7 +161,7 @@ def _pairs(graph: CausalGraph | None, schema: Schema) -> tuple[tuple[Edge, ...],
     return tuple(combinations(usable, 2)), notes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class PreparedEdges:
     """Everything that is chosen before a row is read.
 
@@ -190,11 +187,11 @@ class PreparedEdges:
         poll = self.poll
         bought = f"{len(self.pairs)} pairs, {poll.seating.blocks} blocks, {poll.procedure.name}"
         at = self.delta if isinstance(poll.event, GaussianEvent) else 0.0
-        return poll.plan("orient", "sums of votes", "verdicts", buys=bought, delta=at)
+        return poll.plan("orient", "sums of votes", bought, "verdicts", at)
 
     def run(self, table: PrivateTable, purse: Purse) -> Orientation:
         """Let the blocks vote on every pair, and put the verdicts into the graph."""
-        margins = self.poll.margins(table, self.pairs, purse, purpose="sums of votes")
+        margins = self.poll.margins(table, self.pairs, purse, "sums of votes")
         answers = [self.poll.answer(x, y, margin, purse) for (x, y), margin in zip(self.pairs, margins, strict=True)]
         graph, left = _with_arrows(self.graph, answers)
         warned = (purse.plan.warning,) if purse.plan.warning else ()

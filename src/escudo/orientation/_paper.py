@@ -49,7 +49,6 @@ Reference: M. Kusner, Y. Sun, K. Sridharan, K. Weinberger (2016), "Private Causa
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -58,14 +57,13 @@ import numpy as np
 from escudo._validate import one_of, positive, whole
 from escudo.errors import InputError, RefusedError
 from escudo.mechanisms import Purse, laplace_event, release_if_stable
-from escudo.orientation._direction import Direction, DirectionQuestion, PairData, check_options, check_rows
+from escudo.orientation._direction import Direction, DirectionQuestion, check_options
 from escudo.orientation._gap import ABSTAIN, LARGEST_GAP, WIDTH, Wording, certainty, check_width, public_count
 from escudo.orientation._regression import (
     Floats,
     Pair,
     fit_kernel_ridge,
     halves,
-    pair_of,
     paper_residual_change,
     public_pair,
     residual_change,
@@ -82,9 +80,6 @@ from escudo.orientation._scores import (
 )
 from escudo.privacy import ApproximateEvent, Budget, LaplaceEvent, Neighbours, Plan, RepeatedEvent
 from escudo.table import PrivateTable, Schema
-
-__all__ = ["prepare", "residuals", "score_sensitivity", "two_scores"]
-
 
 SCORES = ("hsic", "spearman", "kendall", "iqr")
 """Every dependence score of the paper, the default first."""
@@ -117,7 +112,6 @@ def prepare(asked: DirectionQuestion, schema: Schema, neighbours: Neighbours, bu
         InputError: If an argument is out of range.
         RefusedError: If the relation or unit is not covered, or no mechanism is known.
     """
-    epsilon, delta = budget.epsilon, budget.delta
     count = public_count("paper", neighbours)
     known = {
         "train": None,
@@ -133,49 +127,29 @@ def prepare(asked: DirectionQuestion, schema: Schema, neighbours: Neighbours, bu
     if chosen["train"] is not None and chosen["test"] is not None:
         raise InputError("train and test are both public: then nothing is private. Give one of them.")
     role: Role = "test" if chosen["train"] is not None else "train" if chosen["test"] is not None else "both"
-    other = "train" if role == "test" else "test"
-    public = None if role == "both" else public_pair(schema, asked.x, asked.y, chosen[other], option=other)
-    _check_known(named, role, delta)
+    public = None if role == "both" else public_pair(schema, asked, "train" if role == "test" else "test")
+    _check_known(named, role, budget.delta)
     lam = 1e-3 if role == "test" else 0.3
     lam = lam if chosen["regularisation"] is None else positive("regularisation", chosen["regularisation"])
     constants: Constants = one_of("constants", chosen["constants"], CONSTANTS)
     if constants == "paper" and lam > 1:
         raise InputError("constants='paper' holds for a regularisation of at most 1.")
-    width = check_width(chosen["width"])
-    n, m = halves(count)
-    if public is not None:
-        n, m = (len(public.x), count) if role == "test" else (count, len(public.x))
-    if min(n, m) < 4:
-        raise InputError("the table needs at least 8 rows, 4 with public records beside it.")
-
-    def one_score(n: int, m: int) -> float:
-        return score_sensitivity(named, role, n=n, m=m, regularisation=lam, width=width, constants=constants)
-
-    one = one_score(n, m) if _by_laplace(named, role) else None
-    plan = _plan(named, one, epsilon=epsilon, delta=delta, looks=iqr_looks(role, constants))
     notes = _notes(role, named, constants, count)
-    if plan.event is None:
-        notes += (_needs(named, one_score, role, n, m, epsilon),)
-    return PaperPrepared(
+    prepared = PaperPrepared(
         schema=schema,
-        wording=Wording(
-            x=asked.x,
-            y=asked.y,
-            method="paper",
-            score=named,
-            abstain=positive("abstain", chosen["abstain"], allow_zero=True),
-            notes=notes,
-        ),
-        plan=plan,
+        wording=Wording(asked, named, positive("abstain", chosen["abstain"], allow_zero=True), notes),
         budget=budget,
         rows=count,
         role=role,
         public=public,
         shuffle=whole("shuffle", chosen["shuffle"]),
         regularisation=lam,
-        width=width,
+        width=check_width(chosen["width"]),
         constants=constants,
     )
+    if min(prepared.records) < 4:
+        raise InputError("the table needs at least 8 rows, 4 with public records beside it.")
+    return prepared
 
 
 def _by_laplace(score: str, role: Role) -> bool:
@@ -192,23 +166,6 @@ def _check_known(score: str, role: Role, delta: float) -> None:
         )
     if delta == 0 and not _by_laplace(score, role):
         raise InputError(f"score {score!r} needs a delta above 0 here, such as 1e-6.")
-
-
-def _plan(score: str, one: float | None, *, epsilon: float, delta: float, looks: tuple[int, int]) -> Plan:
-    """Return the budget tree, free where noise for a sensitivity of ``one`` would exceed any gap."""
-    name = f"direction (paper, {score})"
-    if one is not None:
-        if 2 * one / epsilon > LARGEST_GAP[score]:
-            return Plan(name, buys="nothing: the noise would be larger than any gap")
-        return Plan(name, laplace_event(2, sensitivity=2 * one, epsilon=epsilon), buys="two scores")
-    released, parts = looks if score == "iqr" else (2, 2)
-    part = ApproximateEvent(epsilon=epsilon / parts, delta=delta / parts)
-    return Plan(
-        name,
-        RepeatedEvent(event=part, count=released),
-        buys="log interquartile ranges, where stable" if score == "iqr" else "two scores, where stable",
-        delta=delta * released / parts,
-    )
 
 
 def _notes(role: Role, score: str, constants: Constants, rows: int) -> tuple[str, ...]:
@@ -229,17 +186,6 @@ def _notes(role: Role, score: str, constants: Constants, rows: int) -> tuple[str
     return covers, claim
 
 
-def _needs(score: str, sensitivity: Callable[[int, int], float], role: Role, n: int, m: int, epsilon: float) -> str:
-    """Return about how many private rows would do, for a clear gap: a tenth of the largest."""
-    factor = 1
-    while 2 * sensitivity(n if role == "test" else n * factor, m if role == "train" else m * factor) / epsilon > (
-        LARGEST_GAP[score] / 10 / math.log(10)
-    ):
-        factor *= 2
-    rows = factor * {"test": m, "train": n, "both": n + m}[role]
-    return f"At ε = {epsilon:g} the noise is larger than any gap of two scores; it needs about N = {rows:,} rows."
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PaperPrepared:
     """The paper's method with everything chosen from public facts; the module says what it promises.
@@ -247,7 +193,6 @@ class PaperPrepared:
     Attributes:
         schema: The columns of the table.
         wording: How a released margin is told.
-        plan: All that ``run`` will spend; free where no gap would stand out.
         budget: The paper's claim, for the whole answer.
         rows: The public number of rows.
         role: What the private records are used for.
@@ -260,7 +205,6 @@ class PaperPrepared:
 
     schema: Schema
     wording: Wording
-    plan: Plan
     budget: Budget
     rows: int
     role: Role
@@ -270,24 +214,71 @@ class PaperPrepared:
     width: float
     constants: Constants
 
+    @property
+    def records(self) -> tuple[int, int]:
+        """How many records train, and how many are scored."""
+        if self.public is None:
+            return halves(self.rows)
+        return (len(self.public.x), self.rows) if self.role == "test" else (self.rows, len(self.public.x))
+
+    @property
+    def plan(self) -> Plan:
+        """All that ``run`` will spend; free where no gap would stand out."""
+        score, epsilon, delta = self.wording.score, self.budget.epsilon, self.budget.delta
+        name = f"direction (paper, {score})"
+        if _by_laplace(score, self.role):
+            one = self._one_score(*self.records)
+            if 2 * one / epsilon > LARGEST_GAP[score]:
+                return Plan(name, buys="nothing: the noise would be larger than any gap")
+            return Plan(name, laplace_event(2, sensitivity=2 * one, epsilon=epsilon), buys="two scores")
+        released, parts = iqr_looks(self.role, self.constants) if score == "iqr" else (2, 2)
+        return Plan(
+            name,
+            RepeatedEvent(event=ApproximateEvent(epsilon=epsilon / parts, delta=delta / parts), count=released),
+            buys="log interquartile ranges, where stable" if score == "iqr" else "two scores, where stable",
+            delta=delta * released / parts,
+        )
+
+    def _one_score(self, n: int, m: int) -> float:
+        return score_sensitivity(
+            self.wording.score,
+            self.role,
+            n=n,
+            m=m,
+            regularisation=self.regularisation,
+            width=self.width,
+            constants=self.constants,
+        )
+
+    def _needs(self) -> str:
+        """Return about how many private rows would do, for a clear gap: a tenth of the largest."""
+        (n, m), role, epsilon, factor = self.records, self.role, self.budget.epsilon, 1
+        clear = LARGEST_GAP[self.wording.score] / 10 / math.log(10)
+
+        def sensitivity(factor: int) -> float:
+            return self._one_score(n if role == "test" else n * factor, m if role == "train" else m * factor)
+
+        while 2 * sensitivity(factor) / epsilon > clear:
+            factor *= 2
+        rows = factor * {"test": m, "train": n, "both": n + m}[role]
+        return f"At ε = {epsilon:g} the noise is larger than any gap of two scores; it needs about N = {rows:,} rows."
+
     def run(self, table: PrivateTable, purse: Purse) -> Direction:
         """Read the pairs and answer.
 
         Raises:
             InputError: If the table, or the public records, are not as many as was stated.
         """
-        asked = self.wording
-        if self.plan.event is None:
-            return asked.no_answer("Nothing was spent.", purse)
-        pairs = PairData(table, asked.x, asked.y)
-        check_rows(self.rows, pairs.rows)
-        private = pair_of(pairs)
+        asked, event = self.wording, self.plan.event
+        if event is None:
+            return asked.no_answer(purse, self._needs(), "Nothing was spent.")
+        private = asked.pair(table, self.rows)
         if self.public is None:
             train, test = split_pair(private, shuffle=self.shuffle)
         else:
             train, test = (self.public, private) if self.role == "test" else (private, self.public)
         found = residuals(train, test, regularisation=self.regularisation)
-        paid = purse.within(self.plan.event, purpose="direction (paper)")
+        paid = purse.within(event, purpose="direction (paper)")
         if asked.score == "iqr":
             return self._ranges(found, len(train.x), paid)
         if self.role == "train" and asked.score != "hsic":
@@ -303,9 +294,10 @@ class PaperPrepared:
 
     def _part(self) -> ApproximateEvent:
         """Return what one number costs that is released where it is stable: all of them are such parts of the plan."""
-        assert isinstance(self.plan.event, RepeatedEvent)
-        assert isinstance(self.plan.event.event, ApproximateEvent)
-        return self.plan.event.event
+        event = self.plan.event
+        assert isinstance(event, RepeatedEvent)
+        assert isinstance(event.event, ApproximateEvent)
+        return event.event
 
     def _stable_ranks(self, found: Residuals, n: int, purse: Purse) -> Direction:
         change = drift(n, self.regularisation, self.constants)
@@ -313,7 +305,7 @@ class PaperPrepared:
         forward, backward = (
             release_if_stable(
                 value,
-                1 + distance_to_instability(_smallest_gap(values), change, self.constants),
+                1 + distance_to_instability(float(np.min(np.diff(np.sort(values)))), change, self.constants),
                 self._part(),
                 purse,
                 sensitivity=_EXACT,
@@ -322,9 +314,8 @@ class PaperPrepared:
             for value, values in zip(scores, (found.of_y, found.of_x), strict=True)
         )
         if forward is None or backward is None:
-            return self.wording.no_answer(
-                "One record of the training set could change the ranks of the residuals: no score is released.", purse
-            )
+            why = "One record of the training set could change the ranks of the residuals: no score is released."
+            return self.wording.no_answer(purse, why)
         return self._answer(forward, backward, 2 * _EXACT / (_EXACT_SHARE * self.budget.epsilon), 2, purse)
 
     def _ranges(self, found: Residuals, n: int, purse: Purse) -> Direction:
@@ -346,7 +337,7 @@ class PaperPrepared:
             log = release_if_stable(read.value, read.distances, self._part(), purse, sensitivity=_BIN)
             if log is None:
                 why = "An interquartile range is not stable enough at this ε and δ: it is not released."
-                return self.wording.no_answer(why, purse)
+                return self.wording.no_answer(purse, why)
             logs.append(log)
         x, of_y, y, of_x = logs
         return self._answer(x + of_y, y + of_x, 3 * parts * _BIN / self.budget.epsilon, looks, purse)
@@ -358,14 +349,10 @@ class PaperPrepared:
             margin,
             purse,
             noise_scale=scale * math.sqrt(noises),  # of one Laplace variable with as large a variance
-            certainty=certainty(margin, scale, noises=noises, largest=LARGEST_GAP.get(asked.score, math.inf)),
+            certainty=certainty(margin, scale, noises, largest=LARGEST_GAP.get(asked.score, math.inf)),
             scores={f"{asked.x}->{asked.y}": forward, f"{asked.y}->{asked.x}": backward},
             scores_mean=f"{asked.score} of each direction, with noise: lower is more likely the right one",
         )
-
-
-def _smallest_gap(values: Floats) -> float:
-    return float(np.min(np.diff(np.sort(values))))
 
 
 # ---- Algorithm 1
@@ -383,8 +370,8 @@ class Residuals:
 
 def residuals(train: Pair, test: Pair, *, regularisation: float, width: float = RIDGE_WIDTH) -> Residuals:
     """Return Algorithm 1 up to its residuals: both regressions on ``train``, both residuals on ``test``."""
-    f = fit_kernel_ridge(train.x, train.y, regularisation=regularisation, width=width)
-    g = fit_kernel_ridge(train.y, train.x, regularisation=regularisation, width=width)
+    f = fit_kernel_ridge(train.x, train.y, regularisation, width)
+    g = fit_kernel_ridge(train.y, train.x, regularisation, width)
     return Residuals(x=test.x, y=test.y, of_y=test.y - f(test.x), of_x=test.x - g(test.y))
 
 

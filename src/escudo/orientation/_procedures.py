@@ -51,9 +51,6 @@ from numpy.typing import NDArray
 from escudo._validate import one_of
 from escudo.orientation._blocks import DEGREE, EQUAL, Blocks, Hypothesis, Preference, cosines, entropy, one_by_one
 
-__all__ = ["PROCEDURES", "Procedure", "procedure_of"]
-
-
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
@@ -421,19 +418,14 @@ class Combiner:
 def combiner() -> Combiner:
     """Return the combiner that is shipped."""
     data = json.loads(files("escudo.orientation").joinpath("combiner.json").read_text(encoding="utf-8"))
-    return Combiner(
-        features=tuple(data["features"]),
-        sizes=np.array(data["sizes"], dtype=np.float64),
-        typical=np.array(data["typical"], dtype=np.float64),
-        clip=float(data["clip"]),
-        root=np.array(data["root"], dtype=np.int64),
-        feature=np.array(data["feature"], dtype=np.int64),
-        threshold=np.array(data["threshold"], dtype=np.float64),
-        left=np.array(data["left"], dtype=np.int64),
-        right=np.array(data["right"], dtype=np.int64),
-        value=np.array(data["value"], dtype=np.float64),
-        depth=int(data["depth"]),
-    )
+    floats: dict[str, Any] = {
+        name: np.array(data[name], dtype=np.float64) for name in ("sizes", "typical", "threshold", "value")
+    }
+    places: dict[str, Any] = {
+        name: np.array(data[name], dtype=np.int64) for name in ("root", "feature", "left", "right")
+    }
+    names, clip = tuple(data["features"]), float(data["clip"])
+    return Combiner(features=names, clip=clip, depth=int(data["depth"]), **floats, **places)
 
 
 def raw_features(blocks: Blocks) -> Floats:

@@ -29,30 +29,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from escudo.errors import InputError, SchemaError
-from escudo.orientation._direction import PairData
+from escudo.orientation._direction import DirectionQuestion, PairData
 from escudo.orientation._scores import GridFeatures
 from escudo.table import PrivateTable, Schema
-
-__all__ = [
-    "Floats",
-    "Pair",
-    "fit_histogram",
-    "fit_kernel_ridge",
-    "fit_polynomial",
-    "halves",
-    "pair_of",
-    "paper_residual_change",
-    "public_pair",
-    "residual_change",
-    "split_pair",
-]
-
 
 Floats = NDArray[np.float64]
 _CHUNK = 8_192
@@ -76,25 +61,23 @@ def pair_of(pairs: PairData) -> Pair:
     return Pair(2.0 * pairs.x - 1.0, 2.0 * pairs.y - 1.0)
 
 
-def public_pair(schema: Schema, x: str, y: str, records: object, *, option: str) -> Pair:
+def public_pair(schema: Schema, asked: DirectionQuestion, option: str) -> Pair:
     """Return public records, scaled by the same bounds as the private ones.
 
     Args:
         schema: The private table's schema.
-        x: One column.
-        y: The other one.
-        records: A frame of any engine, or a mapping from the two names to sequences.
-        option: What the caller calls them.
+        asked: The question; the records are among its options,
+        option: under this name: a frame of any engine, or a mapping from the two columns to sequences.
 
     Raises:
         InputError: If they are no such thing, lack a column, or are fewer than two.
     """
-    frame: Any = records
-    if isinstance(records, Mapping):
+    x, y, frame = asked.x, asked.y, asked.options[option]
+    if isinstance(frame, Mapping):
         import polars as pl
 
         try:
-            frame = pl.DataFrame({name: records[name] for name in (x, y)})
+            frame = pl.DataFrame({name: frame[name] for name in (x, y)})
         except (KeyError, TypeError, ValueError, pl.exceptions.PolarsError):
             raise InputError(f"{option} must hold the columns {x!r} and {y!r}, of equal length.") from None
     try:
@@ -134,7 +117,7 @@ class Polynomial:
         return clamped
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class KernelRidge:
     """A kernel ridge regression, clamped to [-1, 1]."""
 
@@ -164,7 +147,7 @@ def fit_polynomial(x: Floats, y: Floats, *, degree: int = 7, ridge: float = 1e-4
     return Polynomial(coefficients=_solve(gram, target))
 
 
-def fit_histogram(counts: Floats, *, noise: float, degree: int = 5, penalty: float = 0.2) -> Polynomial:
+def fit_histogram(counts: Floats, noise: float, *, degree: int = 5, penalty: float = 0.2) -> Polynomial:
     """Return the polynomial that predicts the second axis from the first, from noisy counts: post-processing.
 
     The normal equations are sums over cells, taken at their middles; counts stay as they came, negative ones too, so
@@ -185,7 +168,7 @@ def fit_histogram(counts: Floats, *, noise: float, degree: int = 5, penalty: flo
     return Polynomial(coefficients=_solve(gram, basis.T @ (counts @ middles)))
 
 
-def fit_kernel_ridge(x: Floats, y: Floats, *, regularisation: float, width: float) -> KernelRidge:
+def fit_kernel_ridge(x: Floats, y: Floats, regularisation: float, width: float) -> KernelRidge:
     """Return the kernel ridge regression of y on x, both in [-1, 1], in time linear in their length."""
     features = GridFeatures(-1.0, 1.0, width)
     gram, target = np.zeros((features.count, features.count)), np.zeros(features.count)
@@ -194,7 +177,7 @@ def fit_kernel_ridge(x: Floats, y: Floats, *, regularisation: float, width: floa
         gram += rows.T @ rows
         target += rows.T @ y[start : start + _CHUNK]
     gram[np.diag_indices(features.count)] += len(x) * regularisation / 2
-    return KernelRidge(features=features, weights=_solve(gram, target))
+    return KernelRidge(features, _solve(gram, target))
 
 
 def _solve(gram: Floats, target: Floats) -> Floats:

@@ -64,7 +64,7 @@ Floating point: features err by some 1e-7 (a square root near 0), so sensitiviti
 
 **Interquartile ranges.** The score is log IQR(a) + log IQR(b); what counts is how far it is from another value, in
 changed records. For m values, IQR = v_(h) - v_(l) with l = ⌈m/4⌉, h = ⌈3m/4⌉; H = ln IQR. The log scale is cut into
-bins of width w, for two offsets. :func:`distance` is a lower bound on the number of records to change so that H leaves
+bins of width w, for two offsets. The distance A is a lower bound on the number of records to change so that H leaves
 its bin, where a record is one of the m values, or a *training* record that moves every value by at most R (``drift``),
 or either.
 
@@ -97,20 +97,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from escudo.mechanisms import LogIqr
-
-__all__ = [
-    "Floats",
-    "GridFeatures",
-    "dependence",
-    "hsic_sensitivity",
-    "hsic_training_sensitivity",
-    "interquartile_range",
-    "kendall_sensitivity",
-    "log_iqr_with_drift",
-    "spearman_sensitivity",
-    "sqrt_hsic_sensitivity",
-]
-
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -339,11 +325,6 @@ def interquartile_range(values: Floats) -> float:
     return float(parted[high] - parted[low])
 
 
-def iqr_score(a: Floats, b: Floats, *, least: float = 1e-3) -> float:
-    """Return log IQR(a) + log IQR(b), ranges below ``least`` counting as that; lower speaks for a as the cause."""
-    return math.log(max(interquartile_range(a), least)) + math.log(max(interquartile_range(b), least))
-
-
 def log_iqr_with_drift(
     values: Floats, *, lower: float, upper: float, width: float, drift: float, values_private: bool
 ) -> LogIqr:
@@ -358,32 +339,12 @@ def log_iqr_with_drift(
         values_private: Whether the records behind the values are private themselves.
     """
     ordered = np.sort(np.clip(values, lower, upper))
-    low, high = _quartiles(len(ordered))
-    spread = float(ordered[high] - ordered[low])
-    first, second = (
-        distance(
-            ordered, lower=lower, upper=upper, width=width, offset=offset, drift=drift, values_private=values_private
-        )
-        for offset in (0.0, width / 2)
-    )
-    return LogIqr(value=math.log(spread) if spread > 0 else None, distances=(first, second), records=len(ordered))
-
-
-def distance(
-    ordered: Floats, *, lower: float, upper: float, width: float, offset: float, drift: float, values_private: bool
-) -> int:
-    """Return the distance A of the module's docstring for one way of cutting the log scale; ``ordered`` is sorted."""
     count = len(ordered)
     low, high = _quartiles(count)
     spread = float(ordered[high] - ordered[low])
-    edges = _edges(upper - lower, width, offset)
-    home = int(np.searchsorted(edges, spread, side="right"))
-    if home == 0:
-        return 1
-    floor, ceiling = float(edges[home - 1]), float(edges[home]) if home < len(edges) else math.inf
     padded = np.concatenate([np.full(count, lower), ordered, np.full(count, upper)])
 
-    def stays(changes: int) -> bool:
+    def stays(changes: int, floor: float, ceiling: float) -> bool:
         least = most = spread
         if values_private:
             if changes >= high - low:
@@ -393,14 +354,24 @@ def distance(
             most = float(np.max(top - padded[count + low - changes : count + low + 1]))
         return floor <= least - 2 * drift * changes and most + 2 * drift * changes < ceiling
 
-    farthest = high - low if values_private else 2**53
-    if drift > 0:
-        farthest = min(farthest, math.ceil(min((spread - floor) / (2 * drift), 2.0**52)) + 1)
-    inside, outside = 0, max(farthest, 1)
-    while outside - inside > 1:
-        middle = (inside + outside) // 2
-        inside, outside = (middle, outside) if stays(middle) else (inside, middle)
-    return outside
+    def distance(offset: float) -> int:
+        """Return the distance A of the module's docstring for one way of cutting the log scale."""
+        edges = _edges(upper - lower, width, offset)
+        home = int(np.searchsorted(edges, spread, side="right"))
+        if home == 0:
+            return 1
+        floor, ceiling = float(edges[home - 1]), float(edges[home]) if home < len(edges) else math.inf
+        farthest = high - low if values_private else 2**53
+        if drift > 0:
+            farthest = min(farthest, math.ceil(min((spread - floor) / (2 * drift), 2.0**52)) + 1)
+        inside, outside = 0, max(farthest, 1)
+        while outside - inside > 1:
+            middle = (inside + outside) // 2
+            inside, outside = (middle, outside) if stays(middle, floor, ceiling) else (inside, middle)
+        return outside
+
+    distances = distance(0.0), distance(width / 2)
+    return LogIqr(value=math.log(spread) if spread > 0 else None, distances=distances, records=count)
 
 
 def _quartiles(count: int) -> tuple[int, int]:

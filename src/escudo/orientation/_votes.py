@@ -67,9 +67,6 @@ from escudo.orientation._procedures import Procedure, procedure_of
 from escudo.privacy import Budget, GaussianEvent, Guarantee, LaplaceEvent, Neighbours, Plan, calibrate
 from escudo.table import PrivateTable, Schema
 
-__all__ = ["VOTE_OPTIONS", "Poll", "epsilon_needed", "poll_of", "prepare", "rows_needed", "sign_probability"]
-
-
 VOTE_OPTIONS: Mapping[str, Any] = {"abstain": None, "blocks": None, "shuffle": 0}
 
 
@@ -89,24 +86,21 @@ def prepare(asked: DirectionQuestion, schema: Schema, neighbours: Neighbours, bu
     chosen = check_options("votes", asked.options, VOTE_OPTIONS)
     for name in (asked.x, asked.y):
         scored_column(schema, name, fewest=FEWEST_DISTINCT)
-    poll = poll_of(1, neighbours, Budget(budget.epsilon), score=asked.score, **chosen)
-    return PreparedVotes(schema=schema, x=asked.x, y=asked.y, poll=poll)
+    return PreparedVotes(schema, asked, poll_of(1, neighbours, Budget(budget.epsilon), asked.score, chosen))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class PreparedVotes:
     """Votes on one pair that know what they will cost.
 
     Attributes:
         schema: The columns of the table.
-        x: One column.
-        y: The other one.
+        asked: The question.
         poll: The blocks, what each does, and when there is a verdict.
     """
 
     schema: Schema
-    x: str
-    y: str
+    asked: DirectionQuestion
     poll: Poll
 
     @property
@@ -114,15 +108,16 @@ class PreparedVotes:
         """The budget tree; free where no margin could make a verdict."""
         seating = self.poll.seating
         bought = f"{seating.blocks} blocks of about {seating.size} records, {self.poll.procedure.name}"
-        return self.poll.plan("direction", "sum of votes", "verdict", buys=bought)
+        return self.poll.plan("direction", "sum of votes", bought, "verdict")
 
     def run(self, table: PrivateTable, purse: Purse) -> Direction:
         """Let the blocks vote and answer."""
-        (margin,) = self.poll.margins(table, [(self.x, self.y)], purse, purpose="sum of votes")
-        return self.poll.answer(self.x, self.y, margin, purse)
+        pair = self.asked.x, self.asked.y
+        (margin,) = self.poll.margins(table, [pair], purse, "sum of votes")
+        return self.poll.answer(*pair, margin, purse)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Poll:
     """Blocks that vote on one pair of columns or several: chosen from public facts.
 
@@ -130,29 +125,29 @@ class Poll:
         seating: Which record goes into which block.
         procedure: What each block does.
         event: The release of the margins.
-        rule: When a margin makes a verdict.
+        threshold: A margin makes a verdict if it is larger than this in size; None if none could ever be sure enough.
         needed: What a clear pair would need, in a sentence.
     """
 
     seating: Seating
     procedure: Procedure
     event: LaplaceEvent | GaussianEvent
-    rule: VerdictRule
+    threshold: float | None
     needed: str
 
     @property
     def hopeless(self) -> bool:
         """Whether no margin could ever make a verdict: then nothing is read, released or spent."""
-        return self.rule.threshold is None
+        return self.threshold is None
 
-    def plan(self, name: str, release: str, verdicts: str, *, buys: str, delta: float | None = None) -> Plan:
+    def plan(self, name: str, release: str, buys: str, verdicts: str, delta: float | None = None) -> Plan:
         """Return the budget tree of an operation that asks this; free where no margin could make a verdict."""
         if self.hopeless:
             return Plan(name, children=[Plan("votes", buys="nothing: no margin would stand out of the noise")])
         return Plan(name, children=[Plan(release, self.event, buys=buys), Plan(verdicts)], delta=delta)
 
     def margins(
-        self, table: PrivateTable, pairs: Sequence[tuple[str, str]], purse: Purse, *, purpose: str
+        self, table: PrivateTable, pairs: Sequence[tuple[str, str]], purse: Purse, purpose: str
     ) -> Sequence[float | None]:
         """Let the blocks vote on every pair and return the noisy margins; None, unread, where it is hopeless."""
         if self.hopeless:
@@ -170,61 +165,45 @@ class Poll:
 
     def answer(self, x: str, y: str, margin: float | None, purse: Purse) -> Direction:
         """Return the answer that a released margin gives, or none: all of it is post-processing."""
-        procedure, rule, blocks = self.procedure, self.rule, float(self.rule.blocks)
-        if margin is None or rule.threshold is None:
-            drowned = (
-                f"Even if all {rule.blocks} blocks agreed, their sum would drown in noise of scale {rule.scale:.3g}."
-            )
-            return Direction(
-                x=x,
-                y=y,
-                verdict=CANNOT_TELL,
-                margin=0.0,
-                probability_correct=0.5,
-                guarantee=self.promise(purse),
-                method="votes",
-                score=procedure.name,
-                plan=purse.plan,
-                largest_margin=blocks,
-                notes=(drowned, self.needed),
-            )
-        sure = abs(margin) > rule.threshold
-        notes = [f"{rule.blocks} blocks voted: {procedure.description}."]
-        if not sure:
-            why = "inside the noise" if rule.threshold > DISAGREEMENT * blocks else "the blocks disagree"
-            notes.append(f"The margin is not above {rule.threshold:.3g}: {why}. {self.needed}")
-        return Direction(
+        blocks, scale = float(self.seating.blocks), self.event.scale
+        drowned = f"Even if all {blocks:.0f} blocks agreed, their sum would drown in noise of scale {scale:.3g}."
+        silent = Direction(
             x=x,
             y=y,
-            verdict=CANNOT_TELL if not sure else arrow(x, y) if margin > 0 else arrow(y, x),
-            margin=margin,
-            probability_correct=sign_probability(margin, rule.blocks, rule.scale, law=rule.law),
+            verdict=CANNOT_TELL,
+            margin=0.0,
+            probability_correct=0.5,
             guarantee=self.promise(purse),
             method="votes",
-            score=procedure.name,
+            score=self.procedure.name,
             plan=purse.plan,
+            largest_margin=blocks,
+            notes=(drowned, self.needed),
+        )
+        if margin is None or self.threshold is None:
+            return silent
+        sure = abs(margin) > self.threshold
+        notes = [f"{blocks:.0f} blocks voted: {self.procedure.description}."]
+        if not sure:
+            why = "inside the noise" if self.threshold > DISAGREEMENT * blocks else "the blocks disagree"
+            notes.append(f"The margin is not above {self.threshold:.3g}: {why}. {self.needed}")
+        return replace(
+            silent,
+            verdict=CANNOT_TELL if not sure else arrow(x, y) if margin > 0 else arrow(y, x),
+            margin=margin,
+            probability_correct=sign_probability(margin, self.seating.blocks, scale, law=_law(self.event)),
             scores={
                 arrow(x, y): float(np.clip((blocks + margin) / 2, 0, blocks)),
                 arrow(y, x): float(np.clip((blocks - margin) / 2, 0, blocks)),
             },
             scores_mean="blocks that prefer this direction, estimated from the noisy margin; more is better",
-            noise_scale=rule.scale,
-            largest_margin=blocks,
-            threshold=rule.threshold,
+            noise_scale=scale,
+            threshold=self.threshold,
             notes=tuple(notes),
         )
 
 
-def poll_of(
-    pairs: int,
-    neighbours: Neighbours,
-    budget: Budget,
-    *,
-    score: Score = "committee",
-    abstain: float | None = None,
-    blocks: int | None = None,
-    shuffle: int = 0,
-) -> Poll:
+def poll_of(pairs: int, neighbours: Neighbours, budget: Budget, score: Score, options: Mapping[str, Any]) -> Poll:
     """Choose blocks, noise and the rule of verdicts for so many pairs that are judged together.
 
     Args:
@@ -232,24 +211,20 @@ def poll_of(
         neighbours: Between which tables it must not tell; the number of rows or people, where it is public.
         budget: What all pairs together may cost.
         score: The block procedure.
-        abstain: When there is no verdict, as in :func:`verdict_rule`.
-        blocks: How many blocks, if not by the rule of this module.
-        shuffle: The public seed of the assignment.
+        options: All of ``VOTE_OPTIONS``, as :func:`prepare` describes them.
     """
     procedure = procedure_of(score)
-    seating = seating_of(neighbours, epsilon=budget.epsilon / pairs, blocks=blocks, shuffle=shuffle)
+
+    def seated(epsilon: float) -> Seating:
+        return seating_of(neighbours, epsilon, options["blocks"], options["shuffle"])
+
+    seating = seated(budget.epsilon / pairs)
     event = _margins_event(pairs, seating.sensitivity, neighbours, budget)
     if isinstance(event, GaussianEvent):  # less noise than planned for: fewer blocks stand out of it
-        each = seating.sensitivity / event.scale
-        seating = seating_of(neighbours, epsilon=each, blocks=blocks, shuffle=shuffle)
-    law: Law = "gaussian" if isinstance(event, GaussianEvent) else "laplace"
-    return Poll(
-        seating=seating,
-        procedure=procedure,
-        event=event,
-        rule=verdict_rule(seating.blocks, event.scale, abstain, law=law),
-        needed=needed_text(neighbours, seating.sensitivity / event.scale, seating.sensitivity),
-    )
+        seating = seated(seating.sensitivity / event.scale)
+    threshold = threshold_of(seating.blocks, event.scale, options["abstain"], _law(event))
+    needed = needed_text(neighbours, seating.sensitivity / event.scale, seating.sensitivity)
+    return Poll(seating, procedure, event, threshold, needed)
 
 
 def _margins_event(pairs: int, moved: int, neighbours: Neighbours, budget: Budget) -> LaplaceEvent | GaussianEvent:
@@ -265,6 +240,10 @@ def _margins_event(pairs: int, moved: int, neighbours: Neighbours, budget: Budge
 
     found = quiet(calibrate(quiet, epsilon=budget.epsilon, delta=budget.delta))
     return found if found.scale < math.sqrt(2) * pure.scale else pure  # standard deviations
+
+
+def _law(event: LaplaceEvent | GaussianEvent) -> Law:
+    return "gaussian" if isinstance(event, GaussianEvent) else "laplace"
 
 
 # ---- which record goes into which block
@@ -348,7 +327,7 @@ class Seating:
             filled += counts
 
 
-def seating_of(neighbours: Neighbours, *, epsilon: float, blocks: int | None = None, shuffle: int = 0) -> Seating:
+def seating_of(neighbours: Neighbours, epsilon: float, blocks: int | None = None, shuffle: int = 0) -> Seating:
     """Choose the blocks from public facts.
 
     Args:
@@ -414,38 +393,20 @@ DISAGREEMENT = 0.2
 """By default the margin must exceed this part of the blocks."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerdictRule:
-    """When a released margin makes a verdict.
-
-    Attributes:
-        blocks: How many vote.
-        scale: Scale of the noise on their sum: of the Laplace law, or the Gaussian's standard deviation.
-        law: Which of the two.
-        threshold: The margin must be larger than this in size; None if none could ever be sure enough.
-    """
-
-    blocks: int
-    scale: float
-    law: Law
-    threshold: float | None
-
-
-def verdict_rule(blocks: int, scale: float, abstain: float | None, *, law: Law = "laplace") -> VerdictRule:
-    """Return when a margin makes a verdict.
+def threshold_of(blocks: int, scale: float, abstain: float | None, law: Law = "laplace") -> float | None:
+    """Return how large a margin must be to make a verdict; None if none could ever be sure enough.
 
     Args:
         blocks: How many vote.
-        scale: Scale of the noise.
+        scale: Scale of the noise on their sum.
         abstain: The margin must exceed this part of the blocks, in [0, 1); None for the default: its sign must be sure
             enough in spite of the noise, and it must exceed a fifth of the blocks.
         law: The law of the noise.
     """
     if abstain is not None:
-        return VerdictRule(blocks=blocks, scale=scale, law=law, threshold=probability("abstain", abstain) * blocks)
-    least = least_margin(blocks, scale, law=law)
-    threshold = None if least is None else max(DISAGREEMENT * blocks, least - 1.0)
-    return VerdictRule(blocks=blocks, scale=scale, law=law, threshold=threshold)
+        return probability("abstain", abstain) * blocks
+    least = least_margin(blocks, scale, law)
+    return None if least is None else max(DISAGREEMENT * blocks, least - 1.0)
 
 
 def needed_text(neighbours: Neighbours, epsilon: float, sensitivity: float) -> str:
@@ -506,22 +467,26 @@ def sign_probability(margin: float, blocks: int, scale: float, *, law: Law = "la
     return (above + zero / 2) / (above + zero + below)
 
 
-def least_margin(blocks: int, scale: float, *, law: Law = "laplace", confidence: float = CONFIDENCE) -> int | None:
+def least_margin(blocks: int, scale: float, law: Law = "laplace") -> int | None:
     """Return the least whole margin whose sign is sure enough, or None if there is none.
 
     >>> least_margin(20, 2.0), least_margin(20, 40.0)
     (4, None)
     """
-    if sign_probability(blocks, blocks, scale, law=law) < confidence:
+
+    def sure(margin: int) -> bool:
+        return sign_probability(margin, blocks, scale, law=law) >= CONFIDENCE
+
+    if not sure(blocks):
         return None
     low, high = 0, blocks
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if sign_probability(middle, blocks, scale, law=law) >= confidence else (middle, high)
+        low, high = (low, middle) if sure(middle) else (middle, high)
     return high
 
 
-def blocks_needed(epsilon: float, *, sensitivity: float = 2.0) -> int:
+def blocks_needed(epsilon: float, sensitivity: float = 2.0) -> int:
     """Return how many blocks a clear pair needs for a verdict at this ε."""
     scale = sensitivity / positive("epsilon", epsilon)
     count = 4
@@ -536,7 +501,7 @@ def rows_needed(epsilon: float, *, sensitivity: float = 2.0) -> int:
     >>> rows_needed(1.0), rows_needed(0.1)
     (224, 1984)
     """
-    return SMALLEST * blocks_needed(epsilon, sensitivity=sensitivity)
+    return SMALLEST * blocks_needed(epsilon, sensitivity)
 
 
 def epsilon_needed(rows: int, *, sensitivity: float = 2.0) -> float:
@@ -545,6 +510,6 @@ def epsilon_needed(rows: int, *, sensitivity: float = 2.0) -> float:
     low, high = 1e-6, 100.0
     while high / low > 1.01:
         middle = (low * high) ** 0.5
-        low, high = (low, middle) if rows_needed(middle, sensitivity=sensitivity) <= rows else (middle, high)
+        low, high = (low, middle) if SMALLEST * blocks_needed(middle, sensitivity) <= rows else (middle, high)
     step = 10.0 ** (math.floor(math.log10(high)) - 1)
     return math.ceil(high / step) * step

@@ -18,33 +18,23 @@ import lazy_loader
 
 if TYPE_CHECKING:
     from escudo.synthesis._discovered import DiscoveredSynthesis as DiscoveredSynthesis
-    from escudo.synthesis._discovered import prepare_discovered as prepare_discovered
-    from escudo.synthesis._files import load as load
-    from escudo.synthesis._generators import GENERATORS as GENERATORS
+    from escudo.synthesis._discovered import prepare_discovered
+    from escudo.synthesis._files import load
+    from escudo.synthesis._generators import GENERATORS, Generator, Prepared, fit, fitting, prepare, synthesize
     from escudo.synthesis._generators import Chosen as Chosen
-    from escudo.synthesis._generators import Generator as Generator
-    from escudo.synthesis._generators import Prepared as Prepared
     from escudo.synthesis._generators import Synthesis as Synthesis
-    from escudo.synthesis._generators import fit as fit
-    from escudo.synthesis._generators import fitting as fitting
     from escudo.synthesis._generators import neighbours_of as neighbours_of
-    from escudo.synthesis._generators import prepare as prepare
-    from escudo.synthesis._generators import synthesize as synthesize
-    from escudo.synthesis._laws import Conditional as Conditional
-    from escudo.synthesis._laws import LogitConditional as LogitConditional
-    from escudo.synthesis._laws import MaxConditional as MaxConditional
-    from escudo.synthesis._laws import NoisyOrConditional as NoisyOrConditional
-    from escudo.synthesis._laws import TableConditional as TableConditional
-    from escudo.synthesis._linear import LinearConditional as LinearConditional
-    from escudo.synthesis._linear import LinearModel as LinearModel
-    from escudo.synthesis._model import CausalModel as CausalModel
-    from escudo.synthesis._model import Model as Model
-    from escudo.synthesis._model import ModelEffect as ModelEffect
-    from escudo.synthesis._stability import NodeStability as NodeStability
-    from escudo.synthesis._stability import ParameterChange as ParameterChange
-    from escudo.synthesis._stability import Stability as Stability
-    from escudo.synthesis._stability import stability as stability
-    from escudo.synthesis.neural import NeuralModel as NeuralModel
+    from escudo.synthesis._laws import (
+        Conditional,
+        LogitConditional,
+        MaxConditional,
+        NoisyOrConditional,
+        TableConditional,
+    )
+    from escudo.synthesis._linear import LinearConditional, LinearModel
+    from escudo.synthesis._model import CausalModel, Model, ModelEffect
+    from escudo.synthesis._stability import NodeStability, ParameterChange, Stability, stability
+    from escudo.synthesis.neural import NeuralModel
 
 __all__ = [
     "GENERATORS",

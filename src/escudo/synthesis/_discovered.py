@@ -18,7 +18,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,6 @@ from escudo.causal import CausalGraph
 from escudo.discovery import (
     MOST_NUMBERS,
     Design,
-    Discovery,
     Levels,
     PreparedDiscrete,
     Residuals,
@@ -46,8 +45,6 @@ from escudo.synthesis._laws import TableConditional
 from escudo.synthesis._model import CausalModel, anchor_of
 from escudo.synthesis._structure import graph_of
 from escudo.table import PrivateTable, Schema
-
-__all__ = ["STRUCTURE_SHARE", "prepare_discovered"]
 
 Floats = NDArray[np.float64]
 
@@ -77,25 +74,27 @@ class PreparedDiscovered:
     @property
     def plan(self) -> Plan:
         """The budget tree."""
-        found = self.structure.plan
-        children = [
-            Plan("graph, and tables for the laws", children=found.children),
-            Plan("tables of the graph's families", self.families, buys="laws"),
-            Plan("fitting all tables together"),
-            Plan("sampling"),
-        ]
-        return Plan("marginals", children=children, delta=self.delta)
+        return Plan(
+            "marginals",
+            children=[
+                Plan("graph, and tables for the laws", children=self.structure.plan.children),
+                Plan("tables of the graph's families", self.families, buys="laws"),
+                Plan("fitting all tables together"),
+                Plan("sampling"),
+            ],
+            delta=self.delta,
+        )
 
     def run(self, table: PrivateTable, purse: Purse) -> CausalModel:
         """Find the graph, measure its families, and estimate."""
         found = self.structure.find(table, purse)
         assert found.tables is not None
         levels, residuals = found.tables.levels, found.tables.residuals
-        raw = Levels(names=levels.names, cells=levels.cells, groups={})
+        raw = replace(levels, groups={})
         parents = _affordable(found.generating_graph, raw, residuals.rows)
         families = _largest(raw, parents)
         scopes = _closure(families)
-        fresh = measure(table, raw, scopes, self.families, purse, rows=residuals.rows)
+        fresh = measure(table, raw, scopes, self.families, purse, residuals.rows)
         together = _together(residuals, fresh, levels)
         tables = [
             NoisyTable(tuple(raw.names[i] for i in scope), cells, scale)
@@ -107,6 +106,7 @@ class PreparedDiscovered:
             name: TableConditional(law.parents, np.ascontiguousarray(law.table))  # model files need plain memory
             for name, law in estimate(sizes, causes, tables, total=residuals.rows).items()
         }
+        told = found.to_json()
         return CausalModel(
             schema=self.schema,
             graph=graph_of(causes),
@@ -118,13 +118,13 @@ class PreparedDiscovered:
                 "rows": found.rows,
                 # Where the direction is a finding; the others only help to imitate the table.
                 "stated_arrows": [[a, b] for a, b in found.graph.edges if a in causes[b]],
-                "discovery": _summary(found),
+                "discovery": {key: told[key] for key in ("method", "edges", "cannot_tell", "notes")},
                 **anchor_of(purse),
             },
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class DiscoveredSynthesis:
     """The question that a graph and a generator that follows it answer together.
 
@@ -147,7 +147,7 @@ class DiscoveredSynthesis:
         if self.method == "gaussian":
             raise InputError("A generator from discovery needs tables: use method='auto', or name another generator.")
         above_zero(budget)
-        design = design_of(schema, neighbours, budget, knowledge=self.knowledge, method=self.method)
+        design = design_of(schema, neighbours, budget, self.knowledge, self.method)
 
         def events(level: float) -> list[GaussianEvent]:
             return [*design.events(level / math.sqrt(STRUCTURE_SHARE)), _families(design, level)]
@@ -155,7 +155,7 @@ class DiscoveredSynthesis:
         level = calibrate(events, epsilon=budget.epsilon, delta=budget.delta)
         return PreparedDiscovered(
             schema=schema,
-            structure=design.at(level / math.sqrt(STRUCTURE_SHARE), delta=budget.delta),
+            structure=design.at(level / math.sqrt(STRUCTURE_SHARE), schema, budget.delta),
             families=_families(design, level),
             delta=budget.delta,
         )
@@ -189,7 +189,7 @@ def prepare_discovered(
         InputError: If an argument is out of range.
         RefusedError: If the schema is not confirmed.
     """
-    question = DiscoveredSynthesis(knowledge=knowledge, method=method)
+    question = DiscoveredSynthesis(knowledge, method)
     return question.prepare(schema, neighbours_of(schema, relation, public_rows), Budget(epsilon, delta))
 
 
@@ -234,14 +234,8 @@ def _closure(families: Sequence[Scope]) -> list[Scope]:
 
 def _together(first: Residuals, fresh: Residuals, levels: Levels) -> Residuals:
     """Return the fresh residuals, averaged with the first ones where both are about the same levels."""
-    same = {scope: start for scope, start in first.starts.items() if not any(i in levels.groups for i in scope)}
-    shared = Residuals(
-        sizes=fresh.sizes,
-        starts={s: first.starts[s] for s in same},
-        values=first.values,
-        scales=first.scales,
-        rows=first.rows,
-    )
+    same = {scope: start for scope, start in first.starts.items() if levels.groups.keys().isdisjoint(scope)}
+    shared = replace(first, sizes=fresh.sizes, starts=same)
     return shared.joined(fresh)
 
 
@@ -255,9 +249,3 @@ def _tables(residuals: Residuals, scopes: Sequence[Scope]) -> list[tuple[Scope, 
         made = batch.tables(residuals.values, residuals.rows)
         found += [(s, cells, math.sqrt(v)) for s, cells, v in zip(batch.scopes, made, variance, strict=True)]
     return found
-
-
-def _summary(found: Discovery) -> dict[str, object]:
-    """Return what the record of a release says about the graph that was found."""
-    told = found.to_json()
-    return {key: told[key] for key in ("method", "edges", "cannot_tell", "notes")}

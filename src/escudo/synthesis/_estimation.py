@@ -46,26 +46,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
 
 from escudo.synthesis._laws import Conditional, Floats, TableConditional
 from escudo.synthesis._structure import graph_of
-
-__all__ = [
-    "Columns",
-    "NoisyTable",
-    "Pair",
-    "TableFits",
-    "agreeing",
-    "arrange",
-    "estimate",
-    "observed_laws",
-    "sums_over",
-    "total_of",
-]
 
 Columns = tuple[str, ...]
 Pair = tuple[str, str]
@@ -89,7 +76,7 @@ class NoisyTable:
     scale: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class TableFits:
     """How laws follow from tables.
 
@@ -105,7 +92,7 @@ class TableFits:
     parents: Mapping[str, Columns]
     tables: Sequence[Columns]
     total: int
-    settled: Mapping[str, Conditional]
+    settled: Mapping[str, Conditional] = field(default_factory=dict)
 
     @property
     def order(self) -> Columns:

@@ -27,8 +27,6 @@ from escudo.table import Schema
 if TYPE_CHECKING:
     from escudo.synthesis.neural import NeuralModel
 
-__all__ = ["describe", "load", "write_folder"]
-
 _FORMAT = "escudo model"
 _VERSION = 1
 _DESCRIPTION, _PARAMETERS = "model.json", "parameters.safetensors"

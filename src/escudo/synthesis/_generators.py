@@ -39,21 +39,6 @@ from escudo.synthesis._moments import Independent, Moments, OneWay
 from escudo.synthesis.neural import Autoregressive, Vae
 from escudo.table import PrivateTable, Schema
 
-__all__ = [
-    "GENERATORS",
-    "Chosen",
-    "Generator",
-    "Prepared",
-    "above_zero",
-    "choose",
-    "fit",
-    "fitting",
-    "neighbours_of",
-    "prepare",
-    "synthesize",
-]
-
-
 T = TypeVar("T")
 
 
@@ -83,7 +68,7 @@ GENERATORS: dict[str, Callable[..., Generator]] = {
 # ---- before a row is read
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Synthesis:
     """The question that a generator answers with a model.
 
@@ -132,7 +117,7 @@ def prepare(
         InputError: If an argument is out of range, or an option is unknown to the generator.
         RefusedError: If the schema is not confirmed.
     """
-    question = Synthesis(graph=graph, generator=generator, options=options)
+    question = Synthesis(graph, generator, options)
     return question.prepare(schema, neighbours_of(schema, relation, public_rows), Budget(epsilon, delta))
 
 
@@ -242,7 +227,7 @@ def synthesize(
     >>> model.sample(1000, do={"smoke": "yes"})["smoke"].unique().to_list()
     ['yes']
     """
-    question = Synthesis(graph=graph, generator=generator, options=options)
+    question = Synthesis(graph, generator, options)
     prepared = question.prepare(table.schema, table.neighbours, Budget(epsilon, delta))
     return fit(prepared, table, accept_large_delta=accept_large_delta, seed=seed)
 
@@ -286,19 +271,10 @@ def fitting(
     **Guarantee.** The accountant's total of the plan's events.
     """
     plan = prepared.plan
-    with running(
-        prepared,
-        _asked_of(table, plan, public_rows),
-        purpose=f"synthesize ({plan.name})",
-        accept_large_delta=accept_large_delta,
-        seed=seed,
-    ) as model:
-        yield model
-
-
-def _asked_of(table: PrivateTable, plan: Plan, public_rows: int | None = None) -> PrivateTable:
-    """Return the table with the neighbours that a plan was made for, and the number of rows that was stated since."""
+    # What was prepared holds between the neighbours that its plan was made for, whatever the table's are by now.
     relation = table.relation if plan.event is None else plan.event.relation
-    if relation == table.relation and public_rows is None:
-        return table
-    return table.under(relation=relation, rows=public_rows)
+    if relation != table.relation or public_rows is not None:
+        table = table.under(relation=relation, rows=public_rows)
+    purpose = f"synthesize ({plan.name})"
+    with running(prepared, table, purpose=purpose, accept_large_delta=accept_large_delta, seed=seed) as model:
+        yield model

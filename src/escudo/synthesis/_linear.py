@@ -44,11 +44,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo._validate import positive, whole
+from escudo._validate import positive
 from escudo.causal import CausalGraph
 from escudo.errors import InputError, SchemaError
 from escudo.mechanisms import Purse, bounded_rows, gaussian_event, second_moments
 from escudo.privacy import Budget, GaussianEvent, Neighbours, Plan, calibrate
+from escudo.synthesis._laws import as_integers
 from escudo.synthesis._model import (
     Model,
     ModelEffect,
@@ -56,20 +57,13 @@ from escudo.synthesis._model import (
     column_of,
     number_of,
     public_rows,
-    read_question,
-    sampling_rng,
     stored_laws,
 )
-from escudo.synthesis._sampling import as_integers
 from escudo.synthesis._structure import Structure, check_graph, check_identified, graph_of, structure_of
 from escudo.table import Numeric, PrivateTable, Schema, count_sensitivity
 
 if TYPE_CHECKING:
     import polars as pl
-
-    from escudo.synthesis._model import ModelEffect
-
-__all__ = ["STEPS", "Linear", "LinearConditional", "LinearModel", "row_steps", "squared_steps"]
 
 Floats = NDArray[np.float64]
 
@@ -320,7 +314,12 @@ class LinearConditional:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class LinearModel(Model):
-    """A linear Gaussian structural causal model, fitted under a guarantee.
+    r"""A linear Gaussian structural causal model, fitted under a guarantee.
+
+    Its rows are drawn from the equations; values beyond the bounds are moved to them, after everything else, and
+    whole-number columns are rounded. Conditions are exact: draw x from the model without them and add
+    :math:`Σ_{\cdot E} Σ_{EE}^{-1} (e - x_E)`: the sum is Gaussian, has the conditional mean and covariance, and has
+    :math:`x_E = e`.
 
     Attributes:
         schema: The public description of the columns it makes, all numeric.
@@ -349,42 +348,30 @@ class LinearModel(Model):
         """The columns with parents before children."""
         return graph_of({name: self.conditionals[name].parents for name in self.schema.names}).topological_order()
 
-    def sample(
-        self,
-        rows: int,
-        *,
-        do: Mapping[str, object] | None = None,
-        given: Mapping[str, object] | None = None,
-        seed: int | None = None,
+    def _frame(
+        self, rows: int, fixed: dict[str, float], evidence: dict[str, float], rng: np.random.Generator
     ) -> pl.DataFrame:
-        r"""Draw synthetic rows; free of charge, as often as wanted.
+        import polars as pl
 
-        Conditions are exact. Draw x from the model without them and add :math:`Σ_{\cdot E} Σ_{EE}^{-1} (e - x_E)`: the
-        sum is Gaussian, has the conditional mean and covariance, and has :math:`x_E = e`.
-
-        Args:
-            rows: How many.
-            do: Columns to set by intervention: incoming arrows are cut, so that causes of these columns keep their law
-                and effects respond.
-            given: Columns to condition on: rows among those where the equations give these values.
-            seed: For repeatable draws.
-
-        Returns:
-            A polars frame with the schema's columns. Values beyond the bounds are moved to them, after everything else;
-            whole-number columns are rounded.
-
-        Raises:
-            SchemaError: If ``do`` or ``given`` names a column or value the schema does not have.
-            NotIdentifiableError: If a latent acts on an intervened column and on what it affects.
-        """
-        fixed, evidence = read_question(self.graph, do, given, self._number)
         # A damaged file may hold numbers too large to add up; that must not end in a warning and a wrong table.
         with np.errstate(over="ignore", invalid="ignore"):
-            drawn = self._draw(whole("rows", rows), fixed, sampling_rng(seed))
+            drawn = self._draw(rows, fixed, rng)
             if evidence:
                 drawn += self._correction(drawn, fixed, evidence)
         _check_finite(drawn)
-        return self._frame(drawn, {**fixed, **evidence})
+        known = {**fixed, **evidence}
+        series = []
+        for place, (name, column) in enumerate(numeric_columns(self.schema).items()):
+            lower, upper = column.bounds
+            values = lower + (upper - lower) * ((drawn[:, place].clip(-1.0, 1.0) + 1.0) / 2.0)
+            if name in known:
+                values = np.full(rows, known[name])
+            if column.integer:
+                whole_numbers = np.rint(values).clip(math.ceil(lower), math.floor(upper))
+                series.append(pl.Series(name, as_integers(whole_numbers)))
+            else:
+                series.append(pl.Series(name, values.clip(lower, upper)))
+        return pl.DataFrame(series)
 
     def effect(self, treatment: str, outcome: str) -> ModelEffect:
         r"""Return the average effect of one column on another, in the units of the table; free.
@@ -468,28 +455,12 @@ class LinearModel(Model):
         correction: Floats = (values - drawn[:, seen]) @ gain
         return correction
 
-    def _frame(self, drawn: Floats, known: Mapping[str, float]) -> pl.DataFrame:
-        import polars as pl
-
-        series = []
-        for place, (name, column) in enumerate(numeric_columns(self.schema).items()):
-            lower, upper = column.bounds
-            values = lower + (upper - lower) * ((drawn[:, place].clip(-1.0, 1.0) + 1.0) / 2.0)
-            if name in known:
-                values = np.full(len(drawn), known[name])
-            if column.integer:
-                whole_numbers = np.rint(values).clip(math.ceil(lower), math.floor(upper))
-                series.append(pl.Series(name, as_integers(whole_numbers)))
-            else:
-                series.append(pl.Series(name, values.clip(lower, upper)))
-        return pl.DataFrame(series)
-
     def _column(self, argument: str, name: str) -> Numeric:
         column = column_of(self.schema, argument, name)
         assert isinstance(column, Numeric), "as when the model was made"
         return column
 
-    def _number(self, argument: str, name: str, value: object) -> float:
+    def _read(self, argument: str, name: str, value: object) -> float:
         """Return a value as a number, or say what the schema allows."""
         column, number = self._column(argument, name), number_of(value)
         lower, upper = column.bounds

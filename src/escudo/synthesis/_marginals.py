@@ -69,15 +69,12 @@ from escudo.errors import InputError
 from escudo.mechanisms import Purse, gaussian_event
 from escudo.privacy import Budget, Event, ExponentialEvent, GaussianEvent, Neighbours, Plan, calibrate
 from escudo.synthesis._estimation import Columns, NoisyTable, Pair, TableFits, total_of
-from escudo.synthesis._laws import MAX_TABLE_CELLS, Conditional
+from escudo.synthesis._laws import MAX_TABLE_CELLS, Conditional, draw
 from escudo.synthesis._model import CausalModel, anchor_of, public_rows
 from escudo.synthesis._moment_fit import FittedMoments, check_fittable, fit_moments
 from escudo.synthesis._moment_statistics import UNIT, MomentLayout, NoisyMoments, table_sums
-from escudo.synthesis._sampling import draw
 from escudo.synthesis._structure import Arrow, Structure, structure_of
 from escudo.table import CountSensitivity, PrivateTable, Schema, count_sensitivity
-
-__all__ = ["MAX_CELLS", "Marginals", "Repair", "average_repeats", "candidate_pairs", "why_too_large"]
 
 _MAX_OPEN = 4000
 _PICKS_PER_COLUMN = 2  # of repair
@@ -99,7 +96,9 @@ class Marginals:
         self, schema: Schema, graph: CausalGraph | None, neighbours: Neighbours, budget: Budget
     ) -> PreparedMarginals:
         """Choose tables and noise from public facts alone."""
-        structure = _varying(schema, structure_of(schema, graph))
+        structure = structure_of(schema, graph)
+        varying = [arrow for arrow in structure.open_arrows if all(schema[name].size > 1 for name in arrow)]
+        structure = replace(structure, open_arrows=tuple(varying))
         # What a single table would get; where there are several, they share it.
         alone = 1.0
         if neighbours.rows is not None:
@@ -117,110 +116,89 @@ class Marginals:
                 "counting them all to pick causes would be too slow. State more of the graph, or use "
                 "generator='moments'."
             )
-        picks = len(structure.open_effects)
         weights = table_weights(schema, structure, reasons, paired)
         shares = TableShares(
-            schema=schema,
             neighbours=neighbours,
             weights=weights,
-            picks=picks,
-            picked_weight=typical_weight(schema, structure) if picks else 0.0,
+            picks=len(structure.open_effects),
+            picked_weight=typical_weight(schema, structure) if structure.open_arrows else 0.0,
             large=large,
             repairs=_repairs(schema, list(weights)) if self.repair else 0,
         )
         level = calibrate(shares.events, epsilon=budget.epsilon, delta=budget.delta)
-        return PreparedMarginals(
-            schema=schema,
-            neighbours=neighbours,
-            structure=structure,
-            tables=shares.tables(level),
-            pairs=shares.picked(level),
-            picks=picks,
-            repair=shares.repair(level),
-            paired=paired,
-            large=shares.moments(level),
-            delta=budget.delta,
-        )
+        return PreparedMarginals(schema, shares, structure, paired, level, budget.delta)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class PreparedMarginals:
     """What will be measured and how loudly: public, and fixed before a row is read.
 
     Attributes:
         schema: The columns.
-        neighbours: Which tables are neighbours, and what is public about them.
+        shares: What is released.
         structure: The arrows stated, and those left open.
-        tables: Which tables are released, with the noise of each.
-        pairs: The noise of each picked family, and what one pick costs; None where nothing is open.
-        picks: How many open arrows are picked.
-        repair: What repair may spend; None without it.
         paired: Why families are measured in pairs instead of a table, by child.
-        large: The families that are measured by moments instead, with their noise; None where there are none.
+        level: How loudly: the noise of one table that had all of the tables' budget.
         delta: The δ at which the plan is stated.
     """
 
     schema: Schema
-    neighbours: Neighbours
+    shares: TableShares
     structure: Structure
-    tables: Mapping[Columns, GaussianEvent]
-    pairs: tuple[GaussianEvent, ExponentialEvent] | None
-    picks: int
-    repair: Repair | None
     paired: Mapping[str, str]
-    large: tuple[LargeFamilies, GaussianEvent] | None
+    level: float
     delta: float
 
     @property
     def plan(self) -> Plan:
         """The budget tree."""
-        children = []
-        if self.pairs is not None:
+        shares, level, children = self.shares, self.level, []
+        if (picked := shares.picked(level)) is not None:
             children.append(
-                Plan("pick a cause among open ones", self.pairs[1], count=self.picks, buys="arrows nobody stated")
+                Plan("pick a cause among open ones", picked[1], count=shares.picks, buys="arrows nobody stated")
             )
         leaves = [
             Plan(title_of(columns, self.structure.parents), event, buys=f"{cells_of(self.schema, columns):,} cells")
-            for columns, event in self.tables.items()
+            for columns, event in shares.tables(level).items()
         ]
         leaves += [
             Plan(f"{child} | {', '.join(self.structure.parents[child])}", buys=f"in pairs, no table: {reason}")
             for child, reason in self.paired.items()
         ]
         children.append(Plan("family tables", children=leaves))
-        if self.pairs is not None:
-            children.append(Plan("tables of picked families", self.pairs[0], count=self.picks))
-        if self.repair is not None:
-            children.append(self.repair.plan)
-        if self.large is not None:
-            large, event = self.large
+        if picked is not None:
+            children.append(Plan("tables of picked families", picked[0], count=shares.picks))
+        if (repair := shares.repair(level)) is not None:
+            children.append(repair.plan)
+        if (moments := shares.moments(level)) is not None:
+            large, event = moments
             children.append(large.plan(event, self.structure))
         children += [Plan("fitting all tables together"), Plan("sampling")]
         return Plan("marginals", children=children, delta=self.delta)
 
     def run(self, table: PrivateTable, purse: Purse) -> CausalModel:
         """Measure and estimate."""
-        names = list(self.tables)
-        exact = table.counts([list(columns) for columns in names])
-        repairs = 0 if self.repair is None else self.repair.picks
-        with tracking("Measuring", total=len(names) + 2 * self.picks + repairs) as advance:
+        shares, tables, repair = self.shares, self.shares.tables(self.level), self.shares.repair(self.level)
+        exact = table.counts([list(columns) for columns in tables])
+        repairs = 0 if repair is None else repair.picks
+        with tracking("Measuring", total=len(tables) + 2 * shares.picks + repairs) as advance:
             released = []
-            for columns, counts in zip(names, exact, strict=True):
-                released.append(measure(columns, counts, self.tables[columns], purse))
+            for (columns, event), counts in zip(tables.items(), exact, strict=True):
+                released.append(measure(columns, counts, event, purse))
                 advance(1)
             chosen: list[Arrow] = []
-            if self.pairs is not None:
-                chosen = self._pick_causes(table, released, purse)
-                advance(self.picks)
+            if (picked := shares.picked(self.level)) is not None:
+                chosen = self._pick_causes(table, released, picked[1], purse)
+                advance(shares.picks)
                 families = [family_of(self.schema, self.structure, arrow) for arrow in chosen]
                 for columns, counts in zip(families, table.counts([list(f) for f in families]), strict=True):
-                    released.append(measure(columns, counts, self.pairs[0], purse))
+                    released.append(measure(columns, counts, picked[0], purse))
                     advance(1)
-            total = public_rows(self.neighbours, table) or max(round(total_of(released)), 1)
+            total = public_rows(shares.neighbours, table) or max(round(total_of(released)), 1)
             fits = self._fits(table, released, chosen, total, purse)
             pairs: list[Pair] = []
-            if self.repair is not None:
-                released, pairs = self.repair.run(table, released, fits, purse, advance=advance)
+            if repair is not None:
+                released, pairs = repair.run(table, released, fits, purse, advance)
         agreed = fits.agreed(released)
         laws = fits.laws(agreed)
         return CausalModel(
@@ -248,34 +226,34 @@ class PreparedMarginals:
     ) -> TableFits:
         """Return how laws are fitted to tables, once those of large families are known."""
         sizes = {name: self.schema[name].size for name in self.schema.names}
-        parents = self.structure.with_tree(chosen)
-        tables = [table.columns for table in released]
-        if self.large is None:
-            return TableFits(sizes=sizes, parents=parents, tables=tables, total=total, settled={})
-        large, event = self.large
-        counted = {name: several for name, several in parents.items() if name not in large.reasons}
-        known = TableFits(sizes=sizes, parents=counted, tables=tables, total=total, settled={})
+        fits = TableFits(sizes, self.structure.with_tree(chosen), [noisy.columns for noisy in released], total)
+        moments = self.shares.moments(self.level)
+        if moments is None:
+            return fits
+        large, event = moments
+        known = replace(fits, parents={name: fits.parents[name] for name in fits.parents if name not in large.reasons})
         laws = known.laws(known.agreed(released))
-        fitted = large.run(table, purse, event, parents, laws, rows=total)
-        settled = {name: fitted.laws[name] for name in large.reasons}
-        return TableFits(sizes=sizes, parents=fitted.parents, tables=tables, total=total, settled=settled)
+        fitted = large.run(table, purse, event, fits.parents, laws, total)
+        return replace(fits, parents=fitted.parents, settled={name: fitted.laws[name] for name in large.reasons})
 
-    def _pick_causes(self, table: PrivateTable, released: Sequence[NoisyTable], purse: Purse) -> list[Arrow]:
-        assert self.pairs is not None
-        pick, arrows = self.pairs[1], self.structure.open_arrows
+    def _pick_causes(
+        self, table: PrivateTable, released: Sequence[NoisyTable], pick: ExponentialEvent, purse: Purse
+    ) -> list[Arrow]:
+        arrows = self.structure.open_arrows
         expected = {noisy.columns[0]: np.maximum(noisy.counts, 0.0) for noisy in released if len(noisy.columns) == 1}
         score = {}
         for (cause, effect), counts in zip(arrows, table.counts([list(arrow) for arrow in arrows]), strict=True):
             score[cause, effect] = _dependence(counts, expected[cause], expected[effect])
         candidates = dict(score)
-        unnamed = _unnamed(self.schema, self.structure)
+        graph = self.structure.graph
+        unnamed = set(self.schema.names) - set(() if graph is None else graph.columns)
         candidates.update({(b, a): value for (a, b), value in score.items() if {a, b} <= unnamed})
         waiting = set(self.structure.open_effects)
         chosen: list[Arrow] = []
-        for _ in range(self.picks):
+        for _ in range(self.shares.picks):
             now = [arrow for arrow in candidates if arrow[0] not in waiting and arrow[1] in waiting]
             scores = [candidates[arrow] for arrow in now]
-            picked = _pick(scores, pick, purse, purpose="pick an arrow")
+            picked = _pick(scores, pick, purse, "pick an arrow")
             chosen.append(now[picked])
             waiting.remove(now[picked][1])
         return chosen
@@ -287,24 +265,13 @@ def _repairs(schema: Schema, tables: Sequence[Columns]) -> int:
     return min(_PICKS_PER_COLUMN * varying, len(candidate_pairs(schema, tables)))
 
 
-def _varying(schema: Schema, structure: Structure) -> Structure:
-    """Return the structure without open arrows from or to a column of a single level."""
-    kept = [arrow for arrow in structure.open_arrows if all(schema[name].size > 1 for name in arrow)]
-    return replace(structure, open_arrows=tuple(kept))
-
-
-def _unnamed(schema: Schema, structure: Structure) -> set[str]:
-    """Return the columns about which the graph says nothing."""
-    return set(schema.names) - (set() if structure.graph is None else set(structure.graph.columns))
-
-
 def _dependence(counts: NDArray[np.int64], first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
     """Return the l1 distance between two-way counts and those of independent columns with these one-way tables."""
     total = max(math.sqrt(first.sum() * second.sum()), 1.0)
     return float(np.abs(counts - np.outer(first, second) / total).sum())
 
 
-def _pick(scores: Sequence[float], event: ExponentialEvent, purse: Purse, *, purpose: str) -> int:
+def _pick(scores: Sequence[float], event: ExponentialEvent, purse: Purse, purpose: str) -> int:
     """Return which score is picked, each of which moves no further than one contingency table."""
     return purse.choose(np.array(scores), event, sensitivity=_moved(event).l1, purpose=purpose)
 
@@ -465,7 +432,7 @@ def in_pairs(schema: Schema, structure: Structure, too_large: Iterable[str]) -> 
     ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class LargeFamilies:
     """The families that are measured by moments, before a row is read.
 
@@ -489,7 +456,7 @@ class LargeFamilies:
         used = {name for arrow in (*stated, *candidates) for name in arrow}
         sizes = {name: schema[name].size for name in schema.names if name in used}
         check_fittable(sizes, {child: structure.parents[child] for child in reasons}, candidates, _MOST_ADDED)
-        return cls(layout=MomentLayout(sizes=sizes, pairs=stated, candidates=candidates), reasons=dict(reasons))
+        return cls(MomentLayout(sizes, stated, candidates), dict(reasons))
 
     @property
     def weight(self) -> float:
@@ -522,18 +489,16 @@ class LargeFamilies:
         table: PrivateTable,
         purse: Purse,
         event: GaussianEvent,
-        parents: Mapping[str, tuple[str, ...]],
+        parents: Mapping[str, Columns],
         known: Mapping[str, Conditional],
-        *,
         rows: float,
     ) -> FittedMoments:
         """Measure the sums and fit the large families, given the parents of all columns and the laws of the others."""
         square = self.layout.largest_square
         exact, _ = table_sums(table, self.layout, square)
         values = np.asarray(purse.add(exact, event, purpose="sums of levels and pairs"), dtype=np.float64)
-        moments = NoisyMoments.from_release(self.layout, values, event.scale, square=square, rows=rows)
-        forms = dict.fromkeys(self.reasons, "logit")
-        return fit_moments(moments, parents, forms, known=known, most_added=_MOST_ADDED)
+        moments = NoisyMoments.from_release(self.layout, values, event.scale, square, rows)
+        return fit_moments(moments, parents, dict.fromkeys(self.reasons, "logit"), known=known, most_added=_MOST_ADDED)
 
 
 # ---- what each release gets of the budget
@@ -552,7 +517,6 @@ class TableShares:
     """What is released, with weights, before it is known how loudly: public.
 
     Attributes:
-        schema: The columns.
         neighbours: Which tables are neighbours.
         weights: The tables, each with its weight.
         picks: How many causes are picked; each makes one more table,
@@ -561,7 +525,6 @@ class TableShares:
         repairs: How many pairs repair picks.
     """
 
-    schema: Schema
     neighbours: Neighbours
     weights: Mapping[Columns, float]
     picks: int
@@ -589,7 +552,6 @@ class TableShares:
             return None
         left = 1 - PICK_SHARE - TABLE_SHARE
         return Repair(
-            schema=self.schema,
             pick=self._pick(PICK_SHARE / left, self.repairs, level),
             table=table_event(self.neighbours, level * math.sqrt(self.repairs * left / TABLE_SHARE)),
             picks=self.repairs,
@@ -650,13 +612,11 @@ class Repair:
     """What repair may spend: public, and fixed before a row is read.
 
     Attributes:
-        schema: The columns.
         pick: What one pick costs.
         table: The noise of what one pick picks.
         picks: How many there are.
     """
 
-    schema: Schema
     pick: ExponentialEvent
     table: GaussianEvent
     picks: int
@@ -678,7 +638,6 @@ class Repair:
         released: Sequence[NoisyTable],
         fits: TableFits,
         purse: Purse,
-        *,
         advance: Callable[[int], None],
     ) -> tuple[list[NoisyTable], list[Pair]]:
         """Pick and measure.
@@ -696,7 +655,7 @@ class Repair:
         tables, pairs = list(released), list[Pair]()
         place = {name: number for number, name in enumerate(fits.order)}
         held = [columns.columns for columns in tables]
-        waiting = [_ordered(pair, place) for pair in candidate_pairs(self.schema, held)]
+        waiting = [_ordered(pair, place) for pair in candidate_pairs(table.schema, held)]
         exact = dict(zip(waiting, table.counts([list(pair) for pair in waiting]), strict=True)) if waiting else {}
         families: dict[Columns, NDArray[np.int64]] = {}  # counted again, but no more than once each
         for part in range(_ROUNDS):
@@ -705,7 +664,7 @@ class Repair:
             for _ in range(part, self.picks, _ROUNDS):
                 # The last one is none of them.
                 each = [*(scores[pair] for pair in offered), 0.0]
-                picked = _pick(each, self.pick, purse, purpose="pick a pair")
+                picked = _pick(each, self.pick, purse, "pick a pair")
                 pair = offered.pop(picked) if picked < len(offered) else None
                 if pair is not None and _has_room(fits, pairs, pair):
                     tables.append(measure(pair, exact.pop(pair), self.table, purse))
@@ -723,7 +682,7 @@ class Repair:
     def _scores(
         self, laws: Mapping[str, Conditional], exact: Mapping[Pair, NDArray[np.int64]], rows: float
     ) -> dict[Pair, float]:
-        drawn = draw(list(laws), laws, _SIMULATED, fixed={}, rng=np.random.default_rng(_SEED))
+        drawn = draw(laws, {}, _SIMULATED, np.random.default_rng(_SEED))
         scores = {}
         for (first, second), counts in exact.items():
             cells = drawn[first] * counts.shape[1] + drawn[second]

@@ -30,27 +30,21 @@ from escudo.causal import CausalGraph
 from escudo.errors import InputError, SchemaError, ZeroProbabilityError
 from escudo.mechanisms import Purse
 from escudo.privacy import Guarantee, Neighbours, Plan, Receipt
-from escudo.synthesis._laws import Codes, Conditional, ancestors, causal_order, dense_table, laws_under
-from escudo.synthesis._sampling import decode, drawer
+from escudo.synthesis._laws import (
+    Codes,
+    Conditional,
+    ancestors,
+    causal_order,
+    decode,
+    dense_table,
+    drawer,
+    laws_under,
+)
 from escudo.synthesis._structure import check_graph, check_identified
 from escudo.table import Categorical, Column, Numeric, PrivateTable, Schema
 
 if TYPE_CHECKING:
     import polars as pl
-
-__all__ = [
-    "CausalModel",
-    "CellModel",
-    "Model",
-    "ModelEffect",
-    "anchor_of",
-    "column_of",
-    "number_of",
-    "public_rows",
-    "read_question",
-    "sampling_rng",
-    "stored_laws",
-]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -79,7 +73,6 @@ class Model(ABC):
     def order(self) -> tuple[str, ...]:
         """The columns with parents before children."""
 
-    @abstractmethod
     def sample(
         self,
         rows: int,
@@ -88,7 +81,44 @@ class Model(ABC):
         given: Mapping[str, object] | None = None,
         seed: int | None = None,
     ) -> pl.DataFrame:
-        """Draw synthetic rows, under interventions and conditions."""
+        """Draw synthetic rows; free of charge, as often as wanted.
+
+        Args:
+            rows: How many.
+            do: Columns to set by intervention: incoming arrows are cut, so that causes of these columns keep their law
+                and effects respond. A model of cells knows numbers by their bin: one sets the bin it lies in, and rows
+                are spread over that bin.
+            given: Columns to condition on: rows among those where they have these values, or numbers in these bins.
+            seed: For repeatable draws.
+
+        Returns:
+            A polars frame with the schema's columns; only values the schema allows.
+
+        Raises:
+            SchemaError: If ``do`` or ``given`` names a column, level or value the schema does not have.
+            NotIdentifiableError: If a latent that the graph states acts on an intervened column and on what it affects.
+            ZeroProbabilityError: If ``given`` cannot happen under the model.
+            InputError: If ``given`` is too rare under the model.
+        """
+        return self._frame(*self._asked(rows, do, given, seed))
+
+    def _asked(
+        self, rows: int, do: Mapping[str, object] | None, given: Mapping[str, object] | None, seed: int | None
+    ) -> tuple[int, dict[str, Any], dict[str, Any], np.random.Generator]:
+        """Return how many rows to draw, what is set, what is observed, and where the chance comes from."""
+        rng = np.random.default_rng(None if seed is None else whole("seed", seed))
+        fixed, evidence = read_question(self.graph, do, given, self._read)
+        return whole("rows", rows), fixed, evidence, rng
+
+    @abstractmethod
+    def _read(self, argument: str, name: str, value: object) -> Any:
+        """Return a value of a column as the model knows it, or say what the schema does not have."""
+
+    @abstractmethod
+    def _frame(
+        self, rows: int, fixed: dict[str, Any], evidence: dict[str, Any], rng: np.random.Generator
+    ) -> pl.DataFrame:
+        """Return rows drawn where some columns are set and others observed."""
 
     def save(self, directory: str | PathLike[str], *, overwrite: bool = False) -> None:
         """Write the model as ``model.json`` and ``parameters.safetensors`` into a new folder.
@@ -112,7 +142,8 @@ class Model(ABC):
         return [self.generator, f"{len(self.schema.names)} columns", f"{len(self.graph.edges)} arrows"]
 
     def __str__(self) -> str:
-        return f"A {self.generator} model of {', '.join(self.schema.names)}. {self.guarantee}"
+        article = "An" if self.generator.startswith(("a", "e", "i", "u")) else "A"  # "one-way" begins with a w
+        return f"{article} {self.generator} model of {', '.join(self.schema.names)}. {self.guarantee}"
 
     def _repr_html_(self) -> str:
         from html import escape
@@ -127,38 +158,6 @@ class CellModel(Model):
 
     _block: ClassVar[int]  # rows drawn at once
 
-    def sample(
-        self,
-        rows: int,
-        *,
-        do: Mapping[str, object] | None = None,
-        given: Mapping[str, object] | None = None,
-        seed: int | None = None,
-    ) -> pl.DataFrame:
-        """Draw synthetic rows; free of charge, as often as wanted.
-
-        Args:
-            rows: How many.
-            do: Columns to set by intervention: incoming arrows are cut, so that causes of these columns keep their law
-                and effects respond. The model knows numbers by their bin: one sets the bin it lies in, and rows are
-                spread over that bin.
-            given: Columns to condition on: rows among those where they have these values, or numbers in these bins.
-            seed: For repeatable draws.
-
-        Returns:
-            A polars frame with the schema's columns; only values the schema allows.
-
-        Raises:
-            SchemaError: If ``do`` or ``given`` names a column or level the schema does not have.
-            NotIdentifiableError: If a latent that the graph states acts on an intervened column and on what it affects.
-            ZeroProbabilityError: If ``given`` cannot happen under the model.
-            InputError: If ``given`` is too rare under the model.
-        """
-        import polars as pl
-
-        rng = sampling_rng(seed)
-        return pl.concat([decode(self.schema, drawn, rng=rng) for drawn in self._draw(rows, do, given, rng)])
-
     def codes(
         self,
         rows: int,
@@ -168,31 +167,34 @@ class CellModel(Model):
         seed: int | None = None,
     ) -> NDArray[np.int64]:
         """Draw rows as schema cells, of shape (rows, columns)."""
-        drawn = self._draw(rows, do, given, sampling_rng(seed))
+        drawn = self._drawn_cells(*self._asked(rows, do, given, seed))
         return np.concatenate([np.stack([part[name] for name in self.schema.names], axis=1) for part in drawn])
 
-    def _draw(
-        self,
-        rows: int,
-        do: Mapping[str, object] | None,
-        given: Mapping[str, object] | None,
-        rng: np.random.Generator,
+    def _frame(
+        self, rows: int, fixed: dict[str, int], evidence: dict[str, int], rng: np.random.Generator
+    ) -> pl.DataFrame:
+        import polars as pl
+
+        return pl.concat([decode(self.schema, drawn, rng) for drawn in self._drawn_cells(rows, fixed, evidence, rng)])
+
+    def _drawn_cells(
+        self, rows: int, fixed: dict[str, int], evidence: dict[str, int], rng: np.random.Generator
     ) -> Iterator[Mapping[str, Codes]]:
         """Yield the rows as cells, in blocks that fit the processor's cache; no rows are one empty block."""
-        fixed, evidence = read_question(self.graph, do, given, self._cell)
-        count = whole("rows", rows)
         drawn = self._drawer(fixed, evidence)
-        blocks = range(0, max(count, 1), self._block)
+        blocks = range(0, max(rows, 1), self._block)
         with tracking("Sampling", total=len(blocks)) as advance:
             for start in blocks:
-                yield drawn(min(self._block, count - start), rng=rng)
+                yield drawn(min(self._block, rows - start), rng)
                 advance(1)
 
     @abstractmethod
-    def _drawer(self, fixed: Mapping[str, int], evidence: Mapping[str, int]) -> Callable[..., Mapping[str, Codes]]:
-        """Return what draws cells by column where some are set and others observed: called with ``rows, rng=rng``."""
+    def _drawer(
+        self, fixed: Mapping[str, int], evidence: Mapping[str, int]
+    ) -> Callable[[int, np.random.Generator], Mapping[str, Codes]]:
+        """Return what draws so many cells by column where some are set and others observed."""
 
-    def _cell(self, argument: str, name: str, value: object) -> int:
+    def _read(self, argument: str, name: str, value: object) -> int:
         """Return the cell of a value, or say which level the schema does not have."""
         column = column_of(self.schema, argument, name)
         if value is None:
@@ -256,9 +258,10 @@ class CausalModel(CellModel):
         """The columns with parents before children."""
         return causal_order({name: self.conditionals[name] for name in self.schema.names})
 
-    def _drawer(self, fixed: Mapping[str, int], evidence: Mapping[str, int]) -> Callable[..., Mapping[str, Codes]]:
-        laws = laws_under(self.conditionals, self.observed, fixed)
-        return drawer(list(laws), laws, fixed=fixed, evidence=evidence)
+    def _drawer(
+        self, fixed: Mapping[str, int], evidence: Mapping[str, int]
+    ) -> Callable[[int, np.random.Generator], Mapping[str, Codes]]:
+        return drawer(laws_under(self.conditionals, self.observed, fixed), fixed, evidence)
 
     def probability(
         self,
@@ -274,7 +277,7 @@ class CausalModel(CellModel):
         """
         from escudo.causal import Factor, contract
 
-        fixed, evidence = read_question(self.graph, do, given, self._cell)
+        fixed, evidence = read_question(self.graph, do, given, self._read)
         for name in columns:
             column_of(self.schema, "columns", name)
         laws = laws_under(self.conditionals, self.observed, fixed)
@@ -389,15 +392,6 @@ def number_of(value: object) -> float:
         return float(str(value))
     except ValueError:
         return math.nan
-
-
-def sampling_rng(seed: object) -> np.random.Generator:
-    """Return where the chance comes from with which a model is sampled: repeatable where a seed is given.
-
-    Raises:
-        InputError: If the seed is neither None nor a whole number of at least 0.
-    """
-    return np.random.default_rng(None if seed is None else whole("seed", seed))
 
 
 def stored_laws(laws: Mapping[str, Any], prefix: str = "") -> tuple[list[dict[str, Any]], dict[str, NDArray[Any]]]:

@@ -52,20 +52,6 @@ from escudo.synthesis._laws import (
 )
 from escudo.table import Schema
 
-__all__ = [
-    "FIRST_PRIORS",
-    "FORMS",
-    "MONOTONE",
-    "Family",
-    "Form",
-    "Found",
-    "forms_of",
-    "kinds_of",
-    "law_of",
-    "learn_priors",
-    "minimise",
-]
-
 Floats: TypeAlias = NDArray[np.float64]
 Form: TypeAlias = str | Mapping[str, str]
 Priors: TypeAlias = Mapping[str, tuple[float, float]]

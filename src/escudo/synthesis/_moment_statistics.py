@@ -34,20 +34,6 @@ from escudo.table import PrivateTable
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-__all__ = [
-    "UNIT",
-    "Codes",
-    "Floats",
-    "Integers",
-    "MomentLayout",
-    "NoisyMoments",
-    "batches",
-    "clip_factors",
-    "row_squares",
-    "sum_rows",
-    "table_sums",
-]
-
 UNIT = 2**20
 """The longest a row's vector can be in the sum."""
 
@@ -63,7 +49,7 @@ Codes: TypeAlias = NDArray[np.integer]
 Block: TypeAlias = str | Arrow
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class MomentLayout:
     """Which entries a moment vector has: levels of columns, of pairs, of candidates, always without first levels.
 
@@ -179,7 +165,7 @@ class MomentLayout:
         return 1 if block in self._faint else _LEVEL
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class NoisyMoments:
     """A released moment vector, in rows: clipped sums, and the standard deviation of the noise in each.
 
@@ -199,11 +185,11 @@ class NoisyMoments:
 
     @classmethod
     def from_release(
-        cls, layout: MomentLayout, released: Floats, scale: float, *, square: int, rows: float
+        cls, layout: MomentLayout, released: Floats, scale: float, square: int, rows: float
     ) -> NoisyMoments:
         """Return a released vector with noise ``scale``, in rows."""
         one = (math.isqrt(UNIT**2 // square) * layout.strengths).astype(np.float64)
-        return cls(layout=layout, values=released / one, scale=scale / one, square=square, rows=max(rows, 1.0))
+        return cls(layout, released / one, scale / one, square, max(rows, 1.0))
 
 
 def clip_factors(layout: MomentLayout, square: int) -> Integers:

@@ -67,8 +67,6 @@ from escudo.synthesis._moment_statistics import (
 from escudo.synthesis._structure import Structure, structure_of
 from escudo.table import PrivateTable, Schema, count_sensitivity
 
-__all__ = ["Independent", "Moments", "OneWay", "PreparedMoments"]
-
 _CLIP_QUANTILE = 0.8
 _LEVELS_QUANTILE = 0.95  # higher than for moments: a model of independent columns cannot undo what clipping does
 _CLIP_STEP = 1.1  # from one squared length on the public grid to the next
@@ -115,16 +113,15 @@ class Moments:
         ]
         design = MomentDesign(
             generator=self.name,
-            schema=schema,
             structure=structure,
-            layout=MomentLayout(sizes=sizes, pairs=structure.arrows, candidates=tuple(kept)),
+            layout=MomentLayout(sizes, structure.arrows, tuple(kept)),
             parents=structure.parents,
             forms=forms_of(schema, self.form),
             clip=self.clip,
             most_added=self.most_added,
             loose=loose_columns(structure) if self.repair else (),
         )
-        return design.prepare(neighbours, budget)
+        return design.prepare(schema, neighbours, budget)
 
 
 class Independent:
@@ -145,7 +142,6 @@ class Independent:
         """Choose the noise from public facts alone; of the graph only names are checked."""
         design = MomentDesign(
             generator=self.name,
-            schema=schema,
             structure=structure_of(schema, graph),
             layout=_levels(schema),
             parents=dict.fromkeys(schema.names, ()),
@@ -153,7 +149,7 @@ class Independent:
             clip=self.clip,
             clip_quantile=_LEVELS_QUANTILE,
         )
-        return design.prepare(neighbours, budget)
+        return design.prepare(schema, neighbours, budget)
 
 
 class OneWay:
@@ -177,7 +173,6 @@ class OneWay:
         structure = structure_of(schema, graph)
         design = MomentDesign(
             generator=self.name,
-            schema=schema,
             structure=structure,
             layout=_levels(schema),
             parents=structure.parents,
@@ -186,11 +181,11 @@ class OneWay:
             clip_quantile=_LEVELS_QUANTILE,
             tied=True,
         )
-        return design.prepare(neighbours, budget)
+        return design.prepare(schema, neighbours, budget)
 
 
 def _levels(schema: Schema) -> MomentLayout:
-    return MomentLayout(sizes={name: schema[name].size for name in schema.names}, pairs=())
+    return MomentLayout({name: schema[name].size for name in schema.names}, ())
 
 
 # ---- what is measured
@@ -202,7 +197,6 @@ class MomentDesign:
 
     Attributes:
         generator: The generator's name.
-        schema: The columns.
         structure: The arrows stated, and those left open.
         layout: What is summed.
         parents: The arrows that are followed, as each column's parents.
@@ -215,7 +209,6 @@ class MomentDesign:
     """
 
     generator: str
-    schema: Schema
     structure: Structure
     layout: MomentLayout
     parents: Mapping[str, tuple[str, ...]]
@@ -226,7 +219,7 @@ class MomentDesign:
     loose: tuple[str, ...] = ()
     tied: bool = False
 
-    def prepare(self, neighbours: Neighbours, budget: Budget) -> PreparedMoments:
+    def prepare(self, schema: Schema, neighbours: Neighbours, budget: Budget) -> PreparedMoments:
         """Find the noise with which the sums can be released within a budget.
 
         Raises:
@@ -245,56 +238,55 @@ class MomentDesign:
         if clip is not None and positive("clip", clip) < 1:
             raise InputError(f"clip must be at least 1, the length of a row with one level; got {clip!r}.")
         check_fittable(layout.sizes, self.parents, layout.candidates, self.most_added)
-        suspects = _SUSPECTS * len(layout.sizes)
         shares = MomentShares(
-            neighbours=neighbours,
+            neighbours,
             numbers=layout.size,
-            twice=len(layout.candidates) > suspects,
+            twice=len(layout.candidates) > self.suspects,
             clips=clip is None,
             counts=neighbours.rows is None and (neighbours.relation, neighbours.unit) != ("replace_one", "row"),
         )
         level = calibrate(shares.events, epsilon=budget.epsilon, delta=budget.delta)
         sums, *again = shares.sums(level)
         return PreparedMoments(
-            design=self,
-            sums=sums,
+            schema,
+            self,
+            sums,
             again=again[0] if again else None,
-            suspects=suspects,
             clip=shares.clip(level) if clip is None else layout.bound(4.0 * clip * clip),
             count=shares.count(level) if shares.counts else None,
-            neighbours=neighbours,
+            rows=neighbours.rows,
             delta=budget.delta,
         )
 
+    @property
+    def suspects(self) -> int:
+        """How many candidates a second look is for."""
+        return _SUSPECTS * len(self.layout.sizes)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@dataclass(frozen=True, slots=True)
 class PreparedMoments:
     """What will be measured and how loudly: public, and fixed before a row is read.
 
     Attributes:
+        schema: The columns.
         design: What is summed, and how laws follow from it.
         sums: The release of the sums.
         again: The second release of them, for suspects; None without one.
-        suspects: How many.
         clip: What the clip bound costs; or the bound itself, squared and in the layout's units, where it is public.
         count: What the number of rows costs; None where it is public.
-        neighbours: Which tables are neighbours, and what is public about them.
+        rows: The number of rows, where it is public beforehand.
         delta: The δ at which the plan is stated.
     """
 
+    schema: Schema
     design: MomentDesign
     sums: GaussianEvent
     again: GaussianEvent | None
-    suspects: int
     clip: ExponentialEvent | int
     count: GaussianEvent | None
-    neighbours: Neighbours
+    rows: int | None
     delta: float
-
-    @property
-    def schema(self) -> Schema:
-        """The columns."""
-        return self.design.schema
 
     @property
     def plan(self) -> Plan:
@@ -309,7 +301,7 @@ class PreparedMoments:
         children.append(Plan("sums", self.sums, buys=self._contents()))
         if self.again is not None:
             children.append(
-                Plan("sums again", self.again, buys=f"the {self.suspects} most suspicious candidates, louder")
+                Plan("sums again", self.again, buys=f"the {self.design.suspects} most suspicious candidates, louder")
             )
         used = dict.fromkeys(self.design.forms[name] for name, several in self.design.parents.items() if several)
         by = f" ({', '.join(used)})" if used else ""
@@ -324,10 +316,10 @@ class PreparedMoments:
         def measured_again(layout: MomentLayout, square: int) -> NoisyMoments:
             assert self.again is not None
             exact, _ = table_sums(table, layout, square)
-            values = _with_noise(exact, self.again, purse, purpose="sums of suspects")
-            return NoisyMoments.from_release(layout, values, self.again.scale, square=square, rows=moments.rows)
+            values = _with_noise(exact, self.again, purse, "sums of suspects")
+            return NoisyMoments.from_release(layout, values, self.again.scale, square, moments.rows)
 
-        look = SecondLook(suspects=self.suspects, clip_quantile=design.clip_quantile, measure=measured_again)
+        look = SecondLook(design.suspects, design.clip_quantile, measured_again)
         fitted = fit_moments(
             moments,
             design.parents,
@@ -357,12 +349,12 @@ class PreparedMoments:
         """Release the sums, and the clip bound and the number of rows where they are paid for."""
         square = self.clip if isinstance(self.clip, int) else self._choose_clip(table, purse)
         exact, rows = table_sums(table, self.design.layout, square)
-        values = _with_noise(exact, self.sums, purse, purpose="sums of levels and pairs")
+        values = _with_noise(exact, self.sums, purse, "sums of levels and pairs")
         if self.count is not None:
-            rows = int(_with_noise(np.array([rows]), self.count, purse, purpose="number of rows")[0])
-        elif self.neighbours.rows is not None:
-            rows = self.neighbours.rows
-        return NoisyMoments.from_release(self.design.layout, values, self.sums.scale, square=square, rows=rows)
+            rows = int(_with_noise(np.array([rows]), self.count, purse, "number of rows")[0])
+        elif self.rows is not None:
+            rows = self.rows
+        return NoisyMoments.from_release(self.design.layout, values, self.sums.scale, square, rows)
 
     def _choose_clip(self, table: PrivateTable, purse: Purse) -> int:
         """Return a squared length from the public grid that about ``clip_quantile`` of the rows keep to."""
@@ -383,7 +375,7 @@ class PreparedMoments:
         return f"{self.design.layout.size:,} sums: {', '.join(parts)}{bound}"
 
 
-def _with_noise(exact: Integers, event: GaussianEvent, purse: Purse, *, purpose: str) -> Floats:
+def _with_noise(exact: Integers, event: GaussianEvent, purse: Purse, purpose: str) -> Floats:
     return np.asarray(purse.add(exact, event, purpose=purpose), dtype=np.float64)
 
 
@@ -403,7 +395,7 @@ _ROWS_SHARE = 0.02
 _FIRST_SHARE = 0.6  # of what the sums cost, where there is a second look
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class MomentShares:
     """What is released, before it is known how loudly: public.
 

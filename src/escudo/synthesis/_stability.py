@@ -44,8 +44,6 @@ from escudo._validate import did_you_mean, finite, positive, whole
 from escudo.causal import CausalGraph
 from escudo.errors import GraphError, InputError, SchemaError
 
-__all__ = ["NodeStability", "ParameterChange", "Regression", "Stability", "stability"]
-
 Floats = NDArray[np.float64]
 
 _MUCH_LESS = 0.25
@@ -121,8 +119,8 @@ def stability(
             weights = Regression.fit(name, held_out[:, places[0]], held_out[:, here]).weights
         else:
             weights = _true_weights(truth, name, used[0]) * spread[places[0]] / spread[here]
-        equation = Equation(name=name, column=here, parents=tuple(places[0]), weights=weights)
-        causal, associational = (change_of(equation, measured, several, reach=bound, rng=rng) for several in places)
+        equation = Equation(name, here, tuple(places[0]), weights)
+        causal, associational = (change_of(equation, measured, several, bound, rng) for several in places)
         parents_with_error, features_with_error = (
             correlation(measured[:, several], equation.errors(measured)) for several in places
         )
@@ -305,7 +303,7 @@ class ParameterChange:
     anything: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Equation:
     """The true equation of a column, or what stands for it.
 
@@ -359,7 +357,7 @@ class Regression:
 
 
 def change_of(
-    equation: Equation, rows: Floats, features: list[int], *, reach: float, rng: np.random.Generator
+    equation: Equation, rows: Floats, features: list[int], reach: float, rng: np.random.Generator
 ) -> ParameterChange:
     """Measure how far one point moves the parameters of a column's regression on ``features``.
 

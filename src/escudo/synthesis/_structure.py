@@ -35,12 +35,10 @@ from escudo.causal import CausalGraph
 from escudo.errors import GraphError, InputError, NotIdentifiableError
 from escudo.table import Schema
 
-__all__ = ["Arrow", "Structure", "check_graph", "check_identified", "graph_of", "structure_of", "without_latents"]
-
 Arrow = tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Structure:
     """The public part of a fitted graph.
 
@@ -92,7 +90,7 @@ def structure_of(schema: Schema, graph: CausalGraph | None) -> Structure:
     """
     names = schema.names
     if graph is None:
-        return Structure(parents=dict.fromkeys(names, ()), open_arrows=_forward_pairs(names, names), graph=None)
+        return Structure(dict.fromkeys(names, ()), _forward_pairs(names, names), None)
     for column in graph.columns:
         if column not in schema.columns:
             raise GraphError(
@@ -110,7 +108,7 @@ def structure_of(schema: Schema, graph: CausalGraph | None) -> Structure:
     parents = {name: tuple(other for other in names if (other, name) in stated) for name in names}
     place = {name: number for number, name in enumerate(order)}
     ranked = sorted(open_arrows, key=lambda arrow: (place[arrow[1]], place[arrow[0]]))
-    return Structure(parents=parents, open_arrows=tuple(ranked), graph=graph)
+    return Structure(parents, tuple(ranked), graph)
 
 
 def _forward_pairs(order: Iterable[str], effects: Iterable[str]) -> tuple[Arrow, ...]:

@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 
 from escudo.errors import InputError
+from escudo.orientation._direction import DirectionQuestion
 from escudo.orientation._regression import (
     Pair,
     fit_histogram,
@@ -105,7 +106,7 @@ class TestRecords:
 
     def test_public_records_are_scaled_by_the_schema(self) -> None:
         for records in ({"a": [0, 10, 25], "b": [0, 5, -9]}, pl.DataFrame({"a": [0, 10, 25], "b": [0, 5, -9]})):
-            pair = public_pair(SCHEMA, "a", "b", records, option="train")
+            pair = public_pair(SCHEMA, DirectionQuestion("a", "b", "gap", options={"train": records}), "train")
             assert (pair.x.tolist(), pair.y.tolist()) == ([-1, 1, 1], [0, 1, -1])
 
     @pytest.mark.parametrize(
@@ -115,4 +116,4 @@ class TestRecords:
     )
     def test_unusable_public_records_are_named(self, records: object) -> None:
         with pytest.raises(InputError, match="train"):
-            public_pair(SCHEMA, "a", "b", records, option="train")
+            public_pair(SCHEMA, DirectionQuestion("a", "b", "gap", options={"train": records}), "train")

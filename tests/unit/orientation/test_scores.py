@@ -13,7 +13,6 @@ from escudo.orientation._scores import (
     hsic_sensitivity,
     interquartile_range,
     inversions,
-    iqr_score,
     kendall,
     log_iqr_with_drift,
     signed_kendall,
@@ -100,10 +99,6 @@ class TestRanges:
     def test_the_quartiles_are_order_statistics(self) -> None:
         assert interquartile_range(np.array([4.0, 1.0, 3.0, 2.0])) == 2.0
         assert interquartile_range(np.array([7.0])) == 0.0
-
-    def test_the_score_adds_the_logarithms_and_stops_at_a_least_range(self) -> None:
-        assert iqr_score(np.arange(1.0, 9.0), np.arange(1.0, 9.0)) == pytest.approx(2 * math.log(4))
-        assert iqr_score(np.zeros(8), np.zeros(8)) == pytest.approx(2 * math.log(1e-3))
 
     def test_drift_brings_instability_closer(self) -> None:
         values = np.random.default_rng(0).normal(0, 0.3, 2000)

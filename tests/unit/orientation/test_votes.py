@@ -24,7 +24,7 @@ from escudo.orientation._votes import (
     blocks_needed,
     least_margin,
     seating_of,
-    verdict_rule,
+    threshold_of,
 )
 from escudo.privacy import Neighbours
 
@@ -311,10 +311,10 @@ def test_the_least_margin_is_the_least_that_is_sure_enough(law) -> None:  # type
 
 
 def test_where_even_agreement_drowns_in_noise_there_is_no_rule_but_an_explicit_one_stands() -> None:
-    assert verdict_rule(20, 40.0, None).threshold is None
-    assert verdict_rule(20, 40.0, 0.0).threshold == 0.0
-    assert verdict_rule(20, 2.0, None).threshold == DISAGREEMENT * 20
-    assert verdict_rule(100, 20.0, None).threshold > DISAGREEMENT * 100
+    assert threshold_of(20, 40.0, None) is None
+    assert threshold_of(20, 40.0, 0.0) == 0.0
+    assert threshold_of(20, 2.0, None) == DISAGREEMENT * 20
+    assert threshold_of(100, 20.0, None) > DISAGREEMENT * 100
 
 
 def test_needs_agree_with_each_other() -> None:

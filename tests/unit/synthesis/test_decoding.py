@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from escudo.synthesis._sampling import decode
+from escudo.synthesis._laws import decode
 from escudo.table import Schema
 
 

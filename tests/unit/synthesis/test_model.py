@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from escudo.causal import CausalGraph
 from escudo.errors import GraphError, InputError, NotIdentifiableError, SchemaError, ZeroProbabilityError
 from escudo.privacy import Guarantee, Plan, PureEvent
-from escudo.synthesis import CausalModel, TableConditional, _sampling
+from escudo.synthesis import CausalModel, TableConditional, _laws
 from escudo.table import Schema
 
 Law = Callable[..., NDArray[np.float64]]
@@ -99,7 +99,7 @@ def test_setting_a_column_is_not_observing_it(clinic_model: CausalModel, true_la
 def test_conditions_too_large_for_tables_are_met_by_weighting(
     clinic_model: CausalModel, true_law: Law, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_sampling, "_MAX_EXACT_CELLS", 2)
+    monkeypatch.setattr(_laws, "_MAX_EXACT_CELLS", 2)
     drawn = clinic_model.sample(5000, given={"dysp": "yes"}, seed=1)
     assert distance(shares(drawn, ["smoke", "bronc"]), true_law(["smoke", "bronc"], given={"dysp": "yes"})) < 0.02
 

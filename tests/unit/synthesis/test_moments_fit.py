@@ -9,11 +9,10 @@ import pytest
 from numpy.typing import NDArray
 
 from escudo.synthesis import LogitConditional, MaxConditional, NoisyOrConditional, TableConditional
-from escudo.synthesis._laws import Conditional, dense_table
+from escudo.synthesis._laws import Conditional, dense_table, draw
 from escudo.synthesis._moment_family import FIRST_PRIORS, FORMS, Family, kinds_of, law_of, learn_priors, minimise
 from escudo.synthesis._moment_fit import FittedMoments, fit_moments
 from escudo.synthesis._moment_statistics import MomentLayout, NoisyMoments, clip_factors, row_squares, sum_rows
-from escudo.synthesis._sampling import draw
 
 Codes = NDArray[np.int64]
 COUNT = 400_000
@@ -33,7 +32,7 @@ def moments_of(
 
 def simulated(laws: Mapping[str, Conditional], count: int = COUNT, seed: int = 1) -> tuple[Codes, MomentLayout]:
     """Return rows drawn from laws listed in causal order, and the layout of their arrows."""
-    drawn = draw(list(laws), laws, count, fixed={}, rng=np.random.default_rng(seed))
+    drawn = draw(laws, {}, count, np.random.default_rng(seed))
     arrows = tuple((parent, name) for name, law in laws.items() for parent in law.parents)
     layout = MomentLayout(sizes={name: law.size for name, law in laws.items()}, pairs=arrows)
     return np.stack([drawn[name] for name in laws], axis=1), layout

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from escudo.causal import CausalGraph
 from escudo.synthesis import MaxConditional, TableConditional
-from escudo.synthesis._laws import Conditional
+from escudo.synthesis._laws import Conditional, draw
 from escudo.synthesis._moment_fit import SecondLook, Surprise, Task, fit_moments, loose_columns, one_pass, ordered_pairs
 from escudo.synthesis._moment_statistics import MomentLayout, NoisyMoments, clip_factors, row_squares, sum_rows
-from escudo.synthesis._sampling import draw
 from escudo.synthesis._structure import Structure, structure_of
 from escudo.table import Schema
 
@@ -47,7 +46,7 @@ FORMS = dict.fromkeys(NAMES, "max")
 
 
 def simulated(laws: Mapping[str, Conditional], count: int = ROWS, seed: int = 1) -> Codes:
-    drawn = draw(list(laws), laws, count, fixed={}, rng=np.random.default_rng(seed))
+    drawn = draw(laws, {}, count, np.random.default_rng(seed))
     return np.stack([drawn[name] for name in laws], axis=1)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from escudo.errors import InputError, ZeroProbabilityError
-from escudo.synthesis import _sampling
+from escudo.synthesis import _laws
 from escudo.synthesis._laws import (
     LogitConditional,
     MaxConditional,
@@ -37,7 +37,7 @@ def truth() -> np.ndarray:
 
 def test_counts_miss_their_expectation_by_less_than_one_per_family_cell() -> None:
     rows = 10_000
-    codes = _sampling.draw(ORDER, CLINIC, rows, fixed={}, rng=np.random.default_rng(0))
+    codes = _laws.draw(CLINIC, {}, rows, np.random.default_rng(0))
     assert abs(int((codes["smoke"] == 1).sum()) - rows / 2) < 1
     for smoke in (0, 1):
         of_group = codes["smoke"] == smoke
@@ -49,7 +49,7 @@ def test_counts_miss_their_expectation_by_less_than_one_per_family_cell() -> Non
 def test_a_law_that_is_no_table_is_drawn_as_its_table_would_be(rows: int) -> None:
     steep = np.array([[0.0, 0.0, 0.0], [0.0, 2.0, -1.0]])
     laws = {"a": SMOKE, "b": SMOKE, "c": LogitConditional(("a", "b"), np.array([0.0, 0.5, 1.0]), (steep, steep))}
-    codes = _sampling.draw(("a", "b", "c"), laws, rows, fixed={}, rng=np.random.default_rng(0))
+    codes = _laws.draw(laws, {}, rows, np.random.default_rng(0))
     assert codes["c"].shape == (rows,)
     if rows > 4:
         counts = np.zeros((2, 2, 3))
@@ -66,12 +66,12 @@ def test_each_single_row_has_the_models_law() -> None:
 
 
 def _draw_three(seed: int) -> np.ndarray:
-    codes = _sampling.draw(ORDER, CLINIC, 3, fixed={}, rng=np.random.default_rng(seed))
+    codes = _laws.draw(CLINIC, {}, 3, np.random.default_rng(seed))
     return np.eye(2)[codes["cough"]]
 
 
 def test_an_intervention_cuts_the_arrows_into_its_node() -> None:
-    codes = _sampling.draw(ORDER, CLINIC, 40_000, fixed={"lung": 1}, rng=np.random.default_rng(1))
+    codes = _laws.draw(CLINIC, {"lung": 1}, 40_000, np.random.default_rng(1))
     expected = np.zeros((2, 2, 2))
     expected[:, 1, :] = SMOKE.table[:, None] * COUGH.table[:, 1, :]
     assert np.abs(joint(codes) - expected).sum() < 1e-3
@@ -80,9 +80,9 @@ def test_an_intervention_cuts_the_arrows_into_its_node() -> None:
 @pytest.mark.parametrize("exact", [True, False])
 def test_a_condition_is_met_and_leaves_the_conditional_law(exact: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not exact:
-        monkeypatch.setattr(_sampling, "_MAX_EXACT_CELLS", 1)
-    drawn = _sampling.drawer(ORDER, CLINIC, fixed={}, evidence={"cough": 1})
-    codes = drawn(20_000, rng=np.random.default_rng(2))
+        monkeypatch.setattr(_laws, "_MAX_EXACT_CELLS", 1)
+    drawn = _laws.drawer(CLINIC, fixed={}, evidence={"cough": 1})
+    codes = drawn(20_000, np.random.default_rng(2))
     expected = truth()
     expected[:, :, 0] = 0
     expected /= expected.sum()
@@ -90,8 +90,8 @@ def test_a_condition_is_met_and_leaves_the_conditional_law(exact: bool, monkeypa
 
 
 def test_do_and_given_together_condition_in_the_intervened_model() -> None:
-    drawn = _sampling.drawer(ORDER, CLINIC, fixed={"lung": 1}, evidence={"cough": 1})
-    codes = drawn(20_000, rng=np.random.default_rng(3))
+    drawn = _laws.drawer(CLINIC, fixed={"lung": 1}, evidence={"cough": 1})
+    codes = drawn(20_000, np.random.default_rng(3))
     expected = SMOKE.table * COUGH.table[:, 1, 1]
     assert abs((codes["smoke"] == 1).mean() - expected[1] / expected.sum()) < 1e-3
 
@@ -105,8 +105,8 @@ def test_what_comes_after_the_evidence_does_not_stand_in_the_way_of_an_exact_ans
     laws = {"first": TableConditional((), np.array([0.5, 0.5]))}
     laws |= {name: TableConditional(("first",), np.array([[0.8, 0.2], [0.2, 0.8]])) for name in causes}
     laws["child"] = child
-    monkeypatch.delattr(_sampling, "_weighted")
-    drawn = _sampling.drawer(tuple(laws), laws, fixed={}, evidence={"x3": 1})(20_000, rng=np.random.default_rng(0))
+    monkeypatch.delattr(_laws, "_weighted")
+    drawn = _laws.drawer(laws, fixed={}, evidence={"x3": 1})(20_000, np.random.default_rng(0))
     assert (drawn["x3"] == 1).all()
     assert (drawn["first"] == 1).mean() == pytest.approx(0.8, abs=1e-3)
     assert (drawn["x7"] == 1).mean() == pytest.approx(0.8 * 0.8 + 0.2 * 0.2, abs=1e-3)
@@ -116,35 +116,35 @@ def test_what_comes_after_the_evidence_does_not_stand_in_the_way_of_an_exact_ans
 def test_weighted_rows_are_taken_from_pools_that_fit_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     held: list[int] = []
 
-    def watched(order: tuple[str, ...], laws: object, rows: int, **terms: Any) -> Any:
-        held.append(rows * len(order))
-        return plain(order, laws, rows, **terms)
+    def watched(laws: Any, fixed: Any, rows: int, rng: np.random.Generator) -> Any:
+        held.append(rows * len(laws))
+        return plain(laws, fixed, rows, rng)
 
-    plain = _sampling.draw
-    monkeypatch.setattr(_sampling, "_MAX_EXACT_CELLS", 1)
-    monkeypatch.setattr(_sampling, "_POOL_NUMBERS", 2**18)
-    monkeypatch.setattr(_sampling, "draw", watched)
-    drawn = _sampling.drawer(ORDER, CLINIC, fixed={}, evidence={"cough": 1})
-    codes = drawn(20_000, rng=np.random.default_rng(2))
+    plain = _laws.draw
+    monkeypatch.setattr(_laws, "_MAX_EXACT_CELLS", 1)
+    monkeypatch.setattr(_laws, "_POOL_NUMBERS", 2**18)
+    monkeypatch.setattr(_laws, "draw", watched)
+    drawn = _laws.drawer(CLINIC, fixed={}, evidence={"cough": 1})
+    codes = drawn(20_000, np.random.default_rng(2))
     assert max(held) <= 2**18
     assert codes["smoke"].size == 20_000
     expected = truth()[:, :, 1].sum(axis=1)
     assert abs((codes["smoke"] == 1).mean() - expected[1] / expected.sum()) < 0.02
-    assert drawn(0, rng=np.random.default_rng(2))["smoke"].size == 0
+    assert drawn(0, np.random.default_rng(2))["smoke"].size == 0
 
 
 @pytest.mark.parametrize("exact", [True, False])
 def test_an_impossible_condition_says_so_and_recommends_do(exact: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not exact:
-        monkeypatch.setattr(_sampling, "_MAX_EXACT_CELLS", 1)
+        monkeypatch.setattr(_laws, "_MAX_EXACT_CELLS", 1)
     never = {"a": TableConditional((), np.array([1.0, 0.0])), "b": TableConditional(("a",), np.eye(2))}
     with pytest.raises(ZeroProbabilityError, match="do="):
-        _sampling.drawer(("a", "b"), never, fixed={}, evidence={"b": 1})(10, rng=np.random.default_rng(0))
+        _laws.drawer(never, fixed={}, evidence={"b": 1})(10, np.random.default_rng(0))
 
 
 def test_values_of_probability_zero_are_never_drawn() -> None:
     law = {"a": TableConditional((), np.array([0.0, 0.3, 0.0, 0.7, 0.0]))}
-    codes = _sampling.draw(("a",), law, 10_001, fixed={}, rng=np.random.default_rng(0))
+    codes = _laws.draw(law, {}, 10_001, np.random.default_rng(0))
     assert set(codes["a"].tolist()) == {1, 3}
 
 
@@ -155,7 +155,7 @@ def test_weights_whose_sum_leaves_the_range_of_floating_point_are_refused() -> N
 
 
 def test_no_rows_are_no_rows() -> None:
-    assert _sampling.draw(ORDER, CLINIC, 0, fixed={}, rng=np.random.default_rng(0))["cough"].shape == (0,)
+    assert _laws.draw(CLINIC, {}, 0, np.random.default_rng(0))["cough"].shape == (0,)
 
 
 @pytest.mark.parametrize(

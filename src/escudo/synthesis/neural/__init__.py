@@ -2,9 +2,8 @@
 
 * ``_network``: a row as features, p(z) ∏ p(xᵢ | paᵢ, z) and q(z | x) with masked layers, and which network a schema and
   a graph ask for; it needs only jax and numpy;
-* ``_generator``: the generators :class:`Vae` and :class:`Autoregressive`, and their options;
-* ``_training``: the fit: how long and how loudly to train, where a training starts, and a folder that a stopped fit
-  goes on from, and pays once;
+* ``_training``: the generators :class:`Vae` and :class:`Autoregressive`, and their fit: how long and how loudly to
+  train, where a training starts, and a folder that a stopped fit goes on from, and pays once;
 * ``_model``: :class:`NeuralModel`, what is released;
 * ``_many``: many trainings at once, for shadow models; :func:`begin` and :func:`finish`.
 """
@@ -16,13 +15,10 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
-    from escudo.synthesis.neural._generator import Autoregressive as Autoregressive
-    from escudo.synthesis.neural._generator import Vae as Vae
-    from escudo.synthesis.neural._many import begin as begin
-    from escudo.synthesis.neural._many import finish as finish
-    from escudo.synthesis.neural._many import on_accelerator as on_accelerator
-    from escudo.synthesis.neural._model import NeuralModel as NeuralModel
+    from escudo.synthesis.neural._many import begin, finish, on_accelerator
+    from escudo.synthesis.neural._model import NeuralModel
     from escudo.synthesis.neural._model import read_model as read_model
+    from escudo.synthesis.neural._training import Autoregressive, Vae
     from escudo.synthesis.neural._training import Checkpoint as Checkpoint
     from escudo.synthesis.neural._training import PreparedNeural as PreparedNeural
 
@@ -32,9 +28,8 @@ __all__ = ["Autoregressive", "NeuralModel", "Vae", "begin", "finish", "on_accele
 __getattr__, __dir__, _ = lazy_loader.attach(
     __name__,
     submod_attrs={
-        "_generator": ["Autoregressive", "Vae"],
         "_many": ["begin", "finish", "on_accelerator"],
         "_model": ["NeuralModel", "read_model"],
-        "_training": ["Checkpoint", "PreparedNeural"],
+        "_training": ["Autoregressive", "Checkpoint", "PreparedNeural", "Vae"],
     },
 )

@@ -55,8 +55,6 @@ from escudo.synthesis.neural._training import (
 )
 from escudo.table import PrivateTable
 
-__all__ = ["Copy", "begin", "finish", "on_accelerator", "train_many"]
-
 Codes = NDArray[Any]
 Floats = NDArray[np.float32]
 
@@ -65,7 +63,7 @@ _SEGMENTS = (128, 512)  # steps whose samples are drawn on the device in one go,
 _VECTORS = 12  # parameters, Adam's memories, the average, gradients, and what a step needs beside them
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Copy:
     """One training of many.
 
@@ -143,7 +141,7 @@ def train_many(
 
     def flown() -> Iterator[tuple[Any, int]]:
         for chunk in _chunks(left, width):
-            yield _chunk(network, recipe, chunk, width, steps=steps, probability=probability, there=there), len(chunk)
+            yield _chunk(network, recipe, steps, probability, chunk, width, there=there), len(chunk)
 
     waiting: tuple[Any, int] | None = None
     for following in flown():  # the next chunk is on its way before the last is read: the device never waits
@@ -196,8 +194,7 @@ def finish(
         for chunk in _chunks(left, width):
             for fit, start in zip(chunk, _pretrained(prepared, chunk, width), strict=True):
                 settled = prepared.settle(clip_bound(network, start, fit.measured), fit.count)
-                knobs = settled.knobs(fit.count)
-                yield Copy(start=start, rows=fit.rows, knobs=knobs, seed=fit.seed, count=fit.count)
+                yield Copy(start, fit.rows, settled.knobs(fit.count), seed=fit.seed, count=fit.count)
 
     flats = train_many(
         network,
@@ -254,11 +251,11 @@ def _filled(values: Sequence[Any], width: int) -> list[Any]:
 def _chunk(
     network: Network,
     recipe: Recipe,
+    steps: int,
+    probability: float,
     chunk: Sequence[Copy],
     width: int,
     *,
-    steps: int,
-    probability: float,
     there: bool,
 ) -> Any:
     """Return the parameters of a chunk, of shape (width, size): an array that may still be on its way."""

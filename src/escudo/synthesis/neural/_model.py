@@ -22,11 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from escudo.errors import InputError
+from escudo.synthesis._laws import resample
 from escudo.synthesis._model import CellModel, Model
-from escudo.synthesis._sampling import resample
 from escudo.synthesis.neural._network import Network, Unit, columns_of
-
-__all__ = ["NeuralModel", "read_model"]
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -92,8 +90,10 @@ class NeuralModel(CellModel):
         }
         return {"network": form}, arrays
 
-    def _drawer(self, fixed: Mapping[str, int], evidence: Mapping[str, int]) -> Callable[..., Mapping[str, Codes]]:
-        def drawn(rows: int, *, rng: np.random.Generator) -> dict[str, Codes]:
+    def _drawer(
+        self, fixed: Mapping[str, int], evidence: Mapping[str, int]
+    ) -> Callable[[int, np.random.Generator], Mapping[str, Codes]]:
+        def drawn(rows: int, rng: np.random.Generator) -> dict[str, Codes]:
             codes = self._given(rows, fixed, evidence, rng) if evidence else self._drawn(rows, fixed, {}, rng)[0]
             return {name: codes[:, place] for place, name in enumerate(self.schema.names)}
 

@@ -53,8 +53,6 @@ if TYPE_CHECKING:
     from escudo.mechanisms.dpsgd import Layout, Tape
     from escudo.table import Schema
 
-__all__ = ["Block", "ColumnSpec", "Columns", "Network", "Unit", "columns_of", "units_of"]
-
 Array = Any  # a jax or numpy array
 Floats = NDArray[np.float64]
 
@@ -178,15 +176,6 @@ class Columns:
             owner[block.start : block.start + block.count * block.width] = np.repeat(block.columns, block.width)
         return owner
 
-    @cached_property
-    def bias_owner(self) -> NDArray[np.int64]:
-        """Which column each entry of the shapes belongs to."""
-        owner = np.empty(self.biases, dtype=np.int64)
-        for block in self.blocks:
-            cells = block.size - 1
-            owner[block.bias_start : block.bias_start + block.count * cells] = np.repeat(block.columns, cells)
-        return owner
-
     def features(self, codes: Array, np_like: Any) -> Array:
         """Return the features of rows of cells, of shape (rows, width).
 
@@ -222,7 +211,8 @@ class Columns:
         for block in self.blocks:
             cells = block.cells(codes)
             if block.size == 2:
-                score = self._own(outputs, block.start, block) + self._own(biases, block.bias_start, block)
+                u, b = block.start, block.bias_start
+                score = outputs[:, u : u + block.count] + biases[:, b : b + block.count]
                 total += (cells.astype(jnp.float32) * score - softplus(score)).sum(axis=-1)
             elif block.size > 2:
                 logits = self._logits(outputs, biases, jnp, block)
@@ -240,10 +230,6 @@ class Columns:
             return np_like.concatenate([first, u + b], axis=-1)
         tilt = np_like.einsum("rcf,csf->rcs", u, np_like.asarray(block.features))
         return np_like.concatenate([first, b], axis=-1) + tilt
-
-    @staticmethod
-    def _own(numbers: Array, start: int, block: Block) -> Array:
-        return numbers[:, start : start + block.count]
 
 
 Shapes = tuple[tuple[str, str, tuple[int, ...]], ...]

@@ -24,7 +24,9 @@ def slow_logits(column: int, row: int, outputs: np.ndarray, biases: np.ndarray) 
     """The law of one column in one row, from its definition."""
     spec = COLUMNS.specs[column]
     own = outputs[row, COLUMNS.owner == column]
-    base = np.concatenate([[0.0], biases[row, COLUMNS.bias_owner == column]])
+    block = next(block for block in COLUMNS.blocks if column in block.columns)
+    start = block.bias_start + int(np.flatnonzero(block.columns == column)[0]) * (block.size - 1)
+    base = np.concatenate([[0.0], biases[row, start : start + block.size - 1]])
     return base + spec.features() @ own
 
 
