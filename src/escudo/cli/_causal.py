@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from escudo.cli._console import JsonFlag, emit, never_lost, print_promise
+from escudo.cli._console import Answer, Filed, JsonFlag, print_promise
 from escudo.cli._options import (
     AcceptLargeDelta,
     Data,
@@ -96,7 +96,7 @@ class DirectionOptions(TableOptions):
 
 
 @command
-def direction(asked: DirectionOptions) -> None:
+def direction(asked: DirectionOptions) -> Filed | None:
     """Say which of two columns causes the other, or that one cannot tell.
 
     A margin above 0 speaks for X as the cause, below 0 for Y. The answer is about a model of noise: it does not rule
@@ -125,7 +125,7 @@ def direction(asked: DirectionOptions) -> None:
         terms |= {"method": asked.method, **_public_records(asked, table.schema)}
     tree = plan_of(orient, table, **terms) if asked.all_pairs else plan_of(ask, table, x, y, **terms)
     if (asked.plan or asked.dataset is not None) and asked.stops_at(tree, table.account):
-        return
+        return None
     found: Direction | Orientation
     if asked.all_pairs:
         found = orient(table, seed=asked.seed, **terms)
@@ -134,20 +134,16 @@ def direction(asked: DirectionOptions) -> None:
         assert y is not None
         found = ask(table, x, y, seed=asked.seed, **terms)
 
-    def show(written: bool) -> None:
+    def tell(written: bool) -> Answer:
         page = asked.out if written else None
-
-        def human(screen: Console) -> None:
-            screen.print(str(found), markup=False)
-            if page is not None:
-                screen.print(f"Report   {page}", markup=False)
-
         payload = {**_payload(found), "dataset": asked.dataset, "report": None if page is None else str(page)}
-        emit(payload, as_json=asked.as_json, human=human)
+        return Answer(payload, str(found) if page is None else f"{found}\nReport   {page}")
 
-    with never_lost(show):
+    def write_page() -> None:
         if asked.out is not None:
             write(_page(asked, found, table), asked.out)
+
+    return Filed(tell, write_page)
 
 
 def _extras(asked: DirectionOptions) -> dict[str, Any]:
@@ -252,7 +248,7 @@ class DiscoverOptions(TableOptions):
 
 
 @command
-def discover(asked: DiscoverOptions) -> None:
+def discover(asked: DiscoverOptions) -> Filed | None:
     """Learn a causal graph from a private table.
 
     Example: escudo discover visits.csv --schema visits.toml --epsilon 1 --out graph.dot --report graph.html
@@ -280,11 +276,11 @@ def discover(asked: DiscoverOptions) -> None:
         "accept_large_delta": asked.accept_large_delta,
     }
     if asked.stops_at(plan_of(ask, table, **arguments), table.account):
-        return
+        return None
     assert out is not None
     found = ask(table, seed=asked.seed, **arguments)
 
-    def show(written: bool) -> None:
+    def tell(written: bool) -> Answer:
         seconds, file, page = time.perf_counter() - start, out if written else None, report if written else None
         payload = {
             **found.to_json(),
@@ -294,12 +290,14 @@ def discover(asked: DiscoverOptions) -> None:
             "dataset": asked.dataset,
             "seconds": round(seconds, 2),
         }
-        emit(payload, as_json=asked.as_json, human=lambda screen: _print_found(screen, found, file, page, seconds))
+        return Answer(payload, lambda screen: _print_found(screen, found, file, page, seconds))
 
-    with never_lost(show):
+    def write_files() -> None:
         found.graph.write(out, lossy=True)  # what some formats leave behind is the knowledge that was given
         if report is not None:
             write(discovery_page(found, dataset=asked.dataset or "", known=known), report)
+
+    return Filed(tell, write_files)
 
 
 def _print_found(screen: Console, found: Discovery, out: Path | None, report: Path | None, seconds: float) -> None:
@@ -364,7 +362,7 @@ class EffectOptions(TableOptions):
 
 
 @command
-def effect(asked: EffectOptions) -> None:
+def effect(asked: EffectOptions) -> Filed | None:
     """Estimate the average effect of one column on another, with an interval for chance and noise together.
 
     Example: escudo effect visits.csv smoke lung --graph clinic.dot --schema visits.toml --epsilon 0.5
@@ -398,10 +396,10 @@ def effect(asked: EffectOptions) -> None:
         "accept_large_delta": asked.accept_large_delta,
     }
     if asked.stops_at(plan_of(effect_of, table, asked.treatment, name, **arguments), table.account):
-        return
+        return None
     found = effect_of(table, asked.treatment, name, seed=asked.seed, **arguments)
 
-    def show(written: bool) -> None:
+    def tell(written: bool) -> Answer:
         seconds, page = time.perf_counter() - start, report if written else None
         payload = {
             **found.to_json(),
@@ -410,11 +408,13 @@ def effect(asked: EffectOptions) -> None:
             "dataset": asked.dataset,
             "seconds": round(seconds, 2),
         }
-        emit(payload, as_json=asked.as_json, human=lambda screen: _print_effect(screen, found, page, seconds))
+        return Answer(payload, lambda screen: _print_effect(screen, found, page, seconds))
 
-    with never_lost(show):
+    def write_page() -> None:
         if report is not None:
             write(treatment_page(found, graph=arguments["graph"], dataset=asked.dataset or ""), report)
+
+    return Filed(tell, write_page)
 
 
 def _print_effect(screen: Console, found: TreatmentEffect, report: Path | None, seconds: float) -> None:

@@ -11,6 +11,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,17 +29,16 @@ if TYPE_CHECKING:
     from escudo.releasing import Resumption
 
 __all__ = [
+    "Answer",
+    "Filed",
     "JsonFlag",
     "Stopped",
     "console",
-    "deliver",
-    "emit",
-    "never_lost",
     "plain_table",
+    "planned",
     "print_promise",
     "report_bug",
     "report_error",
-    "shown_first",
     "stopping_cleanly",
     "to_the_end",
     "warning_in_words",
@@ -124,28 +124,70 @@ def to_the_end() -> Iterator[None]:
             signal.signal(one, handler)
 
 
-def emit(payload: Mapping[str, Any], *, as_json: bool, human: Callable[[Console], None]) -> None:
-    """Print ``payload`` as JSON for programs, or call ``human`` with a console for people."""
-    if as_json:
-        sys.stdout.write(json.dumps(payload, indent=2, ensure_ascii=False, allow_nan=False, default=str) + "\n")
-    else:
-        human(console())
+@dataclass(frozen=True)
+class Answer:
+    """What a command has to say.
+
+    Attributes:
+        payload: For programs, which ask with ``--json``.
+        words: For people: a text, or what prints it.
+        ending: Raised when it is shown: an exit code, or what was found to be wrong.
+    """
+
+    payload: Mapping[str, Any]
+    words: str | Callable[[Console], None]
+    ending: Exception | None = None
+
+    def show(self, *, as_json: bool) -> None:
+        """Print it, and end as it says."""
+        if as_json:
+            sys.stdout.write(
+                json.dumps(self.payload, indent=2, ensure_ascii=False, allow_nan=False, default=str) + "\n"
+            )
+        else:
+            self.say(console())
+        if self.ending is not None:
+            raise self.ending
+
+    def say(self, screen: Console) -> None:
+        """Print it for people."""
+        from rich.text import Text
+
+        if isinstance(self.words, str):
+            screen.print(Text(self.words))
+        else:
+            self.words(screen)
 
 
-def shown_first(
-    account: Account, plan: Plan, *, stop: bool, as_json: bool, resumption: Resumption | None = None
-) -> bool:
-    """Show the plan and where it would leave the account, before anything is spent; return whether to stop there."""
+@dataclass(frozen=True)
+class Filed:
+    """An answer with files about it: one that cannot be written does not lose the answer, which was paid or waited for.
+
+    Attributes:
+        tell: Returns the answer; told whether the files were written.
+        write: Writes them.
+    """
+
+    tell: Callable[[bool], Answer]
+    write: Callable[[], None]
+
+    def show(self, *, as_json: bool) -> None:
+        """Write the files and print the answer, in any case."""
+        try:
+            self.write()
+        except BaseException:
+            replace(self.tell(False), ending=None).show(as_json=as_json)
+            raise
+        self.tell(True).show(as_json=as_json)
+
+
+def planned(plan: Plan, account: Account, resumption: Resumption | None, *, stop: bool) -> Answer:
+    """Return a plan and where it would leave the account, to be shown before anything is spent."""
     standing = _standing(account, plan, resumption)
-    if stop:
-        emit(
-            {"plan": plan.to_json(), "ledger": standing, "spent": False},
-            as_json=as_json,
-            human=lambda screen: _print_plan(screen, plan, standing, stop=True),
-        )
-    elif not as_json:
-        _print_plan(console(), plan, standing, stop=False)
-    return stop
+    return Answer(
+        {"plan": plan.to_json(), "ledger": standing, "spent": False},
+        lambda screen: _print_plan(screen, plan, standing, stop=stop),
+    )
 
 
 def _standing(account: Account, plan: Plan, resumption: Resumption | None) -> dict[str, Any] | None:
@@ -218,60 +260,6 @@ def plain_table(*columns: tuple[str, Mapping[str, Any]]) -> Table:
     for title, settings in columns:
         table.add_column(title, **settings)
     return table
-
-
-@contextmanager
-def never_lost(show: Callable[[bool], None]) -> Iterator[None]:
-    """Write files about an answer; one that cannot be written does not lose the answer, which was paid or waited for.
-
-    Args:
-        show: Shows the answer; told whether its files were written.
-    """
-    try:
-        yield
-    except BaseException:
-        show(False)
-        raise
-    show(True)
-
-
-def deliver(
-    payload: Mapping[str, Any],
-    *,
-    human: Callable[[Console], None],
-    as_json: bool,
-    page: Callable[[], str],
-    out: Path | None,
-    copy: Callable[[], Path] | None,
-) -> None:
-    """Add a finding to the custodian's copy of a report, write its own page, and show it, whether or not that worked.
-
-    Args:
-        payload: The finding for programs.
-        human: Shows it to people.
-        as_json: For whom it is.
-        page: Makes its page.
-        out: Where the page goes; None for no page.
-        copy: Adds it to a release's copy and returns where that is; None without a release.
-    """
-    from escudo.report import write
-
-    written: dict[str, Path] = {}
-
-    def show(_: bool) -> None:
-        def both(screen: Console) -> None:
-            human(screen)
-            for path in written.values():
-                screen.print(f"NOT FOR RELEASE: {path}", markup=False)
-
-        places = {name: str(written[name]) if name in written else None for name in ("page", "custodian")}
-        emit({**payload, **places}, as_json=as_json, human=both)
-
-    with never_lost(show):
-        if copy is not None:
-            written["custodian"] = copy()
-        if out is not None:
-            written["page"] = write(page(), out)
 
 
 @contextmanager

@@ -7,14 +7,13 @@ person.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from escudo.cli._console import JsonFlag, console, deliver
+from escudo.cli._console import Answer, Filed, JsonFlag, console
 from escudo.cli._options import command, without_secrets
 
 if TYPE_CHECKING:
@@ -87,11 +86,10 @@ class EvaluateOptions:
     ] = None
     seed: Annotated[int, typer.Option(min=0, help="Decides targets, samples and learners.")] = 0
     jobs: Annotated[int, typer.Option(help="Processes to use; -1 for all cores.")] = -1
-    as_json: JsonFlag = False
 
 
 @command
-def evaluate(asked: EvaluateOptions) -> None:
+def evaluate(asked: EvaluateOptions) -> Filed:
     """Compare what can be learnt from synthetic rows with what can be learnt from the real ones.
 
     The figures read the real rows exactly, and nothing is charged: they are
@@ -129,21 +127,35 @@ def evaluate(asked: EvaluateOptions) -> None:
         seed=asked.seed,
         jobs=asked.jobs,
     )
-    deliver(
-        found.to_json(),
-        human=lambda screen: _print_evaluation(screen, found),
-        as_json=asked.as_json,
-        page=lambda: evaluation_page(found, rows=(real, made[0])),
-        out=asked.out,
-        copy=_copying(asked.release, evaluation=found, rows=(real, made[0])),
-    )
+    answer = Answer(found.to_json(), lambda screen: _print_evaluation(screen, found))
+    rows = (real, made[0])
+    return _filed(answer, asked, lambda: evaluation_page(found, rows=rows), {"evaluation": found, "rows": rows})
 
 
-def _copying(release: Path | None, **found: Any) -> Callable[[], Path] | None:
-    """Return what adds a finding to the custodian's copy of a release's report; None without a release."""
-    from escudo.report import custodian_report
+def _filed(
+    answer: Answer, asked: EvaluateOptions | AttackOptions, page: Callable[[], str], copied: dict[str, Any]
+) -> Filed:
+    """Return a finding that goes onto a page of its own and into the custodian's copy of a release's report."""
+    from escudo.report import custodian_report, write
 
-    return None if release is None else partial(custodian_report, release, **found)
+    written: dict[str, Path] = {}
+
+    def tell(_: bool) -> Answer:
+        def words(screen: Console) -> None:
+            answer.say(screen)
+            for path in written.values():
+                screen.print(f"NOT FOR RELEASE: {path}", markup=False)
+
+        places = {name: str(written[name]) if name in written else None for name in ("page", "custodian")}
+        return replace(answer, payload={**answer.payload, **places}, words=words)
+
+    def write_files() -> None:
+        if asked.release is not None:
+            written["custodian"] = custodian_report(asked.release, **copied)
+        if asked.out is not None:
+            written["page"] = write(page(), asked.out)
+
+    return Filed(tell, write_files)
 
 
 def _evaluated(asked: EvaluateOptions) -> tuple[list[str], Schema]:
@@ -293,7 +305,7 @@ class AttackOptions:
 
 
 @command
-def attack(asked: AttackOptions) -> None:
+def attack(asked: AttackOptions) -> Filed:
     """Try to find out from synthetic rows who was in the table, and bound what a release gives away.
 
     Fits the generator many times, with and without one person's record. Nothing is released, and nothing is charged:
@@ -327,16 +339,9 @@ def attack(asked: AttackOptions) -> None:
         jobs=asked.jobs,
         on_progress=None if asked.as_json else lambda line: console(stderr=True).print(line, style="dim"),
     )
-    deliver(
-        found.to_json(),
-        human=lambda screen: _print_attack(screen, found),
-        as_json=asked.as_json,
-        page=lambda: attack_page(found),
-        out=asked.out,
-        copy=_copying(asked.release, attack=found),
-    )
-    if found.violated:
-        raise typer.Exit(5)
+    ending = typer.Exit(5) if found.violated else None
+    answer = Answer(found.to_json(), lambda screen: _print_attack(screen, found), ending)
+    return _filed(answer, asked, lambda: attack_page(found), {"attack": found})
 
 
 def _attacked(asked: AttackOptions) -> tuple[Schema, dict[str, Any]]:

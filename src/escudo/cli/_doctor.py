@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from escudo.cli._console import JsonFlag, emit
-from escudo.cli._options import ledger_url
+from escudo.cli._console import Answer
+from escudo.cli._options import command, ledger_url
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,13 +32,13 @@ _EXTRAS = {
 }
 
 
+@command
 def doctor(
     ledger: Annotated[
         str | None,
         typer.Option(metavar="URL", help="The ledger to look at; else ESCUDO_LEDGER, else escudo-ledger.db here."),
     ] = None,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Answer:
     """Show versions, engines, devices and the ledger's health, and audit the noise for a second.
 
     Ends with code 5 if the ledger was tampered with or the audit finds a violation.
@@ -56,9 +56,7 @@ def doctor(
         "audit": _audit(),
     }
     found["healthy"] = found["ledger"].get("whole") is not False and not found["audit"]["violated"]
-    emit(found, as_json=as_json, human=lambda screen: _print(screen, found))
-    if not found["healthy"]:
-        raise typer.Exit(5)
+    return Answer(found, lambda screen: _print(screen, found), None if found["healthy"] else typer.Exit(5))
 
 
 def _version(name: str) -> str | None:

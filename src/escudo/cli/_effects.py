@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from escudo.cli._console import JsonFlag, emit, plain_table
+from escudo.cli._console import Answer, plain_table
 from escudo.cli._options import command
 from escudo.errors import InputError
 
@@ -51,11 +51,10 @@ class EffectsOptions:
     report: Annotated[
         Path | None, typer.Option("--report", "-r", metavar="FILE", help="Write a page with the diagram.")
     ] = None
-    as_json: JsonFlag = False
 
 
 @command
-def effects(asked: EffectsOptions) -> None:
+def effects(asked: EffectsOptions) -> Answer:
     """Say how much each variable of a model can change its outputs: exact ε, where it is attained, and why.
 
     In JSON an infinite ε is the text "inf".
@@ -69,8 +68,7 @@ def effects(asked: EffectsOptions) -> None:
     if asked.ledger is not None:
         if asked.file is not None or asked.dataset is None:
             raise InputError("with --ledger give --dataset NAME and no model file.")
-        _ledger_effects(asked.ledger, asked.dataset, asked.people, asked.report, asked.as_json)
-        return
+        return _ledger_effects(asked.ledger, asked.dataset, asked)
     if asked.file is None:
         raise InputError("name a model file such as survey.sem, or use --ledger URL --dataset NAME.")
     from escudo.causal import SEM
@@ -85,8 +83,7 @@ def effects(asked: EffectsOptions) -> None:
             raise InputError("--report shows all effects of a model; leave out --joint, --direct and --through.")
         found = _single_effects(sem, asked, population)
         payload = {"file": str(asked.file), "effects": [one.to_json() for one in found]}
-        emit(payload, as_json=asked.as_json, human=lambda console: _print_effects(console, found))
-        return
+        return Answer(payload, lambda console: _print_effects(console, found))
     from escudo.effects import survey
 
     table = survey(sem, of=chosen or None, on=observed or None, population=population)
@@ -106,13 +103,11 @@ def effects(asked: EffectsOptions) -> None:
         if asked.report is not None:
             console.print(f"Report   {asked.report}", markup=False)
 
-    emit(
-        {"file": str(asked.file), **table.to_json(), "report": str(asked.report) if asked.report else None},
-        as_json=asked.as_json,
-        human=human,
-    )
+    payload = {"file": str(asked.file), **table.to_json(), "report": str(asked.report) if asked.report else None}
+    return Answer(payload, human)
 
 
+@command
 def definitions(
     file: _Model,
     on: Annotated[str | None, typer.Option(metavar="O", help="The output; by default the only one.")] = None,
@@ -120,8 +115,7 @@ def definitions(
         bool,
         typer.Option("--printed", metavar="", help="Read Definition 4 as printed: independent given the other points."),
     ] = False,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Answer:
     """Say for which ε the mechanism at the end of a model meets each definition of differential privacy.
 
     The parents of the output are the data points; their population is the model's own. In JSON an infinite ε is the
@@ -144,7 +138,7 @@ def definitions(
         for arrow in found.implications:
             console.print(f"  {arrow}", markup=False)
 
-    emit({"file": str(file), **found.to_json()}, as_json=as_json, human=human)
+    return Answer({"file": str(file), **found.to_json()}, human)
 
 
 def _single_effects(sem: SEM, asked: EffectsOptions, population: str | None) -> list[Effect]:
@@ -163,10 +157,11 @@ def _single_effects(sem: SEM, asked: EffectsOptions, population: str | None) -> 
     return [effect(sem, of, observed, population=population), total(sem, of, observed, population=population)]
 
 
-def _ledger_effects(url: str, dataset: str, people: int, report: Path | None, as_json: bool) -> None:
+def _ledger_effects(url: str, dataset: str, asked: EffectsOptions) -> Answer:
     from escudo.effects import bound, from_ledger
     from escudo.privacy import Ledger
 
+    people, report = asked.people, asked.report
     with Ledger(url) as book:
         terms = book.account(dataset).terms
         diagram = from_ledger(book, dataset, people=people)
@@ -201,7 +196,7 @@ def _ledger_effects(url: str, dataset: str, people: int, report: Path | None, as
         "effects": [{"changed": name, **one.to_json()} for name, one in found],
         "report": str(report) if report else None,
     }
-    emit(payload, as_json=as_json, human=human)
+    return Answer(payload, human)
 
 
 def _names(text: str | None) -> tuple[str, ...]:

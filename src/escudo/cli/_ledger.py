@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from escudo.cli._console import JsonFlag, console, emit
+from escudo.cli._console import Answer, JsonFlag, console
 from escudo.cli._options import DEFAULT_LEDGER, command
 
 if TYPE_CHECKING:
@@ -71,12 +71,11 @@ class OpenOptions:
         typer.Option(help="Order of the cap's Rényi divergence; the best for Gaussian noise by default."),
     ] = None
     ledger: LedgerUrl = DEFAULT_LEDGER
-    as_json: JsonFlag = False
 
 
 @app.command("open", epilog="Example: escudo ledger open visits-2026 --epsilon 3 --delta 1e-6")
 @command
-def open_account(asked: OpenOptions) -> None:
+def open_account(asked: OpenOptions) -> Answer:
     """Open a dataset's account, with a cap that never changes."""
     from escudo.privacy import Ledger, parse_unit
 
@@ -94,16 +93,13 @@ def open_account(asked: OpenOptions) -> None:
         )
         info = book.info(asked.dataset)
 
-    def human(out: Console) -> None:
-        out.print(f"Account {account.dataset!r} is open: {account.terms}.", markup=False)
-        out.print(info.promise, markup=False)
-        out.print(f"Ledger   {book.name}", markup=False)
-
-    emit(_account_json(info), as_json=asked.as_json, human=human)
+    said = f"Account {account.dataset!r} is open: {account.terms}.\n{info.promise}\nLedger   {book.name}"
+    return Answer(_account_json(info), said)
 
 
 @app.command(epilog="Example: escudo ledger show visits-2026")
-def show(dataset: OneDataset = None, ledger: LedgerUrl = DEFAULT_LEDGER, as_json: JsonFlag = False) -> None:
+@command
+def show(dataset: OneDataset = None, ledger: LedgerUrl = DEFAULT_LEDGER) -> Answer:
     """Show caps, how much of them is used and what is left."""
     from escudo.privacy import Ledger
 
@@ -123,22 +119,23 @@ def show(dataset: OneDataset = None, ledger: LedgerUrl = DEFAULT_LEDGER, as_json
             markup=False,
         )
 
-    payload = {"ledger": book.name, **anchor, "accounts": [_account_json(info) for info in infos]}
-    emit(payload, as_json=as_json, human=human)
+    return Answer({"ledger": book.name, **anchor, "accounts": [_account_json(info) for info in infos]}, human)
 
 
 @app.command(epilog="Example: escudo ledger history visits-2026")
-def history(dataset: OneDataset = None, ledger: LedgerUrl = DEFAULT_LEDGER, as_json: JsonFlag = False) -> None:
+@command
+def history(dataset: OneDataset = None, ledger: LedgerUrl = DEFAULT_LEDGER) -> Answer:
     """List every account opened, every spend and every failed release."""
     from escudo.privacy import Ledger
 
     with Ledger(ledger) as book:
         rows = book.history(dataset)
     payload = {"ledger": book.name, "rows": [row.to_json() for row in rows]}
-    emit(payload, as_json=as_json, human=lambda out: out.print(_history_table(rows)))
+    return Answer(payload, lambda out: out.print(_history_table(rows)))
 
 
 @app.command(epilog="Example: escudo ledger verify --head 5e88...")
+@command
 def verify(
     head: Annotated[
         str | None, typer.Option(metavar="HASH", help="A head you kept: finds a ledger rewritten as a whole.")
@@ -151,8 +148,7 @@ def verify(
         Path | None, typer.Option("--export", metavar="FILE", help="Check a backup or export (jsonl), not a ledger.")
     ] = None,
     ledger: LedgerUrl = DEFAULT_LEDGER,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Answer:
     """Check that no row was edited, removed, moved or added, and that no cap is passed (exit 5 if so)."""
     from escudo.errors import LedgerCorruptError
     from escudo.privacy import Ledger, verify_lines
@@ -167,87 +163,88 @@ def verify(
                 raise LedgerCorruptError(found.problem)
     name = book.name if exported is None else str(exported)
 
-    def human(out: Console) -> None:
-        out.print(f"Ledger holds good: {found.rows} rows.\nHead   {found.head}", markup=False)
-
     payload = {"ledger": name, "ok": True, "rows": found.rows, "head": found.head}
-    emit(payload, as_json=as_json, human=human)
+    return Answer(payload, f"Ledger holds good: {found.rows} rows.\nHead   {found.head}")
 
 
 @app.command(epilog="Example: escudo ledger backup ledger-2026-11.jsonl")
+@command
 def backup(
     out: Annotated[Path, typer.Argument(help="A new file; only its owner can read it.")],
     ledger: LedgerUrl = DEFAULT_LEDGER,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Answer:
     """Write all rows to a file from which the ledger can be made again."""
     from escudo.privacy import Ledger
 
     with Ledger(ledger) as book:
         rows = book.backup(out)
-    _done(f"Wrote {rows} rows to {out}.", {"ledger": book.name, "rows": rows, "file": str(out)}, as_json=as_json)
+    return Answer({"ledger": book.name, "rows": rows, "file": str(out)}, f"Wrote {rows} rows to {out}.")
 
 
 @app.command(epilog="Example: escudo ledger restore ledger-2026-11.jsonl --ledger sqlite:///new.db")
+@command
 def restore(
     file: Annotated[Path, typer.Argument(help="What 'escudo ledger backup' wrote.")],
     ledger: LedgerUrl = DEFAULT_LEDGER,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Answer:
     """Make a ledger again from a backup, with later rows that this machine has seen."""
     from escudo.privacy import Ledger
 
     with Ledger(ledger) as book:
         rows = book.restore(file)
-    _done(f"{rows} rows are in {book.name} again.", {"ledger": book.name, "rows": rows}, as_json=as_json)
+    return Answer({"ledger": book.name, "rows": rows}, f"{rows} rows are in {book.name} again.")
 
 
 @app.command(epilog="Example: escudo ledger recover")
-def recover(ledger: LedgerUrl = DEFAULT_LEDGER, as_json: JsonFlag = False) -> None:
+@command
+def recover(ledger: LedgerUrl = DEFAULT_LEDGER) -> Answer:
     """Put rows back that this machine has seen and the ledger has lost."""
     from escudo.privacy import Ledger
 
     with Ledger(ledger) as book:
         rows = book.recover()
     said = f"{rows} rows were put back." if rows else "Nothing was missing."
-    _done(said, {"ledger": book.name, "rows": rows}, as_json=as_json)
+    return Answer({"ledger": book.name, "rows": rows}, said)
 
 
 @app.command(epilog="Example: escudo ledger upgrade")
-def upgrade(ledger: LedgerUrl = DEFAULT_LEDGER, as_json: JsonFlag = False) -> None:
+@command
+def upgrade(ledger: LedgerUrl = DEFAULT_LEDGER) -> Answer:
     """Bring a ledger that an older escudo made up to date."""
     from escudo.privacy import Ledger
 
     with Ledger(ledger) as book:
         rows = book.upgrade()
-    _done(f"The ledger is up to date: {rows} rows were kept.", {"ledger": book.name, "rows": rows}, as_json=as_json)
+    return Answer({"ledger": book.name, "rows": rows}, f"The ledger is up to date: {rows} rows were kept.")
 
 
 @app.command(epilog="Example: escudo ledger grant spender --ledger postgresql://owner@host/ledger")
+@command
 def grant(
     role: Annotated[str, typer.Argument(help="A PostgreSQL role.")],
     ledger: LedgerUrl = DEFAULT_LEDGER,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Answer:
     """Let a PostgreSQL role read and spend, and neither change nor remove anything."""
     from escudo.privacy import Ledger
 
     with Ledger(ledger) as book:
         book.grant(role)
-    _done(f"{role} may read {book.name} and spend from it.", {"ledger": book.name, "role": role}, as_json=as_json)
+    return Answer({"ledger": book.name, "role": role}, f"{role} may read {book.name} and spend from it.")
 
 
 @app.command(epilog="Example: escudo ledger forget --ledger sqlite:///old.db")
-def forget(ledger: LedgerUrl = DEFAULT_LEDGER, as_json: JsonFlag = False) -> None:
+@command
+def forget(ledger: LedgerUrl = DEFAULT_LEDGER) -> Answer:
     """Let a new ledger begin where one was removed on purpose."""
     from escudo.privacy import Ledger
 
     with Ledger(ledger) as book:
         book.forget()
-    _done(f"A new ledger may begin at {book.name}.", {"ledger": book.name}, as_json=as_json)
+    return Answer({"ledger": book.name}, f"A new ledger may begin at {book.name}.")
 
 
 @app.command(epilog="Example: escudo ledger export --format csv --out ledger.csv")
+@command
 def export(
     form: Annotated[
         Format, typer.Option("--format", help="jsonl (a row on each line), json (one object) or csv.")
@@ -274,10 +271,6 @@ def export(
         console(stderr=True).print(f"Wrote {len(exported['rows'])} rows to {out}.", markup=False)
     if exported["problem"]:
         console(stderr=True).print(f"Careful, the ledger is broken. {exported['problem']}", markup=False)
-
-
-def _done(said: str, payload: dict[str, Any], *, as_json: bool) -> None:
-    emit(payload, as_json=as_json, human=lambda out: out.print(said, markup=False))
 
 
 def _kept_head(file: Path) -> str:
