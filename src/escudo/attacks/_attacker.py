@@ -149,7 +149,7 @@ class Attacker:
 
     @classmethod
     def of(
-        cls, target: Rows, reference: Rows, *, kinds: Sequence[str], seed: int, sorted_bins: bool = False
+        cls, target: Rows, reference: Rows, kinds: Sequence[str], seed: int, *, sorted_bins: bool = False
     ) -> Attacker:
         """Return an attacker who knows other rows of the population, with a random choice of queries."""
         rng, width = np.random.default_rng(seed), len(target.schema)
