@@ -51,17 +51,6 @@ from escudo.privacy import Guarantee, Relation, parse_relation
 from escudo.table import Categorical, Schema
 from escudo.utility import Rows, check_jobs
 
-__all__ = [
-    "ATTACKS",
-    "AttributeGame",
-    "PublishedGame",
-    "attack",
-    "every_attack",
-    "infer_attribute",
-    "published_game",
-]
-
-
 Floats = NDArray[np.float64]
 
 
@@ -296,11 +285,11 @@ class _Campaign:
             pool = pool.take(np.sort(rng.permutation(len(pool))[: self.rows]))
         kinds = tuple(dict.fromkeys(kind for kind, _ in self.attacks))
         return Game(
-            victim=self.victim,
-            eye=Attacker.of(person.record, person.others, kinds, int(rng.integers(2**31))),
-            person=person._replace(others=pool),
-            instead=instead if self.relation == "replace_one" else None,
-            size=self.size,
+            self.victim,
+            Attacker.of(person.record, person.others, kinds, int(rng.integers(2**31))),
+            person._replace(others=pool),
+            instead if self.relation == "replace_one" else None,
+            self.size,
             drawn=self.rows if self.resampled else None,
             jobs=self.jobs,
             log=self.log,
@@ -390,14 +379,8 @@ class AttributeGame:
                 person = Person.of(private, row)
                 codes = person.record.codes.copy()
                 codes[0, place] = (codes[0, place] + 1 + rng.integers(column.size - 1)) % column.size
-                game = Game(
-                    victim=victim,
-                    eye=_Asker(person.record, place),
-                    person=person,
-                    instead=replace(person.record, codes=codes),
-                    size=_set_size(self.size, person),
-                    jobs=processes,
-                )
+                eye, instead = _Asker(person.record, place), replace(person.record, codes=codes)
+                game = Game(victim, eye, person, instead, _set_size(self.size, person), jobs=processes)
                 tested = Trials(game, lambda seen: seen["neighbours"], runs, rng, advance)
                 audits.append(tested.audit(confidence=level, seed=int(rng.integers(2**31))))
                 there, guessed = np.array(tested.there), np.array(tested.scores)[:, 1]
@@ -493,15 +476,9 @@ class PublishedGame:
         with tracking("Playing", 2 * count * len(people)) as advance:
             for row in people:
                 person = Person.of(private, row)
-                game = Game(
-                    victim=victim,
-                    eye=Attacker.of(person.record, person.others, kinds, int(rng.integers(2**31)), sorted_bins=True),
-                    person=person,
-                    instead=None,
-                    size=_set_size(self.size, person),
-                    sets=drawn,
-                    jobs=processes,
-                )
+                seed = int(rng.integers(2**31))
+                eye = Attacker.of(person.record, person.others, kinds, seed, sorted_bins=True)
+                game = Game(victim, eye, person, None, _set_size(self.size, person), sets=drawn, jobs=processes)
                 labels = np.repeat([False, True], count)
                 worlds = np.zeros_like(labels) if self.null else labels
                 made = []

@@ -20,19 +20,6 @@ from escudo.errors import InputError
 from escudo.table import Numeric
 from escudo.utility import Rows, learner_of
 
-__all__ = [
-    "CHOICES",
-    "CLASSIFIERS",
-    "FEATURES",
-    "Attacker",
-    "Choice",
-    "canary",
-    "choose",
-    "distances",
-    "outlyingness",
-    "train_classifier",
-]
-
 Floats = NDArray[np.float64]
 Choice = Literal["outliers", "random"]
 CHOICES: tuple[Choice, ...] = ("outliers", "random")

@@ -39,9 +39,6 @@ from escudo.errors import InputError
 from escudo.privacy import Guarantee, Relation
 from escudo.utility import Rows
 
-__all__ = ["Eye", "FitLog", "Game", "Person", "Played", "Trials", "collect", "fingerprint", "spread", "workers"]
-
-
 Floats = NDArray[np.float64]
 Sets = list[dict[str, Floats]]
 Key = tuple[str, bool, int]
@@ -87,7 +84,7 @@ class Person(NamedTuple):
         return cls(f"row {place}", private.take(every == place), private.take(every != place))
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@dataclass(eq=False, repr=False)
 class Game:
     """One target against one generator.
 

@@ -26,8 +26,6 @@ from escudo.utility import Rows
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["EscudoVictim", "Fitted", "RowsWithRecord", "TrainedTogether", "Victim", "trains_together", "victim_of"]
-
 Spread = Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[Any]]
 """Calls a function for each item, in several processes if there are several; answers come in order."""
 

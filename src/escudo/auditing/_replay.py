@@ -41,9 +41,6 @@ from escudo.errors import InputError
 from escudo.mechanisms import Integers, NoiseSource, watching
 from escudo.privacy import ApproximateEvent, Event, GaussianEvent, RunningTotal
 
-__all__ = ["Replay", "Step", "Transcript", "exact", "replay"]
-
-
 _ROUNDING = 1 + 1e-9
 
 

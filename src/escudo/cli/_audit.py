@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,12 +17,11 @@ from escudo.errors import InputError
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     from escudo.auditing import Audit
     from escudo.auditing.museum import Finding
     from escudo.privacy import Guarantee
-
-__all__ = ["audit", "museum"]
 
 _VIOLATED = 5
 
@@ -357,12 +356,8 @@ def _short_claim(claim: Guarantee) -> str:
 
 
 def _print_listing(console: Console, rows: list[dict[str, str]]) -> None:
-    from rich.text import Text
-
-    table = _table("exhibit", "claim", "what is wrong", "source")
-    for row in rows:
-        table.add_row(*(Text(row[key]) for key in ("name", "claim", "bug", "source")))
-    console.print(table)
+    titles = ("exhibit", "claim", "what is wrong", "source")
+    console.print(_table(titles, ((row[key] for key in ("name", "claim", "bug", "source")) for row in rows)))
 
 
 def _print_museum(console: Console, found: list[Finding]) -> None:
@@ -370,8 +365,7 @@ def _print_museum(console: Console, found: list[Finding]) -> None:
 
     from escudo.effects import show_epsilon
 
-    table = _table("exhibit", "claim", "true ε", "ε ≥", "runs", "s", "verdict", "what is wrong")
-    for one in found:
+    def cells(one: Finding) -> tuple[str | Text, ...]:
         piece, result = one.piece, one.audit
         at = f" at δ = {piece.delta:g}" if piece.delta else ""
         said = {
@@ -380,7 +374,7 @@ def _print_museum(console: Console, found: list[Finding]) -> None:
             (False, False): ("left alone", "green"),
             (False, True): ("ACCUSED", "bold red"),
         }[one.broken, result.violated]
-        table.add_row(
+        return (
             Text(one.exhibit.name if one.broken else "  its twin", style="" if one.broken else "dim"),
             _short_claim(piece.claim),
             f"{show_epsilon(piece.true_epsilon)}{at}",
@@ -388,9 +382,11 @@ def _print_museum(console: Console, found: list[Finding]) -> None:
             f"{result.runs:,}",
             f"{result.seconds:.1f}",
             Text(*said),
-            Text(piece.bug if one.broken else ""),
+            piece.bug if one.broken else "",
         )
-    console.print(table)
+
+    titles = ("exhibit", "claim", "true ε", "ε ≥", "runs", "s", "verdict", "what is wrong")
+    console.print(_table(titles, map(cells, found)))
     caught = sum(one.broken and one.audit.violated for one in found)
     accused = sum(not one.broken and one.audit.violated for one in found)
     total = sum(one.audit.seconds for one in found)
@@ -400,11 +396,12 @@ def _print_museum(console: Console, found: list[Finding]) -> None:
     )
 
 
-def _table(*titles: str) -> Table:
+def _table(titles: tuple[str, ...], rows: Iterable[Iterable[str | Text]]) -> Table:
     numbers = ("true ε", "ε ≥", "runs", "s")
     return plain_table(
-        *(
-            (title, {"justify": "right" if title in numbers else "left", "no_wrap": title in ("exhibit", *numbers)})
+        {
+            title: {"justify": "right" if title in numbers else "left", "no_wrap": title in ("exhibit", *numbers)}
             for title in titles
-        )
+        },
+        rows,
     )

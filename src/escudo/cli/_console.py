@@ -9,7 +9,7 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,25 +24,10 @@ from escudo.errors import EscudoError, LedgerWarning, RefusedError
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     from escudo.privacy import Account, Guarantee, Plan
     from escudo.releasing import Resumption
-
-__all__ = [
-    "Answer",
-    "Filed",
-    "JsonFlag",
-    "Stopped",
-    "console",
-    "plain_table",
-    "planned",
-    "print_promise",
-    "report_bug",
-    "report_error",
-    "stopping_cleanly",
-    "to_the_end",
-    "warning_in_words",
-]
 
 JsonFlag = Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON object instead of text.")]
 
@@ -252,13 +237,16 @@ def print_promise(screen: Console, guarantee: Guarantee) -> None:
     screen.print(f"What it means: {guarantee}", markup=False)
 
 
-def plain_table(*columns: tuple[str, Mapping[str, Any]]) -> Table:
-    """Return a table without lines, of titled columns with their settings."""
+def plain_table(columns: Mapping[str, Mapping[str, Any]], rows: Iterable[Iterable[str | Text]], **look: Any) -> Table:
+    """Return a table of titled columns with their settings; without lines, unless ``look`` says so."""
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
-    for title, settings in columns:
+    table = Table(**{"box": None, "pad_edge": False, "header_style": "bold", "show_edge": False, **look})
+    for title, settings in columns.items():
         table.add_column(title, **settings)
+    for row in rows:
+        table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
     return table
 
 

@@ -13,17 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from escudo.cli._console import Answer, Filed, JsonFlag, console
+from escudo.cli._console import Answer, Filed, JsonFlag, console, plain_table
 from escudo.cli._options import command, without_secrets
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from escudo.attacks import Attack
+    from escudo.attacks import Attack, Score
     from escudo.table import Schema
-    from escudo.utility import Evaluation, Rows
-
-__all__ = ["attack", "evaluate"]
+    from escudo.utility import Change, Evaluation, Rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,34 +194,34 @@ def _read_rows(data: str, schema: Schema) -> Rows:
         raise type(error)(f"'{name}': {error}") from None
 
 
+_TITLED = {"title_justify": "left", "pad_edge": True, "header_style": None}
+_RIGHT = {"justify": "right"}
+
+
 def _print_evaluation(screen: Console, found: Evaluation) -> None:
     import numpy as np
-    from rich.table import Table
 
+    def cells(one: Change) -> tuple[str, ...]:
+        return (
+            one.learner,
+            f"{one.real:.1f}",
+            f"{one.synthetic:.1f}",
+            f"{one.change:+.1f}",
+            f"{one.low:+.1f} … {one.high:+.1f}" if np.isfinite(one.low) else "one value only",
+            f"{one.baseline:.1f}" if one.kind == "class" else "",
+        )
+
+    numbers = ("real", "synthetic", "lost", "95 % interval", "commonest class")
     for kind, what in (("class", "accuracy"), ("number", "variance explained")):
         changes = [change for change in found.changes if change.kind == kind]
         if not changes:
             continue
         if len(changes) == 2:
             changes = changes[:1]  # one learner and "all" of it
-        table = Table(title=f"{what.capitalize()} on held-out real rows, per cent", title_justify="left", box=None)
-        table.add_column("learner")
-        for heading in ("real", "synthetic", "lost", "95 % interval", "commonest class"):
-            table.add_column(heading, justify="right")
-        for one in changes:
-            table.add_row(
-                one.learner,
-                f"{one.real:.1f}",
-                f"{one.synthetic:.1f}",
-                f"{one.change:+.1f}",
-                f"{one.low:+.1f} … {one.high:+.1f}" if np.isfinite(one.low) else "one value only",
-                f"{one.baseline:.1f}" if kind == "class" else "",
-            )
-        screen.print(table)
-    table = Table(title="How far apart", title_justify="left", box=None)
-    table.add_column("")
-    table.add_column("synthetic", justify="right")
-    table.add_column("second real sample", justify="right")
+        title = f"{what.capitalize()} on held-out real rows, per cent"
+        columns = {"learner": {}, **dict.fromkeys(numbers, _RIGHT)}
+        screen.print(plain_table(columns, map(cells, changes), title=title, **_TITLED))
+    rows = []
     for name, label, form in (
         ("one_way", "rows in the wrong cell, one column", "{:.2%}"),
         ("two_way", "two columns", "{:.2%}"),
@@ -234,8 +232,9 @@ def _print_evaluation(screen: Console, found: Evaluation) -> None:
         values = [getattr(one, name) for one in found.fidelity]
         floor = getattr(found.floor, name)
         if floor is not None and None not in values:
-            table.add_row(label, form.format(float(np.mean(values))), form.format(floor))
-    screen.print(table)
+            rows.append((label, form.format(float(np.mean(values))), form.format(floor)))
+    columns = {"": {}, "synthetic": _RIGHT, "second real sample": _RIGHT}
+    screen.print(plain_table(columns, rows, title="How far apart", **_TITLED))
     if found.causal is not None:
         screen.print(
             f"Interventions: {found.causal.intervention:.2%} in the wrong cell over {found.causal.questions} questions"
@@ -387,17 +386,9 @@ def _attacked(asked: AttackOptions) -> tuple[Schema, dict[str, Any]]:
 def _print_attack(screen: Console, found: Attack) -> None:
     from math import isnan
 
-    from rich.table import Table
-
-    screen.print(found.verdict, style="bold red" if found.violated else "bold")
-    table = Table(title="Attacks, mean over targets (heuristic)", title_justify="left", box=None)
-    table.add_column("looks at")
-    table.add_column("judges by")
-    for heading in ("accuracy", "95 % interval", "AUC", "TPR at 1 % FPR"):
-        table.add_column(heading, justify="right")
-    for score in found.ranked:
+    def cells(score: Score) -> tuple[str, ...]:
         low, high = score.accuracy_interval
-        table.add_row(
+        return (
             score.features,
             score.classifier,
             f"{100 * score.accuracy:.1f} %",
@@ -405,15 +396,16 @@ def _print_attack(screen: Console, found: Attack) -> None:
             "–" if isnan(score.auc) else f"{score.auc:.3f}",
             "–" if isnan(score.tpr_at_1_percent) else f"{100 * score.tpr_at_1_percent:.0f} %",
         )
+
+    screen.print(found.verdict, style="bold red" if found.violated else "bold")
+    numbers = ("accuracy", "95 % interval", "AUC", "TPR at 1 % FPR")
+    columns = {"looks at": {}, "judges by": {}, **dict.fromkeys(numbers, _RIGHT)}
+    title = "Attacks, mean over targets (heuristic)"
+    table = plain_table(columns, map(cells, found.ranked), title=title, **_TITLED)
     if found.ceiling is not None:
+        most = found.ceiling
         table.add_section()
-        table.add_row(
-            "the promise allows",
-            "",
-            f"{100 * found.ceiling.accuracy:.1f} %",
-            "",
-            f"{found.ceiling.auc:.3f}",
-            f"{100 * found.ceiling.tpr:.0f} %",
-        )
+        share = f"{100 * most.accuracy:.1f} %", "", f"{most.auc:.3f}", f"{100 * most.tpr:.0f} %"
+        table.add_row("the promise allows", "", *share)
     screen.print(table)
     screen.print("For the custodian only: these figures are about single people.", style="bold")

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from escudo._card import plain
 from escudo.cli._console import Answer
 from escudo.cli._options import command, ledger_url
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-__all__ = ["doctor"]
 
 _CORE = ("numpy", "scipy", "narwhals", "polars", "opendp", "dp-accounting", "networkx", "SQLAlchemy", "safetensors")
 _EXTRAS = {
@@ -123,13 +122,8 @@ def _audit() -> dict[str, Any]:
         Count(), claim=Guarantee(epsilon=1.0), pairs=[([0, 0], [0, 1])], max_runs=20_000, max_seconds=1.0,
         confidence=0.999, seed=None, progress=False,
     )  # fmt: skip
-    return {
-        "violated": found.violated,
-        "epsilon_lower": found.epsilon_lower,
-        "runs": found.runs,
-        "verdict": found.verdict,
-        "seconds": round(time.perf_counter() - start, 2),
-    }
+    seconds = round(time.perf_counter() - start, 2)
+    return plain(found, "violated", "epsilon_lower", "runs", "verdict") | {"seconds": seconds}
 
 
 def _print(screen: Console, found: dict[str, Any]) -> None:

@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from escudo.causal import SEM
-    from escudo.effects import Definitions, Effect, Survey
-
-__all__ = ["definitions", "effects"]
+    from escudo.effects import Definitions, Effect, Survey, SurveyRow
 
 _Model = Annotated[Path, typer.Argument(metavar="FILE", help="A structural equation model, such as survey.sem.")]
 
@@ -83,7 +81,7 @@ def effects(asked: EffectsOptions) -> Answer:
             raise InputError("--report shows all effects of a model; leave out --joint, --direct and --through.")
         found = _single_effects(sem, asked, population)
         payload = {"file": str(asked.file), "effects": [one.to_json() for one in found]}
-        return Answer(payload, lambda console: _print_effects(console, found))
+        return Answer(payload, lambda console: console.print(_effects_table(found)))
     from escudo.effects import survey
 
     table = survey(sem, of=chosen or None, on=observed or None, population=population)
@@ -203,29 +201,23 @@ def _names(text: str | None) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip()) if text else ()
 
 
+_NUMBER = {"justify": "right", "no_wrap": True}
+_WHOLE, _LONG, _ASIDE = {"no_wrap": True}, {"overflow": "fold"}, {"overflow": "fold", "style": "dim"}
+
+
 def _survey_table(found: Survey) -> Table:
     from rich.markup import escape
-    from rich.text import Text
 
     from escudo.effects import show_epsilon
 
-    table = plain_table(
-        (escape(f"effect on {', '.join(found.outputs)}"), {"overflow": "fold"}),
-        ("ε", {"justify": "right", "no_wrap": True}),
-        ("by what", {"overflow": "fold"}),
-        ("known", {"no_wrap": True}),
-        ("worst case", {"overflow": "fold", "style": "dim"}),
-    )
-    for row in found.rows:
-        names = (
-            ", ".join(row.names)
-            if len(row.names) <= 6
-            else f"{row.names[0]} … {row.names[-1]} ({len(row.names)} in all)"
-        )
-        witness = str(row.effect.witness) if row.effect.witness else "none"
-        cells = (names, show_epsilon(row.effect.epsilon), row.by_what, row.effect.known, witness)
-        table.add_row(*(Text(cell) for cell in cells))
-    return table
+    def cells(row: SurveyRow) -> tuple[str, ...]:
+        few, one = len(row.names) <= 6, row.effect
+        names = ", ".join(row.names) if few else f"{row.names[0]} … {row.names[-1]} ({len(row.names)} in all)"
+        return names, show_epsilon(one.epsilon), row.by_what, one.known, str(one.witness) if one.witness else "none"
+
+    title = escape(f"effect on {', '.join(found.outputs)}")
+    columns = {title: _LONG, "ε": _NUMBER, "by what": _LONG, "known": _WHOLE, "worst case": _ASIDE}
+    return plain_table(columns, map(cells, found.rows))
 
 
 def _together(one: Effect, all_: Effect) -> str:
@@ -236,58 +228,42 @@ def _together(one: Effect, all_: Effect) -> str:
     )
 
 
-def _print_effects(console: Console, found: Sequence[Effect]) -> None:
-    from rich.text import Text
-
+def _effects_table(found: Sequence[Effect]) -> Table:
     from escudo.effects import show_epsilon
 
-    table = plain_table(
-        ("changed", {"overflow": "fold"}),
-        ("ε", {"justify": "right", "no_wrap": True}),
-        ("what is asked", {}),
-        ("in words", {"overflow": "fold"}),
+    def kind(one: Effect) -> str:
+        return "joint effect" if one.kind == "effect" and len(one.of) > 1 else one.kind
+
+    return plain_table(
+        {"changed": _LONG, "ε": _NUMBER, "what is asked": {}, "in words": _LONG},
+        ((", ".join(one.of), show_epsilon(one.epsilon), kind(one), one.sentence) for one in found),
     )
-    for one in found:
-        kind = "joint effect" if one.kind == "effect" and len(one.of) > 1 else one.kind
-        table.add_row(*(Text(cell) for cell in (", ".join(one.of), show_epsilon(one.epsilon), kind, one.sentence)))
-    console.print(table)
 
 
 def _bounds_table(found: Sequence[tuple[str, Effect]], releases: int) -> Table:
-    from rich.text import Text
-
     from escudo.effects import show_epsilon
 
-    table = plain_table(
-        (f"effect on all {releases} releases" if releases > 1 else "effect on the release", {}),
-        ("ε", {"justify": "right", "no_wrap": True}),
-        ("δ", {"no_wrap": True}),
-        ("known", {"no_wrap": True}),
-        ("how", {"overflow": "fold", "style": "dim"}),
+    title = f"effect on all {releases} releases" if releases > 1 else "effect on the release"
+    return plain_table(
+        {title: {}, "ε": _NUMBER, "δ": _WHOLE, "known": _WHOLE, "how": _ASIDE},
+        (
+            (name, f"≤ {show_epsilon(one.epsilon)}", f"{one.delta:g}", one.known, one.derivation[-1])
+            for name, one in found
+        ),
     )
-    for name, one in found:
-        cells = (name, f"≤ {show_epsilon(one.epsilon)}", f"{one.delta:g}", one.known, one.derivation[-1])
-        table.add_row(*(Text(cell) for cell in cells))
-    return table
 
 
 def _definitions_table(found: Definitions) -> Table:
-    from rich.text import Text
-
     from escudo.effects import show_epsilon
 
-    table = plain_table(
-        ("definition", {"overflow": "fold"}),
-        ("ε", {"justify": "right", "no_wrap": True}),
-        ("compares", {"no_wrap": True}),
-        ("populations", {"no_wrap": True}),
-        ("in general", {"no_wrap": True}),
+    labels = {number: one.name if number == "bayesian0" else f"{number}  {one.name}" for number, one in found.items()}
+    return plain_table(
+        {"definition": _LONG, "ε": _NUMBER, "compares": _WHOLE, "populations": _WHOLE, "in general": _WHOLE},
+        (
+            (labels[number], show_epsilon(one.epsilon), one.compares, one.populations, one.relation)
+            for number, one in found.items()
+        ),
     )
-    for number, one in found.items():
-        label = one.name if number == "bayesian0" else f"{number}  {one.name}"
-        cells = (label, show_epsilon(one.epsilon), one.compares, one.populations, one.relation)
-        table.add_row(*(Text(cell) for cell in cells))
-    return table
 
 
 def _print_sentences(console: Console, found: Definitions) -> None:

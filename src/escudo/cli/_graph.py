@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from escudo._card import plain
 from escudo.cli._console import Answer
 from escudo.cli._options import command
 from escudo.errors import GraphError, InputError
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from escudo.causal import CausalGraph
-
-__all__ = ["app"]
 
 app = typer.Typer(no_args_is_help=True, help="Show, convert and check causal graphs.")
 
@@ -155,17 +154,8 @@ def _undirected_note(graph: CausalGraph) -> str:
 
 def _payload(graph: CausalGraph) -> dict[str, Any]:  # Any: a JSON value
     return {
-        "nodes": graph.nodes,
-        "edges": graph.edges,
-        "undirected_edges": graph.undirected_edges,
-        "is_dag": graph.is_dag,
-        "latents": sorted(graph.latents),
-        "exposures": sorted(graph.exposures),
-        "outcomes": sorted(graph.outcomes),
-        "groups": dict(graph.groups),
-        "required": graph.required,
-        "forbidden": graph.forbidden,
-        "tiers": graph.tiers,
+        **plain(graph, "nodes", "edges", "undirected_edges", "is_dag", "latents", "exposures", "outcomes"),
+        **plain(graph, "groups", "required", "forbidden", "tiers"),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from escudo.cli._console import Answer, JsonFlag, console
+from escudo.cli._console import Answer, JsonFlag, console, plain_table
 from escudo.cli._options import DEFAULT_LEDGER, command
 
 if TYPE_CHECKING:
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from escudo.privacy import AccountInfo, LedgerRow, Spending
-
-__all__ = ["app"]
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -339,36 +338,31 @@ def _words(info: AccountInfo) -> list[str]:
     return lines
 
 
-def _table(*columns: str, right: tuple[str, ...] = ()) -> Table:
+def _table(columns: Iterable[str], right: tuple[str, ...], rows: Iterable[Iterable[str]]) -> Table:
     from rich import box
-    from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for column in columns:
-        table.add_column(
-            column,
-            justify="right" if column in right else "left",
-            overflow="fold",
-            no_wrap=column in (*right, "time (UTC)"),
-        )
-    return table
+    settings = {
+        column: {
+            "justify": "right" if column in right else "left",
+            "overflow": "fold",
+            "no_wrap": column in (*right, "time (UTC)"),
+        }
+        for column in columns
+    }
+    return plain_table(settings, rows, box=box.SIMPLE_HEAD, header_style=None)
 
 
 def _accounts_table(infos: list[AccountInfo]) -> Table:
-    from rich.text import Text
-
     from escudo.privacy import percent_up, shown_down
 
-    numbers = ("cap ε", "δ", "used", "left ε", "spends")
-    table = _table("dataset", *numbers, "neighbours", "notes", right=numbers)
-    for info in infos:
+    def cells(info: AccountInfo) -> tuple[str, ...]:
         change = "replace" if info.cap.relation == "replace_one" else "add or remove"
         rows = "row" if info.cap.unit == "row" else f"person (≤ {info.cap.max_rows_per_person} rows)"
         notes = ["planned"] if info.spending == "planned" else []
         notes += [f"{info.failed} failed"] if info.failed else []
         notes += [f"{info.not_for_release} not for release"] if info.not_for_release else []
-        table.add_row(
-            Text(info.dataset),
+        return (
+            info.dataset,
             shown_down(info.cap.epsilon),
             f"{info.cap.delta:g}",
             percent_up(info.used),
@@ -377,17 +371,17 @@ def _accounts_table(infos: list[AccountInfo]) -> Table:
             f"{change} one {rows}",
             ", ".join(notes),
         )
-    return table
+
+    numbers = ("cap ε", "δ", "used", "left ε", "spends")
+    return _table(("dataset", *numbers, "neighbours", "notes"), numbers, map(cells, infos))
 
 
 def _history_table(rows: list[LedgerRow]) -> Table:
-    from rich.text import Text
-
     from escudo.privacy import cost_text
 
     failed = {row.payload["spend"] for row in rows if row.kind == "failed"}
-    table = _table("row", "time (UTC)", "dataset", "what", "cost", "purpose", "notes", right=("row",))
-    for row in rows:
+
+    def cells(row: LedgerRow) -> tuple[str, ...]:
         payload, cost, notes = row.payload, "", []
         if row.kind == "open":
             cost = f"cap ε = {payload['epsilon']:g}, δ = {payload['delta']:g}"
@@ -400,16 +394,12 @@ def _history_table(rows: list[LedgerRow]) -> Table:
             notes += ["failed"] if row.sequence in failed else []
             notes += [] if payload["for_release"] else ["not for release"]
             notes += [f"stated for {payload['converted_from']}"] if "converted_from" in payload else []
-        table.add_row(
-            str(row.sequence),
-            row.recorded_at[:16].replace("T", " "),
-            Text(row.dataset),
-            row.kind,
-            cost,
-            Text(payload.get("purpose", "")),
-            Text(", ".join(filter(None, notes))),
-        )
-    return table
+        when = row.recorded_at[:16].replace("T", " ")
+        said = payload.get("purpose", ""), ", ".join(filter(None, notes))
+        return str(row.sequence), when, row.dataset, row.kind, cost, *said
+
+    titles = ("row", "time (UTC)", "dataset", "what", "cost", "purpose", "notes")
+    return _table(titles, ("row",), map(cells, rows))
 
 
 def _as_json(exported: dict[str, Any]) -> str:

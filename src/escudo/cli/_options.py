@@ -19,29 +19,6 @@ if TYPE_CHECKING:
     from escudo.releasing import Resumption
     from escudo.table import PrivateTable
 
-__all__ = [
-    "DEFAULT_LEDGER",
-    "AcceptLargeDelta",
-    "Data",
-    "Dataset",
-    "Delta",
-    "Epsilon",
-    "Force",
-    "LedgerUrl",
-    "PlanOnly",
-    "PublicRows",
-    "RelationName",
-    "SchemaFile",
-    "Seeded",
-    "TableOptions",
-    "check_files",
-    "command",
-    "ledger_url",
-    "options_of",
-    "settings",
-    "without_secrets",
-]
-
 DEFAULT_LEDGER = "sqlite:///escudo-ledger.db"
 
 Data = Annotated[

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from escudo.report import ReleaseFiles
     from escudo.table import Schema
 
-__all__ = ["MOST_ROWS", "release", "sample"]
-
 
 MOST_ROWS = 1_000_000_000
 """More synthetic rows than this fit into no memory."""

@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from escudo.cli._console import Answer
+from escudo.cli._console import Answer, plain_table
 from escudo.cli._options import AcceptLargeDelta, PublicRows, command
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from escudo.table import Column, Schema, SchemaCheck
-
-__all__ = ["app"]
 
 app = typer.Typer(no_args_is_help=True, help="The public description of a table: its columns, levels and bounds.")
 
@@ -245,17 +243,16 @@ def _how_to_confirm(data: Path, out: Path | None) -> str:
 
 
 def _print_schema(console: Console, schema: Schema) -> None:
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("column", "type", "cells", "values", "confirmed"):
-        table.add_column(heading, justify="right" if heading == "cells" else "left", overflow="fold")
-    for column in schema.fields:
-        cells = "open" if column.open else f"{column.size:,}"
+    def cells(column: Column) -> tuple[str | Text, ...]:
+        size = "open" if column.open else f"{column.size:,}"
         confirmed = Text("yes") if column.confirmed else Text("no", style="bold red")
-        table.add_row(Text(column.name), _type_of(column), cells, Text(_values_of(column)), confirmed)
-    console.print(table)
+        return column.name, _type_of(column), size, _values_of(column), confirmed
+
+    titles = ("column", "type", "cells", "values", "confirmed")
+    settings = {one: {"justify": "right" if one == "cells" else "left", "overflow": "fold"} for one in titles}
+    console.print(plain_table(settings, map(cells, schema.fields)))
     unit = (
         "one row"
         if schema.person_id is None
