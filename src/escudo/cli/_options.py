@@ -67,10 +67,12 @@ def command(function: Callable[..., Answer | Filed | None]) -> Callable[..., Non
     The function's parameters are the arguments and options; where it takes one value of a class of options, the fields
     of that class are.
     """
-    shape, options = inspect.signature(function, eval_str=True), None
-    first = next(iter(shape.parameters.values())).annotation
-    if is_dataclass(first):
-        shape, options = inspect.signature(first, eval_str=True), first
+    shape = inspect.signature(function, eval_str=True)
+    options = next(iter(shape.parameters.values())).annotation
+    if is_dataclass(options):
+        shape = inspect.signature(options, eval_str=True)  # type: ignore[arg-type] # a class, not one of its values
+    else:
+        options = None
     told = "as_json" in shape.parameters  # some want to know it before they answer
     parameters = list(shape.parameters.values())
     if not told:

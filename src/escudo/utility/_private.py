@@ -47,7 +47,7 @@ from functools import partial
 from html import escape
 from math import floor, log10, sqrt
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -561,7 +561,8 @@ def fitting_evaluated(
     plan and guarantee are those of the whole; and a function that takes the synthetic rows to be released and returns
     the figures about them, once.
     """
-    return fitting(prepared, table, **how)
+    found = fitting(prepared, table, **how)
+    return cast("AbstractContextManager[tuple[Model, Evaluate]]", found)  # what was prepared for figures gives them
 
 
 def _round_down(number: float) -> float:
