@@ -193,7 +193,7 @@ def _target(asked: AuditOptions) -> tuple[Any, str]:
     if (asked.mechanism is None) == (asked.url is None):
         raise InputError("name what to audit: MODULE:FUNCTION, or --url for a service, but not both.")
     told = {"calls_per_second": asked.rate, "timeout": asked.timeout, "largest_answer": asked.largest_answer}
-    limits = {name: one for name, one in told.items() if one is not None}
+    limits: dict[str, Any] = {name: one for name, one in told.items() if one is not None}
     if asked.mechanism is not None:
         if asked.header or limits:
             raise InputError("--header, --rate, --timeout and --largest-answer go with --url.")

@@ -75,8 +75,7 @@ def stopping_cleanly() -> Iterator[None]:
         told.append(number)
         raise Stopped(number)
 
-    names = ("SIGTERM", "SIGHUP") if threading.current_thread() is threading.main_thread() else ()
-    known = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    known = _signals("SIGTERM", "SIGHUP")
     before = {one: signal.getsignal(one) for one in known if signal.getsignal(one) is signal.SIG_DFL}
     for one in before:
         signal.signal(one, stop)
@@ -91,14 +90,19 @@ def stopping_cleanly() -> Iterator[None]:
             signal.signal(one, handler)
 
 
+def _signals(*names: str) -> list[signal.Signals]:
+    """Return those of the signals that this system has; none in a thread, which cannot handle them."""
+    main = threading.current_thread() is threading.main_thread()
+    return [getattr(signal, name) for name in names if main and hasattr(signal, name)]
+
+
 @contextmanager
 def to_the_end() -> Iterator[None]:
     """Ignore Ctrl-C, SIGTERM and SIGHUP inside the block: what it ends can no longer be undone, and is soon done.
 
     A signal that came before raises here, at the latest, and nothing of the block happens.
     """
-    names = ("SIGINT", "SIGTERM", "SIGHUP") if threading.current_thread() is threading.main_thread() else ()
-    known = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    known = _signals("SIGINT", "SIGTERM", "SIGHUP")
     before = {one: handler for one in known if callable(handler := signal.getsignal(one))}
     try:
         for one in before:
@@ -269,14 +273,8 @@ def warning_in_words() -> Iterator[None]:
 def report_error(error: EscudoError, *, as_json: bool) -> None:
     """Print a refusal or an input error on standard error, without a traceback."""
     refused = isinstance(error, RefusedError) or error.exit_code == 4
-    if as_json:
-        body = {"error": type(error).__name__, "message": str(error), "exit_code": error.exit_code}
-        sys.stderr.write(json.dumps(body, ensure_ascii=False) + "\n")
-        return
-    from rich.text import Text
-
-    lead = "Refused: " if refused else "Error: "
-    console(stderr=True).print(Text(lead, style="bold red") + Text(str(error), style="default"))
+    body = {"error": type(error).__name__, "message": str(error), "exit_code": error.exit_code}
+    _complain("Refused: " if refused else "Error: ", body, as_json)
 
 
 def report_bug(error: BaseException, *, as_json: bool) -> None:
@@ -290,9 +288,13 @@ def report_bug(error: BaseException, *, as_json: bool) -> None:
         "Please report it with that place and the command's name. What was spent before it stays in the ledger. "
         "Run the command again as 'escudo --debug ...' to see the details, which may contain private values."
     )
-    if as_json:
-        sys.stderr.write(json.dumps({"error": "bug", "message": message, "exit_code": 1}) + "\n")
-        return
+    _complain("Internal error: ", {"error": "bug", "message": message, "exit_code": 1}, as_json)
+
+
+def _complain(lead: str, body: dict[str, Any], as_json: bool) -> None:
     from rich.text import Text
 
-    console(stderr=True).print(Text("Internal error: ", style="bold red") + Text(message, style="default"))
+    if as_json:
+        sys.stderr.write(json.dumps(body, ensure_ascii=False) + "\n")
+    else:
+        console(stderr=True).print(Text(lead, style="bold red") + Text(body["message"], style="default"))

@@ -101,8 +101,8 @@ def effects(asked: EffectsOptions) -> Answer:
         if asked.report is not None:
             console.print(f"Report   {asked.report}", markup=False)
 
-    payload = {"file": str(asked.file), **table.to_json(), "report": str(asked.report) if asked.report else None}
-    return Answer(payload, human)
+    written = str(asked.report) if asked.report else None
+    return Answer({"file": str(asked.file), **table.to_json(), "report": written}, human)
 
 
 @command
@@ -201,8 +201,10 @@ def _names(text: str | None) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip()) if text else ()
 
 
-_NUMBER = {"justify": "right", "no_wrap": True}
-_WHOLE, _LONG, _ASIDE = {"no_wrap": True}, {"overflow": "fold"}, {"overflow": "fold", "style": "dim"}
+_NUMBER: dict[str, Any] = {"justify": "right", "no_wrap": True}
+_WHOLE: dict[str, Any] = {"no_wrap": True}
+_LONG: dict[str, Any] = {"overflow": "fold"}
+_ASIDE: dict[str, Any] = {"overflow": "fold", "style": "dim"}
 
 
 def _survey_table(found: Survey) -> Table:
