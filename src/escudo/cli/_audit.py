@@ -315,7 +315,7 @@ def _print_audit(console: Console, found: Audit, out: Path | None) -> None:
 
     lead, rest = found.verdict.split(":", 1) if found.violated else ("", found.verdict)
     style = "bold red" if found.violated else "bold"
-    console.print(Text(f"{lead}:", style=style) + Text(rest) if lead else Text(rest, style=style))
+    console.print(Text(f"{lead}:", style) + Text(rest) if lead else Text(rest, style))
     lines = _witness_lines(found)
     lines.append(
         ("second opinion", f"split-sample Clopper-Pearson, for a fixed number of runs: ε ≥ {found.clopper_pearson:.2f}")

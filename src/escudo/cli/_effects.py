@@ -50,6 +50,11 @@ class EffectsOptions:
         Path | None, typer.Option("--report", "-r", metavar="FILE", help="Write a page with the diagram.")
     ] = None
 
+    @property
+    def population(self) -> str | None:
+        """The model's own, or None for the worst case over all."""
+        return "own" if self.own else None
+
 
 @command
 def effects(asked: EffectsOptions) -> Answer:
@@ -73,18 +78,17 @@ def effects(asked: EffectsOptions) -> Answer:
 
     sem = SEM.read(asked.file)
     chosen, observed = _names(asked.of), _names(asked.on)
-    population = "own" if asked.own else None
     if asked.joint or asked.direct is not None or asked.through is not None:
         if not chosen:
             raise InputError("--joint, --direct and --through need --of X,Y: whose effect is asked?")
         if asked.report is not None:
             raise InputError("--report shows all effects of a model; leave out --joint, --direct and --through.")
-        found = _single_effects(sem, asked, population)
+        found = _single_effects(sem, asked)
         payload = {"file": str(asked.file), "effects": [one.to_json() for one in found]}
         return Answer(payload, lambda console: console.print(_effects_table(found)))
     from escudo.effects import survey
 
-    table = survey(sem, of=chosen or None, on=observed or None, population=population)
+    table = survey(sem, of=chosen or None, on=observed or None, population=asked.population)
     if asked.report is not None:
         from escudo.causal.formats import read_text
         from escudo.report import effects_page, write
@@ -139,7 +143,7 @@ def definitions(
     return Answer({"file": str(file), **found.to_json()}, human)
 
 
-def _single_effects(sem: SEM, asked: EffectsOptions, population: str | None) -> list[Effect]:
+def _single_effects(sem: SEM, asked: EffectsOptions) -> list[Effect]:
     """Return the effects that were asked for by name."""
     from escudo.effects import direct, effect, outputs_of, path, total
 
@@ -149,10 +153,10 @@ def _single_effects(sem: SEM, asked: EffectsOptions, population: str | None) -> 
         raise InputError("--direct and --through ask different questions; give one of them.")
     groups: list[tuple[str, ...]] = [of] if asked.joint else [(name,) for name in of]
     if held:
-        return [direct(sem, group, observed, holding=held, population=population) for group in groups]
+        return [direct(sem, group, observed, holding=held, population=asked.population) for group in groups]
     if through:
-        return [path(sem, group, observed, through=through, population=population) for group in groups]
-    return [effect(sem, of, observed, population=population), total(sem, of, observed, population=population)]
+        return [path(sem, group, observed, through=through, population=asked.population) for group in groups]
+    return [kind(sem, of, observed, population=asked.population) for kind in (effect, total)]
 
 
 def _ledger_effects(url: str, dataset: str, asked: EffectsOptions) -> Answer:
@@ -162,7 +166,7 @@ def _ledger_effects(url: str, dataset: str, asked: EffectsOptions) -> Answer:
     people, report = asked.people, asked.report
     with Ledger(url) as book:
         terms = book.account(dataset).terms
-        diagram = from_ledger(book, dataset, people=people)
+        diagram = from_ledger(book, dataset, people=asked.people)
     releases = [name for name, node in diagram.nodes.items() if node.kind == "mechanism"]
     points = [name for name, node in diagram.nodes.items() if node.kind == "data point"]
     if not releases:

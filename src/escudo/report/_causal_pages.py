@@ -183,9 +183,13 @@ def probabilities(epsilons: Sequence[float], methods: Mapping[str, Sequence[floa
         ys = np.asarray(values)
         known = np.isfinite(ys)
         drawn.append(Line(name, xs[known], np.maximum(ys[known], low)))
-    across = Scale(epsilons[0], epsilons[-1], [(x, f"{x:g}") for x in epsilons], logarithmic=True, name="ε")
-    up = Scale(low, 1.0, [(p, f"{p:g}") for p in (0.5, 0.75, 1.0)])
-    return lines(drawn, "Probability of the right direction against ε", across=across, up=up, mark=mark)
+    return lines(
+        drawn,
+        "Probability of the right direction against ε",
+        across=Scale(epsilons[0], epsilons[-1], [(x, f"{x:g}") for x in epsilons], logarithmic=True, name="ε"),
+        up=Scale(low, 1.0, [(p, f"{p:g}") for p in (0.5, 0.75, 1.0)]),
+        mark=mark,
+    )
 
 
 def _details(one: Direction) -> list[tuple[str, str]]:
