@@ -1,4 +1,4 @@
-"""How a result shows itself in a notebook: a few words, perhaps a table, perhaps a picture.
+"""How a result shows itself: to programs as plain values, in a notebook as a few words, a table or a picture.
 
 Every text is escaped here, so that a column called ``<script>`` stays a name; :func:`printable` keeps names from
 steering a terminal, and :func:`text_width` says how much room they take in a picture.
@@ -6,11 +6,12 @@ steering a terminal, and :func:`text_width` says how much room they take in a pi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import fields, is_dataclass
 from html import escape
+from math import isfinite
+from typing import Any
 from unicodedata import category, combining, east_asian_width
-
-__all__ = ["CUSTODIAN_ONLY", "card", "printable", "text_width"]
 
 CUSTODIAN_ONLY = "Custodian only, not for release"
 """What stands on every card and page that reads private rows and was not paid for."""
@@ -18,6 +19,33 @@ CUSTODIAN_ONLY = "Custodian only, not for release"
 _ACCENT, _ALARM = "#0f6e84", "#b71c1c"
 _MOST_ROWS, _MOST_TEXT = 20, 1000
 _NARROW, _WIDE = frozenset("fijlrtI.,:;'|!()[]{} "), frozenset("mwMW@%&")
+
+
+def plain(found: Any, *names: str) -> dict[str, Any]:
+    """Return attributes of a result as JSON values, under their names; all fields of a dataclass if none is named.
+
+    What has a ``to_json`` of its own gives that. JSON knows no infinities: a number that is not finite becomes null.
+
+    >>> plain(3 + 4j, "real", "imag")
+    {'real': 3.0, 'imag': 4.0}
+    """
+    return {name: _plain(getattr(found, name)) for name in names or [field.name for field in fields(found)]}
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "to_json"):
+        return value.to_json()
+    if is_dataclass(value):
+        return plain(value)
+    if hasattr(value, "tolist"):  # an array, or a number of numpy's
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, Set):
+        return sorted(value)
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def card(

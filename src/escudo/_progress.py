@@ -6,8 +6,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-__all__ = ["tracking"]
-
 
 @contextmanager
 def tracking(label: str, total: int) -> Iterator[Callable[[int], None]]:

@@ -8,7 +8,7 @@ charge, measure, estimate, draw rows, and write all of it or nothing. It is a qu
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,12 +16,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from escudo.asking import planning, run, verb
 from escudo.errors import InputError
-from escudo.privacy import Budget, Event, Plan, charging, usual_delta
+from escudo.privacy import Budget, Event, Plan, usual_delta
 from escudo.report import ReleaseFiles, check_target, write_release
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from escudo.causal import CausalGraph
     from escudo.mechanisms import Purse
     from escudo.privacy import Account, Neighbours
@@ -138,7 +136,7 @@ class SyntheticRelease:
             InputError: If an argument is out of range; nothing was read or spent.
             RefusedError: If the schema is not confirmed.
         """
-        from escudo.utility import prepare_evaluated
+        from escudo.utility import PreparedEvaluated, prepare_evaluated
 
         question = self._question()
 
@@ -146,7 +144,7 @@ class SyntheticRelease:
             return question.prepare(schema, neighbours, Budget(epsilon, budget.delta))
 
         if self.evaluate is None:
-            return PreparedRelease(question=self, generator=prepare(budget.epsilon))
+            return PreparedRelease(question=self, generator=PreparedEvaluated(generator=prepare(budget.epsilon)))
         terms: dict[str, Any] = {"relation": neighbours.relation, "public_rows": neighbours.rows}
         whole = prepare_evaluated(prepare, share=self.evaluate, epsilon=budget.epsilon, delta=budget.delta, **terms)
         return PreparedRelease(question=self, generator=whole)
@@ -197,7 +195,7 @@ class PreparedRelease:
     """
 
     question: SyntheticRelease
-    generator: Prepared | PreparedEvaluated
+    generator: PreparedEvaluated
 
     @property
     def schema(self) -> Schema:
@@ -214,21 +212,15 @@ class PreparedRelease:
         """What the account is told."""
         return f"synthesize ({self.plan.name})"
 
-    def paying(
-        self, account: Account, plan: Plan, *, stream: np.random.Generator | None, **terms: Any
-    ) -> AbstractContextManager[Account]:
+    def paying(self, account: Account, plan: Plan, **terms: Any) -> AbstractContextManager[Account]:
         """Charge a plan as the generator does, which may go on after a stop."""
-        own: Callable[..., AbstractContextManager[Account]] | None = getattr(self.generator, "paying", None)
-        return charging(account, plan, **terms) if own is None else own(account, plan, stream=stream, **terms)
+        return self.generator.paying(account, plan, **terms)
 
     def resumption(self, account: Account, plan: Plan) -> Resumption | None:
         """Return the checkpoint that the release would go on from, and what that would charge; None without one."""
         import numpy as np
 
-        from escudo.utility import PreparedEvaluated
-
-        alone = self.generator.generator if isinstance(self.generator, PreparedEvaluated) else self.generator
-        kept, seed = getattr(alone, "checkpoint", None), self.question.seed
+        kept, seed = getattr(self.generator.generator, "checkpoint", None), self.question.seed
         if kept is None:
             return None
         begun, due = kept.due(account, plan, seed=None if seed is None else np.random.default_rng(seed))
@@ -240,14 +232,9 @@ class PreparedRelease:
         Raises:
             InputError: If the folder cannot be written; what was spent stays spent.
         """
-        from escudo.utility import PreparedEvaluated
-
         asked = self.question
         assert asked.directory is not None, "only a plan was asked for"
-        if isinstance(self.generator, PreparedEvaluated):
-            model, evaluate = self.generator.run(table, purse)
-        else:
-            model, evaluate = self.generator.run(table, purse), None
+        model, evaluate = self.generator.run(table, purse)
         try:
             return write_release(
                 model,

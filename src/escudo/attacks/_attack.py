@@ -22,10 +22,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from os import PathLike
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +42,7 @@ from escudo.attacks._attacker import (
     distances,
     train_classifier,
 )
-from escudo.attacks._game import FitLog, Game, Played, Trials, collect, fingerprint
+from escudo.attacks._game import FitLog, Game, Person, Played, Trials, collect, fingerprint
 from escudo.attacks._report import Attack, AttackedTarget, AttributeAttack, PublishedScore, ceiling_of, pool, score_of
 from escudo.attacks._victims import Victim, victim_of
 from escudo.causal import CausalGraph
@@ -50,15 +50,6 @@ from escudo.errors import InputError
 from escudo.privacy import Guarantee, Relation, parse_relation
 from escudo.table import Categorical, Schema
 from escudo.utility import Rows, check_jobs
-
-__all__ = [
-    "ATTACKS",
-    "attack",
-    "every_attack",
-    "infer_attribute",
-    "published_game",
-]
-
 
 Floats = NDArray[np.float64]
 
@@ -195,7 +186,7 @@ def attack(
         log=book,
     )
     found = []
-    with tracking("Attacking", total=len(people) * (learnt + tested)) as advance:
+    with tracking("Attacking", len(people) * (learnt + tested)) as advance:
         for person in people:
             found.append(campaign.against(person, rng, advance))
             if on_progress is not None:
@@ -230,26 +221,13 @@ def _check_attacks(attacks: Sequence[tuple[str, str]]) -> tuple[tuple[str, str],
     return chosen
 
 
-class _Person(NamedTuple):
-    """Who is attacked, and everybody else."""
-
-    label: str
-    record: Rows
-    others: Rows
-
-    @classmethod
-    def of(cls, private: Rows, place: int) -> _Person:
-        every = np.arange(len(private))
-        return cls(f"row {place}", private.take(every == place), private.take(every != place))
-
-
 def _people(
     private: Rows, targets: int, choice: Choice | Sequence[int] | str, rng: np.random.Generator
-) -> list[_Person]:
+) -> list[Person]:
     if choice == "canary":
-        return [_Person("canary", canary(private), private)]
+        return [Person("canary", canary(private), private)]
     places = choose(private, targets, choice, rng)  # type: ignore[arg-type]  # other words are refused there
-    return [_Person.of(private, place) for place in places]
+    return [Person.of(private, place) for place in places]
 
 
 def _fit_size(most: int, fit_rows: int | None, *, resampled: bool) -> int:
@@ -278,7 +256,7 @@ class _Campaign:
     jobs: int | None
     log: FitLog | None
 
-    def against(self, person: _Person, rng: np.random.Generator, advance: Callable[[int], None]) -> AttackedTarget:
+    def against(self, person: Person, rng: np.random.Generator, advance: Callable[[int], None]) -> AttackedTarget:
         """Learn from shadow fits, then run the experiment on one person."""
         game = self._game(person, rng)
         lessons = game.play(self.shadows, rng, advance)
@@ -290,16 +268,16 @@ class _Campaign:
         def judge(features: Mapping[str, Floats]) -> Floats:
             return np.column_stack([judge.scores(features[kind]) for kind, judge in learnt])
 
-        tested = Trials(game, judge, trials=self.trials, rng=rng, advance=advance)
+        tested = Trials(game, judge, self.trials, rng, advance)
         found = tested.audit(confidence=self.confidence, seed=int(rng.integers(2**31)))
         there, scores = np.array(tested.there), np.array(tested.scores)
         return AttackedTarget(
-            label=game.label,
+            label=person.label,
             scores=tuple(score_of(*names, there, scores[:, place]) for place, names in enumerate(self.attacks)),
             audit=found,
         )
 
-    def _game(self, person: _Person, rng: np.random.Generator) -> Game:
+    def _game(self, person: Person, rng: np.random.Generator) -> Game:
         """Return the game of one target: who else is there, and who stands in their place otherwise."""
         order = rng.permutation(len(person.others))
         instead, pool = person.others.take(order[:1]), person.others.take(np.sort(order[1:]))
@@ -307,16 +285,13 @@ class _Campaign:
             pool = pool.take(np.sort(rng.permutation(len(pool))[: self.rows]))
         kinds = tuple(dict.fromkeys(kind for kind, _ in self.attacks))
         return Game(
-            victim=self.victim,
-            eye=Attacker.of(person.record, person.others, kinds=kinds, seed=int(rng.integers(2**31))),
-            rest=pool,
-            target=person.record,
-            instead=instead if self.relation == "replace_one" else None,
-            rows=self.rows,
-            resampled=self.resampled,
-            size=self.size,
+            self.victim,
+            Attacker.of(person.record, person.others, kinds, int(rng.integers(2**31))),
+            person._replace(others=pool),
+            instead if self.relation == "replace_one" else None,
+            self.size,
+            drawn=self.rows if self.resampled else None,
             jobs=self.jobs,
-            label=person.label,
             log=self.log,
         )
 
@@ -343,7 +318,7 @@ def _identity(generator: object) -> str:
 # ---- attribute inference
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class _Asker:
     """An attacker who knows all of a record but one value, and asks the synthetic rows nearest in all others."""
 
@@ -361,27 +336,11 @@ class _Asker:
         return {"neighbours": np.array([votes[true] / len(nearest), float(guess == true)])}
 
 
-def infer_attribute(
-    victim: Victim,
-    rows: object,
-    schema: Schema,
-    attribute: str,
-    *,
-    targets: int = 5,
-    choice: Choice | Sequence[int] = "outliers",
-    fits: int = 200,
-    size: int | None = None,
-    confidence: float = 0.95,
-    seed: int = 0,
-    jobs: int | None = None,
-) -> AttributeAttack:
-    """Find out how much of one value of a record its own presence gives away. For the custodian only.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttributeGame:
+    """How :func:`infer_attribute` plays.
 
-    Args:
-        victim: The generator, from :func:`victim_of`.
-        rows: The private rows; a frame of any engine.
-        schema: Their public description.
-        attribute: The categorical column that the attacker wants.
+    Attributes:
         targets: How many people to attack.
         choice: Who they are.
         fits: Fits for each of them, at most.
@@ -390,54 +349,73 @@ def infer_attribute(
         seed: Repeats the attack.
         jobs: How many processes, as in joblib.
     """
-    column = schema[attribute]
-    if not isinstance(column, Categorical):
-        raise InputError(f"attribute must be a categorical column; {attribute!r} is numeric.")
-    if column.size < 2 or len(schema) < 2:
-        raise InputError("there is nothing to infer: the column has one level, or there is no other column.")
-    runs = positive_integer("fits", fits)
-    probability("confidence", confidence, allow_zero=False)
-    processes = check_jobs(jobs)
-    rng = np.random.default_rng(whole("seed", seed))
-    private = Rows.read(rows, schema, argument="rows")
-    place = private.schema.names.index(attribute)
-    people = choose(private, targets, choice, rng)
-    audits, right, without, made = [], [], [], 0
-    with tracking("Attacking", total=len(people) * runs) as advance:
-        for row in people:
-            label, target, rest = _Person.of(private, row)
-            codes = target.codes.copy()
-            codes[0, place] = (codes[0, place] + 1 + rng.integers(column.size - 1)) % column.size
-            game = Game(
-                victim=victim,
-                eye=_Asker(target=target, place=place),
-                rest=rest,
-                target=target,
-                instead=Rows(schema=target.schema, codes=codes, numbers=target.numbers),
-                rows=len(rest),
-                size=len(rest) if size is None else positive_integer("size", size),
-                jobs=processes,
-                label=label,
-            )
-            tested = Trials(game, lambda seen: seen["neighbours"], trials=runs, rng=rng, advance=advance)
-            level = 1 - (1 - confidence) / len(people)
-            audits.append(tested.audit(confidence=level, seed=int(rng.integers(2**31))))
-            there, guessed = np.array(tested.there), np.array(tested.scores)[:, 1]
-            made += there.size
-            if there.any() and not there.all():  # one side alone says nothing about a difference
-                right.append(float(guessed[there].mean()))
-                without.append(float(guessed[~there].mean()))
-    often, otherwise = (float(np.mean(side)) if side else math.nan for side in (right, without))
-    return AttributeAttack(
-        attribute=attribute,
-        right=often,
-        without=otherwise,
-        advantage=often - otherwise,
-        audits=tuple(audits),
-        claim=victim.claim,
-        ceiling=None if victim.claim is None else ceiling_of(victim.claim, "replace_one"),
-        fits=made,
-    )
+
+    targets: int = 5
+    choice: Choice | Sequence[int] = "outliers"
+    fits: int = 200
+    size: int | None = None
+    confidence: float = 0.95
+    seed: int = 0
+    jobs: int | None = None
+
+    def play(self, victim: Victim, rows: object, schema: Schema, attribute: str) -> AttributeAttack:
+        """Play it; see :func:`infer_attribute`."""
+        column = schema[attribute]
+        if not isinstance(column, Categorical):
+            raise InputError(f"attribute must be a categorical column; {attribute!r} is numeric.")
+        if column.size < 2 or len(schema) < 2:
+            raise InputError("there is nothing to infer: the column has one level, or there is no other column.")
+        runs = positive_integer("fits", self.fits)
+        probability("confidence", self.confidence, allow_zero=False)
+        processes = check_jobs(self.jobs)
+        rng = np.random.default_rng(whole("seed", self.seed))
+        private = Rows.read(rows, schema, argument="rows")
+        place = private.schema.names.index(attribute)
+        people = choose(private, self.targets, self.choice, rng)
+        level = 1 - (1 - self.confidence) / len(people)
+        audits, right, without, made = [], [], [], 0
+        with tracking("Attacking", len(people) * runs) as advance:
+            for row in people:
+                person = Person.of(private, row)
+                codes = person.record.codes.copy()
+                codes[0, place] = (codes[0, place] + 1 + rng.integers(column.size - 1)) % column.size
+                eye, instead = _Asker(person.record, place), replace(person.record, codes=codes)
+                game = Game(victim, eye, person, instead, _set_size(self.size, person), jobs=processes)
+                tested = Trials(game, lambda seen: seen["neighbours"], runs, rng, advance)
+                audits.append(tested.audit(confidence=level, seed=int(rng.integers(2**31))))
+                there, guessed = np.array(tested.there), np.array(tested.scores)[:, 1]
+                made += there.size
+                if there.any() and not there.all():  # one side alone says nothing about a difference
+                    right.append(float(guessed[there].mean()))
+                    without.append(float(guessed[~there].mean()))
+        often, otherwise = (float(np.mean(side)) if side else math.nan for side in (right, without))
+        return AttributeAttack(
+            attribute=attribute,
+            right=often,
+            without=otherwise,
+            advantage=often - otherwise,
+            audits=tuple(audits),
+            claim=victim.claim,
+            ceiling=None if victim.claim is None else ceiling_of(victim.claim, "replace_one"),
+            fits=made,
+        )
+
+
+def infer_attribute(victim: Victim, rows: object, schema: Schema, attribute: str, **game: Any) -> AttributeAttack:
+    """Find out how much of one value of a record its own presence gives away. For the custodian only.
+
+    Args:
+        victim: The generator, from :func:`victim_of`.
+        rows: The private rows; a frame of any engine.
+        schema: Their public description.
+        attribute: The categorical column that the attacker wants.
+        game: How it is played: what :class:`AttributeGame` takes.
+    """
+    return AttributeGame(**game).play(victim, rows, schema, attribute)
+
+
+def _set_size(size: int | None, person: Person) -> int:
+    return len(person.others) if size is None else positive_integer("size", size)
 
 
 def _narrow(rows: Rows, places: NDArray[np.int64]) -> Rows:
@@ -451,29 +429,11 @@ def _narrow(rows: Rows, places: NDArray[np.int64]) -> Rows:
 # ---- the game as published
 
 
-def published_game(
-    victim: Victim,
-    rows: object,
-    schema: Schema,
-    *,
-    targets: int = 1,
-    choice: Choice | Sequence[int] = "random",
-    fits: int = 1,
-    sets: int = 50,
-    size: int | None = None,
-    features: Sequence[str] = ("naive", "histogram", "correlation", "ensemble"),
-    classifiers: Sequence[str] = ("linear svm", "rbf svm", "forest", "neighbours"),
-    by_fit: bool = False,
-    null: bool = False,
-    seed: int = 0,
-    jobs: int | None = None,
-) -> list[PublishedScore]:
-    """Play the game as published and return its table.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedGame:
+    """How :func:`published_game` plays.
 
-    Args:
-        victim: The generator, from :func:`victim_of`.
-        rows: The private rows; a frame of any engine.
-        schema: Their public description.
+    Attributes:
         targets: How many people; figures are means over them.
         choice: Who they are.
         fits: Fits in each world.
@@ -486,70 +446,88 @@ def published_game(
         seed: Repeats the game.
         jobs: How many processes, as in joblib.
     """
-    count, drawn = positive_integer("fits", fits), positive_integer("sets", sets)
-    if by_fit and count < 2:
-        raise InputError("splitting by fit needs at least 2 fits in each world.")
-    if not by_fit and count * drawn < 2:
-        raise InputError("one synthetic set in each world leaves none to test on; draw more sets or fits.")
-    kinds = tuple(one_of("features", kind, FEATURES) for kind in features)
-    judges = [one_of("classifiers", name, CLASSIFIERS) for name in classifiers]
-    processes = check_jobs(jobs)
-    rng = np.random.default_rng(whole("seed", seed))
-    private = Rows.read(rows, schema, argument="rows")
-    found: dict[tuple[str, str], list[tuple[float, float, int]]] = {}
-    people = choose(private, targets, choice, rng)
-    with tracking("Playing", total=2 * count * len(people)) as advance:
-        for place in people:
-            _, target, rest = _Person.of(private, place)
-            game = Game(
-                victim=victim,
-                eye=Attacker.of(target, rest, kinds=kinds, seed=int(rng.integers(2**31)), sorted_bins=True),
-                rest=rest,
-                target=target,
-                instead=None,
-                rows=len(rest),
-                sets=drawn,
-                size=len(rest) if size is None else positive_integer("size", size),
-                jobs=processes,
+
+    targets: int = 1
+    choice: Choice | Sequence[int] = "random"
+    fits: int = 1
+    sets: int = 50
+    size: int | None = None
+    features: Sequence[str] = ("naive", "histogram", "correlation", "ensemble")
+    classifiers: Sequence[str] = ("linear svm", "rbf svm", "forest", "neighbours")
+    by_fit: bool = False
+    null: bool = False
+    seed: int = 0
+    jobs: int | None = None
+
+    def play(self, victim: Victim, rows: object, schema: Schema) -> list[PublishedScore]:
+        """Play it; see :func:`published_game`."""
+        count, drawn = positive_integer("fits", self.fits), positive_integer("sets", self.sets)
+        if self.by_fit and count < 2:
+            raise InputError("splitting by fit needs at least 2 fits in each world.")
+        if not self.by_fit and count * drawn < 2:
+            raise InputError("one synthetic set in each world leaves none to test on; draw more sets or fits.")
+        kinds = tuple(one_of("features", kind, FEATURES) for kind in self.features)
+        judges = [one_of("classifiers", name, CLASSIFIERS) for name in self.classifiers]
+        processes = check_jobs(self.jobs)
+        rng = np.random.default_rng(whole("seed", self.seed))
+        private = Rows.read(rows, schema, argument="rows")
+        found: dict[tuple[str, str], list[tuple[float, float, int]]] = {}
+        people = choose(private, self.targets, self.choice, rng)
+        with tracking("Playing", 2 * count * len(people)) as advance:
+            for row in people:
+                person = Person.of(private, row)
+                seed = int(rng.integers(2**31))
+                eye = Attacker.of(person.record, person.others, kinds, seed, sorted_bins=True)
+                game = Game(victim, eye, person, None, _set_size(self.size, person), sets=drawn, jobs=processes)
+                labels = np.repeat([False, True], count)
+                worlds = np.zeros_like(labels) if self.null else labels
+                made = []
+                for one in game.worlds(worlds.tolist(), rng.integers(2**62, size=2 * count).tolist()):
+                    made.append(one)
+                    advance(1)
+                played = collect(labels, made)
+                tested = self._tested(played, rng)
+                for kind, name in product(kinds, judges):
+                    judge = train_classifier(
+                        name, played.features[kind][~tested], played.there[~tested], int(rng.integers(2**31))
+                    )
+                    answers = judge.scores(played.features[kind][tested]) > 0
+                    truth = played.there[tested]
+                    right = float((~answers[~truth]).mean()), float(answers[truth].mean()), int(tested.sum())
+                    found.setdefault((kind, name), []).append(right)
+        return [
+            PublishedScore(
+                features=kind,
+                classifier=name,
+                accuracy=100 * float(np.mean([(na + pa) / 2 for na, pa, _ in figures])),
+                na=100 * float(np.mean([na for na, _, _ in figures])),
+                pa=100 * float(np.mean([pa for _, pa, _ in figures])),
+                sets=sum(size for _, _, size in figures),
             )
-            labels = np.repeat([False, True], count)
-            worlds = np.zeros_like(labels) if null else labels
-            made = []
-            for one in game.worlds(worlds.tolist(), rng.integers(2**62, size=2 * count).tolist()):
-                made.append(one)
-                advance(1)
-            played = collect(labels, made)
-            tested = _split(played, by_fit=by_fit, rng=rng)
-            for kind, name in product(kinds, judges):
-                judge = train_classifier(
-                    name, played.features[kind][~tested], played.there[~tested], int(rng.integers(2**31))
-                )
-                answers = judge.scores(played.features[kind][tested]) > 0
-                truth = played.there[tested]
-                right = float((~answers[~truth]).mean()), float(answers[truth].mean()), int(tested.sum())
-                found.setdefault((kind, name), []).append(right)
-    return [
-        PublishedScore(
-            features=kind,
-            classifier=name,
-            accuracy=100 * float(np.mean([(na + pa) / 2 for na, pa, _ in figures])),
-            na=100 * float(np.mean([na for na, _, _ in figures])),
-            pa=100 * float(np.mean([pa for _, pa, _ in figures])),
-            sets=sum(size for _, _, size in figures),
-        )
-        for (kind, name), figures in found.items()
-    ]
+            for (kind, name), figures in found.items()
+        ]
+
+    def _tested(self, played: Played, rng: np.random.Generator) -> NDArray[np.bool_]:
+        """Return which sets are tested on: half of each world's sets, or of its fits."""
+        there, fit = played.there, played.fit
+        tested = np.zeros(there.size, dtype=bool)
+        for world in (False, True):
+            places = np.flatnonzero(there == world)
+            if self.by_fit:
+                fits = rng.permutation(np.unique(fit[places]))
+                tested[places] = np.isin(fit[places], fits[: len(fits) // 2])
+            else:
+                tested[rng.permutation(places)[: places.size // 2]] = True
+        return tested
 
 
-def _split(played: Played, *, by_fit: bool, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Return which sets are tested on: half of each world's sets, or of its fits."""
-    there, fit = played.there, played.fit
-    tested = np.zeros(there.size, dtype=bool)
-    for world in (False, True):
-        places = np.flatnonzero(there == world)
-        if by_fit:
-            fits = rng.permutation(np.unique(fit[places]))
-            tested[places] = np.isin(fit[places], fits[: len(fits) // 2])
-        else:
-            tested[rng.permutation(places)[: places.size // 2]] = True
-    return tested
+def published_game(victim: Victim, rows: object, schema: Schema, **game: Any) -> list[PublishedScore]:
+    """Play the game as published and return its table.
+
+    Args:
+        victim: The generator, from :func:`victim_of`.
+        rows: The private rows; a frame of any engine.
+        schema: Their public description.
+        game: How it is played: what :class:`PublishedGame` takes, such as ``null=True``.
+    """
+    return PublishedGame(**game).play(victim, rows, schema)

@@ -20,19 +20,6 @@ from escudo.errors import InputError
 from escudo.table import Numeric
 from escudo.utility import Rows, learner_of
 
-__all__ = [
-    "CHOICES",
-    "CLASSIFIERS",
-    "FEATURES",
-    "Attacker",
-    "Choice",
-    "canary",
-    "choose",
-    "distances",
-    "outlyingness",
-    "train_classifier",
-]
-
 Floats = NDArray[np.float64]
 Choice = Literal["outliers", "random"]
 CHOICES: tuple[Choice, ...] = ("outliers", "random")
@@ -149,7 +136,7 @@ class Attacker:
 
     @classmethod
     def of(
-        cls, target: Rows, reference: Rows, *, kinds: Sequence[str], seed: int, sorted_bins: bool = False
+        cls, target: Rows, reference: Rows, kinds: Sequence[str], seed: int, *, sorted_bins: bool = False
     ) -> Attacker:
         """Return an attacker who knows other rows of the population, with a random choice of queries."""
         rng, width = np.random.default_rng(seed), len(target.schema)

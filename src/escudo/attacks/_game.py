@@ -27,7 +27,7 @@ from functools import partial
 from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,9 +38,6 @@ from escudo.auditing import Audit, audit
 from escudo.errors import InputError
 from escudo.privacy import Guarantee, Relation
 from escudo.utility import Rows
-
-__all__ = ["Eye", "FitLog", "Game", "Played", "Trials", "collect", "fingerprint", "spread", "workers"]
-
 
 Floats = NDArray[np.float64]
 Sets = list[dict[str, Floats]]
@@ -73,42 +70,50 @@ class Played:
     features: dict[str, Floats]
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+class Person(NamedTuple):
+    """Who is attacked, and everybody else."""
+
+    label: str
+    record: Rows
+    others: Rows
+
+    @classmethod
+    def of(cls, private: Rows, place: int) -> Person:
+        """Return the person of one row."""
+        every = np.arange(len(private))
+        return cls(f"row {place}", private.take(every == place), private.take(every != place))
+
+
+@dataclass(eq=False, repr=False)
 class Game:
     """One target against one generator.
 
     Attributes:
         victim: The generator.
         eye: What the attacker sees in a synthetic set.
-        rest: All rows but the target's place; with ``resampled`` the pool that others are drawn from.
-        target: The record in question.
+        person: Whose record is in question, and all other rows; with ``drawn`` the pool that others are drawn from.
         instead: Who stands in its place otherwise; None for nobody.
-        rows: How many rows a fit gets besides that place.
         size: Rows in each synthetic set.
         sets: Synthetic sets drawn from each fit.
-        resampled: Whether the others are drawn anew for each fit.
+        drawn: How many others are drawn anew for each fit; None where they are always the same.
         jobs: How many processes, as in joblib.
-        label: Which person it is about.
         log: Where fits are kept, to go on after a stop.
     """
 
     victim: Victim
     eye: Eye
-    rest: Rows
-    target: Rows
+    person: Person
     instead: Rows | None
-    rows: int
     size: int
     sets: int = 1
-    resampled: bool = False
+    drawn: int | None = None
     jobs: int | None = None
-    label: str = ""
     log: FitLog | None = None
     _counted: dict[tuple[str, ...], Any] = field(default_factory=dict, init=False)
 
     def worlds(self, there: Sequence[bool], seeds: Sequence[int]) -> Iterator[Sets]:
         """Run one fit for each coin and seed; give what is seen of its synthetic sets, in order."""
-        keys = [(self.label, bool(coin), int(seed)) for coin, seed in zip(there, seeds, strict=True)]
+        keys = [(self.person.label, bool(coin), int(seed)) for coin, seed in zip(there, seeds, strict=True)]
         missing = [key for key in keys if self.log is None or self.log.get(key) is None]
         fresh = self._run([(coin, seed) for _, coin, seed in missing])
         for key in keys:
@@ -126,7 +131,9 @@ class Game:
             yield from spread(alone._world, fits, self.jobs)
             return
         look = partial(_look, self.eye, self.sets, self.size)
-        block = _BLOCK if self.resampled else max(len(fits), 1)  # resampled rows differ in each world, and take room
+        block = (
+            max(len(fits), 1) if self.drawn is None else _BLOCK
+        )  # resampled rows differ in each world, and take room
         for start in range(0, len(fits), block):
             some = fits[start : start + block]
             worlds = [self._setting(coin, seed) for coin, seed in some]
@@ -142,11 +149,11 @@ class Game:
     def _setting(self, there: bool, seed: int) -> tuple[RowsWithRecord, int]:
         """Return the rows of a world, and the seed of its fit."""
         rng = np.random.default_rng(seed)
-        rest, counted = self.rest, self._counted
-        if self.resampled:
-            rest, counted = self.rest.take(np.sort(rng.permutation(len(self.rest))[: self.rows])), {}
-        rows = RowsWithRecord(rest=rest, record=self.target if there else self.instead, counted=counted)
-        return rows, int(rng.integers(2**31))
+        others, counted = self.person.others, self._counted
+        if self.drawn is not None:
+            others, counted = others.take(np.sort(rng.permutation(len(others))[: self.drawn])), {}
+        record = self.person.record if there else self.instead
+        return RowsWithRecord(others, record, counted), int(rng.integers(2**31))
 
     def play(self, fits: int, rng: np.random.Generator, advance: Callable[[int], None]) -> Played:
         """Toss a coin for each fit and run them all."""
@@ -200,9 +207,7 @@ class Trials:
         scores: The attacker's scores of each.
     """
 
-    def __init__(
-        self, game: Game, judge: Judge, *, trials: int, rng: np.random.Generator, advance: Callable[[int], None]
-    ):
+    def __init__(self, game: Game, judge: Judge, trials: int, rng: np.random.Generator, advance: Callable[[int], None]):
         self._game, self._judge, self._trials, self._advance = game, judge, trials, advance
         self._seeds = {world: np.random.default_rng(int(rng.integers(2**62))) for world in (False, True)}
         self._ready: dict[bool, list[Floats]] = {False: [], True: []}
@@ -217,7 +222,7 @@ class Trials:
             InputError: If every fit failed.
         """
         relation: Relation = "add_remove" if self._game.instead is None else "replace_one"
-        claim, label = self._game.victim.claim, self._game.label
+        claim, label = self._game.victim.claim, self._game.person.label
         found = audit(
             self,
             claim=_UNPROMISED if claim is None else comparable(claim, relation),

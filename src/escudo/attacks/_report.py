@@ -15,32 +15,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo._card import CUSTODIAN_ONLY, card
+from escudo._card import CUSTODIAN_ONLY, card, plain
 from escudo.auditing import Audit
 from escudo.effects import Effect, show_epsilon
 from escudo.errors import InputError
 from escudo.privacy import Guarantee, Relation
 from escudo.utility import auc
-
-__all__ = [
-    "Attack",
-    "AttackedTarget",
-    "AttributeAttack",
-    "Ceiling",
-    "Interval",
-    "PublishedScore",
-    "Score",
-    "ceiling_of",
-    "comparable",
-    "pool",
-    "score_of",
-]
 
 Floats = NDArray[np.float64]
 Interval = tuple[float, float]
@@ -130,19 +116,8 @@ class Attack:
         """Return everything as plain JSON values."""
         return {
             "custodian_only": True,
-            "verdict": self.verdict,
-            "violated": self.violated,
-            "epsilon_lower": self.epsilon_lower,
-            "confidence": self.confidence,
-            "claim": None if self.claim is None else self.claim.to_json(),
-            "ceiling": None if self.ceiling is None else self.ceiling.to_json(),
-            "relation": self.relation,
-            "rest": self.rest,
-            "shadows": self.shadows,
-            "trials": self.trials,
-            "seed": self.seed,
-            "overall": [score.to_json() for score in self.overall],
-            "targets": [target.to_json() for target in self.targets],
+            **plain(self, "verdict", "violated", "epsilon_lower", "confidence", "claim", "ceiling", "relation"),
+            **plain(self, "rest", "shadows", "trials", "seed", "overall", "targets"),
         }
 
     def __str__(self) -> str:
@@ -170,11 +145,9 @@ class AttackedTarget:
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain JSON values."""
         return {
-            "label": self.label,
-            "epsilon_lower": self.audit.epsilon_lower,
-            "violated": self.audit.violated,
-            "runs": self.audit.runs,
-            "scores": [score.to_json() for score in self.scores],
+            **plain(self, "label"),
+            **plain(self.audit, "epsilon_lower", "violated", "runs"),
+            **plain(self, "scores"),
         }
 
 
@@ -217,15 +190,7 @@ class AttributeAttack:
         """Return the figures as plain JSON values."""
         return {
             "custodian_only": True,
-            "attribute": self.attribute,
-            **{
-                name: None if math.isnan(figure := getattr(self, name)) else figure
-                for name in ("right", "without", "advantage")
-            },
-            "violated": self.violated,
-            "epsilon_lower": self.epsilon_lower,
-            "ceiling": None if self.ceiling is None else self.ceiling.to_json(),
-            "fits": self.fits,
+            **plain(self, "attribute", "right", "without", "advantage", "violated", "epsilon_lower", "ceiling", "fits"),
         }
 
     def __str__(self) -> str:
@@ -300,13 +265,7 @@ class Score:
 
     def to_json(self) -> dict[str, Any]:
         """Return the figures as plain JSON values."""
-
-        def plain(value: Any) -> Any:
-            if isinstance(value, tuple):
-                return list(value)
-            return None if isinstance(value, float) and math.isnan(value) else value
-
-        return {name: plain(value) for name, value in asdict(self).items()}
+        return plain(self)
 
 
 def score_of(features: str, classifier: str, there: NDArray[np.bool_], scores: Floats) -> Score:

@@ -26,8 +26,6 @@ from escudo.utility import Rows
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["EscudoVictim", "Fitted", "RowsWithRecord", "TrainedTogether", "Victim", "trains_together", "victim_of"]
-
 Spread = Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[Any]]
 """Calls a function for each item, in several processes if there are several; answers come in order."""
 
@@ -186,11 +184,10 @@ class EscudoVictim:
         return begin(self._prepared, rows.table(self.claim), seed=seed, guarantee=self.claim)
 
     def _drawn(self, model: Model, rows: RowsWithRecord, seed: int) -> _Drawn:
-        numeric = bool(np.isfinite(rows.rest.numbers).any())
-        return _Drawn(model=model, schema=rows.rest.schema, numeric=numeric, seed=seed)
+        return _Drawn(model, rows.rest.schema, bool(np.isfinite(rows.rest.numbers).any()), seed)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class _Drawn:
     """A fitted model of escudo, with what decides its synthetic sets."""
 
@@ -265,7 +262,7 @@ def _read(made: object, schema: Schema) -> Rows:
 # ---- the rows that it fits
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RowsWithRecord:
     """Rows that everybody shares, and one record that is there or not.
 

@@ -42,8 +42,6 @@ from escudo.errors import InputError
 from escudo.privacy import Guarantee
 from escudo.table import Schema
 
-__all__ = ["audit"]
-
 Progress = Callable[[int, float, float | None], None]
 
 _EVERY_RUN = 4096  # blocks up to this size are checked after every run, larger ones at their end
@@ -173,10 +171,10 @@ class _Question:
                 i,
                 (first, second),
                 label,
+                book,
+                seed,
                 references=self._references(first, second),
                 delta=self.delta,
-                book=book,
-                seed=seed,
                 last_bits=self.last_bits,
             )
             for i, (first, second, label) in enumerate(self.pairs)
@@ -473,8 +471,8 @@ class _Run:
                     stopped = "violated" if decided else "time" if over else "runs"
                     break
                 if not self._left:
-                    alone = len(self._rounds.live) == 1
-                    experiment.advance(self._runner.encoder.structures, ahead=float(self._ahead), alone=alone)
+                    live, met = len(self._rounds.live), self._runner.encoder.structures
+                    experiment.advance(met, ahead=float(self._ahead), alone=live == 1)
         return self._result(stopped, time.perf_counter() - start)
 
     def _block(self) -> Experiment:
@@ -513,11 +511,10 @@ class _Run:
             best_event(use, counts, delta=asked.delta) for use, counts in zip(best.uses, best.counts, strict=True)
         ]
         event = max((e for e in events if e is not None), key=lambda e: e.worth, default=None)
-        alpha = 1 - asked.confidence
+        terms = {"delta": asked.delta, "alpha": 1 - asked.confidence}
         power = None
         if asked.claim.epsilon is not None and event is not None and not evidence.violated:
-            mass = event.mass
-            power = power_of(claim=asked.claim.epsilon, delta=asked.delta, mass=mass, runs=best.runs, alpha=alpha)
+            power = power_of(claim=asked.claim.epsilon, mass=event.mass, runs=best.runs, **terms)
         return Audit(
             epsilon_lower=evidence.epsilon_lower,
             violated=evidence.violated,
@@ -527,7 +524,7 @@ class _Run:
             delta=asked.delta,
             witness=None if event is None else show_witness(event, best, structures),
             lower=evidence.lower,
-            clopper_pearson=0.0 if best.fixed is None else best.fixed.bound(delta=asked.delta, alpha=alpha),
+            clopper_pearson=0.0 if best.fixed is None else best.fixed.bound(**terms),
             history=evidence.history,
             outputs=show_outputs(best, structures, likelier_second=event is not None and event.second),
             power=power,

@@ -26,21 +26,6 @@ from escudo.auditing._calibration import Belief
 from escudo.auditing._cells import Use, tally
 from escudo.auditing._wealth import sets_of
 
-__all__ = [
-    "Event",
-    "FixedEvent",
-    "Guess",
-    "Power",
-    "Prospect",
-    "best_event",
-    "best_guesses",
-    "cautious_worth",
-    "choose_event",
-    "clopper_pearson",
-    "power_of",
-    "seen_worth",
-]
-
 Floats = NDArray[np.float64]
 Guess = NDArray[np.int8]
 
@@ -214,7 +199,7 @@ def clopper_pearson(hits: int, runs: int, alpha: float) -> tuple[float, float]:
 # ---- the witness, and what would have been seen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Event:
     """A set of cells with its runs.
 
@@ -265,10 +250,7 @@ def best_event(use: Use, counts: Floats, *, delta: float, caution: float = 2.0) 
             cells = np.zeros(len(counts), dtype=bool)
             cells[use.order[members[at]]] = True
             best = float(worth[at])
-            hits = int(right[at]), int(wrong[at])
-            answer = Event(
-                use=use, cells=cells, second=flip, hits=hits, totals=(int(n_right), int(n_wrong)), worth=best
-            )
+            answer = Event(use, cells, flip, (int(right[at]), int(wrong[at])), (int(n_right), int(n_wrong)), best)
     return answer
 
 

@@ -31,8 +31,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaln
 
-__all__ = ["Belief", "about_claims", "along_cells", "cell_by_cell", "smooth", "towards_corner", "with_trend"]
-
 Floats = NDArray[np.float64]
 
 # Stretches of cells with the same log ratio are of several kinds: Beta priors for their share of the second dataset, by

@@ -24,28 +24,6 @@ from numpy.typing import NDArray
 from escudo.auditing._calibration import cell_by_cell
 from escudo.auditing._outputs import Encoded, Labels, Sample
 
-__all__ = [
-    "MOST_CELLS",
-    "Cells",
-    "Column",
-    "Cut",
-    "JointCells",
-    "NumberCells",
-    "Partition",
-    "Score",
-    "Use",
-    "columns_of",
-    "count",
-    "cut",
-    "grain",
-    "joint_cells",
-    "keys_of",
-    "mean_levels",
-    "runs_per_cell",
-    "show_output",
-    "tally",
-]
-
 Floats = NDArray[np.float64]
 Cells = NDArray[np.intp]
 """The cell of each output."""

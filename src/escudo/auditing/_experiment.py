@@ -20,8 +20,6 @@ from escudo.auditing._outputs import Encoded, Sample
 from escudo.auditing._views import choose_views, promise
 from escudo.auditing._wealth import Book, Stage, View
 
-__all__ = ["Experiment", "Rounds"]
-
 Floats = NDArray[np.float64]
 _RECOUNT_EARLY, _EARLY = 1.5, 1000  # or so much while there are fewer runs than this,
 
@@ -46,10 +44,10 @@ class Experiment:
         index: Its place among the pairs.
         pair: The two datasets.
         label: Its name.
-        references: Noiseless answers, where known.
-        delta: The δ of the claim.
         book: Where stages are entered.
         seed: For learning.
+        references: Noiseless answers, where known.
+        delta: The δ of the claim.
         last_bits: Whether the last bits of floats are looked at.
     """
 
@@ -58,11 +56,11 @@ class Experiment:
         index: int,
         pair: tuple[Any, Any],
         label: str,
+        book: Book,
+        seed: int,
         *,
         references: Sequence[Floats],
         delta: float,
-        book: Book,
-        seed: int,
         last_bits: bool,
     ) -> None:
         self.index, self.pair, self.label = index, pair, label
@@ -145,7 +143,7 @@ class Experiment:
             self._refit = min(self._refit, later)
         if choose and self.uses:
             self.fixed = choose_event(self.uses, self._beliefs, self._prospect)
-        self._open(fresh=fresh)
+        self._open(fresh)
 
     def close(self) -> None:
         """Settle the open stage; its counts join those before."""
@@ -201,9 +199,9 @@ class Experiment:
         chosen = choose_views(
             self.sample(),
             self._prospect,
+            structures,
+            self._rng,
             references=self._references,
-            structures=structures,
-            rng=self._rng,
             last_bits=self._last_bits,
             checked=checked,
         )
@@ -212,7 +210,7 @@ class Experiment:
         self._beliefs = [view.belief for view in chosen]
         self._last_fit = self._kept_rows
 
-    def _open(self, *, fresh: bool) -> None:
+    def _open(self, fresh: bool) -> None:
         views = tuple(
             View(counts, use.order, np.zeros(counts.shape, dtype=np.int64))
             for use, counts in zip(self.uses, self.before, strict=True)

@@ -38,8 +38,6 @@ from escudo._validate import positive, positive_integer, whole
 from escudo.auditing._targets import Uncounted, Unreachable
 from escudo.errors import InputError
 
-__all__ = ["HttpTarget"]
-
 _PROBES = 12
 _SILENT = 4
 """A service that does not answer so many probes at the start is not there."""
@@ -112,8 +110,7 @@ class HttpTarget:
         largest_answer: int = _LARGEST,
         calls_per_second: float | None = None,
         probes: int = _PROBES,
-        sleep: Callable[[float], None] = time.sleep,
-        clock: Callable[[], float] = time.perf_counter,
+        clock: Any = time,
     ) -> None:
         """Take the service at ``url``.
 
@@ -125,8 +122,7 @@ class HttpTarget:
             largest_answer: The most bytes of an answer that are read; of a longer one, the output is that it is longer.
             calls_per_second: The most requests a second; by default as fast as the service answers.
             probes: How often the first dataset is asked before anything counts.
-            sleep: Waits; for tests.
-            clock: Tells the time in seconds; for tests.
+            clock: Waits and tells the time, as the module :mod:`time` does; for tests.
 
         Raises:
             InputError: If the address is not http or https, or holds a password.
@@ -149,7 +145,7 @@ class HttpTarget:
         rate = None if calls_per_second is None else positive("calls_per_second", calls_per_second)
         self._pause = 0.0 if rate is None else 1 / rate
         self._probes = whole("probes", probes)
-        self._sleep, self._clock = sleep, clock
+        self._clock = clock
         self._asked: dict[str, _Answers] = {}
         self._seen: set[str] = set()
         self._next = 0.0
@@ -219,9 +215,9 @@ class HttpTarget:
         """Send a question once; how long to wait before the next one is decided without looking at the body."""
         self._wait_turn()
         self.calls += 1
-        start = self._clock()
+        start = self._clock.perf_counter()
         status, headers, data = self._send(question.encode())
-        now = self._clock()
+        now = self._clock.perf_counter()
         wait = _asked_to_wait(status, headers, self._refused)
         self._refused = 0 if wait is None else self._refused + 1
         if wait is not None:
@@ -236,9 +232,9 @@ class HttpTarget:
         return _parse(data)
 
     def _wait_turn(self) -> None:
-        now = self._clock()
+        now = self._clock.perf_counter()
         if now < self._next:
-            self._sleep(self._next - now)
+            self._clock.sleep(self._next - now)
         self._next = max(now, self._next) + self._pause
 
     def _send(self, body: bytes) -> tuple[int, Message, bytes]:

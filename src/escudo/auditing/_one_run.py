@@ -39,12 +39,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from escudo._card import card
+from escudo._card import card, plain
 from escudo._validate import positive_integer, probability
 from escudo.errors import InputError
 from escudo.privacy import Guarantee, gdp_to_epsilon
-
-__all__ = ["OneRun", "one_run"]
 
 _TOP = 60.0
 """No ε above this is looked for."""
@@ -104,22 +102,7 @@ class OneRun:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values for ``json.dumps``."""
-        return {
-            "epsilon_lower": self.epsilon_lower,
-            "epsilon_lower_steinke": self.epsilon_lower_steinke,
-            "mu_lower": self.mu_lower,
-            "epsilon_lower_gaussian": self.epsilon_lower_gaussian,
-            "mu_lower_independent": self.mu_lower_independent,
-            "epsilon_lower_independent": self.epsilon_lower_independent,
-            "violated": self.violated,
-            "claim": None if self.claim is None else self.claim.to_json(),
-            "delta": self.delta,
-            "confidence": self.confidence,
-            "canaries": self.canaries,
-            "guesses": list(self.guesses),
-            "right": list(self.right),
-            "verdict": self.verdict,
-        }
+        return plain(self) | {"verdict": self.verdict}
 
     def __str__(self) -> str:
         return self.verdict

@@ -31,8 +31,6 @@ from numpy.typing import NDArray
 from escudo.auditing._targets import Failure
 from escudo.errors import InputError
 
-__all__ = ["MAX_WIDTH", "Encoded", "Encoder", "Labels", "LoggedBlock", "Sample", "TrialLog"]
-
 Labels = NDArray[np.bool_]
 """Whether each run had the second dataset."""
 MAX_WIDTH = 256

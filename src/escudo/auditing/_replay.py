@@ -41,9 +41,6 @@ from escudo.errors import InputError
 from escudo.mechanisms import Integers, NoiseSource, watching
 from escudo.privacy import ApproximateEvent, Event, GaussianEvent, RunningTotal
 
-__all__ = ["Replay", "Step", "Transcript", "exact", "replay"]
-
-
 _ROUNDING = 1 + 1e-9
 
 
@@ -208,13 +205,11 @@ def _replay_one(run: Mechanism, pair: tuple[Any, Any], label: str, seed: list[in
     same = bool(encoded.codes[0] == encoded.codes[1]) and np.array_equal(
         encoded.values[0], encoded.values[1], equal_nan=True
     )
-    inputs = show_dataset(pair[0]), show_dataset(pair[1])
-    incomparable = transcript.excused
     return Replay(
         steps=tuple(transcript.steps()),
-        leak=not incomparable and (transcript.broken or transcript.unplayed or not same),
+        leak=not transcript.excused and (transcript.broken or transcript.unplayed or not same),
         pair=label,
-        inputs=inputs,
+        inputs=(show_dataset(pair[0]), show_dataset(pair[1])),
         pairs=pairs,
         raised=outputs[0].kind if isinstance(outputs[0], Failure) else "",
     )

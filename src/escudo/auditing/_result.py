@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo._card import card
+from escudo._card import card, plain
 from escudo._validate import positive, probability, whole
 from escudo.auditing._bounds import Event, Power
 from escudo.auditing._cells import NumberCells, count, keys_of, show_output, tally
@@ -26,8 +26,6 @@ from escudo.auditing._outputs import Sample
 from escudo.auditing._views import CornerCells
 from escudo.effects import Effect, Witness, show_epsilon
 from escudo.privacy import Guarantee
-
-__all__ = ["Audit", "History", "Outputs", "Stopped", "show_dataset", "show_outputs", "show_witness", "with_names"]
 
 Stopped = Literal["violated", "runs", "time"]
 
@@ -140,26 +138,9 @@ class Audit:
     def to_json(self) -> dict[str, Any]:
         """Return plain values for ``json.dumps``."""
         return {
-            "epsilon_lower": self.epsilon_lower,
-            "delta": self.delta,
-            "violated": self.violated,
-            "runs": self.runs,
-            "claim": self.claim.to_json(),
-            "confidence": self.confidence,
-            "lower": self.lower,
-            "clopper_pearson": self.clopper_pearson,
-            "effect": self.effect.to_json(),
-            "history": self.history.to_json(),
-            "outputs": None if self.outputs is None else self.outputs.to_json(),
-            "power": None
-            if self.power is None
-            else {"epsilon": self.power.epsilon, "probability": self.power.probability, "mass": self.power.mass},
-            "pairs": list(self.pairs),
-            "stopped": self.stopped,
-            "seconds": self.seconds,
-            "seed": self.seed,
-            "notes": list(self.notes),
-            "verdict": self.verdict,
+            **plain(self, "epsilon_lower", "delta", "violated", "runs", "claim", "confidence", "lower"),
+            **plain(self, "clopper_pearson", "effect", "history", "outputs", "power", "pairs"),
+            **plain(self, "stopped", "seconds", "seed", "notes", "verdict"),
         }
 
     def _repr_html_(self) -> str:
@@ -210,13 +191,7 @@ class Outputs:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain lists, for ``json.dumps``."""
-        return {
-            "kind": self.kind,
-            "labels": list(self.labels),
-            "edges": None if self.edges is None else self.edges.tolist(),
-            "first": self.first.tolist(),
-            "second": self.second.tolist(),
-        }
+        return plain(self)
 
 
 # ---- what an audit shows
@@ -276,17 +251,17 @@ def _histogram(kind: Any, numbers: Any, labels: Any) -> Outputs:
     low, high = np.quantile(numbers, [0.002, 0.998])
     edges = np.linspace(low, high if high > low else low + 1, _CELLS + 1)
     inside = np.clip(numbers, edges[0], edges[-1])
-    first, second = (np.histogram(inside[labels == side], edges)[0] for side in (False, True))
+    counts = [np.histogram(inside[labels == side], edges)[0] for side in (False, True)]
     names = tuple(f"{(a + b) / 2:.4g}" for a, b in pairwise(edges.tolist()))
-    return Outputs(kind=kind, labels=names, edges=edges, first=first, second=second)
+    return Outputs(kind=kind, labels=names, edges=edges, first=counts[0], second=counts[1])
 
 
 def _cells(cells: NumberCells | CornerCells, sample: Sample, structures: Sequence[str]) -> Outputs:
     counts = count(cells, sample)
     seen = np.flatnonzero(counts.sum(axis=1))
     names = tuple(with_names(cells.words(np.arange(cells.cells) == cell, structures), structures) for cell in seen)
-    first, second = counts[seen].astype(np.int64).T
-    return Outputs(kind="category", labels=names, edges=None, first=first, second=second)
+    table = counts[seen].astype(np.int64)
+    return Outputs(kind="category", labels=names, edges=None, first=table[:, 0], second=table[:, 1])
 
 
 def _categories(sample: Sample, structures: Sequence[str]) -> Outputs:

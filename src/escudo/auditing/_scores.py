@@ -32,19 +32,6 @@ from escudo.auditing._calibration import along_cells, cell_by_cell
 from escudo.auditing._cells import Cells, Column, Cut, cut, runs_per_cell
 from escudo.auditing._outputs import Encoded, Labels, Sample
 
-__all__ = [
-    "Additive",
-    "Boosted",
-    "Linear",
-    "Logistic",
-    "Stratified",
-    "fit_additive",
-    "fit_boosted",
-    "fit_linear",
-    "fit_logistic",
-    "fit_stratified",
-]
-
 Floats = NDArray[np.float64]
 
 _DEPTH = 3  # of a tree,
@@ -85,7 +72,7 @@ class Additive:
         return total
 
 
-def fit_additive(columns: Sequence[Column], sample: Sample, *, cells: int) -> Additive:
+def fit_additive(columns: Sequence[Column], sample: Sample, cells: int) -> Additive:
     """Return the sum of per-column log ratios, shrunk towards what columns have in common and towards nothing."""
     labels = sample.labels
     numbers = [column(sample.outputs) for column in columns]
@@ -183,7 +170,7 @@ class Boosted:
         return total
 
 
-def fit_boosted(columns: Sequence[Column], sample: Sample, *, rng: np.random.Generator, cells: int = 32) -> Boosted:
+def fit_boosted(columns: Sequence[Column], sample: Sample, rng: np.random.Generator, cells: int = 32) -> Boosted:
     """Return trees fitted to the labels by gradient boosting of the logistic loss, on random parts of the rows."""
     labels = sample.labels
     numbers = [column(sample.outputs) for column in columns]
@@ -270,7 +257,7 @@ def fit_logistic(columns: Sequence[Column], sample: Sample, *, crossed: bool) ->
         numbers, labels = [values[:_MOST_ROWS] for values in numbers], labels[:_MOST_ROWS]
     judged = np.arange(labels.size) % 4 == 2
     best, answer = -math.inf, None
-    for couples in _couples(len(columns), crossed=crossed):
+    for couples in _couples(len(columns) if crossed else 0):
         each = _steps_of(len(columns), len(couples))
         cuts = [_steps(values, each) for values in numbers]
         design = _Design([chosen.edges.size for chosen in cuts], couples)
@@ -297,9 +284,9 @@ def fit_logistic(columns: Sequence[Column], sample: Sample, *, crossed: bool) ->
     return Logistic(tuple(columns), tuple(cuts), *design.tables(weights))
 
 
-def _couples(columns: int, *, crossed: bool) -> list[list[tuple[int, int]]]:
+def _couples(columns: int) -> list[list[tuple[int, int]]]:
     """Return which columns are looked at two at a time: none, any two of few, or all twos."""
-    if not crossed or not 2 <= columns <= _CROSSED:
+    if not 2 <= columns <= _CROSSED:
         return [[]]
     every = list(combinations(range(columns), 2))
     return [[], *([two] for two in every), *([every] if len(every) > 1 else [])]

@@ -21,21 +21,6 @@ from escudo.mechanisms import Release
 from escudo.privacy import Relation
 from escudo.table import Categorical, Column, Numeric, Schema
 
-__all__ = [
-    "Failure",
-    "Mechanism",
-    "Pair",
-    "Uncounted",
-    "Unreachable",
-    "adapt",
-    "name_of",
-    "pairs_of",
-    "query_pairs",
-    "read_pairs",
-    "run_batch",
-    "run_one",
-]
-
 Pair = tuple[Any, Any, str]
 
 

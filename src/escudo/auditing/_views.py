@@ -49,8 +49,6 @@ from escudo.auditing._outputs import Encoded, Labels, Sample
 from escudo.auditing._scores import fit_additive, fit_boosted, fit_linear, fit_logistic, fit_stratified
 from escudo.auditing._wealth import promised_bounds, sets_of
 
-__all__ = ["Chosen", "CornerCells", "choose_views", "fit_corners", "promise"]
-
 Floats = NDArray[np.float64]
 
 _SCREENED = 60_000  # rows on which columns are compared
@@ -90,10 +88,10 @@ class Chosen:
 def choose_views(
     sample: Sample,
     prospect: Prospect,
-    *,
-    references: Sequence[Floats],
     structures: Sequence[str],
     rng: np.random.Generator,
+    *,
+    references: Sequence[Floats],
     last_bits: bool = True,
     checked: bool = False,
 ) -> list[Chosen]:
@@ -104,9 +102,9 @@ def choose_views(
     Args:
         sample: Earlier runs.
         prospect: What the bound will be made of.
-        references: Noiseless answers of the two datasets, where known.
         structures: What the codes of outputs mean.
         rng: For fitting.
+        references: Noiseless answers of the two datasets, where known.
         last_bits: Whether the last bits of floats are looked at.
         checked: Whether ways are compared by what each half of the runs shows of guesses that the other half chose;
             this takes twice as long, and is for a choice that is made once.
@@ -148,8 +146,8 @@ def _judge(partition: Partition, sample: Sample, prospect: Prospect, *, checked:
     judged = []
     for way, order in enumerate(_orders(partition, belief)):
         _, guess = best_guesses(belief, order, prospect)
-        errors = _OF_MANY if partition.learnt or isinstance(partition, CornerCells) else _OF_FEW
-        worth = cautious_worth(belief, guess, prospect, errors=errors)
+        many = partition.learnt or isinstance(partition, CornerCells)
+        worth = cautious_worth(belief, guess, prospect, errors=_OF_MANY if many else _OF_FEW)
         if checked:
             guesses = [best_guesses(half, _orders(partition, half)[way], prospect)[1] for half in apart]
             worth = min(worth, _check(halves, guesses, prospect))
@@ -166,8 +164,7 @@ def _check(halves: Sequence[Floats], guesses: Sequence[Guess], prospect: Prospec
     for fresh, guess in zip(halves, guesses[::-1], strict=True):
         right += float(fresh[guess > 0, 1].sum() + fresh[guess < 0, 0].sum())
         wrong += float(fresh[guess > 0, 0].sum() + fresh[guess < 0, 1].sum())
-    runs = float(halves[0].sum() + halves[1].sum())
-    return seen_worth(right, wrong, prospect, runs=runs, errors=_CHECKED)
+    return seen_worth(right, wrong, prospect, runs=float(halves[0].sum() + halves[1].sum()), errors=_CHECKED)
 
 
 def _orders(partition: Partition, belief: Belief) -> list[NDArray[np.intp]]:
@@ -228,7 +225,7 @@ def _learn(
     if len(values) > 1:
         chain = [values[0], *(c for c in columns if "minus" in c.name and _adjacent(c.name))]
         for chosen in (values, chain):
-            scores += [fit_additive(chosen, seen, cells=cells) for cells in (2, 16)]
+            scores += [fit_additive(chosen, seen, cells) for cells in (2, 16)]
             smooth = fit_logistic(chosen, seen, crossed=chosen is values)
             scores += [smooth] if smooth is not None else []
         scores += fit_stratified(values, seen)
@@ -236,7 +233,7 @@ def _learn(
         linear = fit_linear(trees)
         scores += [linear] if linear is not None else []
     if len(sample) >= 2000 and len(values) > 1:
-        scores.append(fit_boosted(columns[:_TREE_COLUMNS], trees, rng=rng))
+        scores.append(fit_boosted(columns[:_TREE_COLUMNS], trees, rng))
     for score in scores:
         levels = score(seen.outputs.part(slice(0, 300_000)))
         cells = cut(levels, _most_cells(len(sample)))

@@ -71,27 +71,6 @@ from escudo._validate import finite, positive
 from escudo.errors import InputError
 from escudo.privacy import Guarantee, gdp_to_delta, renyi_to_delta, zcdp_to_delta
 
-__all__ = [
-    "ACCOUNTS",
-    "BETS",
-    "Book",
-    "Family",
-    "Front",
-    "Frontier",
-    "Points",
-    "Stage",
-    "View",
-    "epsilon_family",
-    "front_of",
-    "log_factors",
-    "log_sum",
-    "own_family",
-    "promised_bounds",
-    "renyi_claim",
-    "sets_of",
-    "stakes",
-]
-
 Floats = NDArray[np.float64]
 BETS = 4  # sizes of bet in each way of choosing cells
 ACCOUNTS = 8 * BETS  # of each pair: a way of choosing cells and a size of bet each
@@ -116,7 +95,7 @@ _SHARED = {True: 0.03, False: 0.003}  # part of the capital that is spread anew 
 # ---- claims, as points that an experiment can refute
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Front:
     """Points that hold together: P(S) ≤ e^epsilons[k] P'(S) + deltas[k] for every k."""
 
@@ -240,7 +219,7 @@ def _gaussian_front(mu: float, delta_at: Callable[[float], float]) -> Front:
     # A likelihood ratio of e^ε is reached z standard deviations out; these z cover common to rare events.
     epsilons = np.array([max(0.0, mu * z + mu * mu / 2) for z in (-0.5, 0.0, 0.5, 1.0, 1.5, 2.2)])
     deltas = np.array([min(0.999, float(delta_at(float(e)))) for e in epsilons])
-    return Front(epsilons=epsilons, deltas=deltas)
+    return Front(epsilons, deltas)
 
 
 # ---- stakes: from earlier counts to bets on each cell
@@ -573,11 +552,11 @@ class Points:
 
 def log_sum(logs: Floats, axis: int | tuple[int, ...] | None = None, *, keep: bool = False) -> Floats:
     """Return the log of the sum of exponentials, without overflow."""
-    top = np.max(logs, axis=axis, keepdims=True)
+    top = np.max(logs, axis, keepdims=True)
     top = np.where(np.isfinite(top), top, 0.0)
     with np.errstate(divide="ignore"):
-        total = np.log(np.exp(logs - top).sum(axis=axis, keepdims=True)) + top
-    return np.asarray(total if keep else np.squeeze(total, axis=axis))
+        total = np.log(np.exp(logs - top).sum(axis, keepdims=True)) + top
+    return np.asarray(total if keep else np.squeeze(total, axis))
 
 
 def _gain(stage: Stage, tables: Sequence[Floats]) -> Floats:

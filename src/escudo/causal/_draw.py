@@ -25,8 +25,6 @@ from escudo.errors import GraphError
 if TYPE_CHECKING:
     from escudo.causal._graph import CausalGraph
 
-__all__ = ["draw"]
-
 
 Point = tuple[float, float]
 _T = TypeVar("_T")
@@ -110,14 +108,14 @@ def draw(
     edges = _forward_edges(graph)
     note_sizes = {edge: (text_width(notes[key], 12.0) + 10.0, 18.0) for edge, key in edges.items() if key in notes}
     flat = direction == "right"
-    layout = _layout(sizes, edges, note_sizes, flat=flat)
+    layout = _layout(sizes, edges, note_sizes, flat)
     if direction == "auto" and layout.across > _COMFORTABLE:
-        turned = _layout(sizes, edges, note_sizes, flat=True)
+        turned = _layout(sizes, edges, note_sizes, True)
         flat = turned.along < layout.across
         layout = turned if flat else layout
     arrows = set(graph.edges)
     body = [
-        _edge(layout, edge, flat=flat, note=notes.get(key), width=widths.get(key, usual), headed=key in arrows)
+        _edge(layout, edge, flat, note=notes.get(key), width=widths.get(key, usual), headed=key in arrows)
         for edge, key in edges.items()
     ]
     body += [
@@ -128,7 +126,7 @@ def draw(
 
 
 def _layout(
-    sizes: Mapping[str, Point], edges: Mapping[Edge, Edge], note_sizes: Mapping[Edge, Point], *, flat: bool
+    sizes: Mapping[str, Point], edges: Mapping[Edge, Edge], note_sizes: Mapping[Edge, Point], flat: bool
 ) -> Layout:
     if not flat:
         return lay_out(sizes, list(edges), note_sizes, gap=22.0)
@@ -166,7 +164,7 @@ def _node(graph: CausalGraph, name: str, lines: list[str], middle: Point, size: 
     return "".join([*parts, "</g>"])
 
 
-def _edge(layout: Layout, edge: Edge, *, flat: bool, note: str | None, width: float, headed: bool) -> str:
+def _edge(layout: Layout, edge: Edge, flat: bool, *, note: str | None, width: float, headed: bool) -> str:
     *start, tip = layout.routes[edge]
     head = 5.0 + 2.2 * width if headed else 0.0
     points = [*start, (tip[0], tip[1] - head)]
@@ -371,7 +369,7 @@ def _lay_out_connected(
     number: dict[str, int] = {}
     for name, (width, height) in sizes.items():
         number[name] = len(items)
-        items.append(_Item(width / 2, width / 2, height, name=name))
+        items.append(_Item(width / 2, width / 2, height, name))
         layers[step * depth[name]].append(number[name])
     chains: dict[Edge, list[int]] = {}
     for edge in edges:

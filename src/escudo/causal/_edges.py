@@ -13,21 +13,6 @@ from typing import TypeVar
 from escudo._validate import did_you_mean
 from escudo.errors import GraphError
 
-__all__ = [
-    "Edge",
-    "Knowledge",
-    "checked_edges",
-    "checked_groups",
-    "checked_lines",
-    "checked_names",
-    "checked_tiers",
-    "first_cycle",
-    "known_names",
-    "reach",
-    "show_edge",
-]
-
-
 Edge = tuple[str, str]
 _T = TypeVar("_T", bound=Hashable)
 _LONGEST = 1000  # characters in a name; longer ones are files read in the wrong format

@@ -20,17 +20,6 @@ if TYPE_CHECKING:
 
     from escudo.causal._graph import CausalGraph
 
-__all__ = [
-    "cpdag_edges",
-    "d_separated",
-    "extension_edges",
-    "markov_blanket",
-    "moral_edges",
-    "perturbed_edges",
-    "skeleton_f1",
-    "structural_hamming_distance",
-]
-
 
 # ---- what a graph implies about independence
 
@@ -215,7 +204,7 @@ def _same_nodes(first: CausalGraph, second: CausalGraph) -> None:
 # ---- graphs with errors, for experiments
 
 
-def perturbed_edges(graph: CausalGraph, *, add: int, remove: int, reverse: int, seed: int) -> tuple[Edge, ...]:
+def perturbed_edges(graph: CausalGraph, add: int, remove: int, reverse: int, seed: int) -> tuple[Edge, ...]:
     """Return the arrows after removing some, turning some of the others round, and adding some new ones, at random.
 
     Removed, reversed and added arrows are different pairs of nodes. An arrow is turned round only if that makes no

@@ -8,7 +8,7 @@ from graphlib import TopologicalSorter
 from itertools import combinations
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from escudo._validate import one_of
 from escudo.causal import _equivalence, formats
@@ -19,7 +19,6 @@ from escudo.causal._edges import (
     checked_groups,
     checked_lines,
     checked_names,
-    checked_tiers,
     first_cycle,
     known_names,
     reach,
@@ -32,11 +31,17 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-__all__ = ["CausalGraph"]
-
 Names = str | Iterable[str]
 
 _FLAGS = (("latents", "latent"), ("exposures", "exposure"), ("outcomes", "outcome"))
+
+
+class _Known(TypedDict, total=False):
+    """What :class:`Knowledge` is made of, as anybody may give it."""
+
+    required: Iterable[Edge]
+    forbidden: Iterable[Edge]
+    tiers: Iterable[Iterable[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -132,11 +137,11 @@ these arrows.
         exposures: Names = (),
         outcomes: Names = (),
         groups: Mapping[str, Sequence[str]] | None = None,
-        required: Iterable[Edge] = (),
-        forbidden: Iterable[Edge] = (),
-        tiers: Iterable[Iterable[str]] = (),
+        **known: Unpack[_Known],
     ) -> CausalGraph:
         """Make a graph from (cause, effect) pairs; nodes are those given, then those the edges and groups name.
+
+        What is known beforehand is given as :class:`Knowledge` takes it: ``required``, ``forbidden`` and ``tiers``.
 
         Example:
             >>> CausalGraph.from_edges([("a", "b")], nodes=["z"]).nodes
@@ -157,7 +162,7 @@ these arrows.
             groups={
                 name: checked_names(f"The columns of group {name!r}", group) for name, group in (groups or {}).items()
             },
-            knowledge=Knowledge(required=tuple(required), forbidden=tuple(forbidden), tiers=checked_tiers(tiers)),
+            knowledge=Knowledge(**known),  # type: ignore[arg-type] # it makes tuples of them
         )
 
     @classmethod
@@ -426,8 +431,9 @@ these arrows.
             >>> graph.perturb(remove=1, add=1, seed=1).shd(graph)
             2
         """
-        edges = _equivalence.perturbed_edges(self, add=add, remove=remove, reverse=reverse, seed=seed)
-        return replace(self, edges=edges, knowledge=Knowledge())
+        return replace(
+            self, edges=_equivalence.perturbed_edges(self, add, remove, reverse, seed), knowledge=Knowledge()
+        )
 
     def expand(self, within: Literal["undirected", "ordered", "independent"] = "undirected") -> CausalGraph:
         """Return the graph over columns that a condensed graph stands for.

@@ -27,9 +27,6 @@ import numpy.typing as npt
 
 from escudo.errors import InputError
 
-__all__ = ["MAX_CELLS", "Array", "Factor", "IntArray", "Lookup", "contract", "product"]
-
-
 Array: TypeAlias = npt.NDArray[np.float64]
 IntArray: TypeAlias = npt.NDArray[np.intp]
 MAX_CELLS = 2**25  # 256 MiB of floats: the largest single table that is ever built

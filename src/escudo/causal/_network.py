@@ -26,8 +26,6 @@ from escudo.errors import GraphError, InputError
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Network", "asia"]
-
 
 _MAX_CELLS = 10_000_000
 _TOLERANCE = 1e-3  # published tables are rounded; a row further off than this is a mistake

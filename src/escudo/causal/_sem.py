@@ -42,8 +42,6 @@ from escudo.errors import InputError, ZeroProbabilityError
 if TYPE_CHECKING:
     from escudo.causal._graph import CausalGraph
 
-__all__ = ["SEM", "Distribution", "Given", "Law", "ancestors", "copy_of"]
-
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class SEM:
@@ -139,7 +137,7 @@ class SEM:
         """Read a model from its text format, described in :mod:`escudo.causal._sem_text`."""
         from escudo.causal._sem_text import parse
 
-        return parse(text, source=source)
+        return parse(text, source)
 
     @classmethod
     def read(cls, path: str | Path) -> SEM:
@@ -303,8 +301,9 @@ class SEM:
         joint = joint_law(sem, names, evidence)
         if evidence:
             joint = condition(joint, product([joint], ()), evidence)
-        ranges = tuple(sem.ranges[name] for name in names)
-        return Distribution(names=names, ranges=ranges, law=joint, single=isinstance(of, str))
+        return Distribution(
+            names=names, ranges=tuple(sem.ranges[name] for name in names), law=joint, single=isinstance(of, str)
+        )
 
     def law(
         self,
@@ -331,7 +330,7 @@ class SEM:
         """
         targets, free = self._names(of), self._names(inputs)
         arrows = None if cut is None else self._arrows(cut, free)
-        return kernel(self, targets, free, background=background, arrows=arrows)
+        return kernel(self, targets, free, arrows, background=background)
 
     def sample(
         self, rows: int, *, seed: int | np.random.Generator, do: Mapping[str, object] | None = None
@@ -453,10 +452,12 @@ class Distribution(Mapping[Value, float]):
         return f"Distribution({', '.join(self.names)}: {{{shown}}})"
 
     def _repr_html_(self) -> str:
-        title = f"Law of {', '.join(self.names)}"
-        points = combinations(*self.ranges)
-        rows = ((*point, f"{share:.6g}") for point, share in zip(points, self.array.flat, strict=False))
-        return card(title, head=(*self.names, "probability"), rows=rows)
+        cells = zip(combinations(*self.ranges), self.array.flat, strict=False)
+        return card(
+            f"Law of {', '.join(self.names)}",
+            head=(*self.names, "probability"),
+            rows=((*point, f"{share:.6g}") for point, share in cells),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -550,9 +551,9 @@ def kernel(
     sem: SEM,
     targets: tuple[str, ...],
     inputs: tuple[str, ...],
+    arrows: Sequence[tuple[str, str]] | None,
     *,
     background: bool,
-    arrows: Sequence[tuple[str, str]] | None,
 ) -> Law:
     """Return Pr[targets | do(inputs), background]; see :meth:`SEM.law`.
 

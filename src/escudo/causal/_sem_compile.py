@@ -32,8 +32,6 @@ from escudo.errors import InputError, ParseError
 if TYPE_CHECKING:
     from escudo.causal import SEM
 
-__all__ = ["LARGEST", "alike", "commuting", "compile_expression"]
-
 
 SPLIT = 1024  # cells of a deterministic step above which its operands become hidden variables
 DENSE = 4096  # cells of an equation's table below which hidden variables are summed out at once
@@ -54,7 +52,7 @@ class Term:
 
 
 def compile_expression(
-    name: str, node: Node, ranges: Ranges, *, parents: tuple[str, ...], source: Source, text: str
+    name: str, node: Node, ranges: Ranges, parents: tuple[str, ...], source: Source, text: str
 ) -> tuple[tuple[Value, ...], Equation]:
     """Return the range of ``name := node`` and its equation, which reads ``parents`` and is written out as ``text``.
 

@@ -20,41 +20,6 @@ from escudo._validate import did_you_mean
 from escudo.causal._inference import MAX_CELLS, Array, Factor, Lookup, contract, product
 from escudo.errors import GraphError, InputError
 
-__all__ = [
-    "FUNCTIONS",
-    "MAX_WHOLE",
-    "ROW_TOLERANCE",
-    "WORDS",
-    "CycleError",
-    "Definition",
-    "Equation",
-    "Function",
-    "Population",
-    "Ranges",
-    "Table",
-    "Value",
-    "arrange",
-    "as_range",
-    "as_table",
-    "as_value",
-    "as_weight",
-    "assemble",
-    "check_law",
-    "check_name",
-    "constant",
-    "from_table",
-    "law_of",
-    "marginal",
-    "normalise",
-    "parents_first",
-    "read_definition",
-    "read_exogenous",
-    "replace_laws",
-    "show",
-    "typed",
-]
-
-
 Value: TypeAlias = "str | int | bool | tuple[Value, ...]"
 Ranges: TypeAlias = "Mapping[str, tuple[Value, ...]]"
 MAX_WHOLE = 2**53  # the largest whole number of the text format

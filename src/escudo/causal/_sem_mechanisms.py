@@ -18,19 +18,6 @@ from escudo.causal._inference import MAX_CELLS, Array
 from escudo.causal._sem_equations import MAX_WHOLE, Value, show
 from escudo.errors import InputError
 
-__all__ = [
-    "MECHANISMS",
-    "Kernel",
-    "Signature",
-    "bernoulli",
-    "coin",
-    "exponential_mechanism",
-    "kary_response",
-    "randomised_response",
-    "report_noisy_max",
-    "truncated_geometric",
-]
-
 _TAIL = 45.0  # e⁻⁴⁵ ≈ 3e-20: what a noise tail may still weigh, relative to the probability it belongs to
 _MAX_WORK = 2**25
 _MAX_RATE = 1e200  # times any whole number of the text format this is still a float

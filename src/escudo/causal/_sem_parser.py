@@ -21,24 +21,6 @@ from escudo.causal._sem_mechanisms import MECHANISMS
 from escudo.causal.formats._source import Source, Token
 from escudo.errors import ParseError
 
-__all__ = [
-    "COUNTING",
-    "Assign",
-    "Conditional",
-    "Draw",
-    "Entry",
-    "Exogenous",
-    "Node",
-    "Operation",
-    "Row",
-    "Val",
-    "Word",
-    "read_expression",
-    "read_statements",
-    "words",
-]
-
-
 MAX_TEXT = 1_000_000
 MAX_NESTING = 40
 MAX_FAMILY = 10_000

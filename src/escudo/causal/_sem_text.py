@@ -79,13 +79,10 @@ from escudo.causal._sem_parser import (
 from escudo.causal.formats._source import Source
 from escudo.errors import InputError
 
-__all__ = ["expression", "parse", "to_text"]
-
-
 # ---- reading
 
 
-def parse(text: str, *, source: str = "text") -> SEM:
+def parse(text: str, source: str = "text") -> SEM:
     r"""Read a model from text.
 
     Args:
@@ -163,8 +160,7 @@ class _Expression:
                     + f' A new value is written in quotes: "{word.name}".',
                     word.at,
                 )
-        text = write_expression(self.node)
-        return compile_expression(name, self.node, ranges, parents=self.parents, source=self.source, text=text)
+        return compile_expression(name, self.node, ranges, self.parents, self.source, write_expression(self.node))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

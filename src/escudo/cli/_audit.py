@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,19 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from escudo.cli._console import JsonFlag, emit, never_lost, plain_table
+from escudo.cli._console import Answer, Filed, plain_table
 from escudo.cli._options import RelationName, command
 from escudo.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     from escudo.auditing import Audit
     from escudo.auditing.museum import Finding
     from escudo.privacy import Guarantee
-
-__all__ = ["audit", "museum"]
 
 _VIOLATED = 5
 
@@ -69,11 +68,10 @@ class AuditOptions:
         Path | None,
         typer.Option("--report", "-r", "--out", "-o", metavar="FILE", help="Write a page with the verdict."),
     ] = None
-    as_json: JsonFlag = False
 
 
 @command
-def audit(asked: AuditOptions) -> None:
+def audit(asked: AuditOptions) -> Filed:
     """Measure a mechanism's ε by a randomised experiment, and say whether it breaks its claim.
 
     Ends with code 5 if it does. An audit can show that a claim is false, and never that it is true. Without --pairs and
@@ -85,12 +83,9 @@ def audit(asked: AuditOptions) -> None:
 
     if asked.out is not None:
         check_page(asked.out)
-    claim = _claim(asked.epsilon, asked.delta, asked.rho, asked.mu, asked.relation)
+    claim = _claim(asked)
     with _no_way_out(asked.mechanism or ""):
-        limits = {"calls_per_second": asked.rate, "timeout": asked.timeout, "largest_answer": asked.largest_answer}
-        target, name = _target(
-            asked.mechanism, asked.url, asked.header or [], {key: one for key, one in limits.items() if one is not None}
-        )
+        target, name = _target(asked)
     if asked.pairs is not None and asked.schema is not None:
         raise InputError("give --pairs or --schema, not both.")
     given = (
@@ -124,19 +119,19 @@ def audit(asked: AuditOptions) -> None:
         said.append("Inputs were lists of zeros and ones; --pairs or --schema tries those that your data can be.")
     found = replace(found, notes=(*found.notes, *said))
 
-    def tell(written: bool) -> None:
+    def tell(written: bool) -> Answer:
         page = asked.out if written else None
         payload = {"mechanism": name, **found.to_json(), "report": None if page is None else str(page)}
-        emit(payload, as_json=asked.as_json, human=lambda console: _print_audit(console, found, page))
+        return Answer(payload, lambda console: _print_audit(console, found, page), _ending(found))
 
-    with never_lost(tell):
+    def write_page() -> None:
         if asked.out is not None:
             write(audit_page(found, mechanism=name), asked.out)
-    if found.violated:
-        raise typer.Exit(_VIOLATED)
-    _check_something_came_out(found)
+
+    return Filed(tell, write_page)
 
 
+@command
 def museum(
     names: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Exhibits; all by default.")] = None,
     listing: Annotated[
@@ -144,8 +139,7 @@ def museum(
     ] = False,
     confidence: Annotated[float, typer.Option(help="That no correct mechanism is accused, over all of them.")] = 0.95,
     seed: Annotated[int | None, typer.Option(help="Repeat a visit exactly.")] = None,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Answer:
     """Audit the museum of broken mechanisms: each must be caught, and its correct twin left alone.
 
     Ends with code 5 if anything comes out otherwise. In JSON an infinite ε is the text "inf".
@@ -157,8 +151,7 @@ def museum(
         rows = [
             {"name": one.name, "bug": one.bug, "source": one.source, "claim": _short_claim(one.claim)} for one in shown
         ]
-        emit({"exhibits": rows}, as_json=as_json, human=lambda console: _print_listing(console, rows))
-        return
+        return Answer({"exhibits": rows}, lambda console: _print_listing(console, rows))
     found = visit(shown, confidence=confidence, seed=seed)
     unexpected = [one for one in found if not one.as_expected]
     payload = {
@@ -167,47 +160,52 @@ def museum(
         "seconds": sum(one.audit.seconds for one in found),
         "confidence": confidence,
     }
-    emit(payload, as_json=as_json, human=lambda console: _print_museum(console, found))
-    if unexpected:
-        raise typer.Exit(_VIOLATED)
+    ending = typer.Exit(_VIOLATED) if unexpected else None
+    return Answer(payload, lambda console: _print_museum(console, found), ending)
 
 
-def _check_something_came_out(found: Audit) -> None:
-    """Raise if no run gave an answer: that nothing was found is then no finding, and must not pass for one."""
+def _ending(found: Audit) -> Exception | None:
+    """Return how an audit ends: if no run gave an answer, that nothing was found is no finding, and an error."""
     outputs = found.outputs
+    if found.violated:
+        return typer.Exit(_VIOLATED)
     if outputs is None or not found.runs:
-        raise InputError("no run counted, so nothing was tested; see the notes above.")
+        return InputError("no run counted, so nothing was tested; see the notes above.")
     if outputs.kind == "category" and all(label.startswith("error: ") for label in outputs.labels):
-        raise InputError(
+        return InputError(
             f"every run ended with an error ({', '.join(outputs.labels[:3])}), so nothing was tested. A mechanism is "
             "called as function(dataset, rng); --pairs and --schema say what its datasets are."
         )
+    return None
 
 
-def _claim(epsilon: float | None, delta: float, rho: float | None, mu: float | None, relation: str) -> Guarantee:
+def _claim(asked: AuditOptions) -> Guarantee:
     from escudo.privacy import Guarantee
 
-    given = [name for name, value in (("--epsilon", epsilon), ("--rho", rho), ("--mu", mu)) if value is not None]
-    if len(given) != 1:
-        raise InputError(f"say what is claimed with one of --epsilon, --rho and --mu; got {len(given)} of them.")
-    return Guarantee(epsilon=epsilon, delta=delta, rho=rho, mu=mu, relation=relation)  # type: ignore[arg-type]
+    said = {"epsilon": asked.epsilon, "rho": asked.rho, "mu": asked.mu}
+    if (given := sum(value is not None for value in said.values())) != 1:
+        raise InputError(f"say what is claimed with one of --epsilon, --rho and --mu; got {given} of them.")
+    return Guarantee(**said, delta=asked.delta, relation=asked.relation)  # type: ignore[arg-type]
 
 
-def _target(mechanism: str | None, url: str | None, headers: list[str], limits: dict[str, Any]) -> tuple[Any, str]:
-    if (mechanism is None) == (url is None):
+def _target(asked: AuditOptions) -> tuple[Any, str]:
+    """Return what to audit, and its name."""
+    if (asked.mechanism is None) == (asked.url is None):
         raise InputError("name what to audit: MODULE:FUNCTION, or --url for a service, but not both.")
-    if url is not None:
-        from escudo.auditing import HttpTarget
+    told = {"calls_per_second": asked.rate, "timeout": asked.timeout, "largest_answer": asked.largest_answer}
+    limits: dict[str, Any] = {name: one for name, one in told.items() if one is not None}
+    if asked.mechanism is not None:
+        if asked.header or limits:
+            raise InputError("--header, --rate, --timeout and --largest-answer go with --url.")
+        return _loaded(asked.mechanism), asked.mechanism
+    from escudo.auditing import HttpTarget
 
-        pieces = [text.partition(":") for text in headers]
-        if any(not colon for _, colon, _ in pieces):
-            raise InputError("--header takes 'Name: value'.")
-        sent = {key.strip(): value.strip() for key, _, value in pieces}
-        return HttpTarget(url, headers=sent, **limits), url.partition("?")[0]  # a key may follow
-    if headers or limits:
-        raise InputError("--header, --rate, --timeout and --largest-answer go with --url.")
-    assert mechanism is not None
-    return _loaded(mechanism), mechanism
+    assert asked.url is not None
+    pieces = [text.partition(":") for text in asked.header or []]
+    if any(not colon for _, colon, _ in pieces):
+        raise InputError("--header takes 'Name: value'.")
+    sent = {key.strip(): value.strip() for key, _, value in pieces}
+    return HttpTarget(asked.url, headers=sent, **limits), asked.url.partition("?")[0]  # a key may follow
 
 
 def _loaded(name: str) -> Any:
@@ -317,7 +315,7 @@ def _print_audit(console: Console, found: Audit, out: Path | None) -> None:
 
     lead, rest = found.verdict.split(":", 1) if found.violated else ("", found.verdict)
     style = "bold red" if found.violated else "bold"
-    console.print(Text(f"{lead}:", style=style) + Text(rest) if lead else Text(rest, style=style))
+    console.print(Text(f"{lead}:", style) + Text(rest) if lead else Text(rest, style))
     lines = _witness_lines(found)
     lines.append(
         ("second opinion", f"split-sample Clopper-Pearson, for a fixed number of runs: ε ≥ {found.clopper_pearson:.2f}")
@@ -358,12 +356,8 @@ def _short_claim(claim: Guarantee) -> str:
 
 
 def _print_listing(console: Console, rows: list[dict[str, str]]) -> None:
-    from rich.text import Text
-
-    table = _table("exhibit", "claim", "what is wrong", "source")
-    for row in rows:
-        table.add_row(*(Text(row[key]) for key in ("name", "claim", "bug", "source")))
-    console.print(table)
+    titles = ("exhibit", "claim", "what is wrong", "source")
+    console.print(_table(titles, ((row[key] for key in ("name", "claim", "bug", "source")) for row in rows)))
 
 
 def _print_museum(console: Console, found: list[Finding]) -> None:
@@ -371,8 +365,7 @@ def _print_museum(console: Console, found: list[Finding]) -> None:
 
     from escudo.effects import show_epsilon
 
-    table = _table("exhibit", "claim", "true ε", "ε ≥", "runs", "s", "verdict", "what is wrong")
-    for one in found:
+    def cells(one: Finding) -> tuple[str | Text, ...]:
         piece, result = one.piece, one.audit
         at = f" at δ = {piece.delta:g}" if piece.delta else ""
         said = {
@@ -381,7 +374,7 @@ def _print_museum(console: Console, found: list[Finding]) -> None:
             (False, False): ("left alone", "green"),
             (False, True): ("ACCUSED", "bold red"),
         }[one.broken, result.violated]
-        table.add_row(
+        return (
             Text(one.exhibit.name if one.broken else "  its twin", style="" if one.broken else "dim"),
             _short_claim(piece.claim),
             f"{show_epsilon(piece.true_epsilon)}{at}",
@@ -389,9 +382,11 @@ def _print_museum(console: Console, found: list[Finding]) -> None:
             f"{result.runs:,}",
             f"{result.seconds:.1f}",
             Text(*said),
-            Text(piece.bug if one.broken else ""),
+            piece.bug if one.broken else "",
         )
-    console.print(table)
+
+    titles = ("exhibit", "claim", "true ε", "ε ≥", "runs", "s", "verdict", "what is wrong")
+    console.print(_table(titles, map(cells, found)))
     caught = sum(one.broken and one.audit.violated for one in found)
     accused = sum(not one.broken and one.audit.violated for one in found)
     total = sum(one.audit.seconds for one in found)
@@ -401,11 +396,12 @@ def _print_museum(console: Console, found: list[Finding]) -> None:
     )
 
 
-def _table(*titles: str) -> Table:
+def _table(titles: tuple[str, ...], rows: Iterable[Iterable[str | Text]]) -> Table:
     numbers = ("true ε", "ε ≥", "runs", "s")
     return plain_table(
-        *(
-            (title, {"justify": "right" if title in numbers else "left", "no_wrap": title in ("exhibit", *numbers)})
+        {
+            title: {"justify": "right" if title in numbers else "left", "no_wrap": title in ("exhibit", *numbers)}
             for title in titles
-        )
+        },
+        rows,
     )

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
@@ -15,7 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from escudo.cli._console import JsonFlag, emit, never_lost, print_promise
+from escudo._card import plain
+from escudo.cli._console import Answer, Filed, JsonFlag, print_promise
 from escudo.cli._options import (
     AcceptLargeDelta,
     Data,
@@ -43,7 +45,9 @@ if TYPE_CHECKING:
     from escudo.orientation import Direction, Orientation
     from escudo.table import PrivateTable, Schema
 
-__all__ = ["direction", "discover", "effect"]
+
+Files = Mapping[str, Path | None]
+"""Where an answer's files are, by what they are called in JSON."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +100,7 @@ class DirectionOptions(TableOptions):
 
 
 @command
-def direction(asked: DirectionOptions) -> None:
+def direction(asked: DirectionOptions) -> Filed | None:
     """Say which of two columns causes the other, or that one cannot tell.
 
     A margin above 0 speaks for X as the cause, below 0 for Y. The answer is about a model of noise: it does not rule
@@ -125,7 +129,7 @@ def direction(asked: DirectionOptions) -> None:
         terms |= {"method": asked.method, **_public_records(asked, table.schema)}
     tree = plan_of(orient, table, **terms) if asked.all_pairs else plan_of(ask, table, x, y, **terms)
     if (asked.plan or asked.dataset is not None) and asked.stops_at(tree, table.account):
-        return
+        return None
     found: Direction | Orientation
     if asked.all_pairs:
         found = orient(table, seed=asked.seed, **terms)
@@ -134,20 +138,16 @@ def direction(asked: DirectionOptions) -> None:
         assert y is not None
         found = ask(table, x, y, seed=asked.seed, **terms)
 
-    def show(written: bool) -> None:
+    def tell(written: bool) -> Answer:
         page = asked.out if written else None
-
-        def human(screen: Console) -> None:
-            screen.print(str(found), markup=False)
-            if page is not None:
-                screen.print(f"Report   {page}", markup=False)
-
         payload = {**_payload(found), "dataset": asked.dataset, "report": None if page is None else str(page)}
-        emit(payload, as_json=asked.as_json, human=human)
+        return Answer(payload, str(found) if page is None else f"{found}\nReport   {page}")
 
-    with never_lost(show):
+    def write_page() -> None:
         if asked.out is not None:
             write(_page(asked, found, table), asked.out)
+
+    return Filed(tell, write_page)
 
 
 def _extras(asked: DirectionOptions) -> dict[str, Any]:
@@ -184,32 +184,17 @@ def _page(asked: DirectionOptions, found: Direction | Orientation, table: Privat
 def _payload(found: Direction | Orientation) -> dict[str, Any]:
     many = getattr(found, "directions", None)
     if many is None:
-        return _answer(found)
+        return {
+            **plain(found, "x", "y", "verdict", "margin", "probability_correct", "noise_scale", "threshold", "scores"),
+            **plain(found, "scores_mean", "method", "score", "released", "guarantee"),
+            **plain(found.guarantee, "for_release"),
+            **plain(found, "notes"),
+        }
     return {
-        "answers": [_answer(one) for one in many],
-        "guarantee": found.guarantee.to_json(),
-        "for_release": found.guarantee.for_release,
-        "notes": list(found.notes),
-    }
-
-
-def _answer(found: Any) -> dict[str, Any]:
-    return {
-        "x": found.x,
-        "y": found.y,
-        "verdict": found.verdict,
-        "margin": found.margin,
-        "probability_correct": found.probability_correct,
-        "noise_scale": found.noise_scale,
-        "threshold": found.threshold,
-        "scores": dict(found.scores),
-        "scores_mean": found.scores_mean,
-        "method": found.method,
-        "score": found.score,
-        "released": found.released,
-        "guarantee": found.guarantee.to_json(),
-        "for_release": found.guarantee.for_release,
-        "notes": list(found.notes),
+        "answers": [_payload(one) for one in many],
+        **plain(found, "guarantee"),
+        **plain(found.guarantee, "for_release"),
+        **plain(found, "notes"),
     }
 
 
@@ -252,7 +237,7 @@ class DiscoverOptions(TableOptions):
 
 
 @command
-def discover(asked: DiscoverOptions) -> None:
+def discover(asked: DiscoverOptions) -> Filed | None:
     """Learn a causal graph from a private table.
 
     Example: escudo discover visits.csv --schema visits.toml --epsilon 1 --out graph.dot --report graph.html
@@ -265,10 +250,10 @@ def discover(asked: DiscoverOptions) -> None:
     from escudo.report import discovery_page, write
 
     start = time.perf_counter()
-    out, report = asked.out, asked.report
+    out = asked.out
     if out is None and not asked.plan:
         raise InputError("--out says where the graph goes, such as graph.dot. Or add --plan to look first.")
-    check_files(graph=out, report=report, force=asked.force)
+    check_files(graph=out, report=asked.report, force=asked.force)
     known = None if asked.knowledge is None else CausalGraph.read(asked.knowledge)
     table = asked.table()
     arguments: dict[str, Any] = {  # Any: they are of several types
@@ -280,29 +265,39 @@ def discover(asked: DiscoverOptions) -> None:
         "accept_large_delta": asked.accept_large_delta,
     }
     if asked.stops_at(plan_of(ask, table, **arguments), table.account):
-        return
+        return None
     assert out is not None
     found = ask(table, seed=asked.seed, **arguments)
 
-    def show(written: bool) -> None:
-        seconds, file, page = time.perf_counter() - start, out if written else None, report if written else None
+    def write_files() -> None:
+        found.graph.write(out, lossy=True)  # what some formats leave behind is the knowledge that was given
+        if asked.report is not None:
+            write(discovery_page(found, dataset=asked.dataset or "", known=known), asked.report)
+
+    return _filed(asked, found, start, {"file": out, "report": asked.report}, _print_found, write_files)
+
+
+def _filed(
+    asked: TableOptions, found: Any, start: float, files: Files, words: Callable[..., None], write: Callable[[], None]
+) -> Filed:
+    """Return what was found, with files about it, and how long it took from the start."""
+
+    def tell(written: bool) -> Answer:
+        seconds = time.perf_counter() - start
+        there = {name: path if written else None for name, path in files.items()}
         payload = {
             **found.to_json(),
-            "file": None if file is None else str(file),
-            "report": None if page is None else str(page),
+            **{name: None if path is None else str(path) for name, path in there.items()},
             "for_release": found.guarantee.for_release,
             "dataset": asked.dataset,
             "seconds": round(seconds, 2),
         }
-        emit(payload, as_json=asked.as_json, human=lambda screen: _print_found(screen, found, file, page, seconds))
+        return Answer(payload, lambda screen: words(screen, found, there, seconds))
 
-    with never_lost(show):
-        found.graph.write(out, lossy=True)  # what some formats leave behind is the knowledge that was given
-        if report is not None:
-            write(discovery_page(found, dataset=asked.dataset or "", known=known), report)
+    return Filed(tell, write)
 
 
-def _print_found(screen: Console, found: Discovery, out: Path | None, report: Path | None, seconds: float) -> None:
+def _print_found(screen: Console, found: Discovery, files: Files, seconds: float) -> None:
     screen.print(f"{found.graph.summary}   ({seconds:.1f} s)", markup=False, style="bold")
     ranked = sorted(
         [(pair, "→") for pair in found.graph.edges] + [(pair, "—") for pair in found.graph.undirected_edges],
@@ -318,8 +313,9 @@ def _print_found(screen: Console, found: Discovery, out: Path | None, report: Pa
         screen.print(f"Cannot tell: {found.cannot_tell}.", markup=False, style="bold")
     for note in found.notes:
         screen.print(f"  {note}", markup=False)
-    if out is not None:
-        screen.print(f"Written to {out}" + (f"; open {report}" if report is not None else ""), markup=False)
+    if files["file"] is not None:
+        page = "" if files["report"] is None else f"; open {files['report']}"
+        screen.print(f"Written to {files['file']}{page}", markup=False)
     print_promise(screen, found.guarantee)
 
 
@@ -364,7 +360,7 @@ class EffectOptions(TableOptions):
 
 
 @command
-def effect(asked: EffectOptions) -> None:
+def effect(asked: EffectOptions) -> Filed | None:
     """Estimate the average effect of one column on another, with an interval for chance and noise together.
 
     Example: escudo effect visits.csv smoke lung --graph clinic.dot --schema visits.toml --epsilon 0.5
@@ -376,8 +372,7 @@ def effect(asked: EffectOptions) -> None:
     from escudo.report import treatment_page, write
 
     start = time.perf_counter()
-    report = asked.report
-    check_files(report=report)
+    check_files(report=asked.report)
     table = asked.table()
     whole = asked.outcome in table.schema
     name, separator, level = (asked.outcome, "", "") if whole else asked.outcome.partition("=")
@@ -398,26 +393,17 @@ def effect(asked: EffectOptions) -> None:
         "accept_large_delta": asked.accept_large_delta,
     }
     if asked.stops_at(plan_of(effect_of, table, asked.treatment, name, **arguments), table.account):
-        return
+        return None
     found = effect_of(table, asked.treatment, name, seed=asked.seed, **arguments)
 
-    def show(written: bool) -> None:
-        seconds, page = time.perf_counter() - start, report if written else None
-        payload = {
-            **found.to_json(),
-            "report": None if page is None else str(page),
-            "for_release": found.guarantee.for_release,
-            "dataset": asked.dataset,
-            "seconds": round(seconds, 2),
-        }
-        emit(payload, as_json=asked.as_json, human=lambda screen: _print_effect(screen, found, page, seconds))
+    def write_page() -> None:
+        if asked.report is not None:
+            write(treatment_page(found, graph=arguments["graph"], dataset=asked.dataset or ""), asked.report)
 
-    with never_lost(show):
-        if report is not None:
-            write(treatment_page(found, graph=arguments["graph"], dataset=asked.dataset or ""), report)
+    return _filed(asked, found, start, {"report": asked.report}, _print_effect, write_page)
 
 
-def _print_effect(screen: Console, found: TreatmentEffect, report: Path | None, seconds: float) -> None:
+def _print_effect(screen: Console, found: TreatmentEffect, files: Files, seconds: float) -> None:
     from escudo.discovery import shown
 
     low, high = map(shown, found.interval)
@@ -442,6 +428,6 @@ def _print_effect(screen: Console, found: TreatmentEffect, report: Path | None, 
         screen.print(f"  {note}", markup=False)
     for warning in found.warnings:
         screen.print(f"Warning: {warning}", markup=False, style="yellow")
-    if report is not None:
-        screen.print(f"Written to {report}", markup=False)
+    if files["report"] is not None:
+        screen.print(f"Written to {files['report']}", markup=False)
     print_promise(screen, found.guarantee)

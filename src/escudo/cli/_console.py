@@ -9,8 +9,9 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,26 +24,10 @@ from escudo.errors import EscudoError, LedgerWarning, RefusedError
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     from escudo.privacy import Account, Guarantee, Plan
     from escudo.releasing import Resumption
-
-__all__ = [
-    "JsonFlag",
-    "Stopped",
-    "console",
-    "deliver",
-    "emit",
-    "never_lost",
-    "plain_table",
-    "print_promise",
-    "report_bug",
-    "report_error",
-    "shown_first",
-    "stopping_cleanly",
-    "to_the_end",
-    "warning_in_words",
-]
 
 JsonFlag = Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON object instead of text.")]
 
@@ -90,8 +75,7 @@ def stopping_cleanly() -> Iterator[None]:
         told.append(number)
         raise Stopped(number)
 
-    names = ("SIGTERM", "SIGHUP") if threading.current_thread() is threading.main_thread() else ()
-    known = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    known = _signals("SIGTERM", "SIGHUP")
     before = {one: signal.getsignal(one) for one in known if signal.getsignal(one) is signal.SIG_DFL}
     for one in before:
         signal.signal(one, stop)
@@ -106,14 +90,19 @@ def stopping_cleanly() -> Iterator[None]:
             signal.signal(one, handler)
 
 
+def _signals(*names: str) -> list[signal.Signals]:
+    """Return those of the signals that this system has; none in a thread, which cannot handle them."""
+    main = threading.current_thread() is threading.main_thread()
+    return [getattr(signal, name) for name in names if main and hasattr(signal, name)]
+
+
 @contextmanager
 def to_the_end() -> Iterator[None]:
     """Ignore Ctrl-C, SIGTERM and SIGHUP inside the block: what it ends can no longer be undone, and is soon done.
 
     A signal that came before raises here, at the latest, and nothing of the block happens.
     """
-    names = ("SIGINT", "SIGTERM", "SIGHUP") if threading.current_thread() is threading.main_thread() else ()
-    known = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    known = _signals("SIGINT", "SIGTERM", "SIGHUP")
     before = {one: handler for one in known if callable(handler := signal.getsignal(one))}
     try:
         for one in before:
@@ -124,28 +113,70 @@ def to_the_end() -> Iterator[None]:
             signal.signal(one, handler)
 
 
-def emit(payload: Mapping[str, Any], *, as_json: bool, human: Callable[[Console], None]) -> None:
-    """Print ``payload`` as JSON for programs, or call ``human`` with a console for people."""
-    if as_json:
-        sys.stdout.write(json.dumps(payload, indent=2, ensure_ascii=False, allow_nan=False, default=str) + "\n")
-    else:
-        human(console())
+@dataclass(frozen=True)
+class Answer:
+    """What a command has to say.
+
+    Attributes:
+        payload: For programs, which ask with ``--json``.
+        words: For people: a text, or what prints it.
+        ending: Raised when it is shown: an exit code, or what was found to be wrong.
+    """
+
+    payload: Mapping[str, Any]
+    words: str | Callable[[Console], None]
+    ending: Exception | None = None
+
+    def show(self, *, as_json: bool) -> None:
+        """Print it, and end as it says."""
+        if as_json:
+            sys.stdout.write(
+                json.dumps(self.payload, indent=2, ensure_ascii=False, allow_nan=False, default=str) + "\n"
+            )
+        else:
+            self.say(console())
+        if self.ending is not None:
+            raise self.ending
+
+    def say(self, screen: Console) -> None:
+        """Print it for people."""
+        from rich.text import Text
+
+        if isinstance(self.words, str):
+            screen.print(Text(self.words))
+        else:
+            self.words(screen)
 
 
-def shown_first(
-    account: Account, plan: Plan, *, stop: bool, as_json: bool, resumption: Resumption | None = None
-) -> bool:
-    """Show the plan and where it would leave the account, before anything is spent; return whether to stop there."""
+@dataclass(frozen=True)
+class Filed:
+    """An answer with files about it: one that cannot be written does not lose the answer, which was paid or waited for.
+
+    Attributes:
+        tell: Returns the answer; told whether the files were written.
+        write: Writes them.
+    """
+
+    tell: Callable[[bool], Answer]
+    write: Callable[[], None]
+
+    def show(self, *, as_json: bool) -> None:
+        """Write the files and print the answer, in any case."""
+        try:
+            self.write()
+        except BaseException:
+            replace(self.tell(False), ending=None).show(as_json=as_json)
+            raise
+        self.tell(True).show(as_json=as_json)
+
+
+def planned(plan: Plan, account: Account, resumption: Resumption | None, *, stop: bool) -> Answer:
+    """Return a plan and where it would leave the account, to be shown before anything is spent."""
     standing = _standing(account, plan, resumption)
-    if stop:
-        emit(
-            {"plan": plan.to_json(), "ledger": standing, "spent": False},
-            as_json=as_json,
-            human=lambda screen: _print_plan(screen, plan, standing, stop=True),
-        )
-    elif not as_json:
-        _print_plan(console(), plan, standing, stop=False)
-    return stop
+    return Answer(
+        {"plan": plan.to_json(), "ledger": standing, "spent": False},
+        lambda screen: _print_plan(screen, plan, standing, stop=stop),
+    )
 
 
 def _standing(account: Account, plan: Plan, resumption: Resumption | None) -> dict[str, Any] | None:
@@ -210,68 +241,17 @@ def print_promise(screen: Console, guarantee: Guarantee) -> None:
     screen.print(f"What it means: {guarantee}", markup=False)
 
 
-def plain_table(*columns: tuple[str, Mapping[str, Any]]) -> Table:
-    """Return a table without lines, of titled columns with their settings."""
+def plain_table(columns: Mapping[str, Mapping[str, Any]], rows: Iterable[Iterable[str | Text]], **look: Any) -> Table:
+    """Return a table of titled columns with their settings; without lines, unless ``look`` says so."""
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
-    for title, settings in columns:
+    table = Table(**{"box": None, "pad_edge": False, "header_style": "bold", "show_edge": False, **look})
+    for title, settings in columns.items():
         table.add_column(title, **settings)
+    for row in rows:
+        table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
     return table
-
-
-@contextmanager
-def never_lost(show: Callable[[bool], None]) -> Iterator[None]:
-    """Write files about an answer; one that cannot be written does not lose the answer, which was paid or waited for.
-
-    Args:
-        show: Shows the answer; told whether its files were written.
-    """
-    try:
-        yield
-    except BaseException:
-        show(False)
-        raise
-    show(True)
-
-
-def deliver(
-    payload: Mapping[str, Any],
-    *,
-    human: Callable[[Console], None],
-    as_json: bool,
-    page: Callable[[], str],
-    out: Path | None,
-    copy: Callable[[], Path] | None,
-) -> None:
-    """Add a finding to the custodian's copy of a report, write its own page, and show it, whether or not that worked.
-
-    Args:
-        payload: The finding for programs.
-        human: Shows it to people.
-        as_json: For whom it is.
-        page: Makes its page.
-        out: Where the page goes; None for no page.
-        copy: Adds it to a release's copy and returns where that is; None without a release.
-    """
-    from escudo.report import write
-
-    written: dict[str, Path] = {}
-
-    def show(_: bool) -> None:
-        def both(screen: Console) -> None:
-            human(screen)
-            for path in written.values():
-                screen.print(f"NOT FOR RELEASE: {path}", markup=False)
-
-        places = {name: str(written[name]) if name in written else None for name in ("page", "custodian")}
-        emit({**payload, **places}, as_json=as_json, human=both)
-
-    with never_lost(show):
-        if copy is not None:
-            written["custodian"] = copy()
-        if out is not None:
-            written["page"] = write(page(), out)
 
 
 @contextmanager
@@ -293,14 +273,8 @@ def warning_in_words() -> Iterator[None]:
 def report_error(error: EscudoError, *, as_json: bool) -> None:
     """Print a refusal or an input error on standard error, without a traceback."""
     refused = isinstance(error, RefusedError) or error.exit_code == 4
-    if as_json:
-        body = {"error": type(error).__name__, "message": str(error), "exit_code": error.exit_code}
-        sys.stderr.write(json.dumps(body, ensure_ascii=False) + "\n")
-        return
-    from rich.text import Text
-
-    lead = "Refused: " if refused else "Error: "
-    console(stderr=True).print(Text(lead, style="bold red") + Text(str(error), style="default"))
+    body = {"error": type(error).__name__, "message": str(error), "exit_code": error.exit_code}
+    _complain("Refused: " if refused else "Error: ", body, as_json)
 
 
 def report_bug(error: BaseException, *, as_json: bool) -> None:
@@ -314,9 +288,13 @@ def report_bug(error: BaseException, *, as_json: bool) -> None:
         "Please report it with that place and the command's name. What was spent before it stays in the ledger. "
         "Run the command again as 'escudo --debug ...' to see the details, which may contain private values."
     )
-    if as_json:
-        sys.stderr.write(json.dumps({"error": "bug", "message": message, "exit_code": 1}) + "\n")
-        return
+    _complain("Internal error: ", {"error": "bug", "message": message, "exit_code": 1}, as_json)
+
+
+def _complain(lead: str, body: dict[str, Any], as_json: bool) -> None:
     from rich.text import Text
 
-    console(stderr=True).print(Text("Internal error: ", style="bold red") + Text(message, style="default"))
+    if as_json:
+        sys.stderr.write(json.dumps(body, ensure_ascii=False) + "\n")
+    else:
+        console(stderr=True).print(Text(lead, style="bold red") + Text(body["message"], style="default"))

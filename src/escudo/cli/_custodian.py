@@ -7,24 +7,21 @@ person.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from escudo.cli._console import JsonFlag, console, deliver
+from escudo.cli._console import Answer, Filed, JsonFlag, console, plain_table
 from escudo.cli._options import command, without_secrets
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from escudo.attacks import Attack
+    from escudo.attacks import Attack, Score
     from escudo.table import Schema
-    from escudo.utility import Evaluation, Rows
-
-__all__ = ["attack", "evaluate"]
+    from escudo.utility import Change, Evaluation, Rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,11 +84,10 @@ class EvaluateOptions:
     ] = None
     seed: Annotated[int, typer.Option(min=0, help="Decides targets, samples and learners.")] = 0
     jobs: Annotated[int, typer.Option(help="Processes to use; -1 for all cores.")] = -1
-    as_json: JsonFlag = False
 
 
 @command
-def evaluate(asked: EvaluateOptions) -> None:
+def evaluate(asked: EvaluateOptions) -> Filed:
     """Compare what can be learnt from synthetic rows with what can be learnt from the real ones.
 
     The figures read the real rows exactly, and nothing is charged: they are
@@ -129,21 +125,35 @@ def evaluate(asked: EvaluateOptions) -> None:
         seed=asked.seed,
         jobs=asked.jobs,
     )
-    deliver(
-        found.to_json(),
-        human=lambda screen: _print_evaluation(screen, found),
-        as_json=asked.as_json,
-        page=lambda: evaluation_page(found, rows=(real, made[0])),
-        out=asked.out,
-        copy=_copying(asked.release, evaluation=found, rows=(real, made[0])),
-    )
+    answer = Answer(found.to_json(), lambda screen: _print_evaluation(screen, found))
+    rows = (real, made[0])
+    return _filed(answer, asked, lambda: evaluation_page(found, rows=rows), {"evaluation": found, "rows": rows})
 
 
-def _copying(release: Path | None, **found: Any) -> Callable[[], Path] | None:
-    """Return what adds a finding to the custodian's copy of a release's report; None without a release."""
-    from escudo.report import custodian_report
+def _filed(
+    answer: Answer, asked: EvaluateOptions | AttackOptions, page: Callable[[], str], copied: dict[str, Any]
+) -> Filed:
+    """Return a finding that goes onto a page of its own and into the custodian's copy of a release's report."""
+    from escudo.report import custodian_report, write
 
-    return None if release is None else partial(custodian_report, release, **found)
+    written: dict[str, Path] = {}
+
+    def tell(_: bool) -> Answer:
+        def words(screen: Console) -> None:
+            answer.say(screen)
+            for path in written.values():
+                screen.print(f"NOT FOR RELEASE: {path}", markup=False)
+
+        places = {name: str(written[name]) if name in written else None for name in ("page", "custodian")}
+        return replace(answer, payload={**answer.payload, **places}, words=words)
+
+    def write_files() -> None:
+        if asked.release is not None:
+            written["custodian"] = custodian_report(asked.release, **copied)
+        if asked.out is not None:
+            written["page"] = write(page(), asked.out)
+
+    return Filed(tell, write_files)
 
 
 def _evaluated(asked: EvaluateOptions) -> tuple[list[str], Schema]:
@@ -184,34 +194,34 @@ def _read_rows(data: str, schema: Schema) -> Rows:
         raise type(error)(f"'{name}': {error}") from None
 
 
+_TITLED = {"title_justify": "left", "pad_edge": True, "header_style": None}
+_RIGHT = {"justify": "right"}
+
+
 def _print_evaluation(screen: Console, found: Evaluation) -> None:
     import numpy as np
-    from rich.table import Table
 
+    def cells(one: Change) -> tuple[str, ...]:
+        return (
+            one.learner,
+            f"{one.real:.1f}",
+            f"{one.synthetic:.1f}",
+            f"{one.change:+.1f}",
+            f"{one.low:+.1f} … {one.high:+.1f}" if np.isfinite(one.low) else "one value only",
+            f"{one.baseline:.1f}" if one.kind == "class" else "",
+        )
+
+    numbers = ("real", "synthetic", "lost", "95 % interval", "commonest class")
     for kind, what in (("class", "accuracy"), ("number", "variance explained")):
         changes = [change for change in found.changes if change.kind == kind]
         if not changes:
             continue
         if len(changes) == 2:
             changes = changes[:1]  # one learner and "all" of it
-        table = Table(title=f"{what.capitalize()} on held-out real rows, per cent", title_justify="left", box=None)
-        table.add_column("learner")
-        for heading in ("real", "synthetic", "lost", "95 % interval", "commonest class"):
-            table.add_column(heading, justify="right")
-        for one in changes:
-            table.add_row(
-                one.learner,
-                f"{one.real:.1f}",
-                f"{one.synthetic:.1f}",
-                f"{one.change:+.1f}",
-                f"{one.low:+.1f} … {one.high:+.1f}" if np.isfinite(one.low) else "one value only",
-                f"{one.baseline:.1f}" if kind == "class" else "",
-            )
-        screen.print(table)
-    table = Table(title="How far apart", title_justify="left", box=None)
-    table.add_column("")
-    table.add_column("synthetic", justify="right")
-    table.add_column("second real sample", justify="right")
+        title = f"{what.capitalize()} on held-out real rows, per cent"
+        columns = {"learner": {}, **dict.fromkeys(numbers, _RIGHT)}
+        screen.print(plain_table(columns, map(cells, changes), title=title, **_TITLED))
+    rows = []
     for name, label, form in (
         ("one_way", "rows in the wrong cell, one column", "{:.2%}"),
         ("two_way", "two columns", "{:.2%}"),
@@ -222,8 +232,9 @@ def _print_evaluation(screen: Console, found: Evaluation) -> None:
         values = [getattr(one, name) for one in found.fidelity]
         floor = getattr(found.floor, name)
         if floor is not None and None not in values:
-            table.add_row(label, form.format(float(np.mean(values))), form.format(floor))
-    screen.print(table)
+            rows.append((label, form.format(float(np.mean(values))), form.format(floor)))
+    columns = {"": {}, "synthetic": _RIGHT, "second real sample": _RIGHT}
+    screen.print(plain_table(columns, rows, title="How far apart", **_TITLED))
     if found.causal is not None:
         screen.print(
             f"Interventions: {found.causal.intervention:.2%} in the wrong cell over {found.causal.questions} questions"
@@ -293,7 +304,7 @@ class AttackOptions:
 
 
 @command
-def attack(asked: AttackOptions) -> None:
+def attack(asked: AttackOptions) -> Filed:
     """Try to find out from synthetic rows who was in the table, and bound what a release gives away.
 
     Fits the generator many times, with and without one person's record. Nothing is released, and nothing is charged:
@@ -327,16 +338,9 @@ def attack(asked: AttackOptions) -> None:
         jobs=asked.jobs,
         on_progress=None if asked.as_json else lambda line: console(stderr=True).print(line, style="dim"),
     )
-    deliver(
-        found.to_json(),
-        human=lambda screen: _print_attack(screen, found),
-        as_json=asked.as_json,
-        page=lambda: attack_page(found),
-        out=asked.out,
-        copy=_copying(asked.release, attack=found),
-    )
-    if found.violated:
-        raise typer.Exit(5)
+    ending = typer.Exit(5) if found.violated else None
+    answer = Answer(found.to_json(), lambda screen: _print_attack(screen, found), ending)
+    return _filed(answer, asked, lambda: attack_page(found), {"attack": found})
 
 
 def _attacked(asked: AttackOptions) -> tuple[Schema, dict[str, Any]]:
@@ -382,17 +386,9 @@ def _attacked(asked: AttackOptions) -> tuple[Schema, dict[str, Any]]:
 def _print_attack(screen: Console, found: Attack) -> None:
     from math import isnan
 
-    from rich.table import Table
-
-    screen.print(found.verdict, style="bold red" if found.violated else "bold")
-    table = Table(title="Attacks, mean over targets (heuristic)", title_justify="left", box=None)
-    table.add_column("looks at")
-    table.add_column("judges by")
-    for heading in ("accuracy", "95 % interval", "AUC", "TPR at 1 % FPR"):
-        table.add_column(heading, justify="right")
-    for score in found.ranked:
+    def cells(score: Score) -> tuple[str, ...]:
         low, high = score.accuracy_interval
-        table.add_row(
+        return (
             score.features,
             score.classifier,
             f"{100 * score.accuracy:.1f} %",
@@ -400,15 +396,16 @@ def _print_attack(screen: Console, found: Attack) -> None:
             "–" if isnan(score.auc) else f"{score.auc:.3f}",
             "–" if isnan(score.tpr_at_1_percent) else f"{100 * score.tpr_at_1_percent:.0f} %",
         )
+
+    screen.print(found.verdict, style="bold red" if found.violated else "bold")
+    numbers = ("accuracy", "95 % interval", "AUC", "TPR at 1 % FPR")
+    columns = {"looks at": {}, "judges by": {}, **dict.fromkeys(numbers, _RIGHT)}
+    title = "Attacks, mean over targets (heuristic)"
+    table = plain_table(columns, map(cells, found.ranked), title=title, **_TITLED)
     if found.ceiling is not None:
+        most = found.ceiling
         table.add_section()
-        table.add_row(
-            "the promise allows",
-            "",
-            f"{100 * found.ceiling.accuracy:.1f} %",
-            "",
-            f"{found.ceiling.auc:.3f}",
-            f"{100 * found.ceiling.tpr:.0f} %",
-        )
+        share = f"{100 * most.accuracy:.1f} %", "", f"{most.auc:.3f}", f"{100 * most.tpr:.0f} %"
+        table.add_row("the promise allows", "", *share)
     screen.print(table)
     screen.print("For the custodian only: these figures are about single people.", style="bold")

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from escudo.cli._console import JsonFlag, emit
-from escudo.cli._options import ledger_url
+from escudo._card import plain
+from escudo.cli._console import Answer
+from escudo.cli._options import command, ledger_url
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-__all__ = ["doctor"]
 
 _CORE = ("numpy", "scipy", "narwhals", "polars", "opendp", "dp-accounting", "networkx", "SQLAlchemy", "safetensors")
 _EXTRAS = {
@@ -32,13 +31,13 @@ _EXTRAS = {
 }
 
 
+@command
 def doctor(
     ledger: Annotated[
         str | None,
         typer.Option(metavar="URL", help="The ledger to look at; else ESCUDO_LEDGER, else escudo-ledger.db here."),
     ] = None,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Answer:
     """Show versions, engines, devices and the ledger's health, and audit the noise for a second.
 
     Ends with code 5 if the ledger was tampered with or the audit finds a violation.
@@ -56,9 +55,7 @@ def doctor(
         "audit": _audit(),
     }
     found["healthy"] = found["ledger"].get("whole") is not False and not found["audit"]["violated"]
-    emit(found, as_json=as_json, human=lambda screen: _print(screen, found))
-    if not found["healthy"]:
-        raise typer.Exit(5)
+    return Answer(found, lambda screen: _print(screen, found), None if found["healthy"] else typer.Exit(5))
 
 
 def _version(name: str) -> str | None:
@@ -125,13 +122,8 @@ def _audit() -> dict[str, Any]:
         Count(), claim=Guarantee(epsilon=1.0), pairs=[([0, 0], [0, 1])], max_runs=20_000, max_seconds=1.0,
         confidence=0.999, seed=None, progress=False,
     )  # fmt: skip
-    return {
-        "violated": found.violated,
-        "epsilon_lower": found.epsilon_lower,
-        "runs": found.runs,
-        "verdict": found.verdict,
-        "seconds": round(time.perf_counter() - start, 2),
-    }
+    seconds = round(time.perf_counter() - start, 2)
+    return plain(found, "violated", "epsilon_lower", "runs", "verdict") | {"seconds": seconds}
 
 
 def _print(screen: Console, found: dict[str, Any]) -> None:

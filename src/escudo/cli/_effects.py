@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from escudo.cli._console import JsonFlag, emit, plain_table
+from escudo.cli._console import Answer, plain_table
 from escudo.cli._options import command
 from escudo.errors import InputError
 
@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from escudo.causal import SEM
-    from escudo.effects import Definitions, Effect, Survey
-
-__all__ = ["definitions", "effects"]
+    from escudo.effects import Definitions, Effect, Survey, SurveyRow
 
 _Model = Annotated[Path, typer.Argument(metavar="FILE", help="A structural equation model, such as survey.sem.")]
 
@@ -51,11 +49,15 @@ class EffectsOptions:
     report: Annotated[
         Path | None, typer.Option("--report", "-r", metavar="FILE", help="Write a page with the diagram.")
     ] = None
-    as_json: JsonFlag = False
+
+    @property
+    def population(self) -> str | None:
+        """The model's own, or None for the worst case over all."""
+        return "own" if self.own else None
 
 
 @command
-def effects(asked: EffectsOptions) -> None:
+def effects(asked: EffectsOptions) -> Answer:
     """Say how much each variable of a model can change its outputs: exact ε, where it is attained, and why.
 
     In JSON an infinite ε is the text "inf".
@@ -69,27 +71,24 @@ def effects(asked: EffectsOptions) -> None:
     if asked.ledger is not None:
         if asked.file is not None or asked.dataset is None:
             raise InputError("with --ledger give --dataset NAME and no model file.")
-        _ledger_effects(asked.ledger, asked.dataset, asked.people, asked.report, asked.as_json)
-        return
+        return _ledger_effects(asked.ledger, asked.dataset, asked)
     if asked.file is None:
         raise InputError("name a model file such as survey.sem, or use --ledger URL --dataset NAME.")
     from escudo.causal import SEM
 
     sem = SEM.read(asked.file)
     chosen, observed = _names(asked.of), _names(asked.on)
-    population = "own" if asked.own else None
     if asked.joint or asked.direct is not None or asked.through is not None:
         if not chosen:
             raise InputError("--joint, --direct and --through need --of X,Y: whose effect is asked?")
         if asked.report is not None:
             raise InputError("--report shows all effects of a model; leave out --joint, --direct and --through.")
-        found = _single_effects(sem, asked, population)
+        found = _single_effects(sem, asked)
         payload = {"file": str(asked.file), "effects": [one.to_json() for one in found]}
-        emit(payload, as_json=asked.as_json, human=lambda console: _print_effects(console, found))
-        return
+        return Answer(payload, lambda console: console.print(_effects_table(found)))
     from escudo.effects import survey
 
-    table = survey(sem, of=chosen or None, on=observed or None, population=population)
+    table = survey(sem, of=chosen or None, on=observed or None, population=asked.population)
     if asked.report is not None:
         from escudo.causal.formats import read_text
         from escudo.report import effects_page, write
@@ -106,13 +105,11 @@ def effects(asked: EffectsOptions) -> None:
         if asked.report is not None:
             console.print(f"Report   {asked.report}", markup=False)
 
-    emit(
-        {"file": str(asked.file), **table.to_json(), "report": str(asked.report) if asked.report else None},
-        as_json=asked.as_json,
-        human=human,
-    )
+    written = str(asked.report) if asked.report else None
+    return Answer({"file": str(asked.file), **table.to_json(), "report": written}, human)
 
 
+@command
 def definitions(
     file: _Model,
     on: Annotated[str | None, typer.Option(metavar="O", help="The output; by default the only one.")] = None,
@@ -120,8 +117,7 @@ def definitions(
         bool,
         typer.Option("--printed", metavar="", help="Read Definition 4 as printed: independent given the other points."),
     ] = False,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Answer:
     """Say for which ε the mechanism at the end of a model meets each definition of differential privacy.
 
     The parents of the output are the data points; their population is the model's own. In JSON an infinite ε is the
@@ -144,10 +140,10 @@ def definitions(
         for arrow in found.implications:
             console.print(f"  {arrow}", markup=False)
 
-    emit({"file": str(file), **found.to_json()}, as_json=as_json, human=human)
+    return Answer({"file": str(file), **found.to_json()}, human)
 
 
-def _single_effects(sem: SEM, asked: EffectsOptions, population: str | None) -> list[Effect]:
+def _single_effects(sem: SEM, asked: EffectsOptions) -> list[Effect]:
     """Return the effects that were asked for by name."""
     from escudo.effects import direct, effect, outputs_of, path, total
 
@@ -157,19 +153,20 @@ def _single_effects(sem: SEM, asked: EffectsOptions, population: str | None) -> 
         raise InputError("--direct and --through ask different questions; give one of them.")
     groups: list[tuple[str, ...]] = [of] if asked.joint else [(name,) for name in of]
     if held:
-        return [direct(sem, group, observed, holding=held, population=population) for group in groups]
+        return [direct(sem, group, observed, holding=held, population=asked.population) for group in groups]
     if through:
-        return [path(sem, group, observed, through=through, population=population) for group in groups]
-    return [effect(sem, of, observed, population=population), total(sem, of, observed, population=population)]
+        return [path(sem, group, observed, through=through, population=asked.population) for group in groups]
+    return [kind(sem, of, observed, population=asked.population) for kind in (effect, total)]
 
 
-def _ledger_effects(url: str, dataset: str, people: int, report: Path | None, as_json: bool) -> None:
+def _ledger_effects(url: str, dataset: str, asked: EffectsOptions) -> Answer:
     from escudo.effects import bound, from_ledger
     from escudo.privacy import Ledger
 
+    people, report = asked.people, asked.report
     with Ledger(url) as book:
         terms = book.account(dataset).terms
-        diagram = from_ledger(book, dataset, people=people)
+        diagram = from_ledger(book, dataset, people=asked.people)
     releases = [name for name, node in diagram.nodes.items() if node.kind == "mechanism"]
     points = [name for name, node in diagram.nodes.items() if node.kind == "data point"]
     if not releases:
@@ -201,36 +198,32 @@ def _ledger_effects(url: str, dataset: str, people: int, report: Path | None, as
         "effects": [{"changed": name, **one.to_json()} for name, one in found],
         "report": str(report) if report else None,
     }
-    emit(payload, as_json=as_json, human=human)
+    return Answer(payload, human)
 
 
 def _names(text: str | None) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip()) if text else ()
 
 
+_NUMBER: dict[str, Any] = {"justify": "right", "no_wrap": True}
+_WHOLE: dict[str, Any] = {"no_wrap": True}
+_LONG: dict[str, Any] = {"overflow": "fold"}
+_ASIDE: dict[str, Any] = {"overflow": "fold", "style": "dim"}
+
+
 def _survey_table(found: Survey) -> Table:
     from rich.markup import escape
-    from rich.text import Text
 
     from escudo.effects import show_epsilon
 
-    table = plain_table(
-        (escape(f"effect on {', '.join(found.outputs)}"), {"overflow": "fold"}),
-        ("ε", {"justify": "right", "no_wrap": True}),
-        ("by what", {"overflow": "fold"}),
-        ("known", {"no_wrap": True}),
-        ("worst case", {"overflow": "fold", "style": "dim"}),
-    )
-    for row in found.rows:
-        names = (
-            ", ".join(row.names)
-            if len(row.names) <= 6
-            else f"{row.names[0]} … {row.names[-1]} ({len(row.names)} in all)"
-        )
-        witness = str(row.effect.witness) if row.effect.witness else "none"
-        cells = (names, show_epsilon(row.effect.epsilon), row.by_what, row.effect.known, witness)
-        table.add_row(*(Text(cell) for cell in cells))
-    return table
+    def cells(row: SurveyRow) -> tuple[str, ...]:
+        few, one = len(row.names) <= 6, row.effect
+        names = ", ".join(row.names) if few else f"{row.names[0]} … {row.names[-1]} ({len(row.names)} in all)"
+        return names, show_epsilon(one.epsilon), row.by_what, one.known, str(one.witness) if one.witness else "none"
+
+    title = escape(f"effect on {', '.join(found.outputs)}")
+    columns = {title: _LONG, "ε": _NUMBER, "by what": _LONG, "known": _WHOLE, "worst case": _ASIDE}
+    return plain_table(columns, map(cells, found.rows))
 
 
 def _together(one: Effect, all_: Effect) -> str:
@@ -241,58 +234,42 @@ def _together(one: Effect, all_: Effect) -> str:
     )
 
 
-def _print_effects(console: Console, found: Sequence[Effect]) -> None:
-    from rich.text import Text
-
+def _effects_table(found: Sequence[Effect]) -> Table:
     from escudo.effects import show_epsilon
 
-    table = plain_table(
-        ("changed", {"overflow": "fold"}),
-        ("ε", {"justify": "right", "no_wrap": True}),
-        ("what is asked", {}),
-        ("in words", {"overflow": "fold"}),
+    def kind(one: Effect) -> str:
+        return "joint effect" if one.kind == "effect" and len(one.of) > 1 else one.kind
+
+    return plain_table(
+        {"changed": _LONG, "ε": _NUMBER, "what is asked": {}, "in words": _LONG},
+        ((", ".join(one.of), show_epsilon(one.epsilon), kind(one), one.sentence) for one in found),
     )
-    for one in found:
-        kind = "joint effect" if one.kind == "effect" and len(one.of) > 1 else one.kind
-        table.add_row(*(Text(cell) for cell in (", ".join(one.of), show_epsilon(one.epsilon), kind, one.sentence)))
-    console.print(table)
 
 
 def _bounds_table(found: Sequence[tuple[str, Effect]], releases: int) -> Table:
-    from rich.text import Text
-
     from escudo.effects import show_epsilon
 
-    table = plain_table(
-        (f"effect on all {releases} releases" if releases > 1 else "effect on the release", {}),
-        ("ε", {"justify": "right", "no_wrap": True}),
-        ("δ", {"no_wrap": True}),
-        ("known", {"no_wrap": True}),
-        ("how", {"overflow": "fold", "style": "dim"}),
+    title = f"effect on all {releases} releases" if releases > 1 else "effect on the release"
+    return plain_table(
+        {title: {}, "ε": _NUMBER, "δ": _WHOLE, "known": _WHOLE, "how": _ASIDE},
+        (
+            (name, f"≤ {show_epsilon(one.epsilon)}", f"{one.delta:g}", one.known, one.derivation[-1])
+            for name, one in found
+        ),
     )
-    for name, one in found:
-        cells = (name, f"≤ {show_epsilon(one.epsilon)}", f"{one.delta:g}", one.known, one.derivation[-1])
-        table.add_row(*(Text(cell) for cell in cells))
-    return table
 
 
 def _definitions_table(found: Definitions) -> Table:
-    from rich.text import Text
-
     from escudo.effects import show_epsilon
 
-    table = plain_table(
-        ("definition", {"overflow": "fold"}),
-        ("ε", {"justify": "right", "no_wrap": True}),
-        ("compares", {"no_wrap": True}),
-        ("populations", {"no_wrap": True}),
-        ("in general", {"no_wrap": True}),
+    labels = {number: one.name if number == "bayesian0" else f"{number}  {one.name}" for number, one in found.items()}
+    return plain_table(
+        {"definition": _LONG, "ε": _NUMBER, "compares": _WHOLE, "populations": _WHOLE, "in general": _WHOLE},
+        (
+            (labels[number], show_epsilon(one.epsilon), one.compares, one.populations, one.relation)
+            for number, one in found.items()
+        ),
     )
-    for number, one in found.items():
-        label = one.name if number == "bayesian0" else f"{number}  {one.name}"
-        cells = (label, show_epsilon(one.epsilon), one.compares, one.populations, one.relation)
-        table.add_row(*(Text(cell) for cell in cells))
-    return table
 
 
 def _print_sentences(console: Console, found: Definitions) -> None:

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from escudo.cli._console import JsonFlag, emit
+from escudo._card import plain
+from escudo.cli._console import Answer
+from escudo.cli._options import command
 from escudo.errors import GraphError, InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from escudo.causal import CausalGraph
-
-__all__ = ["app"]
 
 app = typer.Typer(no_args_is_help=True, help="Show, convert and check causal graphs.")
 
@@ -30,12 +30,12 @@ _Force = Annotated[bool, typer.Option("--force", metavar="", help="Replace the o
 
 
 @app.command()
+@command
 def show(
     file: _File,
     svg: Annotated[Path | None, typer.Option("--svg", help="Also draw the graph into this SVG file.")] = None,
     force: _Force = False,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Answer:
     """Show a graph: each node with its causes, causes first.
 
     Example: escudo graph show clinic.dot --svg clinic.svg
@@ -57,10 +57,11 @@ def show(
         if svg is not None:
             console.print(Text(f"Drawn into {svg}."))
 
-    emit({"file": str(file), **_payload(graph), "svg": svg and str(svg)}, as_json=as_json, human=human)
+    return Answer({"file": str(file), **_payload(graph), "svg": svg and str(svg)}, human)
 
 
 @app.command()
+@command
 def convert(
     file: _File,
     out: Annotated[Path, typer.Argument(metavar="OUT", help="Where to write; its ending names the format.")],
@@ -68,8 +69,7 @@ def convert(
         bool, typer.Option("--lossy", metavar="", help="Leave out what the new format cannot carry.")
     ] = False,
     force: _Force = False,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Answer:
     """Write a graph in another format; refuses to lose latents, groups or knowledge unless told to.
 
     Example: escudo graph convert clinic.dagitty clinic.dot
@@ -87,21 +87,16 @@ def convert(
     write_text(out, result)
     note = "Its probability tables stay behind." if source == "bif" and not same_network else None
 
-    def human(console: Console) -> None:
-        from rich.text import Text
-
-        console.print(Text(f"Wrote {out} ({target}): {graph.summary}." + (f" {note}" if note else "")))
-
     payload = {"file": str(file), "from": source, "out": str(out), "to": target, "note": note, **_payload(graph)}
-    emit(payload, as_json=as_json, human=human)
+    return Answer(payload, f"Wrote {out} ({target}): {graph.summary}." + (f" {note}" if note else ""))
 
 
 @app.command()
+@command
 def check(
     file: _File,
     schema: Annotated[Path | None, typer.Option("--schema", help="Compare the names with this schema.")] = None,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Answer:
     """Check that a graph is acyclic and, with --schema, that it names the table's columns.
 
     Example: escudo graph check clinic.dot --schema visits.toml
@@ -121,7 +116,7 @@ def check(
         for finding in findings:
             console.print(Text(f"  {finding}"))
 
-    emit({**payload, "findings": findings}, as_json=as_json, human=human)
+    return Answer({**payload, "findings": findings}, human)
 
 
 def _compare(graph: CausalGraph, file: Path, schema: Path, payload: dict[str, Any]) -> list[str]:
@@ -159,17 +154,8 @@ def _undirected_note(graph: CausalGraph) -> str:
 
 def _payload(graph: CausalGraph) -> dict[str, Any]:  # Any: a JSON value
     return {
-        "nodes": graph.nodes,
-        "edges": graph.edges,
-        "undirected_edges": graph.undirected_edges,
-        "is_dag": graph.is_dag,
-        "latents": sorted(graph.latents),
-        "exposures": sorted(graph.exposures),
-        "outcomes": sorted(graph.outcomes),
-        "groups": dict(graph.groups),
-        "required": graph.required,
-        "forbidden": graph.forbidden,
-        "tiers": graph.tiers,
+        **plain(graph, "nodes", "edges", "undirected_edges", "is_dag", "latents", "exposures", "outcomes"),
+        **plain(graph, "groups", "required", "forbidden", "tiers"),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from escudo.cli._console import JsonFlag, console, emit
+from escudo.cli._console import Answer, JsonFlag, console, plain_table
 from escudo.cli._options import DEFAULT_LEDGER, command
 
 if TYPE_CHECKING:
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from escudo.privacy import AccountInfo, LedgerRow, Spending
-
-__all__ = ["app"]
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -71,12 +70,11 @@ class OpenOptions:
         typer.Option(help="Order of the cap's Rényi divergence; the best for Gaussian noise by default."),
     ] = None
     ledger: LedgerUrl = DEFAULT_LEDGER
-    as_json: JsonFlag = False
 
 
 @app.command("open", epilog="Example: escudo ledger open visits-2026 --epsilon 3 --delta 1e-6")
 @command
-def open_account(asked: OpenOptions) -> None:
+def open_account(asked: OpenOptions) -> Answer:
     """Open a dataset's account, with a cap that never changes."""
     from escudo.privacy import Ledger, parse_relation, parse_unit
 
@@ -94,16 +92,13 @@ def open_account(asked: OpenOptions) -> None:
         )
         info = book.info(asked.dataset)
 
-    def human(out: Console) -> None:
-        out.print(f"Account {account.dataset!r} is open: {account.terms}.", markup=False)
-        out.print(info.promise, markup=False)
-        out.print(f"Ledger   {book.name}", markup=False)
-
-    emit(_account_json(info), as_json=asked.as_json, human=human)
+    said = f"Account {account.dataset!r} is open: {account.terms}.\n{info.promise}\nLedger   {book.name}"
+    return Answer(_account_json(info), said)
 
 
 @app.command(epilog="Example: escudo ledger show visits-2026")
-def show(dataset: OneDataset = None, ledger: LedgerUrl = DEFAULT_LEDGER, as_json: JsonFlag = False) -> None:
+@command
+def show(dataset: OneDataset = None, ledger: LedgerUrl = DEFAULT_LEDGER) -> Answer:
     """Show caps, how much of them is used and what is left."""
     from escudo.privacy import Ledger
 
@@ -123,22 +118,23 @@ def show(dataset: OneDataset = None, ledger: LedgerUrl = DEFAULT_LEDGER, as_json
             markup=False,
         )
 
-    payload = {"ledger": book.name, **anchor, "accounts": [_account_json(info) for info in infos]}
-    emit(payload, as_json=as_json, human=human)
+    return Answer({"ledger": book.name, **anchor, "accounts": [_account_json(info) for info in infos]}, human)
 
 
 @app.command(epilog="Example: escudo ledger history visits-2026")
-def history(dataset: OneDataset = None, ledger: LedgerUrl = DEFAULT_LEDGER, as_json: JsonFlag = False) -> None:
+@command
+def history(dataset: OneDataset = None, ledger: LedgerUrl = DEFAULT_LEDGER) -> Answer:
     """List every account opened, every spend and every failed release."""
     from escudo.privacy import Ledger
 
     with Ledger(ledger) as book:
         rows = book.history(dataset)
     payload = {"ledger": book.name, "rows": [row.to_json() for row in rows]}
-    emit(payload, as_json=as_json, human=lambda out: out.print(_history_table(rows)))
+    return Answer(payload, lambda out: out.print(_history_table(rows)))
 
 
 @app.command(epilog="Example: escudo ledger verify --head 5e88...")
+@command
 def verify(
     head: Annotated[
         str | None, typer.Option(metavar="HASH", help="A head you kept: finds a ledger rewritten as a whole.")
@@ -151,8 +147,7 @@ def verify(
         Path | None, typer.Option("--export", metavar="FILE", help="Check a backup or export (jsonl), not a ledger.")
     ] = None,
     ledger: LedgerUrl = DEFAULT_LEDGER,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Answer:
     """Check that no row was edited, removed, moved or added, and that no cap is passed (exit 5 if so)."""
     from escudo.errors import LedgerCorruptError
     from escudo.privacy import Ledger, verify_lines
@@ -167,87 +162,88 @@ def verify(
                 raise LedgerCorruptError(found.problem)
     name = book.name if exported is None else str(exported)
 
-    def human(out: Console) -> None:
-        out.print(f"Ledger holds good: {found.rows} rows.\nHead   {found.head}", markup=False)
-
     payload = {"ledger": name, "ok": True, "rows": found.rows, "head": found.head}
-    emit(payload, as_json=as_json, human=human)
+    return Answer(payload, f"Ledger holds good: {found.rows} rows.\nHead   {found.head}")
 
 
 @app.command(epilog="Example: escudo ledger backup ledger-2026-11.jsonl")
+@command
 def backup(
     out: Annotated[Path, typer.Argument(help="A new file; only its owner can read it.")],
     ledger: LedgerUrl = DEFAULT_LEDGER,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Answer:
     """Write all rows to a file from which the ledger can be made again."""
     from escudo.privacy import Ledger
 
     with Ledger(ledger) as book:
         rows = book.backup(out)
-    _done(f"Wrote {rows} rows to {out}.", {"ledger": book.name, "rows": rows, "file": str(out)}, as_json=as_json)
+    return Answer({"ledger": book.name, "rows": rows, "file": str(out)}, f"Wrote {rows} rows to {out}.")
 
 
 @app.command(epilog="Example: escudo ledger restore ledger-2026-11.jsonl --ledger sqlite:///new.db")
+@command
 def restore(
     file: Annotated[Path, typer.Argument(help="What 'escudo ledger backup' wrote.")],
     ledger: LedgerUrl = DEFAULT_LEDGER,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Answer:
     """Make a ledger again from a backup, with later rows that this machine has seen."""
     from escudo.privacy import Ledger
 
     with Ledger(ledger) as book:
         rows = book.restore(file)
-    _done(f"{rows} rows are in {book.name} again.", {"ledger": book.name, "rows": rows}, as_json=as_json)
+    return Answer({"ledger": book.name, "rows": rows}, f"{rows} rows are in {book.name} again.")
 
 
 @app.command(epilog="Example: escudo ledger recover")
-def recover(ledger: LedgerUrl = DEFAULT_LEDGER, as_json: JsonFlag = False) -> None:
+@command
+def recover(ledger: LedgerUrl = DEFAULT_LEDGER) -> Answer:
     """Put rows back that this machine has seen and the ledger has lost."""
     from escudo.privacy import Ledger
 
     with Ledger(ledger) as book:
         rows = book.recover()
     said = f"{rows} rows were put back." if rows else "Nothing was missing."
-    _done(said, {"ledger": book.name, "rows": rows}, as_json=as_json)
+    return Answer({"ledger": book.name, "rows": rows}, said)
 
 
 @app.command(epilog="Example: escudo ledger upgrade")
-def upgrade(ledger: LedgerUrl = DEFAULT_LEDGER, as_json: JsonFlag = False) -> None:
+@command
+def upgrade(ledger: LedgerUrl = DEFAULT_LEDGER) -> Answer:
     """Bring a ledger that an older escudo made up to date."""
     from escudo.privacy import Ledger
 
     with Ledger(ledger) as book:
         rows = book.upgrade()
-    _done(f"The ledger is up to date: {rows} rows were kept.", {"ledger": book.name, "rows": rows}, as_json=as_json)
+    return Answer({"ledger": book.name, "rows": rows}, f"The ledger is up to date: {rows} rows were kept.")
 
 
 @app.command(epilog="Example: escudo ledger grant spender --ledger postgresql://owner@host/ledger")
+@command
 def grant(
     role: Annotated[str, typer.Argument(help="A PostgreSQL role.")],
     ledger: LedgerUrl = DEFAULT_LEDGER,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Answer:
     """Let a PostgreSQL role read and spend, and neither change nor remove anything."""
     from escudo.privacy import Ledger
 
     with Ledger(ledger) as book:
         book.grant(role)
-    _done(f"{role} may read {book.name} and spend from it.", {"ledger": book.name, "role": role}, as_json=as_json)
+    return Answer({"ledger": book.name, "role": role}, f"{role} may read {book.name} and spend from it.")
 
 
 @app.command(epilog="Example: escudo ledger forget --ledger sqlite:///old.db")
-def forget(ledger: LedgerUrl = DEFAULT_LEDGER, as_json: JsonFlag = False) -> None:
+@command
+def forget(ledger: LedgerUrl = DEFAULT_LEDGER) -> Answer:
     """Let a new ledger begin where one was removed on purpose."""
     from escudo.privacy import Ledger
 
     with Ledger(ledger) as book:
         book.forget()
-    _done(f"A new ledger may begin at {book.name}.", {"ledger": book.name}, as_json=as_json)
+    return Answer({"ledger": book.name}, f"A new ledger may begin at {book.name}.")
 
 
 @app.command(epilog="Example: escudo ledger export --format csv --out ledger.csv")
+@command
 def export(
     form: Annotated[
         Format, typer.Option("--format", help="jsonl (a row on each line), json (one object) or csv.")
@@ -274,10 +270,6 @@ def export(
         console(stderr=True).print(f"Wrote {len(exported['rows'])} rows to {out}.", markup=False)
     if exported["problem"]:
         console(stderr=True).print(f"Careful, the ledger is broken. {exported['problem']}", markup=False)
-
-
-def _done(said: str, payload: dict[str, Any], *, as_json: bool) -> None:
-    emit(payload, as_json=as_json, human=lambda out: out.print(said, markup=False))
 
 
 def _kept_head(file: Path) -> str:
@@ -346,36 +338,31 @@ def _words(info: AccountInfo) -> list[str]:
     return lines
 
 
-def _table(*columns: str, right: tuple[str, ...] = ()) -> Table:
+def _table(columns: Iterable[str], right: tuple[str, ...], rows: Iterable[Iterable[str]]) -> Table:
     from rich import box
-    from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for column in columns:
-        table.add_column(
-            column,
-            justify="right" if column in right else "left",
-            overflow="fold",
-            no_wrap=column in (*right, "time (UTC)"),
-        )
-    return table
+    settings = {
+        column: {
+            "justify": "right" if column in right else "left",
+            "overflow": "fold",
+            "no_wrap": column in (*right, "time (UTC)"),
+        }
+        for column in columns
+    }
+    return plain_table(settings, rows, box=box.SIMPLE_HEAD, header_style=None)
 
 
 def _accounts_table(infos: list[AccountInfo]) -> Table:
-    from rich.text import Text
-
     from escudo.privacy import percent_up, shown_down
 
-    numbers = ("cap ε", "δ", "used", "left ε", "spends")
-    table = _table("dataset", *numbers, "neighbours", "notes", right=numbers)
-    for info in infos:
+    def cells(info: AccountInfo) -> tuple[str, ...]:
         change = "replace" if info.cap.relation == "replace_one" else "add or remove"
         rows = "row" if info.cap.unit == "row" else f"person (≤ {info.cap.max_rows_per_person} rows)"
         notes = ["planned"] if info.spending == "planned" else []
         notes += [f"{info.failed} failed"] if info.failed else []
         notes += [f"{info.not_for_release} not for release"] if info.not_for_release else []
-        table.add_row(
-            Text(info.dataset),
+        return (
+            info.dataset,
             shown_down(info.cap.epsilon),
             f"{info.cap.delta:g}",
             percent_up(info.used),
@@ -384,17 +371,17 @@ def _accounts_table(infos: list[AccountInfo]) -> Table:
             f"{change} one {rows}",
             ", ".join(notes),
         )
-    return table
+
+    numbers = ("cap ε", "δ", "used", "left ε", "spends")
+    return _table(("dataset", *numbers, "neighbours", "notes"), numbers, map(cells, infos))
 
 
 def _history_table(rows: list[LedgerRow]) -> Table:
-    from rich.text import Text
-
     from escudo.privacy import cost_text
 
     failed = {row.payload["spend"] for row in rows if row.kind == "failed"}
-    table = _table("row", "time (UTC)", "dataset", "what", "cost", "purpose", "notes", right=("row",))
-    for row in rows:
+
+    def cells(row: LedgerRow) -> tuple[str, ...]:
         payload, cost, notes = row.payload, "", []
         if row.kind == "open":
             cost = f"cap ε = {payload['epsilon']:g}, δ = {payload['delta']:g}"
@@ -407,16 +394,12 @@ def _history_table(rows: list[LedgerRow]) -> Table:
             notes += ["failed"] if row.sequence in failed else []
             notes += [] if payload["for_release"] else ["not for release"]
             notes += [f"stated for {payload['converted_from']}"] if "converted_from" in payload else []
-        table.add_row(
-            str(row.sequence),
-            row.recorded_at[:16].replace("T", " "),
-            Text(row.dataset),
-            row.kind,
-            cost,
-            Text(payload.get("purpose", "")),
-            Text(", ".join(filter(None, notes))),
-        )
-    return table
+        when = row.recorded_at[:16].replace("T", " ")
+        said = payload.get("purpose", ""), ", ".join(filter(None, notes))
+        return str(row.sequence), when, row.dataset, row.kind, cost, *said
+
+    titles = ("row", "time (UTC)", "dataset", "what", "cost", "purpose", "notes")
+    return _table(titles, ("row",), map(cells, rows))
 
 
 def _as_json(exported: dict[str, Any]) -> str:

@@ -5,43 +5,19 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable
+from dataclasses import is_dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from escudo.cli._console import shown_first
+from escudo.cli._console import Answer, Filed, JsonFlag, planned
 
 if TYPE_CHECKING:
     from escudo.privacy import Account, Plan
     from escudo.releasing import Resumption
     from escudo.table import PrivateTable
-
-__all__ = [
-    "DEFAULT_LEDGER",
-    "AcceptLargeDelta",
-    "Data",
-    "Dataset",
-    "Delta",
-    "Epsilon",
-    "Force",
-    "LedgerUrl",
-    "PlanOnly",
-    "PublicRows",
-    "RelationName",
-    "SchemaFile",
-    "Seeded",
-    "TableOptions",
-    "check_files",
-    "command",
-    "ledger_url",
-    "options_of",
-    "settings",
-    "without_secrets",
-]
-
-T = TypeVar("T")
 
 DEFAULT_LEDGER = "sqlite:///escudo-ledger.db"
 
@@ -85,16 +61,32 @@ PlanOnly = Annotated[bool, typer.Option("--plan", metavar="", help="Show the bud
 Force = Annotated[bool, typer.Option("--force", metavar="", help="Replace files that exist.")]
 
 
-def command(function: Callable[[T], None]) -> Callable[..., None]:
-    """Make a function of one value a command: the fields of the value's class are its arguments and options."""
-    (options,) = get_type_hints(function, include_extras=True).keys() - {"return"}
-    kind = get_type_hints(function)[options]
+def command(function: Callable[..., Answer | Filed | None]) -> Callable[..., None]:
+    """Make a function a command: parse, ask, show, as JSON if ``--json`` says so.
+
+    The function's parameters are the arguments and options; where it takes one value of a class of options, the fields
+    of that class are.
+    """
+    shape = inspect.signature(function, eval_str=True)
+    options = next(iter(shape.parameters.values())).annotation
+    if is_dataclass(options):
+        shape = inspect.signature(options, eval_str=True)  # type: ignore[arg-type] # a class, not one of its values
+    else:
+        options = None
+    told = "as_json" in shape.parameters  # some want to know it before they answer
+    parameters = list(shape.parameters.values())
+    if not told:
+        flag = inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=JsonFlag)
+        parameters.append(flag)
 
     @wraps(function)
     def parsed(**given: Any) -> None:
-        function(kind(**given))
+        as_json = given["as_json"] if told else given.pop("as_json")
+        answer = function(**given) if options is None else function(options(**given))
+        if answer is not None:
+            answer.show(as_json=as_json)
 
-    parsed.__signature__ = inspect.signature(kind, eval_str=True)  # type: ignore[attr-defined] # what typer reads
+    parsed.__signature__ = shape.replace(parameters=parameters)  # type: ignore[attr-defined] # what typer reads
     return parsed
 
 
@@ -125,9 +117,11 @@ class TableOptions:
         said: dict[str, Any] = {"relation": self.relation, "rows": self.public_rows}
         return PrivateTable(open_data(self.data, schema), schema, account, self.dataset, **said)
 
-    def stops_at(self, plan: Plan, account: Account, *, resumption: Resumption | None = None) -> bool:
+    def stops_at(self, plan: Plan, account: Account, resumption: Resumption | None = None) -> bool:
         """Show the plan and where it would leave the account before anything is spent; return whether to stop there."""
-        return shown_first(account, plan, stop=self.plan, as_json=self.as_json, resumption=resumption)
+        if self.plan or not self.as_json:
+            planned(plan, account, resumption, stop=self.plan).show(as_json=self.as_json)
+        return self.plan
 
 
 def check_files(*, graph: Path | None = None, report: Path | None = None, force: bool = False) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from escudo.cli._console import JsonFlag, console, emit, print_promise, to_the_end
+from escudo.cli._console import Answer, JsonFlag, console, print_promise, to_the_end
 from escudo.cli._options import (
     AcceptLargeDelta,
     Data,
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from escudo.releasing import SyntheticRelease
     from escudo.report import ReleaseFiles
     from escudo.table import Schema
-
-__all__ = ["MOST_ROWS", "release", "sample"]
 
 
 MOST_ROWS = 1_000_000_000
@@ -164,7 +162,7 @@ def release(asked: ReleaseOptions) -> None:
         prepared = question.prepare(table.schema, table.neighbours, Budget(asked.epsilon, delta))
         tree = prepared.plan.judged(table.neighbours, accept_large_delta=asked.accept_large_delta)
         gone_on = prepared.resumption(table.account, tree)
-        if asked.stops_at(tree, table.account, resumption=gone_on):
+        if asked.stops_at(tree, table.account, gone_on):
             return
         if gone_on is not None and not asked.as_json:
             line = f"Goes on from {asked.checkpoint}: what it has behind it is not paid for again."
@@ -181,11 +179,8 @@ def release(asked: ReleaseOptions) -> None:
             )
             raise typer.Exit(getattr(stop, "exit_code", 130)) from None
         seconds = time.perf_counter() - start
-        emit(
-            _payload(asked, files, seconds),
-            as_json=asked.as_json,
-            human=lambda screen: _print_release(screen, out, files, seconds),
-        )
+        answer = Answer(_payload(asked, files, seconds), lambda screen: _print_release(screen, out, files, seconds))
+        answer.show(as_json=asked.as_json)
 
 
 def _question(asked: ReleaseOptions, *, before_naming: Callable[[], object]) -> SyntheticRelease:
@@ -297,6 +292,7 @@ def _word(text: str) -> str:
     return quote(text)
 
 
+@command
 def sample(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="The model folder of a release.")],
     rows: Annotated[int, typer.Option("--rows", "-n", min=0, max=MOST_ROWS, help="How many rows.")] = 10,
@@ -308,8 +304,7 @@ def sample(
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="For repeatable rows.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write .parquet or .csv instead of printing.")] = None,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Answer:
     """Draw rows from a released model, also under an intervention; free, as often as wanted.
 
     Example: escudo sample release/model --rows 5 --do smoke=yes
@@ -323,8 +318,7 @@ def sample(
         raise InputError(f"'{out}' exists; choose another name.")
     drawn = load(model).sample(rows, do=settings("--do", do), given=settings("--given", given), seed=seed)
     if out is None:
-        emit({"rows": drawn.to_dicts()}, as_json=as_json, human=lambda screen: _print_rows(screen, drawn))
-        return
+        return Answer({"rows": drawn.to_dicts()}, lambda screen: _print_rows(screen, drawn))
     try:
         with out.open("xb") as file:
             if out.suffix == ".csv":
@@ -335,11 +329,7 @@ def sample(
                 drawn.write_parquet(file)
     except OSError as error:
         raise InputError(f"cannot write '{out}': {error.strerror or 'input/output error'}.") from None
-    emit(
-        {"rows": rows, "file": str(out)},
-        as_json=as_json,
-        human=lambda screen: screen.print(f"{rows:,} rows written to {out}", markup=False),
-    )
+    return Answer({"rows": rows, "file": str(out)}, f"{rows:,} rows written to {out}")
 
 
 def _print_rows(screen: Console, frame: Any) -> None:

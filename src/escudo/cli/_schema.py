@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from escudo.cli._console import JsonFlag, emit
+from escudo.cli._console import Answer, plain_table
 from escudo.cli._options import AcceptLargeDelta, PublicRows, command
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from escudo.table import Column, Schema, SchemaCheck
-
-__all__ = ["app"]
 
 app = typer.Typer(no_args_is_help=True, help="The public description of a table: its columns, levels and bounds.")
 
@@ -32,7 +30,8 @@ _TAKEN_AS_PUBLIC = "The kind of each column (levels or numbers) was taken as pub
 
 
 @app.command()
-def draft(data: _Data, out: _Out = None, force: _Force = False, as_json: JsonFlag = False) -> None:
+@command
+def draft(data: _Data, out: _Out = None, force: _Force = False) -> Answer:
     """Draft a schema from the data, for the custodian to confirm; nothing is released from it before.
 
     The file is for its owner's eyes only.
@@ -42,17 +41,10 @@ def draft(data: _Data, out: _Out = None, force: _Force = False, as_json: JsonFla
     from escudo.table import CUSTODIAN_ONLY
     from escudo.table import draft as draft_schema
 
-    _check_target(out, force=force)
+    _check_target(out, force)
     schema = draft_schema(data)
     with _readable_by(0o600):
-        _deliver(
-            schema,
-            out,
-            force=force,
-            as_json=as_json,
-            notice=CUSTODIAN_ONLY,
-            next_step=_how_to_confirm(schema, data, out),
-        )
+        return _written(schema, out, CUSTODIAN_ONLY, then=_how_to_confirm(data, out), force=force)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,12 +65,11 @@ class LearnOptions:
     accept_large_delta: AcceptLargeDelta = False
     out: _Out = None
     force: _Force = False
-    as_json: JsonFlag = False
 
 
 @app.command()
 @command
-def learn(asked: LearnOptions) -> None:
+def learn(asked: LearnOptions) -> Answer:
     """Learn the levels and bounds that are not public, under differential privacy, and charge them.
 
     Example: escudo schema learn visits.csv --schema visits.toml --epsilon 0.1 --delta 1e-7 --out learnt.toml
@@ -90,7 +81,7 @@ def learn(asked: LearnOptions) -> None:
 
     if (asked.ledger is None) != (asked.dataset is None):
         raise InputError("--ledger and --dataset belong together: which ledger, and which account in it.")
-    _check_target(asked.out, force=asked.force)  # before anything is spent
+    _check_target(asked.out, asked.force)  # before anything is spent
     given = None if asked.schema is None else Schema.read(asked.schema)
     start = outline(asked.data) if given is None else given
     frame = scan(asked.data, start)
@@ -108,18 +99,18 @@ def learn(asked: LearnOptions) -> None:
     about = (lead, f"{_TAKEN_AS_PUBLIC} {charged}", *release.value.notes)
     learnt = replace(release.value, notes=about)
     try:
-        _deliver(learnt, asked.out, force=asked.force, as_json=asked.as_json, notice="\n".join(about), next_step="")
+        return _written(learnt, asked.out, "\n".join(about), force=asked.force)
     except EscudoError:
         typer.echo(learnt.to_toml(), nl=False)  # it is paid for: do not lose it
         raise
 
 
 @app.command()
+@command
 def check(
     data: _Data,
     schema: Annotated[Path, typer.Option("--schema", "-s", help="The schema to compare with.")],
-    as_json: JsonFlag = False,
-) -> None:
+) -> Answer:
     """Compare data with a schema, for the custodian's eyes only: exact shares, without any protection.
 
     Example: escudo schema check visits.csv --schema visits.toml
@@ -129,13 +120,13 @@ def check(
     from escudo.table import check as check_schema
 
     report = check_schema(data, Schema.read(schema))
-    emit(report.to_dict(), as_json=as_json, human=lambda console: _print_check(console, report))
-    if report.problems:
-        raise ViolationError("the table does not fit the schema. " + " ".join(report.problems))
+    problem = ViolationError("the table does not fit the schema. " + " ".join(report.problems))
+    return Answer(report.to_dict(), lambda console: _print_check(console, report), problem if report.problems else None)
 
 
 @app.command()
-def show(schema: _Schema, table: _Table = None, as_json: JsonFlag = False) -> None:
+@command
+def show(schema: _Schema, table: _Table = None) -> Answer:
     """Show a schema: its columns and cells, whom it protects, and what is not confirmed."""
     from escudo.table import Schema
 
@@ -147,17 +138,17 @@ def show(schema: _Schema, table: _Table = None, as_json: JsonFlag = False) -> No
         "open": list(value.open_columns),
         "fingerprint": value.fingerprint,
     }
-    emit(payload, as_json=as_json, human=lambda console: _print_schema(console, value))
+    return Answer(payload, lambda console: _print_schema(console, value))
 
 
 @app.command()
+@command
 def convert(
     schema: _Schema,
     out: Annotated[Path, typer.Argument(metavar="OUT", help="The new file, ending in .toml or .json.")],
     table: _Table = None,
     force: _Force = False,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Answer:
     """Convert a schema, SDV metadata (JSON) or SmartNoise metadata (YAML) to a schema of escudo's.
 
     Example: escudo schema convert metadata.json visits.toml
@@ -166,17 +157,17 @@ def convert(
 
     value = Schema.read(schema, table=table)
     value.write(out, overwrite=force)
-    _report_written(value, out, as_json=as_json, notes=value.notes)
+    return _changed(value, out, value.notes)
 
 
 @app.command()
+@command
 def confirm(
     schema: _Schema,
     columns: Annotated[
         list[str] | None, typer.Argument(metavar="COLUMN", help="Which columns; all of them if none is named.")
     ] = None,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Answer:
     """Vouch that the levels and bounds of columns are public knowledge; changes the schema's file.
 
     Example: escudo schema confirm visits.toml age smoke
@@ -188,7 +179,7 @@ def confirm(
     ):  # what is not confirmed yet stays private
         chosen = confirm_file(schema, columns or None)
     value = Schema.read(schema)
-    _report_written(value, schema, as_json=as_json, notes=[f"Confirmed as public: {name}" for name in chosen])
+    return _changed(value, schema, [f"Confirmed as public: {name}" for name in chosen])
 
 
 @contextmanager
@@ -201,7 +192,7 @@ def _readable_by(mode: int) -> Iterator[None]:
         os.umask(before)
 
 
-def _check_target(out: Path | None, *, force: bool) -> None:
+def _check_target(out: Path | None, force: bool) -> None:
     """Refuse an unusable output file before reading data or spending anything."""
     from escudo.errors import InputError
 
@@ -219,8 +210,8 @@ def _check_target(out: Path | None, *, force: bool) -> None:
         raise InputError(f"cannot write '{out}': the folder '{out.parent}' does not exist.")
 
 
-def _deliver(schema: Schema, out: Path | None, *, force: bool, as_json: bool, notice: str, next_step: str) -> None:
-    """Write a schema to its file, or print it: as TOML for people, so that it can be piped into a file."""
+def _written(schema: Schema, out: Path | None, notice: str, *, then: str = "", force: bool) -> Answer:
+    """Write a schema to its file, or show it: as TOML for people, so that it can be piped into a file."""
     if out is not None:
         schema.write(out, overwrite=force)
     payload: dict[str, Any] = {
@@ -230,32 +221,19 @@ def _deliver(schema: Schema, out: Path | None, *, force: bool, as_json: bool, no
         "notes": list(schema.notes),
         "unconfirmed": list(schema.unconfirmed),
     }
-
-    def human(console: Console) -> None:
-        if out is None:
-            console.print(schema.to_toml(), markup=False, end="")
-            return
-        console.print(f"Wrote {out}: {len(schema)} columns, {len(schema.unconfirmed)} not confirmed.", markup=False)
-        console.print(notice, markup=False)
-        if next_step:
-            console.print(next_step, markup=False)
-
-    emit(payload, as_json=as_json, human=human)
+    if out is None:
+        return Answer(payload, lambda console: console.print(schema.to_toml(), markup=False, end=""))
+    lead = f"Wrote {out}: {len(schema)} columns, {len(schema.unconfirmed)} not confirmed."
+    return Answer(payload, "\n".join(filter(None, (lead, notice, then))))
 
 
-def _report_written(schema: Schema, out: Path, *, as_json: bool, notes: Any) -> None:
+def _changed(schema: Schema, out: Path, notes: Sequence[str]) -> Answer:
     payload = {"file": str(out), "notes": list(notes), "unconfirmed": list(schema.unconfirmed)}
-
-    def human(console: Console) -> None:
-        for note in notes:
-            console.print(note, markup=False)
-        state = f"not confirmed: {', '.join(schema.unconfirmed)}" if schema.unconfirmed else "all confirmed"
-        console.print(f"Wrote {out}: {len(schema)} columns, {state}.", markup=False)
-
-    emit(payload, as_json=as_json, human=human)
+    state = f"not confirmed: {', '.join(schema.unconfirmed)}" if schema.unconfirmed else "all confirmed"
+    return Answer(payload, "\n".join((*notes, f"Wrote {out}: {len(schema)} columns, {state}.")))
 
 
-def _how_to_confirm(schema: Schema, data: Path, out: Path | None) -> str:
+def _how_to_confirm(data: Path, out: Path | None) -> str:
     file = out or "schema.toml"
     return (
         "Read the file, correct it, then confirm what is public knowledge, or learn what is not:\n"
@@ -265,17 +243,16 @@ def _how_to_confirm(schema: Schema, data: Path, out: Path | None) -> str:
 
 
 def _print_schema(console: Console, schema: Schema) -> None:
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("column", "type", "cells", "values", "confirmed"):
-        table.add_column(heading, justify="right" if heading == "cells" else "left", overflow="fold")
-    for column in schema.fields:
-        cells = "open" if column.open else f"{column.size:,}"
+    def cells(column: Column) -> tuple[str | Text, ...]:
+        size = "open" if column.open else f"{column.size:,}"
         confirmed = Text("yes") if column.confirmed else Text("no", style="bold red")
-        table.add_row(Text(column.name), _type_of(column), cells, Text(_values_of(column)), confirmed)
-    console.print(table)
+        return column.name, _type_of(column), size, _values_of(column), confirmed
+
+    titles = ("column", "type", "cells", "values", "confirmed")
+    settings = {one: {"justify": "right" if one == "cells" else "left", "overflow": "fold"} for one in titles}
+    console.print(plain_table(settings, map(cells, schema.fields)))
     unit = (
         "one row"
         if schema.person_id is None

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from escudo.report._page import check_page, is_report, render, write
     from escudo.report._release_folder import (
         ReleaseFiles,
+        ReleaseWriting,
         check_custodian_report,
         check_target,
         custodian_report,
@@ -44,6 +45,7 @@ else:  # loaded on first use: a page needs little, and the next one other things
             "_page": ["check_page", "is_report", "render", "write"],
             "_release_folder": [
                 "ReleaseFiles",
+                "ReleaseWriting",
                 "check_custodian_report",
                 "check_target",
                 "custodian_report",

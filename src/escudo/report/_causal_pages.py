@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from escudo.discovery import Discovery, TreatmentEffect
     from escudo.orientation import Direction, Orientation, PlanningCurves
 
-__all__ = ["direction_page", "discovery_page", "treatment_page"]
-
 
 # ---- a direction
 
@@ -66,8 +64,8 @@ def direction_page(
         alone=alone,
         seeded=not found.guarantee.for_release,
         facts=_facts(found.guarantee, answers, rows),
-        picture=margins(shown[:_MOST_LINES], title="Released margins with their noise") if shown else "",
-        matrix="" if alone else matrix(_columns(answers), answers, title="Which column causes which"),
+        picture=margins(shown[:_MOST_LINES]) if shown else "",
+        matrix="" if alone else matrix(_columns(answers), answers),
         scores=[
             {"name": name, "value": _signed(value, digits=4)}
             for name, value in one.scores.items()
@@ -134,12 +132,8 @@ def _facts(guarantee: Guarantee, answers: tuple[Direction, ...], rows: int | Non
     if rows is not None:
         found.insert(0, {"name": "rows", "value": f"{rows:,}", "note": "all of them protected"})
     if len(answers) == 1 and one.released:
-        sure = {
-            "name": "sign of the margin",
-            "value": percent(one.probability_correct),
-            "note": "sure, noise considered",
-        }
-        found.append(sure)
+        sure = percent(one.probability_correct)
+        found.append({"name": "sign of the margin", "value": sure, "note": "sure, noise considered"})
     return found
 
 
@@ -147,7 +141,7 @@ def _scores_picture(one: Direction) -> Any:
     """Return the two scores of the published method with noise bars: each carries half of the margin's variance."""
     if one.method != "paper" or len(one.scores) != 2:
         return ""
-    return noisy_scores(one.scores, one.noise_scale / math.sqrt(2), title="Released scores with their noise")
+    return noisy_scores(one.scores, one.noise_scale / math.sqrt(2))
 
 
 def _votes(one: Direction) -> str:
@@ -181,20 +175,19 @@ def _planning(curves: PlanningCurves, epsilon: float) -> dict[str, Any]:
     return {"rows": f"{curves.rows:,}", "chart": probabilities(curves.epsilons, curves.methods, mark=epsilon or None)}
 
 
-def probabilities(epsilons: Sequence[float], methods: Mapping[str, Sequence[float]], *, mark: float | None) -> Markup:
+def probabilities(epsilons: Sequence[float], methods: Mapping[str, Sequence[float]], mark: float | None) -> Markup:
     """Return the probability of the right direction against ε, a line for each method; NaN where there is none."""
     xs, low = np.asarray(epsilons), 0.4
     drawn = []
     for name, values in methods.items():
         ys = np.asarray(values)
         known = np.isfinite(ys)
-        drawn.append(Line(name=name, x=xs[known], y=np.maximum(ys[known], low)))
-    ticks = [(x, f"{x:g}") for x in epsilons]
+        drawn.append(Line(name, xs[known], np.maximum(ys[known], low)))
     return lines(
         drawn,
-        title="Probability of the right direction against ε",
-        across=Scale(low=epsilons[0], high=epsilons[-1], ticks=ticks, logarithmic=True, name="ε"),
-        up=Scale(low=low, high=1.0, ticks=[(p, f"{p:g}") for p in (0.5, 0.75, 1.0)]),
+        "Probability of the right direction against ε",
+        across=Scale(epsilons[0], epsilons[-1], [(x, f"{x:g}") for x in epsilons], logarithmic=True, name="ε"),
+        up=Scale(low, 1.0, [(p, f"{p:g}") for p in (0.5, 0.75, 1.0)]),
         mark=mark,
     )
 
@@ -213,12 +206,10 @@ _NOISE_REACH = math.log(10)
 """Nine times in ten Laplace noise is smaller than this many scales."""
 
 
-def margins(answers: Sequence[Direction], *, title: str) -> Markup:
+def margins(answers: Sequence[Direction]) -> Markup:
     """Return one line per answer: the released margin, what noise may have done to it, and where there is no verdict.
 
-    Args:
-        answers: From top to bottom; those that released nothing are left out by the caller.
-        title: What the picture shows, for screen readers.
+    Those that released nothing are left out by the caller.
     """
     left, width, row = 150.0, 460.0, 46.0
     alone = len(answers) == 1
@@ -254,17 +245,11 @@ def margins(answers: Sequence[Direction], *, title: str) -> Markup:
     body.append(f'<text x="{left:g}" y="{foot:g}" class="soft">◀ {escaped(fitted(ends[0], half))}</text>')
     body.append(f'<text x="{left + width:g}" y="{foot:g}" class="end soft">{escaped(fitted(ends[1], half))} ▶</text>')
     body.append(f'<text x="{middle:g}" y="{foot:g}" class="mid soft">0</text>')
-    return svg(left + width + 16, foot + 10, "".join(body), title=title)
+    return svg(left + width + 16, foot + 10, body, "Released margins with their noise")
 
 
-def noisy_scores(scores: Mapping[str, float], scale: float, *, title: str) -> Markup:
-    """Return one line per released score, with what the noise may have done to it.
-
-    Args:
-        scores: The released scores by name.
-        scale: Scale of the Laplace noise in each.
-        title: What the picture shows, for screen readers.
-    """
+def noisy_scores(scores: Mapping[str, float], scale: float) -> Markup:
+    """Return one line per released score, with what the Laplace noise of a scale may have done to it."""
     left, width, row, reach = 190.0, 400.0, 40.0, _NOISE_REACH * scale
     low, high = min(scores.values()) - reach, max(scores.values()) + reach
     unit = width / max(high - low, 1e-12)
@@ -280,17 +265,11 @@ def noisy_scores(scores: Mapping[str, float], scale: float, *, title: str) -> Ma
         )
     foot = 30 + len(scores) * row
     body.append(f'<text x="{left:g}" y="{foot:g}" class="soft">◀ more likely the right direction</text>')
-    return svg(left + width + 30, foot + 10, "".join(body), title=title)
+    return svg(left + width + 30, foot + 10, body, "Released scores with their noise")
 
 
-def matrix(columns: Sequence[str], answers: Sequence[Direction], *, title: str) -> Markup:
-    """Return a square per pair: an arrow where the row causes the column, darker where the sign is surer.
-
-    Args:
-        columns: The columns, in order.
-        answers: Answers for pairs of them.
-        title: What the picture shows, for screen readers.
-    """
+def matrix(columns: Sequence[str], answers: Sequence[Direction]) -> Markup:
+    """Return a square per pair: an arrow where the row causes the column, darker where the sign is surer."""
     side, left, top = 46.0, 150.0, 96.0
     body = []
     for place, name in enumerate(columns):
@@ -318,7 +297,7 @@ def matrix(columns: Sequence[str], answers: Sequence[Direction], *, title: str) 
                 sign = "→" if told else "?"
                 body.append(f'<text x="{x + side / 2:.1f}" y="{y + side / 2 + 5:.1f}" class="{kind}">{sign}</text>')
     total = len(columns) * side
-    return svg(left + total + 80, top + total + 8, "".join(body), title=title)
+    return svg(left + total + 80, top + total + 8, body, "Which column causes which")
 
 
 def _signed(value: float, *, digits: int = 3) -> str:
@@ -352,7 +331,6 @@ def discovery_page(found: Discovery, *, dataset: str = "", known: CausalGraph | 
         kind="Discovery",
         title=f"What causes what in {dataset}" if dataset else "What causes what in a private table",
         lead=_lead_of_discovery(found),
-        source="",
         for_release=guarantee.for_release,
         cannot_tell=_sentence(found.cannot_tell),
         picture=Markup(graph.to_svg(edge_width=widths, edge_labels=notes)) if drawable else "",  # names are escaped
@@ -483,7 +461,7 @@ def treatment_page(found: TreatmentEffect, *, graph: CausalGraph | None = None, 
 
 
 def interval_chart(
-    lines: Sequence[tuple[str, float, tuple[float, float]]], *, title: str, zero: bool = False
+    lines: Sequence[tuple[str, float, tuple[float, float]]], title: str, *, zero: bool = False
 ) -> Markup:
     """Return values with their intervals, one line each, on a common scale.
 
@@ -521,7 +499,7 @@ def interval_chart(
     base = height - 8
     body.append(f'<text x="{left:.1f}" y="{base:.1f}" class="tick">{shown(least)}</text>')
     body.append(f'<text x="{_WIDE - right:.1f}" y="{base:.1f}" class="tick end">{shown(most)}</text>')
-    return svg(_WIDE, height, "".join(body), title=title)
+    return svg(_WIDE, height, body, title)
 
 
 def _picture(graph: CausalGraph | None, found: TreatmentEffect) -> str:

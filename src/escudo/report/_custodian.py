@@ -29,22 +29,14 @@ if TYPE_CHECKING:
     from escudo.table import PrivateTable
     from escudo.utility import Change, Evaluation, Rows
 
-__all__ = [
-    "attack_page",
-    "attack_section",
-    "comparison_section",
-    "custodian_page",
-    "evaluation_page",
-    "evaluation_section",
-]
-
 
 def _page(name: str, content: dict[str, Any]) -> str:
     return render(f"{name}.html.j2", kind="For the custodian", **content)
 
 
 def _section(anchor: str, body: str, content: dict[str, Any]) -> Markup:
-    return fragment("custodian_section.html.j2", anchor=anchor, body=f"{body}_body.html.j2", **content)
+    about = {"anchor": anchor, "body": f"{body}_body.html.j2"}
+    return fragment("custodian_section.html.j2", **about, **content)
 
 
 # ---- how close synthetic rows come to the real ones
@@ -72,7 +64,7 @@ def custodian_page(table: PrivateTable, synthetic: pl.DataFrame, *, dataset: str
     return _page("custodian", {"source": source, **_comparison(table, synthetic, dataset)})
 
 
-def comparison_section(table: PrivateTable, synthetic: pl.DataFrame, *, dataset: str = "") -> Markup:
+def comparison_section(table: PrivateTable, synthetic: pl.DataFrame, dataset: str) -> Markup:
     """Return the same as a section of the custodian's copy of a release's report."""
     return _section("comparison", "comparison", _comparison(table, synthetic, dataset))
 
@@ -191,7 +183,7 @@ def evaluation_page(found: Evaluation, *, rows: tuple[Rows, Rows] | None = None)
     return _page("evaluation", _evaluation(found, rows))
 
 
-def evaluation_section(found: Evaluation, *, rows: tuple[Rows, Rows] | None = None) -> Markup:
+def evaluation_section(found: Evaluation, rows: tuple[Rows, Rows] | None) -> Markup:
     """Return the same as a section of the custodian's copy of a release's report."""
     return _section("utility", "evaluation", _evaluation(found, rows))
 

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from escudo.auditing import Audit, Outputs
     from escudo.causal import SEM, CausalGraph
 
-__all__ = ["audit_page", "effects_page", "effects_picture", "ledger_page"]
-
 
 # ---- effects of a model, and of all releases
 
@@ -320,8 +318,8 @@ def _wealth(found: Audit) -> Markup:
     )
     title = f"Wealth of a bettor against the claim: {last} after {end}; {10**limit:,.0f} rejects the claim"
     return lines(
-        [Line(name="wealth", x=runs, y=wealth)],
-        title=title,
+        [Line("wealth", runs, wealth)],
+        title,
         across=Scale.of_runs(runs),
         up=Scale.of_heights(wealth, covering=(-1.0, limit + 0.5), powers=True),
         level=(limit, f"{10**limit:,.0f}: claim rejected"),
@@ -335,8 +333,8 @@ def _bound(found: Audit) -> Markup:
     if claim is not None:
         title += f"; the claim is {show_epsilon(claim)}"
     return lines(
-        [Line(name="ε", x=runs, y=found.history.epsilon_lower)],
-        title=title,
+        [Line("ε", runs, found.history.epsilon_lower)],
+        title,
         across=Scale.of_runs(runs),
         up=Scale.of_heights(found.history.epsilon_lower, covering=(0.0, 1.15 * max(claim or 0.0, 0.1))),
         level=None if claim is None else (claim, f"claim {show_epsilon(claim)}"),
@@ -370,12 +368,11 @@ def _outputs(outputs: Outputs) -> dict[str, Any]:
     title = "Outputs under the first input (filled) and under the second (outlined)"
     if outputs.edges is not None and outputs.edges.size == first.size + 1 and first.size:
         edges = _finite(outputs.edges)
-        ends = (f"{edges[0]:.4g}", f"{edges[-1]:.4g}")
-        chart = histogram(edges, first, title=title, ends=ends, real=second)
+        chart = histogram(edges, first, title, ends=(f"{edges[0]:.4g}", f"{edges[-1]:.4g}"), real=second)
     else:
         order = np.argsort(-(first + second), kind="stable")[:_MOST_CELLS]
         labels = [outputs.labels[place] for place in order]
-        chart = bars(labels, first[order].tolist(), title=title, real=second[order].tolist())
+        chart = bars(labels, first[order].tolist(), title, real=second[order].tolist())
     what = {
         "number": "The output is a number.",
         "category": "Each bar is one output, or one kind of them.",

@@ -21,16 +21,6 @@ if TYPE_CHECKING:
     import polars as pl
     from markupsafe import Markup
 
-__all__ = [
-    "MAP_CELLS",
-    "MOST_CARDS",
-    "MOST_MAPPED",
-    "column_card",
-    "merge_cells",
-    "pairs_beside",
-    "pairs_of",
-]
-
 MOST_CARDS = 30
 MOST_MAPPED = 60
 MAP_CELLS = 24
@@ -61,9 +51,8 @@ def column_card(column: Categorical | Numeric, counts: Integers, real: Integers 
         note, chart = _numbers(column, shares, other)
     elif column.ordered and column.size > _MOST_BARS:
         note = _most_often(column.labels, shares)
-        ends = (column.labels[0], column.labels[-1])
-        title = f"{column.name}: {note}"
-        chart = histogram(np.arange(column.size + 1.0), shares, title=title, ends=ends, real=other)
+        edges, title = np.arange(column.size + 1.0), f"{column.name}: {note}"
+        chart = histogram(edges, shares, title, ends=(column.labels[0], column.labels[-1]), real=other)
     else:
         note, chart = _levels(column, shares, other)
     return {"name": column.name, "note": note, "chart": chart}
@@ -128,7 +117,7 @@ def pairs_beside(real: Rows, synthetic: Rows) -> tuple[list[str], Markup] | None
     ]
     shown = [column.name for column in columns]
     title = f"Pairs of {', '.join(shown)}: synthetic at the left, real at the right"
-    return shown, pair_plot(axes, ours, title=title, real=theirs)
+    return shown, pair_plot(axes, ours, title, real=theirs)
 
 
 def _most_dependent(strength: Floats) -> list[int]:
@@ -148,8 +137,8 @@ def _panels(
             known = np.isfinite(x) & np.isfinite(y)
             panels[down, across] = Panel(points=np.column_stack([x[known], y[known]]))
         else:
-            flip = isinstance(columns[down], Numeric)
-            panels[down, across] = Panel(shades=_given_across(few[down], few[across], flip=flip))
+            shades = _given_across(few[down], few[across])
+            panels[down, across] = Panel(shades=shades[::-1] if isinstance(columns[down], Numeric) else shades)
     return panels
 
 
@@ -215,16 +204,16 @@ def _axis(column: Categorical | Numeric, cells: Integers, count: int) -> Axis:
     heights = np.bincount(cells, minlength=count) / max(len(cells), 1)
     if isinstance(column, Numeric):
         low, high = (_short_number(bound) for bound in column.bounds)
-        return Axis(name=column.name, heights=heights, across=[(0.0, low), (1.0, high)], down=[(0.0, high), (1.0, low)])
+        return Axis(column.name, heights, across=[(0.0, low), (1.0, high)], down=[(0.0, high), (1.0, low)])
     named: list[tuple[float, str]] = []
     if column.size <= _FEW:
         named = [((place + 0.5) / column.size, label) for place, label in enumerate(column.labels)]
     elif column.ordered:
         named = [(0.0, column.labels[0]), (1.0, column.labels[-1])]
-    return Axis(name=column.name, heights=heights, across=named, down=named)
+    return Axis(column.name, heights, across=named, down=named)
 
 
-def _given_across(down: tuple[Integers, int], across: tuple[Integers, int], *, flip: bool) -> Floats:
+def _given_across(down: tuple[Integers, int], across: tuple[Integers, int]) -> Floats:
     """Return the share of each cell down among rows of each cell across, and nothing where these are very few."""
     (rows, tall), (columns, wide) = down, across
     table = np.bincount(rows * wide + columns, minlength=tall * wide).reshape(tall, wide).astype(np.float64)
@@ -232,7 +221,7 @@ def _given_across(down: tuple[Integers, int], across: tuple[Integers, int], *, f
     shares: Floats = np.where(total >= _ENOUGH, table / np.maximum(total, 1.0), 0.0)
     if tall > _FEW:  # shares of many cells are all small
         shares = shares / max(float(shares.max()), 1e-12)
-    return shares[::-1] if flip else shares
+    return shares
 
 
 def _scaled(column: Categorical | Numeric, frame: pl.DataFrame) -> Floats | None:

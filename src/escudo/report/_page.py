@@ -24,21 +24,6 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
 
-__all__ = [
-    "check_page",
-    "epsilon_delta",
-    "fragment",
-    "is_report",
-    "one_in",
-    "power_of_ten",
-    "promise_picture",
-    "promise_sentence",
-    "render",
-    "rounded_up",
-    "who_gets_what",
-    "write",
-]
-
 _POWER = re.compile(r"\be\^([0-9.]+[0-9])")
 _GENERATOR = '<meta name="generator" content="escudo '
 
@@ -82,9 +67,8 @@ def render(template: str, *, kind: str, title: str, lead: str, source: str = "",
 
     environment = _environment()
     css = environment.loader.get_source(environment, "page.css")[0] if environment.loader else ""
-    return environment.get_template(template).render(
-        kind=kind, title=title, lead=lead, source=source, css=Markup(css), version=version("escudo"), **content
-    )
+    head = {"kind": kind, "title": title, "lead": lead, "source": source, "version": version("escudo")}
+    return environment.get_template(template).render(head, css=Markup(css), **content)
 
 
 def fragment(template: str, **content: Any) -> Markup:

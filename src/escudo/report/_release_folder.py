@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from escudo._card import CUSTODIAN_ONLY
 from escudo._files import file_draft, folder_draft, put_folder, repair_folder, sync, write_csv
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from escudo.synthesis import Model
     from escudo.table import PrivateTable
     from escudo.utility import Evaluation, PrivateEvaluation, Rows
-
-__all__ = ["ReleaseFiles", "check_custodian_report", "check_target", "custodian_report", "write_release"]
 
 # ---- the folder
 
@@ -96,24 +94,11 @@ class ReleaseFiles:
         return f"<div><strong>Released to {escape(self.directory.name)}</strong><table>{rows}</table>{figures}</div>"
 
 
-def write_release(
-    model: Model,
-    directory: str | os.PathLike[str],
-    *,
-    rows: int,
-    dataset: str = "",
-    csv: bool = False,
-    seed: int | None = None,
-    table: PrivateTable | None = None,
-    evaluate: Callable[[object], PrivateEvaluation] | None = None,
-    overwrite: bool = False,
-    before_naming: Callable[[], object] | None = None,
-) -> ReleaseFiles:
-    """Draw synthetic rows and write them, the model, the record and the report into one folder, all or nothing.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseWriting:
+    """How :func:`write_release` writes a release.
 
-    Args:
-        model: The fitted model. Everything in the folder follows from it, so nothing further is spent.
-        directory: The folder; made if it does not exist.
+    Attributes:
         rows: How many synthetic rows to draw. It is printed: pass a public number.
         dataset: What the table is called.
         csv: Whether to write the rows as CSV as well; texts that a spreadsheet would run as a formula start with an
@@ -127,6 +112,78 @@ def write_release(
         overwrite: Whether an earlier release in that folder may be replaced; nothing else ever is.
         before_naming: Called when all is on disk, just before the folder gets its name. From then on the release is
             there: a program that can be stopped by signals should hold them back here until it is done with it.
+    """
+
+    rows: int
+    dataset: str = ""
+    csv: bool = False
+    seed: int | None = None
+    table: PrivateTable | None = None
+    evaluate: Callable[[object], PrivateEvaluation] | None = None
+    overwrite: bool = False
+    before_naming: Callable[[], object] | None = None
+
+    def write(self, model: Model, directory: str | os.PathLike[str]) -> ReleaseFiles:
+        """Write it; see :func:`write_release`."""
+        from polars.exceptions import PolarsError
+
+        count, table = positive_integer("rows", self.rows), self.table
+        if table is not None and table.schema != model.schema:
+            raise InputError(
+                "table has another schema than the model was fitted with; pass the table that was released."
+            )
+        target, copy = check_target(directory, custodian=table is not None, overwrite=self.overwrite)
+        made = _now()
+        synthetic = model.sample(count, seed=self.seed)
+        evaluation = None if self.evaluate is None else self.evaluate(synthetic)
+        told: dict[str, Any] = {"dataset": self.dataset, "made": made, "evaluation": evaluation}
+        try:
+            with folder_draft(target) as draft, ExitStack() as stack:
+                copy_draft = None if copy is None else stack.enter_context(file_draft(copy, private=True))
+                synthetic.write_parquet(draft / _SYNTHETIC)
+                if self.csv:
+                    write_csv(synthetic, draft / _CSV)
+                model.save(draft / _MODEL)
+                entries = [FileEntry.of(draft, path) for path in _files_in(draft)]
+                page = release_page(model, synthetic, entries=entries, **told)
+                (draft / _REPORT).write_text(page, encoding="utf-8")
+                entries.append(FileEntry.of(draft, _REPORT))
+                record = release_record(model, rows=count, seed=self.seed, entries=entries, **told)
+                text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+                (draft / _RECORD).write_text(text, encoding="utf-8")
+                if table is not None and copy_draft is not None:
+                    section = comparison_section(table, synthetic, self.dataset)
+                    copy_draft.write_text(_copy(page, {"comparison": section}), encoding="utf-8")
+                _flush(draft)
+                if self.before_naming is not None:
+                    self.before_naming()
+                put_folder(draft, target)
+                if copy_draft is not None and copy is not None:
+                    copy_draft.replace(copy)
+        except (OSError, PolarsError) as error:
+            reason = getattr(error, "strerror", None) or "input/output error"
+            raise InputError(f"The release could not be written to '{target}': {reason}.") from None
+        return ReleaseFiles(
+            directory=target,
+            synthetic=target / _SYNTHETIC,
+            csv=target / _CSV if self.csv else None,
+            model=target / _MODEL,
+            record=target / _RECORD,
+            report=target / _REPORT,
+            custodian=copy,
+            evaluation=evaluation,
+            rows=count,
+            fitted=model,
+        )
+
+
+def write_release(model: Model, directory: str | os.PathLike[str], **how: Any) -> ReleaseFiles:
+    """Draw synthetic rows and write them, the model, the record and the report into one folder, all or nothing.
+
+    Args:
+        model: The fitted model. Everything in the folder follows from it, so nothing further is spent.
+        directory: The folder; made if it does not exist.
+        how: ``rows``, how many synthetic rows to draw, and what else :class:`ReleaseWriting` takes.
 
     Raises:
         InputError: If the folder holds something else, or cannot be written; the target is then as it was.
@@ -134,55 +191,7 @@ def write_release(
     **Guarantee.** The folder's contents are post-processing of the model, and of the figures that its plan paid for:
     ``model.guarantee`` holds for them. The custodian's copy has no guarantee at all.
     """
-    from polars.exceptions import PolarsError
-
-    count = positive_integer("rows", rows)
-    if table is not None and table.schema != model.schema:
-        raise InputError("table has another schema than the model was fitted with; pass the table that was released.")
-    target, copy = check_target(directory, custodian=table is not None, overwrite=overwrite)
-    made = _now()
-    synthetic = model.sample(count, seed=seed)
-    evaluation = None if evaluate is None else evaluate(synthetic)
-    try:
-        with folder_draft(target) as draft, ExitStack() as stack:
-            copy_draft = None if copy is None else stack.enter_context(file_draft(copy, private=True))
-            synthetic.write_parquet(draft / _SYNTHETIC)
-            if csv:
-                write_csv(synthetic, draft / _CSV)
-            model.save(draft / _MODEL)
-            entries = [FileEntry.of(draft, path) for path in _files_in(draft)]
-            page = release_page(model, synthetic, dataset=dataset, made=made, entries=entries, evaluation=evaluation)
-            (draft / _REPORT).write_text(page, encoding="utf-8")
-            entries.append(FileEntry.of(draft, _REPORT))
-            record = release_record(
-                model, rows=count, dataset=dataset, seed=seed, made=made, entries=entries, evaluation=evaluation
-            )
-            text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-            (draft / _RECORD).write_text(text, encoding="utf-8")
-            if table is not None and copy_draft is not None:
-                section = comparison_section(table, synthetic, dataset=dataset)
-                copy_draft.write_text(_copy(page, {"comparison": section}), encoding="utf-8")
-            _flush(draft)
-            if before_naming is not None:
-                before_naming()
-            put_folder(draft, target)
-            if copy_draft is not None and copy is not None:
-                copy_draft.replace(copy)
-    except (OSError, PolarsError) as error:
-        reason = getattr(error, "strerror", None) or "input/output error"
-        raise InputError(f"The release could not be written to '{target}': {reason}.") from None
-    return ReleaseFiles(
-        directory=target,
-        synthetic=target / _SYNTHETIC,
-        csv=target / _CSV if csv else None,
-        model=target / _MODEL,
-        record=target / _RECORD,
-        report=target / _REPORT,
-        custodian=copy,
-        evaluation=evaluation,
-        rows=count,
-        fitted=model,
-    )
+    return ReleaseWriting(**how).write(model, directory)
 
 
 def check_target(
@@ -204,9 +213,9 @@ def check_target(
     target = Path(directory).resolve()
     copy = _beside(target) if custodian else None
     repair_folder(target)
-    _check_target(target, overwrite=overwrite)
+    _check_target(target, overwrite)
     if copy is not None:
-        _check_beside(copy, overwrite=overwrite)
+        _check_beside(copy, overwrite)
     _try_writing(target, copy)
     return target, copy
 
@@ -230,7 +239,7 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-def _check_target(target: Path, *, overwrite: bool) -> None:
+def _check_target(target: Path, overwrite: bool) -> None:
     """Refuse a target that holds anything but, with ``overwrite``, an earlier release."""
     if not os.path.exists(target):  # unlike Path's, it takes any name; one that is unusable cannot be written
         return
@@ -252,7 +261,7 @@ def _check_target(target: Path, *, overwrite: bool) -> None:
         raise InputError(f"'{target}' holds a release already; name another folder, or pass overwrite=True (--force).")
 
 
-def _check_beside(path: Path, *, overwrite: bool) -> None:
+def _check_beside(path: Path, overwrite: bool) -> None:
     """Refuse to replace anything but, with ``overwrite``, an earlier page."""
     try:
         if os.path.exists(path) and not (overwrite and is_report(path)):
@@ -309,7 +318,7 @@ def custodian_report(
     """
     page, path, found = _open(directory)
     if evaluation is not None:
-        found["utility"] = evaluation_section(evaluation, rows=rows)
+        found["utility"] = evaluation_section(evaluation, rows)
     if attack is not None:
         found["attack"] = attack_section(attack)
     try:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from escudo._card import plain
 from escudo.privacy import (
     Event,
     ExponentialEvent,
@@ -55,19 +56,6 @@ if TYPE_CHECKING:
     from escudo.synthesis import Model
     from escudo.utility import PrivateEvaluation
 
-__all__ = [
-    "FileEntry",
-    "added_arrows",
-    "is_record",
-    "limits_of",
-    "noise_of",
-    "observed_pairs",
-    "release_page",
-    "release_record",
-    "release_schema",
-    "warnings_of",
-]
-
 # ---- the record
 
 _FORMAT = "escudo release"
@@ -79,7 +67,7 @@ _LIBRARIES = ("dp-accounting", "numpy", "opendp", "polars")
 _CHUNK = 2**20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class FileEntry:
     """One file of a release: where it lies in the folder, its size, and its fingerprint."""
 
@@ -95,7 +83,7 @@ class FileEntry:
             while chunk := file.read(_CHUNK):
                 digest.update(chunk)
                 size += len(chunk)
-        return cls(path=path, bytes=size, sha256=digest.hexdigest())
+        return cls(path, size, digest.hexdigest())
 
 
 def release_record(
@@ -145,16 +133,7 @@ def release_record(
         "generator": {"name": model.generator, "details": _details(model)},
         "synthetic": {"rows": rows, "seed": seed},
         "evaluation": {
-            "noise": [
-                {
-                    "what": noise.what,
-                    "count": noise.count,
-                    "deviation": noise.deviation,
-                    "rows": noise.rows,
-                    "share": noise.share,
-                }
-                for noise in noise_of(model, rows)
-            ],
+            "noise": [plain(noise, "what", "count", "deviation", "rows", "share") for noise in noise_of(model, rows)],
             "paid": None if evaluation is None else evaluation.to_json(),
         },
         "files": [asdict(entry) for entry in sorted(entries, key=lambda entry: entry.path)],
@@ -275,7 +254,7 @@ def _picks_arrows(model: Model) -> bool:
     return any(isinstance(leaf.once, ExponentialEvent) for leaf in model.plan.leaves())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Noise:
     """How loud the noise on one released table is: known beforehand, so public.
 
@@ -317,12 +296,7 @@ def noise_of(model: Model, rows: int) -> list[Noise]:
         in_rows = deviation / grid if counted else None
         found.append(
             Noise(
-                what=leaf.name,
-                buys=leaf.buys,
-                count=count,
-                deviation=deviation / record,
-                rows=in_rows,
-                share=None if in_rows is None else in_rows / total,
+                leaf.name, leaf.buys, count, deviation / record, in_rows, None if in_rows is None else in_rows / total
             )
         )
     return found
@@ -357,7 +331,7 @@ def _moved_by_a_record(event: Event | None, guarantee: Guarantee) -> tuple[float
 
 
 def limits_of(
-    model: Model, *, noise: Sequence[Noise], added: Sequence[tuple[str, str]] | None
+    model: Model, noise: Sequence[Noise], added: Sequence[tuple[str, str]] | None
 ) -> dict[str, list[tuple[str, str]]]:
     """Return headed warnings in two groups: about privacy, and about use.
 
@@ -368,7 +342,7 @@ def limits_of(
     """
     return {
         "What it does not protect": _unprotected(model),
-        "What the data cannot tell": _unusable(model, noise=noise, added=added),
+        "What the data cannot tell": _unusable(model, noise, added),
     }
 
 
@@ -411,9 +385,7 @@ def _unprotected(model: Model) -> list[tuple[str, str]]:
     ]
 
 
-def _unusable(
-    model: Model, *, noise: Sequence[Noise], added: Sequence[tuple[str, str]] | None
-) -> list[tuple[str, str]]:
+def _unusable(model: Model, noise: Sequence[Noise], added: Sequence[tuple[str, str]] | None) -> list[tuple[str, str]]:
     found = [*_graph(model), *_open_ends(model, added)]
     rows = max((one.rows for one in noise if one.rows is not None), default=None)
     if rows is not None:
@@ -687,7 +659,7 @@ def release_page(
         noise=[_noise_row(one) for one in noise[:_MOST_NOISE]],
         noise_left=len(noise) - _MOST_NOISE,
         paid=None if evaluation is None else _paid_figures(evaluation),
-        limits=limits_of(model, noise=noise, added=added),
+        limits=limits_of(model, noise, added),
         generator=model.generator,
         hashes="\n".join(f"{entry.sha256}  {entry.path}" for entry in entries),
         history=f"escudo ledger history {shlex.quote(dataset)}" if dataset else "escudo ledger history",

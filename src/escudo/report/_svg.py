@@ -20,22 +20,6 @@ from escudo._card import printable, text_width
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-__all__ = [
-    "Axis",
-    "Line",
-    "Panel",
-    "Scale",
-    "bars",
-    "escaped",
-    "fitted",
-    "heat_map",
-    "histogram",
-    "lines",
-    "pair_plot",
-    "percent",
-    "svg",
-]
-
 Floats = NDArray[np.float64]
 
 
@@ -47,13 +31,13 @@ _DASHES = ("", "7 4", "2 3")
 # ---- what every chart is made of
 
 
-def svg(width: float, height: float, body: str, *, title: str) -> Markup:
+def svg(width: float, height: float, body: Sequence[str], title: str) -> Markup:
     """Return a chart from its parts, in which every text is escaped already; the title is for screen readers."""
     from markupsafe import Markup
 
     return Markup(
         f'<svg class="chart" role="img" aria-label="{escaped(title)}" width="{width:.0f}" height="{height:.0f}" '
-        f'viewBox="0 0 {width:.1f} {height:.1f}">{body}</svg>'
+        f'viewBox="0 0 {width:.1f} {height:.1f}">{"".join(body)}</svg>'
     )  # safe: every text in it went through escaped
 
 
@@ -94,7 +78,7 @@ def percent(share: float) -> str:
 # ---- bars, histograms and heat maps
 
 
-def bars(labels: Sequence[str], shares: Sequence[float], *, title: str, real: Sequence[float] | None = None) -> Markup:
+def bars(labels: Sequence[str], shares: Sequence[float], title: str, *, real: Sequence[float] | None = None) -> Markup:
     """Return one horizontal bar per label, with its share in figures.
 
     Args:
@@ -118,11 +102,11 @@ def bars(labels: Sequence[str], shares: Sequence[float], *, title: str, real: Se
         if real is not None:
             x = left + room * real[place] / most
             body.append(f'<path d="M{x:.1f} {top + 1:g}v18" class="real"/>')
-    return svg(_WIDTH, _ROW * len(labels), "".join(body), title=title)
+    return svg(_WIDTH, _ROW * len(labels), body, title)
 
 
 def histogram(
-    edges: Floats, shares: Floats, *, title: str, ends: tuple[str, str], real: Floats | None = None
+    edges: Floats, shares: Floats, title: str, *, ends: tuple[str, str], real: Floats | None = None
 ) -> Markup:
     """Return the density of a numeric column over its bins, with the two bounds below.
 
@@ -152,10 +136,10 @@ def histogram(
     body.append(f'<path d="M0 {height + 0.5:g}H{_WIDTH:g}" class="axis"/>')
     body.append(f'<text x="0" y="{height + 16:g}" class="soft">{escaped(ends[0])}</text>')
     body.append(f'<text x="{_WIDTH:g}" y="{height + 16:g}" class="end soft">{escaped(ends[1])}</text>')
-    return svg(_WIDTH, height + foot, "".join(body), title=title)
+    return svg(_WIDTH, height + foot, body, title)
 
 
-def heat_map(names: Sequence[str], values: Floats, *, title: str, most: float = 1.0, decimals: int = 2) -> Markup:
+def heat_map(names: Sequence[str], values: Floats, title: str, *, most: float = 1.0, decimals: int = 2) -> Markup:
     """Return the lower triangle of a symmetric matrix as shaded squares.
 
     Args:
@@ -191,7 +175,7 @@ def heat_map(names: Sequence[str], values: Floats, *, title: str, most: float = 
             f"{escaped(fitted(names[column], 150.0, size))}</text>"
         )
     width = left + max((count - 1) * side, (count - 1.5) * side + slant)
-    return svg(width, up + count * side, "".join(body), title=title)
+    return svg(width, up + count * side, body, title)
 
 
 def _square(x: float, y: float, side: float, value: float, most: float, decimals: int, pair: tuple[str, str]) -> str:
@@ -210,7 +194,7 @@ def _square(x: float, y: float, side: float, value: float, most: float, decimals
 # ---- lines
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Line:
     """One line: what it shows, and its points from left to right."""
 
@@ -219,7 +203,7 @@ class Line:
     y: Floats
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Scale:
     """One axis of a line chart.
 
@@ -246,7 +230,7 @@ class Scale:
         powers = range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)
         marks = [10.0**power for power in powers] if wide else _round_numbers(0.0, high)
         ticks = [(mark, f"{mark:,.0f}") for mark in marks[:: -(-len(marks) // 6) or 1]]
-        return cls(low=low if wide else 0.0, high=high, ticks=ticks, logarithmic=wide, name="runs")
+        return cls(low if wide else 0.0, high, ticks, logarithmic=wide, name="runs")
 
     @classmethod
     def of_heights(cls, heights: Floats, *, covering: tuple[float, float], powers: bool = False) -> Scale:
@@ -254,7 +238,7 @@ class Scale:
         low, high = min([*covering, *heights]), max([*covering, *heights])
         high = high if high > low else low + 1.0
         ticks = [(mark, _power(mark) if powers else f"{mark:.3g}") for mark in _round_numbers(low, high, whole=powers)]
-        return cls(low=low, high=high, ticks=ticks)
+        return cls(low, high, ticks)
 
     def share(self, value: float) -> float:
         """Return how far along the axis a value lies, from 0 to 1."""
@@ -266,8 +250,8 @@ class Scale:
 
 def lines(
     drawn: Sequence[Line],
-    *,
     title: str,
+    *,
     across: Scale,
     up: Scale,
     level: tuple[float, str] | None = None,
@@ -322,7 +306,7 @@ def lines(
             y += 15
         taken.append(y)
         body.append(f'<text x="{right + 8:g}" y="{y + 4:.1f}">{escaped(line.name)}</text>')
-    return svg(right + margin, foot + 34, "".join(body), title=title)
+    return svg(right + margin, foot + 34, body, title)
 
 
 def _round_numbers(low: float, high: float, *, whole: bool = False, most: int = 6) -> list[float]:
@@ -356,7 +340,7 @@ _SHADES = 12  # steps of one hue: finer ones cannot be told apart
 _TWIN = 3.0  # between a panel and its twin
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Axis:
     """One column of a pair plot: its name, its own bars, and what to write along the edges.
 
@@ -391,8 +375,8 @@ class Panel:
 def pair_plot(
     axes: Sequence[Axis],
     panels: Mapping[tuple[int, int], Panel],
-    *,
     title: str,
+    *,
     real: Mapping[tuple[int, int], Panel] | None = None,
 ) -> Markup:
     """Return a matrix of small panels: each column by itself on the diagonal, pairs below it.
@@ -433,7 +417,7 @@ def pair_plot(
         if real is not None:
             twin = x + side + _TWIN
             body.append(_framed(real[row, column], twin, y, side, name=f"{name}: real", kind=" twin"))
-    return svg(left + width, height + foot, "".join(body), title=title)
+    return svg(left + width, height + foot, body, title)
 
 
 def _ends(labels: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:

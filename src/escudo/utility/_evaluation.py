@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
 import numpy as np
 
+from escudo._card import plain
 from escudo._validate import one_of, positive_integer, whole
 from escudo.causal import Network
 from escudo.errors import InputError
@@ -18,8 +19,6 @@ from escudo.table import Schema
 from escudo.utility._fidelity import CausalFidelity, Fidelity, causal_fidelity, fidelity
 from escudo.utility._prediction import LEARNERS, Kind, Prediction, check_jobs, predictions
 from escudo.utility._rows import Rows
-
-__all__ = ["Change", "Evaluation", "evaluate"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,14 +87,7 @@ class Evaluation:
         """Return everything as plain JSON values; an interval that one value does not give, and other such, is null."""
         return {
             "custodian_only": True,
-            "changes": [_plain(change) for change in self.changes],
-            "fidelity": [found.to_json() for found in self.fidelity],
-            "floor": self.floor.to_json(),
-            "causal": None if self.causal is None else self.causal.to_json(),
-            "targets": list(self.targets),
-            "rows": self.rows,
-            "seed": self.seed,
-            "predictions": [_plain(found) for found in self.predictions],
+            **plain(self, "changes", "fidelity", "floor", "causal", "targets", "rows", "seed", "predictions"),
         }
 
     def __str__(self) -> str:
@@ -122,14 +114,6 @@ class Evaluation:
             for one in self.changes
         )
         return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table><p>For the custodian only.</p>"
-
-
-def _plain(found: Change | Prediction) -> dict[str, Any]:
-    """Return a record as JSON values, which know no infinities."""
-    values = asdict(found)
-    return {
-        name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in values.items()
-    }
 
 
 def _interval(change: Change) -> str:

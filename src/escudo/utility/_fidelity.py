@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo._card import CUSTODIAN_ONLY, card
+from escudo._card import CUSTODIAN_ONLY, card, plain
 from escudo._validate import positive_integer
 from escudo.causal import Factor, Network, contract
 from escudo.errors import InputError
@@ -27,23 +27,6 @@ from escudo.utility._rows import Rows
 
 if TYPE_CHECKING:
     import polars as pl
-
-__all__ = [
-    "CausalFidelity",
-    "Fidelity",
-    "causal_fidelity",
-    "cells",
-    "count_cells",
-    "cramers_v",
-    "dependence",
-    "fidelity",
-    "independence_gap",
-    "marginal_errors",
-    "sampling_error",
-    "subsets",
-    "synthetic_table",
-    "total_variation",
-]
 
 Floats = NDArray[np.float64]
 Counts = NDArray[Any]
@@ -162,16 +145,7 @@ class Fidelity:
 
     def to_json(self) -> dict[str, Any]:
         """Return the figures as plain JSON values."""
-        return {
-            "one_way": self.one_way,
-            "two_way": self.two_way,
-            "three_way": self.three_way,
-            "worst": [[list(pair), error] for pair, error in self.worst],
-            "correlation": self.correlation,
-            "mean": self.mean,
-            "deviation": self.deviation,
-            "detection": self.detection,
-        }
+        return plain(self)
 
     def _repr_html_(self) -> str:
         figures = {name: value for name, value in self.to_json().items() if isinstance(value, float)}
@@ -336,12 +310,7 @@ class CausalFidelity:
 
     def to_json(self) -> dict[str, Any]:
         """Return the figures as plain JSON values."""
-        return {
-            "intervention": self.intervention,
-            "effect": self.effect,
-            "questions": self.questions,
-            "worst": [[list(question), error] for question, error in self.worst],
-        }
+        return plain(self)
 
     def _repr_html_(self) -> str:
         asked = f"{self.intervention:.2%} of the probability is on the wrong level, over {self.questions:,} questions"
@@ -380,8 +349,8 @@ def causal_fidelity(
         first: dict[str, tuple[float, float]] = {}
         for level in column.levels:
             others = [name for name in names if name != cause]
-            ours = _laws(model, schema, cause, level, others, rows=rows, seed=seed)
-            truth = _laws(reference, schema, cause, level, others, rows=rows, seed=seed + 1)
+            ours = _laws(model, schema, (cause, level), others, rows, seed)
+            truth = _laws(reference, schema, (cause, level), others, rows, seed + 1)
             for name in others:
                 errors[cause, str(level), name] = total_variation(ours[name], truth[name])
                 score = _scores(schema, name)
@@ -409,14 +378,15 @@ def _scores(schema: Schema, name: str) -> Floats | None:
 
 
 def _laws(
-    model: Network | Model, schema: Schema, cause: str, level: object, effects: Sequence[str], *, rows: int, seed: int
+    model: Network | Model, schema: Schema, do: tuple[str, object], effects: Sequence[str], rows: int, seed: int
 ) -> dict[str, Floats]:
-    """Return the law of each effect under do(cause = level), over the cells of the schema."""
+    """Return the law of each effect under an intervention, over the cells of the schema."""
     if isinstance(model, Network):
-        return {name: _network_law(model, schema, cause, level, name) for name in effects}
+        return {name: _network_law(model, schema, *do, name) for name in effects}
+    setting = dict([do])
     if isinstance(model, _Exact):
-        return {name: model.probability([name], do={cause: level}) for name in effects}
-    drawn = synthetic_table(model.sample(rows, do={cause: level}, seed=seed), schema)
+        return {name: model.probability([name], do=setting) for name in effects}
+    drawn = synthetic_table(model.sample(rows, do=setting, seed=seed), schema)
     counted = drawn.counts([[name] for name in effects])
     return {name: counts / max(counts.sum(), 1) for name, counts in zip(effects, counted, strict=True)}
 

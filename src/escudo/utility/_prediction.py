@@ -21,20 +21,6 @@ from escudo.errors import InputError
 from escudo.table import Numeric
 from escudo.utility._rows import Rows
 
-__all__ = [
-    "LEARNERS",
-    "Kind",
-    "Prediction",
-    "auc",
-    "balanced_accuracy",
-    "check_jobs",
-    "kind_of",
-    "learner_of",
-    "predictions",
-    "scores_of",
-    "variance_explained",
-]
-
 Kind = Literal["class", "number"]
 
 LEARNERS = ("linear svc", "rbf svc", "logistic", "forest", "neighbours")
@@ -150,7 +136,7 @@ class Prediction:
     baseline: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Task:
     """One learner, one target, one table to learn from."""
 
@@ -182,7 +168,7 @@ def predictions(
     tables: dict[tuple[Literal["real", "synthetic"], int], Rows] = {("real", 0): real}
     tables |= {("synthetic", run): rows for run, rows in enumerate(synthetic)}
     tasks = [
-        _Task(target=target, learner=learner, trained_on=origin, run=run, seed=seed + place)
+        _Task(target, learner, origin, run, seed + place)
         for place, target in enumerate(targets)
         for learner in learners
         for origin, run in tables

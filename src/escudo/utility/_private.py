@@ -47,11 +47,12 @@ from functools import partial
 from html import escape
 from math import floor, log10, sqrt
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from escudo._card import plain
 from escudo._progress import tracking
 from escudo._validate import finite, positive, positive_integer
 from escudo.asking import planning, run, verb
@@ -75,22 +76,6 @@ from escudo.table import Categorical, Numeric, PrivateTable, Schema
 from escudo.utility._fidelity import count_cells, sampling_error, subsets
 from escudo.utility._prediction import learner_of
 from escudo.utility._rows import Rows
-
-__all__ = [
-    "EVALUATION_PURPOSE",
-    "TEACHERS",
-    "Columns",
-    "Evaluate",
-    "PreparedEvaluated",
-    "PreparedFigures",
-    "PrivateEvaluation",
-    "evaluate_privately",
-    "exact_figures",
-    "fitting_evaluated",
-    "prepare_evaluated",
-    "prepare_figures",
-]
-
 
 Columns = tuple[str, ...]
 Floats = NDArray[np.float64]
@@ -149,14 +134,7 @@ class PrivateEvaluation:
 
     def to_json(self) -> dict[str, Any]:
         """Return the figures as plain JSON values."""
-        return {
-            **{name: getattr(self, name) for name in (*_WAYS, *_LEARNT)},
-            "deviation": self.deviation,
-            "intervals": {name: list(ends) for name, ends in self.intervals.items()},
-            "chance": dict(self.chance),
-            "targets": list(self.targets),
-            "guarantee": self.guarantee.to_json(),
-        }
+        return plain(self, *_WAYS, *_LEARNT, "deviation", "intervals", "chance", "targets", "guarantee")
 
     def __str__(self) -> str:
         shares = {name: f"{100 * value:.1f} %" for name, value in self.figures.items()}
@@ -311,19 +289,17 @@ class ExactFigures(NamedTuple):
     rows: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Evaluation:
     """Figures about synthetic rows, once what they cost is known.
 
     Attributes:
         figures: What will be released.
-        made: The synthetic rows.
         exact: What was counted before anything is spent: an engine that fails then costs nothing. Private.
     """
 
     figures: PreparedFigures
-    made: Rows
-    exact: ExactFigures | None = field(default=None, repr=False)
+    exact: ExactFigures | None = field(repr=False)
 
     @property
     def schema(self) -> Schema:
@@ -367,8 +343,7 @@ def evaluate_privately(
     """
     figures = prepare_figures(table.schema, table.neighbours, targets=targets, epsilon=epsilon)
     made = Rows.read(synthetic, table.schema, argument="synthetic")
-    exact = None if planning() else figures.count(table, made)
-    return run(_Evaluation(figures=figures, made=made, exact=exact), table, seed=seed)
+    return run(_Evaluation(figures, None if planning() else figures.count(table, made)), table, seed=seed)
 
 
 def _choose(schema: Schema, targets: int | Sequence[str]) -> tuple[str, ...]:
@@ -489,11 +464,11 @@ class PreparedEvaluated:
 
     Attributes:
         generator: What was prepared for the rest of the budget.
-        figures: What was prepared for the share.
+        figures: What was prepared for the share; None where no figures are paid for.
     """
 
     generator: Prepared
-    figures: PreparedFigures
+    figures: PreparedFigures | None = None
 
     @property
     def schema(self) -> Schema:
@@ -504,6 +479,8 @@ class PreparedEvaluated:
     def plan(self) -> Plan:
         """The generator's budget tree, with a leaf for the figures."""
         plan = self.generator.plan
+        if self.figures is None:
+            return plan
         return Plan(plan.name, children=[*plan.children, self.figures.plan], delta=plan.delta)
 
     def paying(
@@ -515,10 +492,12 @@ class PreparedEvaluated:
         payment = charging(account, plan, **terms) if own is None else own(account, plan, stream=stream, **terms)
         return payment
 
-    def run(self, table: PrivateTable, purse: Purse) -> tuple[Model, Evaluate]:
+    def run(self, table: PrivateTable, purse: Purse) -> tuple[Model, Evaluate | None]:
         """Fit the generator; return its model, with the plan of the whole, and what evaluates its rows, once."""
-        model = replace(self.generator.run(table, purse), plan=purse.plan)
-        return model, partial(self.figures.evaluate, table, purse)
+        model = self.generator.run(table, purse)
+        if self.figures is None:
+            return model, None
+        return replace(model, plan=purse.plan), partial(self.figures.evaluate, table, purse)
 
 
 def prepare_evaluated(
@@ -582,7 +561,8 @@ def fitting_evaluated(
     plan and guarantee are those of the whole; and a function that takes the synthetic rows to be released and returns
     the figures about them, once.
     """
-    return fitting(prepared, table, **how)
+    found = fitting(prepared, table, **how)
+    return cast("AbstractContextManager[tuple[Model, Evaluate]]", found)  # what was prepared for figures gives them
 
 
 def _round_down(number: float) -> float:

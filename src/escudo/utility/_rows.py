@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from escudo.errors import InputError
 from escudo.table import Numeric, PrivateTable, Schema
 
-__all__ = ["Rows"]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 

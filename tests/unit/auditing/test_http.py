@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,11 @@ from escudo.privacy import Guarantee
 
 Answer = tuple[int, Any, dict[str, str]]
 RNG = np.random.default_rng(0)
+
+
+def timer(sleep: Callable[[float], None] = time.sleep, now: Callable[[], float] = time.perf_counter) -> Any:
+    """Return a clock that waits and tells the time as a test says."""
+    return SimpleNamespace(sleep=sleep, perf_counter=now)
 
 
 class Service:
@@ -101,7 +108,7 @@ class TestOutputs:
     def test_no_answer_at_all_is_an_output_and_the_next_call_waits(self, service: Service) -> None:
         service.server.socket.close()  # nobody listens any more
         waits: list[float] = []
-        target = HttpTarget(service.url, probes=0, sleep=waits.append, timeout=0.5, clock=lambda: 7.0)
+        target = HttpTarget(service.url, probes=0, timeout=0.5, clock=timer(waits.append, lambda: 7.0))
         outputs = [target([1], RNG) for _ in range(8)]
         assert [output["status"] for output in outputs] == [0] * 8
         assert target.calls == 8
@@ -109,7 +116,7 @@ class TestOutputs:
 
     def test_an_audit_of_a_service_that_nobody_answers_for_ends_at_once(self, service: Service) -> None:
         service.server.socket.close()
-        target = HttpTarget(service.url + "?key=secret", sleep=lambda seconds: None, timeout=0.5)
+        target = HttpTarget(service.url + "?key=secret", clock=timer(lambda seconds: None), timeout=0.5)
         with pytest.raises(InputError, match="nobody answers at") as error:
             audit(target, claim=Guarantee(epsilon=1.0), pairs=[([0], [1])], max_runs=50, seed=1)
         assert "secret" not in str(error.value)
@@ -154,7 +161,7 @@ class TestRateLimits:
         replies = iter([(status, "", header), (200, 4.25, {})])
         service.reply = lambda dataset: next(replies)
         waits: list[float] = []
-        target = HttpTarget(service.url, probes=0, sleep=waits.append, clock=lambda: 7.0)
+        target = HttpTarget(service.url, probes=0, clock=timer(waits.append, lambda: 7.0))
         assert target([1], RNG)["status"] == status
         assert target([1], RNG)["value"] == 4.25
         assert waits == [wait]
@@ -163,7 +170,7 @@ class TestRateLimits:
     def test_a_date_to_come_back_is_understood(self, service: Service) -> None:
         service.reply = lambda dataset: (429, "", {"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"})
         waits: list[float] = []
-        target = HttpTarget(service.url, probes=0, sleep=waits.append, clock=lambda: 7.0)
+        target = HttpTarget(service.url, probes=0, clock=timer(waits.append, lambda: 7.0))
         target([1], RNG)
         target([1], RNG)
         assert waits == []
@@ -177,19 +184,19 @@ class TestRateLimits:
             waits.append(seconds)
             now[0] += seconds
 
-        target = HttpTarget(service.url, probes=0, sleep=sleep, clock=lambda: now[0])
+        target = HttpTarget(service.url, probes=0, clock=timer(sleep, lambda: now[0]))
         assert [target([1], RNG)["status"] for _ in range(4)] == [429] * 4
         assert waits == [1.0, 2.0, 4.0]
 
     def test_refusals_among_the_probes_are_no_cache(self, service: Service) -> None:
         service.reply = lambda dataset: (429, "", {})
-        target = HttpTarget(service.url, sleep=lambda seconds: None)
+        target = HttpTarget(service.url, clock=timer(lambda seconds: None))
         assert target([1], RNG)["status"] == 429
         assert not target.sticky
 
     def test_calls_are_spaced_out(self, service: Service) -> None:
         waits: list[float] = []
-        target = HttpTarget(service.url, probes=0, calls_per_second=0.01, sleep=waits.append)
+        target = HttpTarget(service.url, probes=0, calls_per_second=0.01, clock=timer(waits.append))
         for _ in range(3):
             target([1], RNG)
         assert len(waits) == 2
@@ -303,7 +310,7 @@ class TestAudits:
             return 200, int(noise.integers(5)), {}
 
         service.reply = slow
-        target = HttpTarget(service.url, clock=lambda: now[0])
+        target = HttpTarget(service.url, clock=timer(now=lambda: now[0]))
         found = audit(target, claim=Guarantee(epsilon=1.0), pairs=[([0], [1])], max_runs=400, seed=1)
         assert found.violated
 

@@ -292,6 +292,6 @@ def test_a_mechanism_that_ends_the_program_does_not_pass(folder: Path) -> None:
 
 
 def test_a_key_in_the_address_of_a_service_is_shown_nowhere(folder: Path) -> None:
-    from escudo.cli._audit import _target
+    from escudo.cli._audit import AuditOptions, _target
 
-    assert _target(None, "http://localhost/count?key=secret", [], {})[1] == "http://localhost/count"
+    assert _target(AuditOptions(url="http://localhost/count?key=secret"))[1] == "http://localhost/count"

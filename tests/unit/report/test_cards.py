@@ -37,7 +37,8 @@ NO_CARD = {
     "what a question or a model is made of": """
         Equation Factor Given Knowledge Law Lookup Diagram Node Procedure LinearConditional LogitConditional
         MaxConditional NoisyOrConditional TableConditional Categorical Numeric CountSensitivity Exhibit Layout Recipe
-        Training Prepared PreparedEvaluated Autoregressive Vae Budget Neighbours
+        Training Prepared PreparedEvaluated Autoregressive Vae Budget Neighbours AttributeGame PublishedGame
+        ReleaseWriting
     """,
     "a number or two inside a release, which shows them": "LogIqr Threshold Verdict",
     "private rows, which show only how many they are": "Rows",

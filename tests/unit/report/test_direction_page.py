@@ -96,7 +96,7 @@ class TestManyAnswers:
 class TestCharts:
     def test_a_margin_stays_on_the_picture_however_large_the_noise(self) -> None:
         found = answer(method="gap", epsilon=1.0)
-        picture = str(margins([found], title="x"))
+        picture = str(margins([found]))
         assert picture.count("<circle") == 1
         assert "nan" not in picture
         assert "inf" not in picture
@@ -110,7 +110,7 @@ class TestCharts:
 
     def test_an_arrow_points_from_the_row_to_the_column(self) -> None:
         found = answer()
-        picture = str(matrix(["cause", "effect"], [found], title="x"))
+        picture = str(matrix(["cause", "effect"], [found]))
         assert "<title>cause → effect</title>" in picture
         assert "<title>effect → cause</title>" not in picture
 

@@ -20,8 +20,6 @@ from escudo.errors import InputError
 if TYPE_CHECKING:
     from escudo.auditing import Audit
 
-__all__ = ["Finding", "exhibit", "exhibits", "visit"]
-
 
 _HUGE = 1e6
 """A residual whose gradient is clipped whatever the weights are."""

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from escudo.privacy import Guarantee, Relation
 
-__all__ = ["SHOWN_DELTA", "Exhibit", "Pair", "Piece", "PurePiece", "answers_of", "snap"]
-
 Pair = tuple[Any, Any]
 """Two neighbouring inputs of a piece: its answers, or its records."""
 

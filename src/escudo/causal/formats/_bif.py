@@ -12,8 +12,6 @@ from escudo.causal.formats._source import Cursor, Draft, Source, Token, shown
 if TYPE_CHECKING:
     from escudo.causal._graph import CausalGraph
 
-__all__ = ["Block", "Row", "parse_bif", "quoted", "read_bif", "write_bif"]
-
 _TOKEN = re.compile(
     r"""
       (?P<skip>[\s\ufeff]+|//[^\r\n]*|/\*.*?\*/)

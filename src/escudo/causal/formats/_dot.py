@@ -14,8 +14,6 @@ from escudo.causal.formats._source import Cursor, Draft, Source, Token, extras_o
 if TYPE_CHECKING:
     from escudo.causal._graph import CausalGraph
 
-__all__ = ["read_dagitty", "read_dot", "write_dagitty", "write_dot"]
-
 
 _MAX_DEPTH = 64
 _TOKEN = re.compile(

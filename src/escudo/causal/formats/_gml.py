@@ -16,8 +16,6 @@ from escudo.causal.formats._source import Draft, Source, extras_of, flags, shown
 if TYPE_CHECKING:
     from escudo.causal._graph import CausalGraph
 
-__all__ = ["read_gml", "write_gml"]
-
 # A key may follow a number without a space, as in DoWhy's "directed 1node[".
 _TOKEN = re.compile(
     r"""

@@ -17,8 +17,6 @@ from escudo.causal.formats._source import Draft, Source, Token, shown
 if TYPE_CHECKING:
     from escudo.causal._graph import CausalGraph
 
-__all__ = ["looks_like_matrix", "read_edges", "read_matrix", "write_edges", "write_matrix"]
-
 
 _TOKEN = re.compile(
     r"""
@@ -61,7 +59,7 @@ def read_edges(source: Source) -> Draft:
         while line and line[0].kind in ("space", "tab"):
             line.pop(0)
         if line:
-            _read_line(draft, line, first=first)
+            _read_line(draft, line, first)
             first = False
         line = []
     return draft
@@ -91,7 +89,7 @@ def _tokens(source: Source) -> Iterator[Token]:
         yield Token(kind, text, at)
 
 
-def _read_line(draft: Draft, line: list[Token], *, first: bool) -> None:
+def _read_line(draft: Draft, line: list[Token], first: bool) -> None:
     """Add the nodes and edges of one line."""
     kinds = {kind for kind, _, _ in line}
     separator = next((kind for kind in ("arrow", "comma", "tab", "space") if kind in kinds), "arrow")

@@ -20,21 +20,6 @@ from escudo.errors import InputError, ParseError
 if TYPE_CHECKING:
     from escudo.causal._graph import CausalGraph
 
-__all__ = [
-    "MAX_BYTES",
-    "MAX_EDGES",
-    "Cursor",
-    "Draft",
-    "Source",
-    "Token",
-    "extras_of",
-    "flags",
-    "flags_of",
-    "read_text",
-    "shown",
-    "write_text",
-]
-
 
 _WINDOW = 100  # characters of a line that an error shows
 MAX_BYTES = 16 * 2**20
