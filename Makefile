@@ -6,7 +6,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: demo test lint types layers docs unit neighbours mutations chaos bench notebooks clean help
+.PHONY: demo test lint types layers docs unit nightly durations neighbours mutations chaos bench notebooks clean help
 
 help:
 	@echo "make demo    see the private core at work on simulated patients"
@@ -16,6 +16,8 @@ help:
 	@echo "make neighbours N=100000  pairs of tables that differ in one row or person, told apart by nothing but noise"
 	@echo "make mutations  known defects put back one by one, each of which must be caught"
 	@echo "make chaos N=10000  faults of every kind while accounts are in use, SEED=1; about an hour"
+	@echo "make nightly  thousands of examples of every property, neighbours, mutations and faults; hours"
+	@echo "make durations  all tests, and how long each file takes into tests/durations.json"
 	@echo "make bench   the committed benchmarks with their peers, hours; one page in benchmarks/results"
 
 demo: $(VENV)/.run-ready
@@ -41,7 +43,17 @@ notebooks: $(VENV)/.dev-ready
 	for file in examples/*.py; do $(BIN)/jupytext --quiet --to ipynb --output build/notebooks/$$(basename $$file .py).ipynb $$file; done
 
 unit: $(VENV)/.dev-ready
-	$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_OPTIONS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_OPTIONS)
+
+# What is run before a release, or every night: many more examples of every property, pairs of neighbours, and faults.
+nightly: $(VENV)/.dev-ready
+	HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest -n $(WORKERS) tests/property tests/statistical tests/conformance tests/unit/utility
+	$(MAKE) neighbours mutations chaos
+
+durations: $(VENV)/.dev-ready
+	@mkdir -p build
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --junitxml build/tests.xml $(PYTEST_OPTIONS)
+	$(BIN)/python tests/durations.py build/tests.xml $$(git describe --always --dirty --exclude '*')
 
 # Pairs of neighbouring tables, and every known defect put back. Both write what they found into experiments/results.
 neighbours: N ?= 2000

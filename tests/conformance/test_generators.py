@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import polars as pl
 import pytest
 
 from escudo.causal import CausalGraph
-from escudo.errors import BudgetExceededError, EscudoError, InputError, RefusedError
+from escudo.errors import BudgetExceededError, EscudoError, InputError, NotIdentifiableError, RefusedError
 from escudo.mechanisms import _noise
 from escudo.privacy import Ledger, MemoryAccount, plan
 from escudo.synthesis import GENERATORS, Model, fit, load, prepare, synthesize
@@ -27,6 +28,11 @@ NUMBER = {"type": "numeric", "lower": 0.0, "upper": 10.0, "bins": 4}
 SCHEMA = Schema.from_dict({"cause": NUMBER, "effect": NUMBER, "other": NUMBER})  # numbers: every generator takes them
 BY_PERSON = Schema(SCHEMA.fields, person_id="pid", max_rows_per_person=2)
 FLOATING = {"autoregressive", "vae"}  # trained with noise in floating point, and the guarantee says so
+# What is asked of networks here holds however long they are trained and however large they are.
+SMALL: dict[str, dict[str, Any]] = {
+    "autoregressive": {"steps": 40, "pretraining": 40},
+    "vae": {"steps": 40, "pretraining": 40, "latent": 2, "encoder": (8,), "decoder": (8,)},
+}
 GRAPH = CausalGraph.from_edges([("cause", "effect")], nodes=["other"])
 
 pytestmark = pytest.mark.parametrize("generator", GENERATORS)
@@ -53,7 +59,14 @@ def unreadable() -> pl.LazyFrame:
 def fitted(generator: str, *, frame: Any = None, account: Any = None, schema: Schema = SCHEMA, **options: Any) -> Model:
     known = {"relation": options.pop("relation", None), "rows": options.pop("public_rows", None)}
     table = PrivateTable(rows() if frame is None else frame, schema, account, **known)
-    return synthesize(table, GRAPH, generator=generator, **{**BUDGET, "seed": 3, **options})
+    asked = {**BUDGET, "seed": 3, **SMALL.get(generator, {}), **options}
+    return synthesize(table, GRAPH, generator=generator, **asked)
+
+
+@cache
+def model_of(generator: str) -> Model:
+    """A model to look at, fitted once."""
+    return fitted(generator)
 
 
 # -- planning
@@ -74,9 +87,10 @@ def test_the_plan_reads_no_row_and_spends_nothing(generator: str, terms: dict[st
 
 def test_where_rows_are_replaced_their_number_is_public_and_counted(generator: str) -> None:
     table = PrivateTable(rows(), SCHEMA)
-    counted = plan(synthesize, table, GRAPH, generator=generator, **BUDGET)
-    assert counted == plan(synthesize, SCHEMA, GRAPH, generator=generator, public_rows=ROWS, **BUDGET)
-    assert fitted(generator).plan == counted
+    asked = {"generator": generator, **SMALL.get(generator, {}), **BUDGET}
+    counted = plan(synthesize, table, GRAPH, **asked)
+    assert counted == plan(synthesize, SCHEMA, GRAPH, public_rows=ROWS, **asked)
+    assert model_of(generator).plan == counted
 
 
 @pytest.mark.parametrize("delta", [1e-5, 1e-9])
@@ -213,9 +227,9 @@ def test_a_seeded_run_is_not_for_release_and_a_real_one_is(generator: str) -> No
 
 
 def test_the_number_of_rows_is_exact_only_where_it_is_public(generator: str) -> None:
-    assert fitted(generator).details["rows"] == ROWS
+    assert model_of(generator).details["rows"] == ROWS
     assert fitted(generator, relation="add_remove", public_rows=ROWS).details["rows"] == ROWS
-    private = [fitted(generator, relation="add_remove", seed=seed).details["rows"] for seed in range(4)]
+    private = [fitted(generator, relation="add_remove", seed=seed).details["rows"] for seed in range(2)]
     assert all(isinstance(number, int) and number >= 1 for number in private)
     assert len(set(private)) > 1
 
@@ -233,7 +247,9 @@ def test_the_same_seed_gives_the_same_model_and_another_one_does_not(generator: 
     "question", [{}, {"do": {"cause": 9.0}}, {"given": {"cause": 9.0}}], ids=["see", "do", "given"]
 )
 def test_only_values_of_the_schema_are_drawn(generator: str, question: dict[str, Any]) -> None:
-    drawn = fitted(generator).sample(300, seed=1, **question)
+    if generator == "independent" and "do" in question:
+        pytest.skip("follows no arrow, and says so")
+    drawn = model_of(generator).sample(300, seed=1, **question)
     assert drawn.columns == list(SCHEMA.names)
     assert drawn.height == 300
     for name in SCHEMA.names:
@@ -242,10 +258,10 @@ def test_only_values_of_the_schema_are_drawn(generator: str, question: dict[str,
 
 
 def test_a_model_read_back_draws_the_same_rows(generator: str, tmp_path: Path) -> None:
-    model = fitted(generator)
+    model = model_of(generator)
     model.save(tmp_path / "model")
     again = load(tmp_path / "model")
-    for question in ({}, {"do": {"cause": 2.0}}, {"given": {"effect": 5.0}}):
+    for question in ({}, {"given": {"effect": 5.0}}, *([] if generator == "independent" else [{"do": {"cause": 2.0}}])):
         assert again.sample(200, seed=5, **question).equals(model.sample(200, seed=5, **question))
     assert again.guarantee == model.guarantee
     assert again.plan == model.plan
@@ -253,7 +269,7 @@ def test_a_model_read_back_draws_the_same_rows(generator: str, tmp_path: Path) -
 
 
 def test_a_model_tells_what_it_is(generator: str) -> None:
-    model = fitted(generator)
+    model = model_of(generator)
     assert model.generator == generator
     assert model.schema == SCHEMA
     assert set(model.graph.nodes) == set(SCHEMA.names)
@@ -266,7 +282,23 @@ def test_a_model_tells_what_it_is(generator: str) -> None:
 
 @pytest.mark.parametrize("graph", [None, CausalGraph.from_edges([("effect", "cause")])], ids=["none", "partial"])
 def test_a_graph_that_says_less_is_enough(generator: str, graph: CausalGraph | None) -> None:
-    model = synthesize(PrivateTable(rows(), SCHEMA), graph, generator=generator, seed=1, **BUDGET)
+    asked = {"generator": generator, "seed": 1, **SMALL.get(generator, {}), **BUDGET}
+    model = synthesize(PrivateTable(rows(), SCHEMA), graph, **asked)
     assert model.sample(50, seed=0).height == 50
     if graph is not None and generator != "independent":
         assert ("effect", "cause") in model.graph.edges
+
+
+@pytest.mark.parametrize("graph", [None, CausalGraph.from_edges([("effect", "cause")])], ids=["none", "partial"])
+def test_what_the_graph_leaves_open_is_not_answered_by_an_intervention(
+    generator: str, graph: CausalGraph | None, tmp_path: Path
+) -> None:
+    asked = {"generator": generator, "seed": 1, **SMALL.get(generator, {}), **BUDGET}
+    model = synthesize(PrivateTable(rows(), SCHEMA), graph, **asked)
+    model.save(tmp_path / "model")
+    for one in (model, load(tmp_path / "model")):
+        with pytest.raises(NotIdentifiableError, match=r"without a causal graph|does not name 'other'"):
+            one.sample(10, do={"effect": 5.0})
+        assert not one.answers_do("effect")
+    if graph is not None and generator != "independent":
+        assert model.sample(10, do={"effect": 5.0}, columns=["cause"]).columns == ["cause"]

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from escudo.table import Categorical, Numeric, PrivateTable, Schema
@@ -377,7 +377,6 @@ def test_a_table_without_rows_counts_nothing(engine: str, person_id: str | None)
 places = st.integers(0, len(ODD) - 1)  # hypothesis would ask the values themselves
 
 
-@settings(max_examples=25)
 @given(
     rows=st.lists(st.tuples(places, places), max_size=4),
     added=st.tuples(places, places),

@@ -32,7 +32,7 @@ from escudo.privacy._totals import CostSum
 # Loss distributions live on a grid that follows the size of the total, so their totals are this smooth and no smoother.
 GRAIN = 2e-3
 # Each example of the slow laws convolves a few distributions.
-SLOW = settings(max_examples=20)
+SLOW = settings(max_examples=settings.default.max_examples // 2)
 
 sizes = st.floats(1e-3, 3.0)
 counts = st.integers(1, 30)
@@ -95,7 +95,7 @@ def test_counted_composition_is_repeated_composition_for_sums(kind, data, count,
 
 
 @pytest.mark.parametrize("kind", ["laplace", "gaussian", "gaussian table", "exponential", "pure", "approximate", "gdp"])
-@settings(max_examples=3)
+@settings(max_examples=settings.default.max_examples // 6)
 @given(data=st.data(), count=st.integers(2, 4), delta=st.sampled_from([1e-6, 1e-3]))
 def test_counted_composition_is_repeated_composition_for_convolutions(kind, data, count, delta):
     event = data.draw(LEAVES[kind])
@@ -221,7 +221,7 @@ def test_epsilon_and_delta_undo_each_other(events, delta):
         assert total.delta(epsilon * (1 + GRAIN)) <= delta * (1 + 1e-6)
 
 
-@settings(max_examples=10)
+@SLOW
 @given(
     st.lists(st.tuples(st.floats(0.05, 2.0), st.integers(1, 20)), min_size=1, max_size=3), st.sampled_from([1e-8, 1e-5])
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -115,7 +115,6 @@ outputs = st.recursive(scalars, lambda inner: st.lists(inner, max_size=3) | st.d
 
 
 @given(st.lists(outputs, min_size=1, max_size=4))
-@settings(max_examples=25)
 def test_anything_can_be_an_output_and_equal_outputs_are_encoded_alike(several):
     encoder = Encoder()
     encoded = encoder.encode(several + several)

@@ -66,7 +66,7 @@ def cost(build: Build, noise: float, delta: float) -> float:
     return RunningTotal.of(build(noise)).epsilon(delta)
 
 
-@settings(max_examples=12)
+@settings(max_examples=settings.default.max_examples // 2)
 @given(build=BUILDS, epsilon=st.floats(0.05, 8.0), delta=st.sampled_from([1e-4, 1e-6, 1e-9]))
 def test_the_budget_is_kept_and_a_thousandth_less_noise_would_break_it(
     build: Build, epsilon: float, delta: float

@@ -13,7 +13,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from escudo.causal import SEM
@@ -152,7 +152,6 @@ def some(rng: np.random.Generator, names: list[str], most: int = 2) -> tuple[str
     return tuple(rng.permutation(names)[: rng.integers(1, min(most, len(names)) + 1)].tolist())
 
 
-@settings(max_examples=150)
 @given(seeds)
 def test_effects_over_all_populations_equal_enumeration_of_all_backgrounds(seed):
     model, rng = random_model(seed)
@@ -168,7 +167,6 @@ def test_effects_over_all_populations_equal_enumeration_of_all_backgrounds(seed)
         assert same(log_ratio(first, second), expected)
 
 
-@settings(max_examples=100)
 @given(seeds)
 def test_the_ways_to_compute_a_worst_case_agree(seed):
     model, rng = random_model(seed)
@@ -189,7 +187,6 @@ def test_the_ways_to_compute_a_worst_case_agree(seed):
         assert same(log_ratio(first, second), expected.epsilon)
 
 
-@settings(max_examples=100)
 @given(seeds)
 def test_effects_at_a_population_equal_enumeration_and_never_exceed_the_worst_case(seed):
     model, rng = random_model(seed)
@@ -204,7 +201,6 @@ def test_effects_at_a_population_equal_enumeration_and_never_exceed_the_worst_ca
     assert same(effect(sem, of, on, population="own").epsilon, effect(sem, of, on, population=model.population).epsilon)
 
 
-@settings(max_examples=80)
 @given(seeds)
 def test_direct_effects_equal_enumeration_of_held_values(seed):
     model, rng = random_model(seed)
@@ -225,7 +221,6 @@ def test_direct_effects_equal_enumeration_of_held_values(seed):
     assert same(direct(model.sem(), of, on, holding=held, population="own").epsilon, at)
 
 
-@settings(max_examples=80)
 @given(seeds)
 def test_path_effects_equal_enumeration_of_edge_interventions(seed):
     model, rng = random_model(seed)
@@ -255,7 +250,6 @@ def test_path_effects_equal_enumeration_of_edge_interventions(seed):
         assert same(natural, effect(sem, x, on).epsilon)
 
 
-@settings(max_examples=100)
 @given(seeds)
 def test_associations_equal_enumeration_of_conditional_laws(seed):
     model, rng = random_model(seed)
@@ -270,7 +264,6 @@ def test_associations_equal_enumeration_of_conditional_laws(seed):
     assert same(associative(model.sem(), of, on).epsilon, largest(laws))
 
 
-@settings(max_examples=60)
 @given(seeds)
 def test_the_worst_association_bounds_every_population_and_two_backgrounds_attain_it(seed):
     model, rng = random_model(seed, most_endogenous=3)
@@ -288,7 +281,6 @@ def test_the_worst_association_bounds_every_population_and_two_backgrounds_attai
     assert associative(sem, of, on, population=random_law(rng, list(model.population.shape))).epsilon <= worst + 1e-9
 
 
-@settings(max_examples=60)
 @given(seeds)
 def test_setting_an_exogenous_variable_is_setting_a_copy_of_it(seed):
     model, rng = random_model(seed)
@@ -304,7 +296,6 @@ def test_setting_an_exogenous_variable_is_setting_a_copy_of_it(seed):
     assert same(own, effect(copied.sem(), x, on, population="own").epsilon)
 
 
-@settings(max_examples=120)
 @given(seeds)
 def test_a_diagram_never_proves_less_than_the_exact_effect(seed):
     model, rng = random_model(seed, most_endogenous=5)
@@ -317,7 +308,6 @@ def test_a_diagram_never_proves_less_than_the_exact_effect(seed):
     assert proved >= effect(sem, of, on, population="own").epsilon - 1e-9
 
 
-@settings(max_examples=60)
 @given(seeds)
 def test_more_mechanisms_never_weaken_a_proof(seed):
     model, rng = random_model(seed, most_endogenous=5)
@@ -381,7 +371,6 @@ def distance(d: tuple[int, ...], e: tuple[int, ...]) -> int:
     return sum(a != b for a, b in zip(d, e, strict=True))
 
 
-@settings(max_examples=150)
 @given(seeds)
 def test_definitions_equal_their_words_on_random_mechanisms(seed):
     table, rng = random_mechanism(seed)
@@ -408,7 +397,6 @@ def test_definitions_equal_their_words_on_random_mechanisms(seed):
     assert bayesian(table, random_law(rng, shape)) <= result[3].epsilon + 1e-9
 
 
-@settings(max_examples=80)
 @given(seeds)
 def test_definition_4_as_printed_is_attained_by_populations_that_meet_its_condition(seed):
     table, rng = random_mechanism(seed)
@@ -428,7 +416,6 @@ def test_definition_4_as_printed_is_attained_by_populations_that_meet_its_condit
     assert bayesian(table, product_law) <= definitions(table)[4].epsilon + 1e-9
 
 
-@settings(max_examples=60)
 @given(seeds)
 def test_mixtures_of_products_on_distant_boxes_stay_within_definition_4_as_printed(seed):
     rng = np.random.default_rng(seed)
@@ -461,7 +448,6 @@ def pairwise_independent_given_the_rest(law: np.ndarray) -> bool:
     return True
 
 
-@settings(max_examples=100)
 @given(seeds)
 def test_the_definitions_are_ordered_as_the_paper_says(seed):
     table, rng = random_mechanism(seed)
@@ -489,7 +475,6 @@ def test_the_definitions_are_ordered_as_the_paper_says(seed):
     assert same(at[10].epsilon, one)
 
 
-@settings(max_examples=60)
 @given(seeds)
 def test_an_output_that_never_happens_and_a_value_that_nobody_has_change_what_they_should(seed):
     table, rng = random_mechanism(seed)
@@ -507,7 +492,6 @@ def test_an_output_that_never_happens_and_a_value_that_nobody_has_change_what_th
         assert more[number].epsilon >= before[number].epsilon - 1e-9
 
 
-@settings(max_examples=60)
 @given(seeds)
 def test_data_points_of_a_mechanism_have_its_epsilons_as_effects(seed):
     table, rng = random_mechanism(seed)
@@ -534,7 +518,6 @@ def test_data_points_of_a_mechanism_have_its_epsilons_as_effects(seed):
     assert same(together, result[3].epsilon)
 
 
-@settings(max_examples=80)
 @given(seeds)
 def test_counts_have_the_definitions_of_their_full_tables(seed):
     rng = np.random.default_rng(seed)
@@ -554,7 +537,6 @@ def test_counts_have_the_definitions_of_their_full_tables(seed):
 # -- beliefs -------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=100)
 @given(seeds)
 def test_beliefs_stay_within_the_closed_form_and_its_credence_attains_it(seed):
     table, rng = random_mechanism(seed)
@@ -594,7 +576,6 @@ def believed(table: np.ndarray, credence: np.ndarray) -> float:
     return best
 
 
-@settings(max_examples=60)
 @given(seeds)
 def test_what_an_output_discloses_stays_within_definition_3(seed):
     table, rng = random_mechanism(seed)

@@ -7,7 +7,7 @@ from functools import cache
 
 import numpy as np
 import polars as pl
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from escudo.discovery import _gaussian
@@ -61,7 +61,6 @@ def test_a_turned_row_does_not_depend_on_the_rows_around_it(seed: int, columns: 
         assert (some(values[:1]) == some(values)[:1]).all()
 
 
-@settings(max_examples=25)
 @given(
     data=st.data(),
     columns=st.integers(2, 4),

@@ -55,7 +55,7 @@ def new_ledger() -> Iterator[Ledger]:
         yield ledger
 
 
-@settings(max_examples=settings.default.max_examples // 3)
+@settings(max_examples=settings.default.max_examples // 2)
 @given(st.lists(st.tuples(events, texts, st.booleans()), max_size=8), st.sampled_from([0.0, 1e-6]))
 def test_replay_is_the_live_total_on_disk_and_in_memory(spends: list[tuple[Event, str, bool]], delta: float) -> None:
     memory = MemoryAccount(epsilon=2.0, delta=delta)
@@ -192,7 +192,7 @@ def test_a_purse_pays_exactly_the_planned_multiset(data: st.DataObject) -> None:
     assert len(account.receipts) == 1
 
 
-@settings(max_examples=settings.default.max_examples // 3)
+@settings(max_examples=settings.default.max_examples // 2)
 @given(st.lists(simple.filter(lambda event: event.relation == "replace_one"), min_size=1, max_size=6))
 def test_a_plan_costs_what_its_steps_cost_one_by_one(steps: list[Event]) -> None:
     tree = Plan("root", children=[Plan("step", event) for event in steps], delta=1e-5)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from escudo.releasing import SyntheticRelease
     from escudo.report import ReleaseFiles
-    from escudo.table import Schema
+    from escudo.synthesis import Model
 
 
 MOST_ROWS = 1_000_000_000
@@ -263,7 +263,7 @@ def _print_release(screen: Console, out: Path, files: ReleaseFiles, seconds: flo
     for warning in warnings_of(model):
         screen.print(f"Warning: {warning}", markup=False, style="yellow")
     print_promise(screen, model.guarantee)
-    screen.print(f"Try: escudo sample {_word(str(out / 'model'))} --rows 5 --do {_setting(model.schema)}", markup=False)
+    screen.print(f"Try: escudo sample {_word(str(out / 'model'))} --rows 5{_setting(model)}", markup=False)
 
 
 def _print_graph(screen: Console, found: Mapping[str, Any]) -> None:
@@ -277,13 +277,15 @@ def _print_graph(screen: Console, found: Mapping[str, Any]) -> None:
         screen.print(f"Cannot tell more: {found['cannot_tell']}.", markup=False)
 
 
-def _setting(schema: Schema) -> str:
-    """Return an intervention to try: the first column at its last level, or at its upper bound."""
+def _setting(model: Model) -> str:
+    """Return an intervention to try, if the graph answers one: a column at its last level, or at its upper bound."""
     from escudo.table import Categorical
 
-    first = schema.fields[0]
-    value = first.levels[-1] if isinstance(first, Categorical) else f"{first.bounds[1]:g}"
-    return _word(f"{first.name}={value}")
+    for name in filter(model.answers_do, model.schema.names):
+        column = model.schema[name]
+        value = column.levels[-1] if isinstance(column, Categorical) else f"{column.bounds[1]:g}"
+        return " --do " + _word(f"{name}={value}")
+    return ""
 
 
 def _word(text: str) -> str:
@@ -302,6 +304,9 @@ def sample(
     given: Annotated[
         list[str] | None, typer.Option("--given", metavar="COLUMN=VALUE", help="Condition on a column's value.")
     ] = None,
+    column: Annotated[
+        list[str] | None, typer.Option("--column", metavar="COLUMN", help="Only this column; may be repeated.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="For repeatable rows.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write .parquet or .csv instead of printing.")] = None,
 ) -> Answer:
@@ -316,7 +321,9 @@ def sample(
         raise InputError(f"--out must end in .csv or .parquet; got {out.name!r}.")
     if out is not None and os.path.exists(out):  # unlike Path's, it takes any name
         raise InputError(f"'{out}' exists; choose another name.")
-    drawn = load(model).sample(rows, do=settings("--do", do), given=settings("--given", given), seed=seed)
+    drawn = load(model).sample(
+        rows, do=settings("--do", do), given=settings("--given", given), columns=column, seed=seed
+    )
     if out is None:
         return Answer({"rows": drawn.to_dicts()}, lambda screen: _print_rows(screen, drawn))
     try:

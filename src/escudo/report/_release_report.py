@@ -492,8 +492,9 @@ def _open_ends(model: Model, added: Sequence[tuple[str, str]] | None) -> list[tu
         found.append(
             (
                 "Arrows nobody stated",
-                f"{len(added)} of {len(graph.edges)} were {how}: {arrows}. Their directions are the order of the "
-                "columns, not a finding; do not read cause and effect into them.",
+                f"{len(added)} of {len(graph.edges)} were {how}: {arrows}. Their directions are no finding: columns "
+                "go together there, and nothing says why. What would happen under an intervention is refused where it "
+                "depends on them.",
             )
         )
     return found
@@ -774,11 +775,11 @@ def _citation(model: Model, dataset: str, made: datetime, epsilon: float, delta:
 
 
 def _example(model: Model) -> str:
-    """Return a command that draws rows under an intervention on some column that has effects and no hidden cause."""
+    """Return a command that draws rows under an intervention on some column that has effects, if one is answered."""
     graph, schema = model.graph, model.schema
-    free = [name for name in schema.names if graph.children(name) and not graph.latents & set(graph.parents(name))]
+    acting = [name for name in schema.names if graph.children(name)]
     # Setting a column without causes is no different from looking at rows where it has that value.
-    for name in sorted(free, key=lambda name: not graph.parents(name)):
+    for name in filter(model.answers_do, sorted(acting, key=lambda name: not graph.parents(name))):
         column = schema[name]
         value = f"{column.fill_value:g}" if isinstance(column, Numeric) else column.labels[0]
         return f"escudo sample model --rows 1000 --do {shlex.quote(f'{name}={value}')}"

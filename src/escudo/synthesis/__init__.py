@@ -3,7 +3,8 @@
 * :func:`synthesize` fits one to a private table and returns a :class:`CausalModel`: ``sample``, ``sample(do=...)``;
 * :func:`prepare` does everything that needs no data, for the plan; :func:`fit` and :func:`fitting` do the rest;
 * :func:`prepare_discovered` does so where the graph is to be found under the same budget;
-* ``model.effect`` compares interventions and returns a :class:`ModelEffect`, free of charge;
+* ``model.effect`` compares interventions and returns a :class:`ModelEffect`, free of charge; ``model.effect_range``
+  gives one for each way in which open edges may point (:class:`EffectRange`);
 * :func:`load` reads a model that ``model.save`` wrote;
 * ``GENERATORS``: ``marginals`` (noisy family tables), ``moments`` (one noisy vector of levels and pairs), ``linear``
   (equations from a noisy second-moment matrix), ``autoregressive`` and ``vae`` (networks trained by DP-SGD);
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
         TableConditional,
     )
     from escudo.synthesis._linear import LinearConditional, LinearModel
-    from escudo.synthesis._model import CausalModel, Model, ModelEffect
+    from escudo.synthesis._model import CausalModel, EffectRange, Model, ModelEffect
     from escudo.synthesis._stability import NodeStability, ParameterChange, Stability, stability
     from escudo.synthesis.neural import NeuralModel
 
@@ -40,6 +41,7 @@ __all__ = [
     "GENERATORS",
     "CausalModel",
     "Conditional",
+    "EffectRange",
     "Generator",
     "LinearConditional",
     "LinearModel",
@@ -90,7 +92,7 @@ __getattr__, __dir__, _ = lazy_loader.attach(
             "TableConditional",
         ],
         "_linear": ["LinearConditional", "LinearModel"],
-        "_model": ["CausalModel", "Model", "ModelEffect"],
+        "_model": ["CausalModel", "EffectRange", "Model", "ModelEffect"],
         "_stability": ["NodeStability", "ParameterChange", "Stability", "stability"],
         "neural": ["NeuralModel"],
     },

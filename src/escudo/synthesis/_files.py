@@ -43,13 +43,33 @@ def describe(model: Model) -> dict[str, Any]:
         "guarantee": model.guarantee.to_json(),
         "plan": model.plan.to_json(),
         "schema": model.schema.to_dict(),
-        "graph": {
-            "nodes": list(model.graph.nodes),
-            "edges": [list(edge) for edge in model.graph.edges],
-            "latents": sorted(model.graph.latents),
-        },
+        "graph": _told(model.graph),
+        "stated": None if model.stated is None else _told(model.stated),
         "details": dict(model.details),
     }
+
+
+def _told(graph: CausalGraph) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "nodes": list(graph.nodes),
+        "edges": [list(edge) for edge in graph.edges],
+        "latents": sorted(graph.latents),
+    }
+    if graph.undirected_edges:
+        told["undirected"] = [list(edge) for edge in graph.undirected_edges]
+    if graph.groups:
+        told["groups"] = {node: list(columns) for node, columns in graph.groups.items()}
+    return told
+
+
+def _graph(told: Mapping[str, Any]) -> CausalGraph:
+    return CausalGraph.from_edges(
+        [tuple(edge) for edge in told["edges"]],
+        nodes=told["nodes"],
+        latents=told["latents"],
+        undirected=[tuple(edge) for edge in told.get("undirected", ())],
+        groups=told.get("groups"),
+    )
 
 
 def write_folder(
@@ -97,12 +117,11 @@ def load(directory: str | os.PathLike[str]) -> CausalModel | LinearModel | Neura
         if description.get("version") != _VERSION:
             raise InputError(f"its version is not {_VERSION}; it needs a newer escudo.")
         schema = Schema.from_dict(description["schema"])
-        graph = description["graph"]
+        stated = description.get("stated")  # files of 0.1 do not have it
         common: dict[str, Any] = {
             "schema": schema,
-            "graph": CausalGraph.from_edges(
-                [tuple(edge) for edge in graph["edges"]], nodes=graph["nodes"], latents=graph["latents"]
-            ),
+            "graph": _graph(description["graph"]),
+            "stated": None if stated is None else _graph(stated),
             "guarantee": Guarantee.from_json(description["guarantee"]),
             "generator": str(description["generator"]),
             "plan": Plan.from_json(description["plan"], max_rows_per_person=schema.max_rows_per_person),

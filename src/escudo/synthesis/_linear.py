@@ -59,7 +59,7 @@ from escudo.synthesis._model import (
     public_rows,
     stored_laws,
 )
-from escudo.synthesis._structure import Structure, check_graph, check_identified, graph_of, structure_of
+from escudo.synthesis._structure import Structure, check_graph, graph_of, structure_of
 from escudo.table import Numeric, PrivateTable, Schema, count_sensitivity
 
 if TYPE_CHECKING:
@@ -167,6 +167,7 @@ class PreparedLinear:
         return LinearModel(
             schema=self.schema,
             graph=self.structure.fitted_graph(parents),
+            stated=self.structure.stated,
             conditionals=_equations(moments / weight, parents, noise=noise / weight),
             guarantee=purse.guarantee,
             generator=Linear.name,
@@ -176,7 +177,7 @@ class PreparedLinear:
                 "l2_clip_norm": self._clip,
                 "noise": noise,
                 "weight_of_rows": weight,
-                "stated_arrows": [list(arrow) for arrow in self.structure.arrows],
+                "stated_arrows": self.structure.stated_arrows,
                 **anchor_of(purse),
             },
         )
@@ -383,12 +384,13 @@ class LinearModel(Model):
 
         Raises:
             InputError: If one is no column, or both are the same.
-            NotIdentifiableError: If a latent acts on the treatment and on what it affects.
+            NotIdentifiableError: If the effect depends on something that the stated graph leaves open, or a latent acts
+                on the treatment and on what it affects.
         """
         source, target = self._column("treatment", treatment), self._column("outcome", outcome)
         if treatment == outcome:
             raise InputError(f"treatment and outcome are both {treatment!r}; name two columns.")
-        check_identified(self.graph, [treatment])
+        self.check_do([treatment], [outcome])
         names = self.schema.names
         here, there = names.index(treatment), names.index(outcome)
         responses = self._responses({treatment: 0.0})[there]

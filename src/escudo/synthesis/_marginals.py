@@ -204,6 +204,7 @@ class PreparedMarginals:
         return CausalModel(
             schema=self.schema,
             graph=self.structure.fitted_graph(fits.parents),
+            stated=self.structure.stated,
             conditionals=laws,
             observed=fits.observed(agreed, pairs),
             guarantee=purse.guarantee,
@@ -211,7 +212,7 @@ class PreparedMarginals:
             plan=self.plan,
             details={
                 "rows": total,
-                "stated_arrows": [list(arrow) for arrow in self.structure.arrows],
+                "stated_arrows": self.structure.stated_arrows,
                 **anchor_of(purse),
             },
         )

@@ -1,4 +1,4 @@
-"""The released model: a causal graph with a law per node, to be sampled, intervened on, saved; and its effects.
+r"""The released model: a causal graph with a law per node, to be sampled, intervened on, saved; and its effects.
 
 A model holds no row of the table it was fitted on: only its schema, its graph, noisy parameters and the guarantee they
 were bought under. Everything done with it afterwards is post-processing and costs nothing.
@@ -8,17 +8,26 @@ the one with a law per column. (``LinearModel`` is in ``_linear``, ``NeuralModel
 
 **Effects** (:class:`ModelEffect`). The average effect of one column on another, read off a model: for each level of the
 treatment it holds the law of the outcome under do(treatment = level), and its mean where the outcome is a number.
+
+**Ranges** (:class:`EffectRange`). Where the direction of edges at the treatment x is open, each set P of columns that
+may be its causes, because some graph of the class has just these, gives one law,
+
+.. math:: p(y \mid do(x)) = \sum_p p(p)\, p(y \mid x, p),
+
+which is p(y) if y is itself in P. All graphs with the same P agree on it, since P blocks every path into x; so these
+are all the laws that the class allows (M. Maathuis, M. Kalisch, P. Bühlmann (2009), "Estimating high-dimensional
+intervention effects from observational data", Annals of Statistics).
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +36,7 @@ from escudo._card import card
 from escudo._progress import tracking
 from escudo._validate import did_you_mean, one_of, whole
 from escudo.causal import CausalGraph
-from escudo.errors import InputError, SchemaError, ZeroProbabilityError
+from escudo.errors import InputError, NotIdentifiableError, SchemaError, ZeroProbabilityError
 from escudo.mechanisms import Purse
 from escudo.privacy import Guarantee, Neighbours, Plan, Receipt
 from escudo.synthesis._laws import (
@@ -40,7 +49,7 @@ from escudo.synthesis._laws import (
     drawer,
     laws_under,
 )
-from escudo.synthesis._structure import check_graph, check_identified
+from escudo.synthesis._structure import causes_of, check_graph, check_identified, check_settled
 from escudo.table import Categorical, Column, Numeric, PrivateTable, Schema
 
 if TYPE_CHECKING:
@@ -59,6 +68,8 @@ class Model(ABC):
         plan: The budget tree that was spent.
         details: Public facts about the fit, for the report; ``rows`` is how many the table has, exactly where that is
             public, else noisy.
+        stated: What is claimed about causes, where that is less than ``graph``: the graph as it was given, with its
+            undirected edges, or one that names nothing. Along all else in ``graph`` columns merely go together.
     """
 
     schema: Schema
@@ -67,6 +78,7 @@ class Model(ABC):
     generator: str
     plan: Plan
     details: Mapping[str, Any] = field(default_factory=dict)
+    stated: CausalGraph | None = None
 
     @property
     @abstractmethod
@@ -79,6 +91,7 @@ class Model(ABC):
         *,
         do: Mapping[str, object] | None = None,
         given: Mapping[str, object] | None = None,
+        columns: Sequence[str] | None = None,
         seed: int | None = None,
     ) -> pl.DataFrame:
         """Draw synthetic rows; free of charge, as often as wanted.
@@ -89,26 +102,62 @@ class Model(ABC):
                 and effects respond. A model of cells knows numbers by their bin: one sets the bin it lies in, and rows
                 are spread over that bin.
             given: Columns to condition on: rows among those where they have these values, or numbers in these bins.
+            columns: Which columns to return; all by default. Under ``do`` the graph need only settle these.
             seed: For repeatable draws.
 
         Returns:
-            A polars frame with the schema's columns; only values the schema allows.
+            A polars frame with these columns; only values the schema allows.
 
         Raises:
-            SchemaError: If ``do`` or ``given`` names a column, level or value the schema does not have.
-            NotIdentifiableError: If a latent that the graph states acts on an intervened column and on what it affects.
+            SchemaError: If ``do``, ``given`` or ``columns`` names a column, level or value the schema does not have.
+            NotIdentifiableError: If what ``do`` does to these columns depends on something that the stated graph leaves
+                open, or a latent that it states acts on an intervened column and on what it affects.
             ZeroProbabilityError: If ``given`` cannot happen under the model.
             InputError: If ``given`` is too rare under the model.
         """
-        return self._frame(*self._asked(rows, do, given, seed))
+        wanted = self._wanted(columns)
+        return self._frame(*self._asked(rows, do, given, wanted, seed)).select(wanted)
+
+    def _wanted(self, columns: Sequence[str] | None) -> list[str]:
+        """Return the columns to draw, or name one that the schema does not have."""
+        if columns is None:
+            return list(self.schema.names)
+        if isinstance(columns, str) or not columns:
+            raise InputError(f"columns must be a list of at least one column; got {columns!r}.")
+        for name in columns:
+            column_of(self.schema, "columns", name)
+        return list(dict.fromkeys(columns))
 
     def _asked(
-        self, rows: int, do: Mapping[str, object] | None, given: Mapping[str, object] | None, seed: int | None
+        self,
+        rows: int,
+        do: Mapping[str, object] | None,
+        given: Mapping[str, object] | None,
+        columns: Sequence[str],
+        seed: int | None,
     ) -> tuple[int, dict[str, Any], dict[str, Any], np.random.Generator]:
         """Return how many rows to draw, what is set, what is observed, and where the chance comes from."""
         rng = np.random.default_rng(None if seed is None else whole("seed", seed))
-        fixed, evidence = read_question(self.graph, do, given, self._read)
+        fixed, evidence = self._question(do, given, columns)
         return whole("rows", rows), fixed, evidence, rng
+
+    def _question(
+        self, do: Mapping[str, object] | None, given: Mapping[str, object] | None, columns: Sequence[str]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return what is set by intervention and what is observed, once the question about these columns makes sense.
+
+        Raises:
+            InputError: If a column is both set and observed, or ``do`` or ``given`` is no mapping.
+            NotIdentifiableError: If the graph does not say what the intervention does to the columns asked for.
+        """
+        fixed, evidence = (
+            {name: self._read(argument, name, value) for name, value in by_column(argument, values).items()}
+            for argument, values in (("do", do), ("given", given))
+        )
+        if both := sorted(set(fixed) & set(evidence)):
+            raise InputError(f"{', '.join(both)} cannot be both set (do) and observed (given); name it once.")
+        self.check_do(fixed, [*columns, *evidence])
+        return fixed, evidence
 
     @abstractmethod
     def _read(self, argument: str, name: str, value: object) -> Any:
@@ -119,6 +168,24 @@ class Model(ABC):
         self, rows: int, fixed: dict[str, Any], evidence: dict[str, Any], rng: np.random.Generator
     ) -> pl.DataFrame:
         """Return rows drawn where some columns are set and others observed."""
+
+    def check_do(self, intervened: Iterable[str], asked: Iterable[str]) -> None:
+        """Refuse an intervention of which the graph does not say what it does to the columns that are asked for.
+
+        Raises:
+            NotIdentifiableError: Says what would have to be known.
+        """
+        if self.stated is not None:
+            check_settled(self.stated, intervened, asked)
+        check_identified(self.graph, intervened)
+
+    def answers_do(self, name: str) -> bool:
+        """Return whether the graph settles what setting a column does to all others."""
+        try:
+            self.check_do([name], self.schema.names)
+        except NotIdentifiableError:
+            return False
+        return True
 
     def save(self, directory: str | PathLike[str], *, overwrite: bool = False) -> None:
         """Write the model as ``model.json`` and ``parameters.safetensors`` into a new folder.
@@ -164,11 +231,13 @@ class CellModel(Model):
         *,
         do: Mapping[str, object] | None = None,
         given: Mapping[str, object] | None = None,
+        columns: Sequence[str] | None = None,
         seed: int | None = None,
     ) -> NDArray[np.int64]:
         """Draw rows as schema cells, of shape (rows, columns)."""
-        drawn = self._drawn_cells(*self._asked(rows, do, given, seed))
-        return np.concatenate([np.stack([part[name] for name in self.schema.names], axis=1) for part in drawn])
+        wanted = self._wanted(columns)
+        drawn = self._drawn_cells(*self._asked(rows, do, given, wanted, seed))
+        return np.concatenate([np.stack([part[name] for name in wanted], axis=1) for part in drawn])
 
     def _frame(
         self, rows: int, fixed: dict[str, int], evidence: dict[str, int], rng: np.random.Generator
@@ -277,9 +346,9 @@ class CausalModel(CellModel):
         """
         from escudo.causal import Factor, contract
 
-        fixed, evidence = read_question(self.graph, do, given, self._read)
         for name in columns:
             column_of(self.schema, "columns", name)
+        fixed, evidence = self._question(do, given, columns)
         laws = laws_under(self.conditionals, self.observed, fixed)
         needed = ancestors(laws, [*columns, *evidence], fixed)
         factors = []
@@ -303,9 +372,21 @@ class CausalModel(CellModel):
 
         Raises:
             InputError: If one is no column, or both are the same.
-            NotIdentifiableError: If a latent acts on the treatment and on what it affects.
+            NotIdentifiableError: If the effect depends on something that the stated graph leaves open, or a latent acts
+                on the treatment and on what it affects.
         """
         return _effect(self, treatment, outcome)
+
+    def effect_range(self, treatment: str, outcome: str) -> EffectRange:
+        """Return the effect for each way in which undirected edges at the treatment may point; free.
+
+        Where nothing open decides, that is the one effect of :meth:`effect`.
+
+        Raises:
+            InputError: If one is no column, or both are the same.
+            NotIdentifiableError: If more than the direction of edges is open, or there are too many of them.
+        """
+        return _effect_range(self, treatment, outcome)
 
     def _stored(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the laws: their kinds and parents, and what they are made of."""
@@ -330,31 +411,6 @@ def anchor_of(purse: Purse) -> dict[str, Any]:
 
 
 # ---- what is asked of a model
-
-
-_T = TypeVar("_T")
-
-
-def read_question(
-    graph: CausalGraph,
-    do: Mapping[str, object] | None,
-    given: Mapping[str, object] | None,
-    read: Callable[[str, str, object], _T],
-) -> tuple[dict[str, _T], dict[str, _T]]:
-    """Return what is set by intervention and what is observed, as ``read`` reads it, once the question makes sense.
-
-    Raises:
-        InputError: If a column is both set and observed, or ``do`` or ``given`` is no mapping.
-        NotIdentifiableError: If a latent acts on an intervened column and on what it affects.
-    """
-    fixed, evidence = (
-        {name: read(argument, name, value) for name, value in by_column(argument, values).items()}
-        for argument, values in (("do", do), ("given", given))
-    )
-    if both := sorted(set(fixed) & set(evidence)):
-        raise InputError(f"{', '.join(both)} cannot be both set (do) and observed (given); name it once.")
-    check_identified(graph, fixed)
-    return fixed, evidence
 
 
 def by_column(argument: str, values: object) -> Mapping[str, object]:
@@ -511,6 +567,7 @@ def _effect(model: CausalModel, treatment: str, outcome: str) -> ModelEffect:
     )
     if treatment == outcome:
         raise InputError(f"treatment and outcome are both {treatment!r}; name two columns.")
+    model.check_do([treatment], [outcome])
     exact = True
     rows = []
     for value in _settings(source):
@@ -529,13 +586,98 @@ def _effect(model: CausalModel, treatment: str, outcome: str) -> ModelEffect:
     )
 
 
+_MOST_OPEN = 8  # undirected edges at a treatment, of which all combinations are tried
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectRange:
+    """What setting a treatment may do to an outcome, where the direction of some edges is open.
+
+    Attributes:
+        effects: One effect for each reading of the graph.
+        causes: The treatment's causes in each of them.
+    """
+
+    effects: tuple[ModelEffect, ...]
+    causes: tuple[tuple[str, ...], ...]
+
+    def difference(self, value: object, baseline: object) -> tuple[float, float]:
+        """Return the least and the most by which the outcome's mean is higher at one value than at another.
+
+        Raises:
+            InputError: If a value is none of the treatment's levels, or the outcome is no number.
+        """
+        found = [effect.difference(value, baseline) for effect in self.effects]
+        return min(found), max(found)
+
+    def shifts(self, value: object, baseline: object) -> dict[str, tuple[float, float]]:
+        """Return the least and the most by which each level of the outcome is more frequent at one value than another.
+
+        Raises:
+            InputError: If a value is none of the treatment's levels.
+        """
+        found = [effect.shifts(value, baseline) for effect in self.effects]
+        return {level: (min(each[level] for each in found), max(each[level] for each in found)) for level in found[0]}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the effects as plain values."""
+        pairs = zip(self.effects, self.causes, strict=True)
+        return {"effects": [{**effect.to_json(), "causes": list(causes)} for effect, causes in pairs]}
+
+    def __str__(self) -> str:
+        parts = []
+        for effect, causes in zip(self.effects, self.causes, strict=True):
+            title, *lines = str(effect).split("\n")
+            reading = f", if its causes are {', '.join(causes) or 'none'}" if len(self.effects) > 1 else ""
+            parts.append("\n".join([title + reading, *lines]))
+        return "\n".join(parts)
+
+
+def _effect_range(model: CausalModel, treatment: str, outcome: str) -> EffectRange:
+    for argument, name in (("treatment", treatment), ("outcome", outcome)):
+        one_of(argument, name, model.schema.names)
+    try:
+        return EffectRange(effects=(_effect(model, treatment, outcome),), causes=(model.graph.parents(treatment),))
+    except NotIdentifiableError:
+        readings = () if model.stated is None or model.graph.latents else causes_of(model.stated, treatment, _MOST_OPEN)
+        if not readings:
+            raise
+    return EffectRange(
+        effects=tuple(_adjusted(model, treatment, outcome, causes) for causes in readings), causes=readings
+    )
+
+
+def _adjusted(model: CausalModel, treatment: str, outcome: str, causes: Sequence[str]) -> ModelEffect:
+    """Return the effect if these columns, and no others, act on the treatment: all of them are adjusted for."""
+    source, target = model.schema.columns[treatment], model.schema.columns[outcome]
+    count = len(_settings(source))
+    if outcome in causes:
+        laws = [model.probability([outcome])] * count
+    else:
+        joint = model.probability([*causes, treatment, outcome]).reshape(-1, source.size, target.size)
+        weight, seen = joint.sum(axis=(1, 2)), joint.sum(axis=2)
+        laws = []
+        for level in range(count):
+            there = seen[:, level] > 0  # elsewhere the table never shows this level, and says nothing
+            law = (weight[there] / seen[there, level]) @ joint[there, level]
+            laws.append(law / law.sum() if law.sum() > 0 else np.full(target.size, math.nan))
+    values = _values(target)
+    return ModelEffect(
+        treatment=treatment,
+        outcome=outcome,
+        levels=tuple(source.labels[:count]),
+        outcome_levels=tuple(target.labels),
+        law=tuple(tuple(law.tolist()) for law in laws),
+        means=None if values is None else tuple(_mean(law, values) for law in laws),
+    )
+
+
 def _law(model: CausalModel, do: dict[str, object], outcome: str, size: int) -> tuple[NDArray[np.float64], bool]:
     """Return the law of the outcome, and whether it is exact."""
     try:
         return model.probability([outcome], do=do), True
     except InputError:
-        place = model.schema.names.index(outcome)
-        drawn = model.codes(_DRAWN, do=do, seed=_SEED)[:, place]
+        drawn = model.codes(_DRAWN, do=do, columns=[outcome], seed=_SEED)[:, 0]
         return np.bincount(drawn, minlength=size) / _DRAWN, False
 
 

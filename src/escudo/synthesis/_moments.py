@@ -219,6 +219,11 @@ class MomentDesign:
     loose: tuple[str, ...] = ()
     tied: bool = False
 
+    @property
+    def follows(self) -> bool:
+        """Whether laws follow the arrows that are stated: only then does the model say what do() does."""
+        return self.parents == self.structure.parents
+
     def prepare(self, schema: Schema, neighbours: Neighbours, budget: Budget) -> PreparedMoments:
         """Find the noise with which the sums can be released within a budget.
 
@@ -332,6 +337,7 @@ class PreparedMoments:
         return CausalModel(
             schema=self.schema,
             graph=design.structure.fitted_graph(fitted.parents),
+            stated=design.structure.stated if design.follows else CausalGraph.from_edges([]),
             conditionals=fitted.laws,
             guarantee=purse.guarantee,
             generator=design.generator,
@@ -340,7 +346,7 @@ class PreparedMoments:
                 "rows": round(moments.rows),
                 "l2_clip_norm": math.sqrt(moments.square) / 2,
                 "noise": fitted.noise,
-                "stated_arrows": [[cause, effect] for effect, several in design.parents.items() for cause in several],
+                "stated_arrows": design.structure.stated_arrows if design.follows else [],
                 **anchor_of(purse),
             },
         )

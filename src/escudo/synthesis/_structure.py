@@ -21,14 +21,22 @@ be wrong.
 district's factors add up, over x, to those of the others, and other districts do not know how x came about. Otherwise
 later columns of the district answer to the latent through x, and the table alone cannot take that apart.
 
-**Reference.** J. Tian, J. Pearl (2002), "A general identification condition for causal effects", AAAI, Lemma 1 and
-Theorem 3.
+**What stays open.** A graph claims what it states and nothing more. do(x) says something of y only if the pair is
+*settled* (:func:`check_settled`): both are named, and neither is one of several columns of a group that x reaches;
+and no path from x to y that may be directed begins with an undirected edge at x. Then every graph that the stated one
+stands for gives the same law, that of any one of them. Otherwise they differ: with x — z, either x acts on z, or
+setting x leaves z alone.
+
+**Reference.** E. Perković (2020), "Identifying causal effects in maximally oriented partially directed acyclic graphs",
+UAI, Theorem 3.6, for undirected edges; J. Tian, J. Pearl (2002), "A general identification condition for causal
+effects", AAAI, Lemma 1 and Theorem 3, for latents.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 from escudo._validate import did_you_mean
 from escudo.causal import CausalGraph
@@ -45,7 +53,7 @@ class Structure:
     Attributes:
         parents: For each column the parents that are stated, in schema order.
         open_arrows: Pairs (cause, effect) that may be joined; all of them together have no cycle.
-        graph: The graph as given, for what it says of latents; None where there was none.
+        graph: The graph as given; None where there was none.
     """
 
     parents: Mapping[str, tuple[str, ...]]
@@ -53,9 +61,20 @@ class Structure:
     graph: CausalGraph | None
 
     @property
+    def stated(self) -> CausalGraph:
+        """What is claimed about causes: the graph as given, or one that names nothing."""
+        return CausalGraph.from_edges([]) if self.graph is None else self.graph
+
+    @property
     def arrows(self) -> tuple[Arrow, ...]:
-        """The stated arrows."""
+        """The arrows that laws follow."""
         return tuple((parent, child) for child, parents in self.parents.items() for parent in parents)
+
+    @property
+    def stated_arrows(self) -> list[list[str]]:
+        """Those of them that the graph states: it gives an undirected edge no direction. For a model's details."""
+        lines = {frozenset(line) for line in self.stated.undirected_edges}
+        return [list(arrow) for arrow in self.arrows if frozenset(arrow) not in lines]
 
     @property
     def open_effects(self) -> tuple[str, ...]:
@@ -82,7 +101,8 @@ class Structure:
 def structure_of(schema: Schema, graph: CausalGraph | None) -> Structure:
     """Read off a graph what it states about a schema's columns, and what it leaves open.
 
-    Undirected edges get the directions of some graph of the same equivalence class. Latents are taken out, and what
+    Laws follow undirected edges in the directions of some graph of the same equivalence class, which all have the same
+    observed law; that is no claim about causes (:func:`check_settled`). Latents are taken out, and what
     they leave behind among the columns is stated instead, as this file's text proves.
 
     Raises:
@@ -179,6 +199,104 @@ def check_identified(graph: CausalGraph, intervened: Iterable[str]) -> None:
                 f"what it confounds, on {first!r}, so the table alone cannot tell the two apart. Measure {latent!r}, "
                 "or condition with given= if an association is enough."
             )
+
+
+def check_settled(stated: CausalGraph, intervened: Iterable[str], asked: Iterable[str]) -> None:
+    """Refuse do() where the answer about a column that is asked for depends on what the stated graph leaves open.
+
+    Args:
+        stated: What is claimed about causes.
+        intervened: The columns that are set.
+        asked: The columns that something is said of.
+
+    Raises:
+        NotIdentifiableError: Names the column that is set, and what would have to be stated.
+    """
+    node_of = {column: node for node in stated.nodes for column in stated.groups.get(node, (node,))}
+    wanted = list(asked)
+    for name in intervened:
+        if not stated.nodes:
+            raise NotIdentifiableError(
+                f"What setting {name!r} does cannot be said: the model was made without a causal graph, so columns go "
+                "together in it, and nothing says which of them is a cause. Make it with a graph, or condition with "
+                "given= if an association is enough."
+            )
+        others = [column for column in wanted if column != name]
+        if silent := [column for column in (name, *others) if column not in node_of]:
+            whom = "" if silent[0] == name else f" to {silent[0]!r}"
+            raise NotIdentifiableError(
+                f"What setting {name!r} does{whom} cannot be said: the graph does not name {silent[0]!r}. Name it "
+                "there, without arrows if it has neither causes nor effects, or ask only for columns that the graph "
+                "names, with columns= or --column."
+            )
+        _check_edges(stated, node_of, name, others)
+
+
+def _check_edges(stated: CausalGraph, node_of: Mapping[str, str], name: str, others: Iterable[str]) -> None:
+    here = node_of[name]
+    lines = {line: _onwards(stated, line, without=here) for line in stated.neighbours(here)}
+    several = {node: _onwards(stated, node) for node in _onwards(stated, here) if len(stated.groups.get(node, ())) > 1}
+    for other in others:
+        for line, reached in lines.items():
+            if node_of[other] in reached:
+                raise NotIdentifiableError(
+                    f"What setting {name!r} does to {other!r} depends on the direction of {here} — {line}, which the "
+                    "graph leaves open. Give that edge a direction, from what is known or from escudo.direction; ask "
+                    "only for columns that do not depend on it, with columns= or --column; or condition with given= if "
+                    "an association is enough."
+                )
+        for node, reached in several.items():
+            if node_of[other] in reached:
+                raise NotIdentifiableError(
+                    f"What setting {name!r} does to {other!r} cannot be said: {node!r} stands for several columns, and "
+                    "an arrow at it says only that something in it is a cause or an effect. State arrows between "
+                    "columns, or condition with given= if an association is enough."
+                )
+
+
+def causes_of(stated: CausalGraph, name: str, most: int) -> tuple[tuple[str, ...], ...]:
+    """Return each set of causes that a column has in some graph that the stated one stands for.
+
+    Args:
+        stated: A graph with undirected edges, without groups and latents.
+        name: The column.
+        most: How many of them may be at the column.
+
+    Returns:
+        The sets, smallest first; none if there are too many to try, the graph stands for none, or has groups or
+        latents.
+    """
+    lines = stated.neighbours(name) if name in stated else ()
+    if not lines or len(lines) > most or stated.groups or stated.latents:
+        return ()
+    kept = [line for line in stated.undirected_edges if name not in line]
+    try:
+        pattern = stated.extension().cpdag()
+    except GraphError:
+        return ()
+    found = []
+    for size in range(len(lines) + 1):
+        for before in combinations(lines, size):
+            turned = [(line, name) if line in before else (name, line) for line in lines]
+            try:
+                reading = CausalGraph.from_edges([*stated.edges, *turned], nodes=stated.nodes, undirected=kept)
+                same = reading.extension().cpdag() == pattern
+            except GraphError:  # a cycle, or a common effect that the graph does not have
+                continue
+            if same:
+                found.append((*stated.parents(name), *before))
+    return tuple(found)
+
+
+def _onwards(graph: CausalGraph, start: str, *, without: str = "") -> set[str]:
+    """Return a node and all that it may act on, along arrows and undirected edges, never through ``without``."""
+    found, waiting = {start}, [start]
+    while waiting:
+        for node in (*graph.children(here := waiting.pop()), *graph.neighbours(here)):
+            if node != without and node not in found:
+                found.add(node)
+                waiting.append(node)
+    return found
 
 
 def _causes(graph: CausalGraph, name: str) -> set[str]:

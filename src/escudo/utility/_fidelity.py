@@ -323,6 +323,9 @@ def causal_fidelity(
 ) -> CausalFidelity:
     """Compare all interventions on one column with those of a reference.
 
+    Models are asked along all arrows that their laws follow, those included that nobody claimed to be causal: what is
+    measured is how far off one would be who took them for causes.
+
     Args:
         model: A released model.
         reference: The truth, or the best there is: a :class:`~escudo.causal.Network` or another model.
@@ -383,10 +386,10 @@ def _laws(
     """Return the law of each effect under an intervention, over the cells of the schema."""
     if isinstance(model, Network):
         return {name: _network_law(model, schema, *do, name) for name in effects}
-    setting = dict([do])
-    if isinstance(model, _Exact):
-        return {name: model.probability([name], do=setting) for name in effects}
-    drawn = synthetic_table(model.sample(rows, do=setting, seed=seed), schema)
+    setting, followed = dict([do]), replace(model, stated=None)
+    if isinstance(followed, _Exact):
+        return {name: followed.probability([name], do=setting) for name in effects}
+    drawn = synthetic_table(followed.sample(rows, do=setting, seed=seed), schema)
     counted = drawn.counts([[name] for name in effects])
     return {name: counts / max(counts.sum(), 1) for name, counts in zip(effects, counted, strict=True)}
 

@@ -275,7 +275,7 @@ class TestVisit:
     def test_the_twin_is_not_accused(self, name: str) -> None:
         room = exhibit(name)
         twin = room.twin
-        found = audit(twin, claim=twin.claim, pairs=room.pairs, seed=2, max_runs=1500, progress=False)
+        found = audit(twin, claim=twin.claim, pairs=room.pairs, seed=2, max_runs=500, progress=False)
         assert not found.violated
         assert found.epsilon_lower <= twin.true_epsilon
 

@@ -49,7 +49,6 @@ def in_whole_rows(figures):
     return np.floor(np.append(figures[:-1] * _SHRINK, figures[-1]) + 0.5)
 
 
-@settings(max_examples=30, deadline=None)
 @given(rows=st.lists(ROW, min_size=2, max_size=12), other=ROW, drawn=st.lists(ROW, min_size=5, max_size=12))
 def test_one_row_moves_no_figure_by_more_than_one_before_and_after_rounding(rows, other, drawn):
     made = Rows.read(frame(drawn), SMALL)
@@ -59,7 +58,7 @@ def test_one_row_moves_no_figure_by_more_than_one_before_and_after_rounding(rows
         assert np.abs(in_whole_rows(before) - in_whole_rows(after)).max() <= 1
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=10 * settings.default.max_examples)
 @given(
     figure=st.floats(0, 1e10, allow_nan=False),
     moved=st.floats(-1, 1, allow_nan=False),

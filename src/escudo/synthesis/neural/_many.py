@@ -209,6 +209,7 @@ def finish(
         yield NeuralModel(
             schema=prepared.schema,
             graph=prepared.graph,
+            stated=prepared.start.design.structure.stated,
             network=network,
             parameters=network.layout.unflatten(flat.astype(np.float64)),
             guarantee=guarantee,

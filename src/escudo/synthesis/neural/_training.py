@@ -362,9 +362,11 @@ class PreparedNeural:
         training = self.settle(clip_bound(self.network, parameters, measured_rows(first)), rows)
         value = self._train(parameters, self.codes(table), training, rows, paid)
         arrays = self.network.layout.unflatten(value.astype(np.float64))
+        structure = self.start.design.structure
         model = NeuralModel(
             schema=self.schema,
             graph=self.graph,
+            stated=structure.stated,
             network=self.network,
             parameters=arrays,
             guarantee=purse.guarantee,
@@ -379,7 +381,7 @@ class PreparedNeural:
                 "noise_multiplier": training.noise_multiplier,
                 "l2_clip_norm": training.clip_norm,
                 "learning_rate": training.learning_rate,
-                "stated_arrows": [list(arrow) for arrow in self.graph.edges],
+                "stated_arrows": structure.stated_arrows,
                 **anchor_of(purse),
             },
         )
