@@ -498,6 +498,23 @@ class ModelEffect:
     slope: float | None = None
     exact: bool = True
 
+    @classmethod
+    def of(
+        cls, schema: Schema, treatment: str, outcome: str, laws: Sequence[NDArray[np.float64]], *, exact: bool = True
+    ) -> ModelEffect:
+        """Return the effect that the law of an outcome's cells shows, for each cell that the treatment is set to."""
+        target = schema.columns[outcome]
+        values = _values(target)
+        return cls(
+            treatment=treatment,
+            outcome=outcome,
+            levels=tuple(schema.columns[treatment].labels[: len(laws)]),
+            outcome_levels=tuple(target.labels),
+            law=tuple(tuple(law.tolist()) for law in laws),
+            means=None if values is None else tuple(_mean(law, values) for law in laws),
+            exact=exact,
+        )
+
     def difference(self, value: object, baseline: object) -> float:
         """Return by how much the outcome's mean is higher at one value of the treatment than at another.
 
@@ -574,16 +591,7 @@ def _effect(model: CausalModel, treatment: str, outcome: str) -> ModelEffect:
         law, added_up = _law(model, {treatment: value}, outcome, target.size)
         rows.append(law)
         exact = exact and added_up
-    values = _values(target)
-    return ModelEffect(
-        treatment=treatment,
-        outcome=outcome,
-        levels=tuple(source.labels[: len(rows)]),
-        outcome_levels=tuple(target.labels),
-        law=tuple(tuple(row.tolist()) for row in rows),
-        means=None if values is None else tuple(_mean(row, values) for row in rows),
-        exact=exact,
-    )
+    return ModelEffect.of(model.schema, treatment, outcome, rows, exact=exact)
 
 
 _MOST_OPEN = 8  # undirected edges at a treatment, of which all combinations are tried
@@ -661,15 +669,7 @@ def _adjusted(model: CausalModel, treatment: str, outcome: str, causes: Sequence
             there = seen[:, level] > 0  # elsewhere the table never shows this level, and says nothing
             law = (weight[there] / seen[there, level]) @ joint[there, level]
             laws.append(law / law.sum() if law.sum() > 0 else np.full(target.size, math.nan))
-    values = _values(target)
-    return ModelEffect(
-        treatment=treatment,
-        outcome=outcome,
-        levels=tuple(source.labels[:count]),
-        outcome_levels=tuple(target.labels),
-        law=tuple(tuple(law.tolist()) for law in laws),
-        means=None if values is None else tuple(_mean(law, values) for law in laws),
-    )
+    return ModelEffect.of(model.schema, treatment, outcome, laws)
 
 
 def _law(model: CausalModel, do: dict[str, object], outcome: str, size: int) -> tuple[NDArray[np.float64], bool]:
