@@ -313,7 +313,8 @@ def _slack_of(delta: float) -> int:
         return 0
     with decimal.localcontext(_DIGITS):
         exact = -(1 - _exactly(delta)).ln() * _SLACK
-        return int((exact * (1 + Decimal("1e-45"))).to_integral_value(rounding=ROUND_CEILING))
+        charged = int((exact * (1 + Decimal("1e-45"))).to_integral_value(rounding=ROUND_CEILING))
+    return max(charged, 1)  # with a δ below 1e-50, 1 - δ is 1 in so many digits
 
 
 def _exactly(number: float) -> Decimal:
