@@ -593,8 +593,8 @@ def sizes_matter(parts: Mapping[str, Any]) -> list[str]:
                 told.append(f"{title} {ratio:.2f} ({verdict(causal, wide, ratio=True)})")
             level = "∞" if epsilon == "inf" else epsilon
             lines.append(
-                f"* **At equal size**, {setting}, ε = {level}, outlier replaced; the causal one's change as a multiple of "
-                f"the other's: {'; '.join(told)}."
+                f"* **At equal size**, {setting}, ε = {level}, outlier replaced; the causal change as a multiple of "
+                f"the other: {'; '.join(told)}."
             )
     without = [table for table, sized in known.items() if "wide" not in sized]
     if without:

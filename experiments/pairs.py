@@ -25,6 +25,7 @@ import argparse
 import csv
 import hashlib
 import json
+import os
 import platform
 import subprocess
 import time
@@ -57,7 +58,7 @@ CHOSEN_ON, HELD_OUT = "real pairs", "new real pairs"
 REAL = {CHOSEN_ON: "tuebingen_odd", HELD_OUT: "pairs_new"}
 NUMBERS = {"spearman": 2, "kendall": 2, "hsic": 2, "iqr": 12}  # what an answer costs, in ε of one number
 SPREAD = "larger std/range, no noise"
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path(os.environ.get("ESCUDO_RESULTS", Path(__file__).parent / "results"))
 Floats = NDArray[np.float64]
 
 
@@ -274,7 +275,7 @@ def summary(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> dict[str, A
 
 def describe() -> dict[str, Any]:
     """Return when, from what and where this was made."""
-    here: dict[str, Any] = {"cwd": RESULTS.parent, "capture_output": True, "text": True, "check": False}
+    here: dict[str, Any] = {"cwd": Path(__file__).parent, "capture_output": True, "text": True, "check": False}
     commit = subprocess.run(["git", "rev-parse", "HEAD"], **here)
     changed = subprocess.run(["git", "status", "--porcelain", "--", "../src"], **here)
     clean = commit.returncode == 0 and not changed.stdout.strip()
@@ -432,7 +433,7 @@ def main() -> None:
     if given.quick:
         print(text)
         return
-    RESULTS.mkdir(exist_ok=True)
+    RESULTS.mkdir(parents=True, exist_ok=True)
     (RESULTS / "pairs.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     (RESULTS / "pairs.md").write_text(text, encoding="utf-8")
     print(f"Wrote {RESULTS / 'pairs.md'}")

@@ -18,6 +18,7 @@ import argparse
 import hashlib
 import json
 import math
+import os
 import platform
 import subprocess
 import time
@@ -47,7 +48,7 @@ WIDTHS = (0.15, 0.3, 0.5, 1.0, 2.0)  # of HSIC's kernels, for Theorem 7: the pap
 SCORES = ("spearman", "kendall", "hsic", "iqr")
 NAMES = {"spearman": "Spearman's ρ", "kendall": "Kendall's τ", "hsic": "HSIC", "iqr": "IQR", "sqrt_hsic": "√HSIC"}
 ROOT = Path(__file__).parents[1]
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path(os.environ.get("ESCUDO_RESULTS", Path(__file__).parent / "results"))
 
 # Kusner et al. (2016), Table 2: means over 10 splits of their ten datasets (7,713 to 7,862 rows), in its order.
 PRINTED = {
@@ -492,7 +493,7 @@ def main() -> None:
     if chosen.quick:
         print(text)
         return
-    RESULTS.mkdir(exist_ok=True)
+    RESULTS.mkdir(parents=True, exist_ok=True)
     name = "private_causal_inference"
     (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     (RESULTS / f"{name}.svg").write_text(picture(first, second), encoding="utf-8")

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import subprocess
 import time
@@ -33,7 +34,7 @@ ROWS = (30, 100, 300, 1000, 10_000)
 STRENGTHS = (0.0, 0.05, 0.2, 0.5, 0.9)
 COLUMNS = 8
 KINDS = ("distance", "removed", "possible", "anything")
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path(os.environ.get("ESCUDO_RESULTS", Path(__file__).parent / "results"))
 
 THREE = CausalGraph.from_edges([("x1", "x3"), ("x3", "x2")])
 THREE_WRONG = CausalGraph.from_edges([("x1", "x3"), ("x2", "x3")])
@@ -156,7 +157,7 @@ def run(repeats: int) -> dict[str, Any]:
 
 def describe() -> dict[str, Any]:
     """Return when, from what and where this was made."""
-    here = {"cwd": RESULTS.parent, "capture_output": True, "text": True, "check": False}
+    here = {"cwd": Path(__file__).parent, "capture_output": True, "text": True, "check": False}
     commit = subprocess.run(["git", "rev-parse", "HEAD"], **here)
     changed = subprocess.run(["git", "status", "--porcelain", "--", "../src"], **here)
     clean = commit.returncode == 0 and not changed.stdout.strip()
@@ -286,7 +287,7 @@ def main() -> None:
     if quick:
         print(text)
         return
-    RESULTS.mkdir(exist_ok=True)
+    RESULTS.mkdir(parents=True, exist_ok=True)
     (RESULTS / "stability.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     (RESULTS / "stability.md").write_text(text, encoding="utf-8")
     print(f"Wrote {RESULTS / 'stability.md'}")
