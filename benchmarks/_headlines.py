@@ -70,7 +70,7 @@ def _table(known: Known, name: str) -> str:
 def _interventions() -> str:
     networks = _read("release")["interventions"]
     figures = _slashed([100 * fmean(one["escudo"]["1.0"]) for one in networks.values()], ".2f")
-    question = f"interventions on {', '.join(networks)} at ε = 1"
+    question = f"interventions on {', '.join(networks)} at ε = 1, told the graph"
     return _row(question, f"**{figures} %** off the truth", "none answers them", "release")
 
 
@@ -78,7 +78,7 @@ def _wide() -> str:
     result = _read("wide")
     runs = [run for run in result["runs"] if run["method"] == "max" and run["epsilon"] == 1]
     seconds, memory = fmean(run["cpu_seconds"] for run in runs), max(run["peak_mb"] for run in runs)
-    question = f"{result['columns']} columns, {result['arrows']} arrows, ε = 1"
+    question = f"{result['columns']} columns, told n and {result['arrows']} arrows, ε = 1"
     peer = "MST: not run, about 20 CPU hours by its time per pair"
     return _row(question, f"**{seconds:.0f} CPU s**, {memory:.0f} MB", peer, "wide")
 
