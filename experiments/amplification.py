@@ -418,7 +418,7 @@ FIGURES: dict[str, Figure] = {
 CHANGES = ("somebody else", "outlier", "canary", "largest", "length", "shares")
 MEASURES = {  # of the change that the outlier makes
     "outlier": "over the spread between runs",
-    "length": "length of the change of all parameters",
+    "length": "length of the change of all parameters (the paper's Theorem 2)",
     "largest": "the parameter that changes most",
     "shares": "the column whose share in the released rows changes most",
 }
@@ -672,7 +672,7 @@ def page(parts: Mapping[str, Any]) -> str:
             "",
             *comparison(parts, "canary"),
             "",
-            "### The paper's own measure: the largest change of a parameter (outlier)",
+            "### The largest change of a parameter (outlier)",
             "",
             *comparison(parts, "largest"),
             "",
