@@ -603,8 +603,13 @@ def _measured(payload: Mapping[str, Any], method: str) -> bool:
 
 def _added(runs: Sequence[Mapping[str, Any]]) -> str:
     """Say which rows were added later, and from what."""
-    later = {f"{METHODS[r['method']].title}: {r['made']['date']}, {r['made']['commit']}" for r in runs if "made" in r}
-    return f" ({'; '.join(sorted(later))})" if later else ""
+    later: dict[str, set[str]] = {}
+    for record in runs:
+        if "made" in record:
+            facts = later.setdefault(METHODS[record["method"]].title, set())
+            facts |= {record["made"]["date"], record["made"]["commit"]}
+    told = [f"{title}: {', '.join(sorted(facts))}" for title, facts in later.items()]
+    return f" ({'; '.join(told)})" if told else ""
 
 
 def _behind(payload: Mapping[str, Any], way: str) -> list[str]:
