@@ -253,7 +253,7 @@ Why no ε follows from it, although the paper's direction is right: both changes
 causal one from {far[0]:.3f} at 3 standard deviations to {far[1]:.0f} at 1,000), and they are measured in tables that
 were drawn, while a sensitivity is the largest change over every table the schema allows, also one whose columns are
 nearly collinear, where neither model is stable. A stated ε could become smaller only by a bound over all of these,
-which nobody has. escudo's sensitivities are such worst cases, and no graph makes them smaller.
+and we know of none. escudo's sensitivities are such worst cases, and no graph makes them smaller.
 
 ## The counter-examples
 
