@@ -152,6 +152,8 @@ def test_every_script_of_the_map_exists_and_every_result_is_committed(papers: Mo
     for experiment in papers.EXPERIMENTS:
         assert (papers.COMMITTED / experiment.result).is_file(), experiment.result
         assert any(experiment.script in row.command for row in rows), experiment.name
+        assert experiment.absolute <= 0.15, "shares lie between 0 and 1: more would compare nothing"
+        assert experiment.relative <= 0.05
 
 
 def test_every_paper_has_rows_and_the_page_of_the_documentation_shows_them_all(papers: ModuleType) -> None:
