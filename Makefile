@@ -6,7 +6,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: demo test lint types layers docs unit nightly durations neighbours mutations chaos bench notebooks clean help
+.PHONY: demo test lint types layers docs unit nightly durations neighbours mutations chaos bench papers notebooks clean help
 
 help:
 	@echo "make demo    see the private core at work on simulated patients"
@@ -18,6 +18,7 @@ help:
 	@echo "make chaos N=10000  faults of every kind while accounts are in use, SEED=1; about an hour"
 	@echo "make nightly  thousands of examples of every property, neighbours, mutations and faults; hours"
 	@echo "make durations  all tests, and how long each file takes into tests/durations.json"
+	@echo "make papers  what is cheap of the papers' tables again, compared with the committed figures, about 10 minutes"
 	@echo "make bench   the committed benchmarks with their peers, hours; one page in benchmarks/results"
 
 demo: $(VENV)/.run-ready
@@ -68,6 +69,10 @@ chaos: N ?= 10000
 chaos: SEED ?= 1
 chaos: $(VENV)/.dev-ready
 	PYTHONPATH=tests $(BIN)/python -m chaos --faults $(N) --seed $(SEED) --workers $(WORKERS) --out experiments/results/chaos.json
+
+# Goes on where it was stopped; PAPERS="--only stability pairs", PAPERS=--list. What of the papers holds: docs/papers.md.
+papers: $(VENV)/.dev-ready
+	@$(BIN)/python experiments/papers.py --data $(DATA) $(PAPERS)
 
 # Each peer has an environment of its own under build/peers, from benchmarks/peers/NAME.txt. One benchmark alone:
 # `make bench-release`. One that fails must not hide the others: `make --keep-going bench`. DATA holds the real tables.

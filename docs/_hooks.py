@@ -1,4 +1,4 @@
-"""What the documentation makes of the code when it is built: the page of commands, and the pictures."""
+"""What the documentation makes of the code when it is built: the pages of commands and papers, and the pictures."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ PICTURES = ROOT / "pictures"
 
 
 def on_pre_build(config: Any) -> None:
-    """Draw the pictures and write the page of commands, before mkdocs lists the files."""
+    """Draw the pictures and write the pages of commands and papers, before mkdocs lists the files."""
     PICTURES.mkdir(exist_ok=True)
     for name, draw in _drawings().items():
         _write(PICTURES / f"{name}.svg", draw())
     _write(ROOT / "reference" / "commands.md", commands())
+    _write(ROOT / "papers.md", papers())
 
 
 def _write(path: Path, text: str) -> None:
@@ -33,6 +34,14 @@ def commands() -> str:
     for name, command in sorted(root.commands.items()):  # type: ignore[attr-defined]
         lines += _described(f"escudo {name}", command, level=2)
     return "\n".join(lines) + "\n"
+
+
+def papers() -> str:
+    """Return what of the papers holds, from the index of the experiments."""
+    import runpy
+
+    page: str = runpy.run_path(str(ROOT.parent / "experiments" / "papers.py"))["page"]()
+    return page
 
 
 def _described(name: str, command: Any, level: int) -> list[str]:

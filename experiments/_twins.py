@@ -30,6 +30,7 @@ import numpy as np
 ROWS, BATCH, STEPS = 1000, 100, 1000  # the paper's: samples of 100, 100 epochs
 TABLES = ("Asia", "Pain1000")
 MODELS = {"causal": True, "plain": False}
+VAES = {**MODELS, "wide": False}  # wide: without the graph, with as many parameters as the causal one
 EPSILONS = ("1", "3", "inf")
 WORLDS = ("target", "other", "second", "canary")
 SEEDS = (1, 2, 3, 4, 5)
@@ -37,7 +38,7 @@ COPIES, FOURS = 400, 16
 SEED = 20_261_115
 
 
-def network_of(units: Any, columns: int, *, causal: bool, condensed: bool) -> Any:
+def network_of(units: Any, columns: int, *, causal: bool, condensed: bool, narrowest: int = 64) -> Any:
     """Return the paper's VAE over columns of two levels, with or without the graph."""
     from escudo.synthesis.neural._network import Columns, ColumnSpec, Network, Unit
 
@@ -48,9 +49,20 @@ def network_of(units: Any, columns: int, *, causal: bool, condensed: bool) -> An
         direct=False,
         hidden=(() if not causal else (128, 64) if condensed else (16, 16)),
         latent=10,
-        encoder=(128, 64),
-        decoder=(64, 128),
+        encoder=(2 * narrowest, narrowest),
+        decoder=(narrowest, 2 * narrowest),
     )
+
+
+def wide_network(units: Any, columns: int, *, condensed: bool) -> Any:
+    """Return a VAE without the graph whose layers are widened until it has as many parameters as the causal one."""
+
+    def size(network: Any) -> int:
+        return int(network.layout.flatten(network.start(np.random.default_rng(0))).size)
+
+    wanted = size(network_of(units, columns, causal=True, condensed=condensed))
+    tried = (network_of(units, columns, causal=False, condensed=condensed, narrowest=w) for w in range(64, 257))
+    return min(tried, key=lambda network: abs(size(network) - wanted))
 
 
 def trainer(vae: Any, edges: Any) -> Any:
@@ -170,18 +182,21 @@ def train(source: Path, out: Path, *, copies: int, tables: Any, seeds: Any) -> N
 
     given = dict(np.load(source))
     out.mkdir(parents=True, exist_ok=True)
-    for table, (model, causal) in product(tables, MODELS.items()):
+    for table, (model, causal) in product(tables, VAES.items()):
         file = out / f"{table}-{model}.npz"
         if file.exists():
             continue
         form = json.loads(str(given[f"{table}/form"]))
-        vae = network_of(form["units"], form["columns"], causal=causal, condensed=form["condensed"])
+        if model == "wide":
+            vae = wide_network(form["units"], form["columns"], condensed=form["condensed"])
+        else:
+            vae = network_of(form["units"], form["columns"], causal=causal, condensed=form["condensed"])
         run, start = trainer(vae, given[f"{table}/edges"])
         kept: dict[str, Any] = {}
         facts: dict[str, Any] = {"parameters": int(start.size), "runs": {}}
         for epsilon, seed in product(EPSILONS, seeds):
             began = time.perf_counter()
-            rng = np.random.default_rng([SEED, seed, EPSILONS.index(epsilon), causal])
+            rng = np.random.default_rng([SEED, seed, EPSILONS.index(epsilon), *([causal] if model in MODELS else [2])])
             coins = rng.integers(0, 2, copies)  # 0: the target, 1: the other
             worlds = jnp.asarray(np.concatenate([coins, np.tile(np.arange(len(WORLDS)), FOURS)]), jnp.int32)
             # The seed of a key does not know the model: twins of both see the same samples.

@@ -22,6 +22,9 @@ three is measured with the graph and without it, at equal ε (add/remove, δ = 1
 the same noise and samples, when the record in one place is another: somebody else of the population, the person
 furthest from their neighbours, or a record made up to stand out. *Attacks*: the corrected membership game, with the
 ceiling that the noise allows beside it.
+
+A causal VAE has more parameters than a plain one of the same layers, so a third one, without the graph, is widened
+until it has as many (``wide``).
 """
 
 from __future__ import annotations
@@ -38,7 +41,7 @@ from typing import Any
 
 import numpy as np
 from _paper import DATA, DELTA, RESULTS, SEED, Store, header, table_of
-from _twins import BATCH, COPIES, EPSILONS, MODELS, ROWS, SEEDS, STEPS, TABLES, WORLDS, train
+from _twins import BATCH, COPIES, EPSILONS, MODELS, ROWS, SEEDS, STEPS, TABLES, VAES, WORLDS, train
 from numpy.typing import NDArray
 from stability import COLUMNS, random_model
 
@@ -408,9 +411,17 @@ FIGURES: dict[str, Figure] = {
     "outlier": _moved("target"),
     "canary": _moved("canary"),
     "largest": lambda run: run["target, largest"],
+    "length": lambda run: run["target, l2"],
+    "shares": lambda run: run["target, shares"],
     "auc": lambda run: run["game"]["auc"],
 }
-CHANGES = ("somebody else", "outlier", "canary", "largest")
+CHANGES = ("somebody else", "outlier", "canary", "largest", "length", "shares")
+MEASURES = {  # of the change that the outlier makes
+    "outlier": "over the spread between runs",
+    "length": "length of the change of all parameters (the paper's Theorem 2)",
+    "largest": "the parameter that changes most",
+    "shares": "the column whose share in the released rows changes most",
+}
 
 
 def gathered(parts: Mapping[str, Any]) -> dict[tuple[str, str], dict[str, list[dict[str, Any]]]]:
@@ -429,7 +440,7 @@ def gathered(parts: Mapping[str, Any]) -> dict[tuple[str, str], dict[str, list[d
             for label, run in part["runs"].items():
                 model, epsilon = label.split("/")
                 found.setdefault((title, epsilon), {}).setdefault(model, []).append(run)
-    kept = [key for key, models in found.items() if set(models) == set(MODELS) and len(models["causal"]) >= 3]
+    kept = [key for key, models in found.items() if set(models) >= set(MODELS) and len(models["causal"]) >= 3]
     return {key: found[key] for key in sorted(kept, key=lambda one: (one[0], EPSILONS.index(one[1])))}
 
 
@@ -442,7 +453,7 @@ def verdict(causal: Sequence[float], plain: Sequence[float], *, ratio: bool = Fa
     return "causal smaller" if middle < 0 else "causal larger"
 
 
-def comparison(parts: Mapping[str, Any], figure: str) -> list[str]:
+def comparison(parts: Mapping[str, Any], figure: str, other: str = "plain") -> list[str]:
     """Return a table of one figure: with the graph, without, and the difference over seeds."""
     of = FIGURES[figure]
     lines = [
@@ -450,9 +461,9 @@ def comparison(parts: Mapping[str, Any], figure: str) -> list[str]:
         "|---|---:|---:|---:|---:|---:|---|",
     ]
     for (setting, epsilon), models in gathered(parts).items():
-        if "another run" not in models["causal"][0] and figure in CHANGES:
+        if other not in models or ("another run" not in models["causal"][0] and figure in CHANGES):
             continue
-        causal, plain = ([of(run) for run in models[name]] for name in ("causal", "plain"))
+        causal, plain = ([of(run) for run in models[name]] for name in ("causal", other))
         label = "∞" if epsilon == "inf" else epsilon
         digits = 4 if figure in CHANGES else 3
         cells = [_shown(values, digits) for values in (causal, plain, np.subtract(causal, plain).tolist())]
@@ -526,10 +537,12 @@ def statement(parts: Mapping[str, Any]) -> list[str]:
         ]
         if told:
             lines.append(f"* {title}. " + ". ".join(text[0].upper() + text[1:] for text in told) + ".")
+    lines += sizes_matter(parts)
     games = [
         (run["game"]["best_auc"], ceiling["auc"])
         for (setting, epsilon), models in gathered(parts).items()
         for model, runs in models.items()
+        if model in MODELS
         for run in runs
         if (ceiling := ceiling_here(parts, setting, epsilon, model, run)) is not None
     ]
@@ -552,6 +565,43 @@ def statement(parts: Mapping[str, Any]) -> list[str]:
     return lines
 
 
+def sizes(parts: Mapping[str, Any]) -> dict[str, dict[str, int]]:
+    """Return how many parameters each table's VAEs have."""
+    found: dict[str, dict[str, int]] = {}
+    for key, part in sorted(parts.items()):
+        if "parameters" in part:
+            found.setdefault(key.split("/")[1], {})[key.split("/")[2]] = part["parameters"]
+    return found
+
+
+def sizes_matter(parts: Mapping[str, Any]) -> list[str]:
+    """Say how far the VAEs differ in size, and what is left of the differences in stability at equal size."""
+    known = {table: sized for table, sized in sizes(parts).items() if set(sized) >= set(MODELS)}
+    if not known:
+        return []
+    more = [f"{100 * (sized['causal'] / sized['plain'] - 1):.0f} % ({table})" for table, sized in known.items()]
+    lines = [
+        f"* **These VAEs are not of one size**: the causal ones have {' and '.join(more)} more parameters than the "
+        "plain ones, so differences in stability between them are of graph and size together."
+    ]
+    for (setting, epsilon), models in gathered(parts).items():
+        if "wide" in models:
+            told = []
+            for figure, title in MEASURES.items():
+                causal, wide = ([FIGURES[figure](run) for run in models[name]] for name in ("causal", "wide"))
+                ratio = float(np.exp(np.mean(np.log(causal) - np.log(wide))))
+                told.append(f"{title} {ratio:.2f} ({verdict(causal, wide, ratio=True)})")
+            level = "∞" if epsilon == "inf" else epsilon
+            lines.append(
+                f"* **At equal size**, {setting}, ε = {level}, outlier replaced; the causal change as a multiple of "
+                f"the other: {'; '.join(told)}."
+            )
+    without = [table for table, sized in known.items() if "wide" not in sized]
+    if without:
+        lines.append(f"* Not compared at equal size: {', '.join(without)}.")
+    return lines
+
+
 def ceiling_here(
     parts: Mapping[str, Any], setting: str, epsilon: str, model: str, run: Mapping[str, Any]
 ) -> Mapping[str, Any] | None:
@@ -562,21 +612,36 @@ def ceiling_here(
     return own if own is not None else parts[f"vae/{setting.split(',')[0]}/{model}"]["ceilings"][epsilon]
 
 
+def _at_equal_size(parts: Mapping[str, Any]) -> list[str]:
+    """Return the tables of VAEs with as many parameters, without the graph, where there are any."""
+    if not any("wide" in sized for sized in sizes(parts).values()):
+        return []
+    lines = ["### At equal size: a VAE without the graph whose layers are widened until it has as many parameters", ""]
+    titles = {
+        **{
+            figure: f"The person furthest from their neighbours, for somebody else; {how}"
+            for figure, how in MEASURES.items()
+        },
+        "somebody else": "One person of the population for another, over the spread between runs",
+        "canary": "A record made up to stand out, over the spread between runs",
+        "utility": "Utility: error of all covariances",
+    }
+    for figure, title in titles.items():
+        lines += [f"{title}:", "", *comparison(parts, figure, "wide"), ""]
+    return lines
+
+
 def page(parts: Mapping[str, Any]) -> str:
     """Return all results as Markdown."""
     devices = sorted({part["device"] for part in parts.values() if "device" in part})
-    sizes = [
-        f"{key.split('/')[1]} {key.split('/')[2]} {part['parameters']:,}"
-        for key, part in sorted(parts.items())
-        if "parameters" in part
-    ]
+    counted = [f"{table} {model} {count:,}" for table, sized in sizes(parts).items() for model, count in sized.items()]
     return "\n".join(
         [
             *header("Does a causal model amplify privacy?", "amplification", parts),
             f"Tables of {ROWS:,} rows, drawn anew for each seed; add/remove, δ = {DELTA:g}; means with 95 % intervals "
             "(Student's t) over seeds, and the difference of both models seed by seed. VAEs as in the paper (samples "
             f"of {BATCH}, {STEPS:,} steps, three layers), {COPIES} copies for each game and 16 fours for stability, "
-            f"trained on {', '.join(devices) or 'nothing yet'}; parameters: {', '.join(sizes) or 'none'}. ε = ∞ is "
+            f"trained on {', '.join(devices) or 'nothing yet'}; parameters: {', '.join(counted) or 'none'}. ε = ∞ is "
             "without clipping and noise.",
             "",
             "## Where the claim holds",
@@ -607,10 +672,11 @@ def page(parts: Mapping[str, Any]) -> str:
             "",
             *comparison(parts, "canary"),
             "",
-            "### The paper's own measure: the largest change of a parameter (outlier)",
+            "### The largest change of a parameter (outlier)",
             "",
             *comparison(parts, "largest"),
             "",
+            *_at_equal_size(parts),
             "### Without any noise: linear models, least squares (`escudo.synthesis.stability`)",
             "",
             *theory(parts),
@@ -656,7 +722,8 @@ def main() -> None:
         folder = chosen.trained or Path(tempfile.mkdtemp(prefix="twins-"))
         jobs += [
             (f"vae/{table}/{model}", lambda table=table, model=model: vaes(folder, table, model))
-            for table, model in product(TABLES, MODELS)
+            for table, model in product(TABLES, VAES)
+            if chosen.trained is None or (chosen.trained / f"{table}-{model}.npz").exists()
         ]
     jobs = [
         (key, job)

@@ -35,7 +35,7 @@ from escudo.table import Numeric, PrivateTable, Schema
 
 SEED, RUNS, DELTA = 20_261_115, 5, 1e-6
 EPSILONS = (1.0, 3.0, 10.0)
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path(os.environ.get("ESCUDO_RESULTS", Path(__file__).parent / "results"))
 
 PEER = """
 import json, sys, time
@@ -201,7 +201,7 @@ def main() -> None:
     payload = {"setting": setting(options.data), "runs": runs}
     text = page(payload)
     if not options.quick:
-        RESULTS.mkdir(exist_ok=True)
+        RESULTS.mkdir(parents=True, exist_ok=True)
         (RESULTS / "sachs_discovery.json").write_text(json.dumps(payload, indent=1) + "\n")
         (RESULTS / "sachs_discovery.md").write_text(text)
     sys.stdout.write(text)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import platform
 import subprocess
 import time
@@ -38,7 +39,7 @@ from escudo.table import PrivateTable, Schema
 SEED = 20261115
 EPSILONS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 SIZES = (500, 2000, 4000)
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path(os.environ.get("ESCUDO_RESULTS", Path(__file__).parent / "results"))
 BOUNDS = {"type": "numeric", "lower": -1, "upper": 1}
 SCHEMA = Schema.from_dict({"x": BOUNDS, "y": BOUNDS})
 
@@ -210,7 +211,7 @@ point the wrong way more often than not. Votes of blocks need neither a split no
 
 def describe() -> dict[str, Any]:
     """Return when, from what and where this was made."""
-    here = {"cwd": RESULTS.parent, "capture_output": True, "text": True, "check": False}
+    here = {"cwd": Path(__file__).parent, "capture_output": True, "text": True, "check": False}
     commit = subprocess.run(["git", "rev-parse", "HEAD"], **here)
     changed = subprocess.run(["git", "status", "--porcelain", "--", "../src"], **here)
     clean = commit.returncode == 0 and not changed.stdout.strip()
@@ -260,7 +261,7 @@ def main() -> None:
     if quick:
         print(text)
         return
-    RESULTS.mkdir(exist_ok=True)
+    RESULTS.mkdir(parents=True, exist_ok=True)
     (RESULTS / "simulated_directions.json").write_text(json.dumps(_plain(result), indent=1) + "\n", encoding="utf-8")
     (RESULTS / "simulated_directions.md").write_text(text, encoding="utf-8")
     print(f"Wrote {RESULTS / 'simulated_directions.md'}")
