@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from escudo._card import plain
 from escudo.cli._console import Answer, Filed, JsonFlag, print_promise
 from escudo.cli._options import (
     AcceptLargeDelta,
@@ -140,7 +139,7 @@ def direction(asked: DirectionOptions) -> Filed | None:
 
     def tell(written: bool) -> Answer:
         page = asked.out if written else None
-        payload = {**_payload(found), "dataset": asked.dataset, "report": None if page is None else str(page)}
+        payload = {**found.to_json(), "dataset": asked.dataset, "report": None if page is None else str(page)}
         return Answer(payload, str(found) if page is None else f"{found}\nReport   {page}")
 
     def write_page() -> None:
@@ -179,23 +178,6 @@ def _page(asked: DirectionOptions, found: Direction | Orientation, table: Privat
     rows = table.neighbours.records
     curves = None if rows is None or rows < 100 else planning_curves(rows)
     return direction_page(found, source=asked.dataset or without_secrets(asked.data), rows=rows, curves=curves)
-
-
-def _payload(found: Direction | Orientation) -> dict[str, Any]:
-    many = getattr(found, "directions", None)
-    if many is None:
-        return {
-            **plain(found, "x", "y", "verdict", "margin", "probability_correct", "noise_scale", "threshold", "scores"),
-            **plain(found, "scores_mean", "method", "score", "released", "guarantee"),
-            **plain(found.guarantee, "for_release"),
-            **plain(found, "notes"),
-        }
-    return {
-        "answers": [_payload(one) for one in many],
-        **plain(found, "guarantee"),
-        **plain(found.guarantee, "for_release"),
-        **plain(found, "notes"),
-    }
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from escudo._card import plain
 from escudo._validate import did_you_mean, finite, one_of, positive, probability
 from escudo.asking import Prepared, planning, run, verb
 from escudo.errors import InputError, SchemaError
@@ -249,6 +250,15 @@ class Direction:
     def released(self) -> bool:
         """Whether anything was released; if not, nothing was spent and the margin means nothing."""
         return self.plan.event is not None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the answer as plain values."""
+        return {
+            **plain(self, "x", "y", "verdict", "margin", "probability_correct", "noise_scale", "threshold", "scores"),
+            **plain(self, "scores_mean", "method", "score", "released", "guarantee"),
+            **plain(self.guarantee, "for_release"),
+            **plain(self, "notes"),
+        }
 
     def __str__(self) -> str:
         return "\n".join((f"{self._headline()}        {self._evidence()}", *(f"  {line}" for line in self._below())))

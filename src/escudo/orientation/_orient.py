@@ -18,6 +18,7 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from escudo._card import plain
 from escudo.asking import ask, verb
 from escudo.causal import CausalGraph
 from escudo.errors import GraphError, InputError, SchemaError
@@ -255,6 +256,15 @@ class Orientation:
             i, j = place[found.x], place[found.y]
             matrix[i, j], matrix[j, i] = found.margin, -found.margin
         return matrix
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the answers as plain values."""
+        return {
+            "answers": [one.to_json() for one in self.directions],
+            **plain(self, "guarantee"),
+            **plain(self.guarantee, "for_release"),
+            **plain(self, "notes"),
+        }
 
     def __str__(self) -> str:
         width = max(len(f"{found.x} {found.y}") for found in self.directions) + 3
