@@ -38,6 +38,7 @@ MAX_WIDTH = 256
 _MAX_STRUCTURES = 100_000
 _PLAIN = "#"
 _FORMAT = "escudo trial log 1"
+_BEGINNING = b'{"format": "escudo'  # of a log; one that was cut off on its first line may hold even less
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -254,7 +255,7 @@ class TrialLog:
             whole = [line for line in lines if line.endswith(b"\n")]
             if whole:
                 self._read(whole, facts)
-            elif lines and not lines[0].startswith(b'{"format": "escudo'):
+            elif lines and not (lines[0].startswith(_BEGINNING) or _BEGINNING.startswith(lines[0])):
                 raise InputError(f"{self.path.name} is no trial log of escudo; name another file.")
             self._file = self.path.open("r+b" if self.path.exists() else "x+b")
             self._file.truncate(sum(map(len, whole)))

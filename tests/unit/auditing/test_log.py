@@ -119,6 +119,18 @@ def test_a_line_nested_too_deep_is_no_log(place: int, tmp_path: Path) -> None:
         opened(written(tmp_path / "log", *lines))
 
 
+@pytest.mark.parametrize("kept", [0, 1, 5, 17, 18, 19, 60])
+def test_a_log_that_was_cut_off_on_its_first_line_begins_anew(kept: int, tmp_path: Path) -> None:
+    path = written(tmp_path / "log", HEAD)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:kept])
+    opened(path).close()
+    assert path.read_bytes() == whole
+    path.write_bytes(b'{"formal"')
+    with pytest.raises(InputError, match="no trial log"):
+        opened(path)
+
+
 def test_an_audit_refuses_a_log_with_a_pair_it_does_not_have(tmp_path: Path) -> None:
     how: dict[str, Any] = {"claim": Guarantee(epsilon=1.0), "pairs": [(0, 1)], "seed": 1, "progress": False}
     audit(lambda dataset, rng: 0, log=tmp_path / "log", max_runs=20, **how)
