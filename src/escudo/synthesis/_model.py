@@ -640,6 +640,10 @@ class EffectRange:
             parts.append("\n".join([title + reading, *lines]))
         return "\n".join(parts)
 
+    def _repr_html_(self) -> str:
+        title, *lines = str(self).split("\n")
+        return card(title, rows=[line.strip().partition(": ")[::2] for line in lines])
+
 
 def _effect_range(model: CausalModel, treatment: str, outcome: str) -> EffectRange:
     for argument, name in (("treatment", treatment), ("outcome", outcome)):

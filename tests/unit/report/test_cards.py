@@ -24,7 +24,7 @@ from escudo.mechanisms import laplace
 from escudo.privacy import Event, Guarantee, Verification
 from escudo.report import write_release
 from escudo.synthesis import CausalModel, stability
-from escudo.synthesis._model import ModelEffect
+from escudo.synthesis._model import EffectRange, ModelEffect
 from escudo.table import Schema, check
 from escudo.utility import CausalFidelity, Fidelity, PrivateEvaluation
 
@@ -141,6 +141,10 @@ PUBLIC: dict[str, tuple[Callable[[], Any], str]] = {
     "OneRun": (lambda: one_run(np.arange(50.0), np.arange(50) % 2, delta=1e-5), "50 canaries"),
     "Replay": (lambda: replay(_noisy_total, [([0, 5], [10, 5])]), "VIOLATED"),
     "ModelEffect": (_model_effect, "80.0%"),
+    "EffectRange": (
+        lambda: EffectRange(effects=(_model_effect(),) * 2, causes=((), (NASTY,))),
+        "if its causes are none",
+    ),
     "CausalFidelity": (
         lambda: CausalFidelity(intervention=0.0321, effect=None, questions=7, worst=(((NASTY, "a", "b"), 0.2),)),
         "3.21%",
