@@ -217,9 +217,9 @@ def check_settled(stated: CausalGraph, intervened: Iterable[str], asked: Iterabl
     for name in intervened:
         if not stated.nodes:
             raise NotIdentifiableError(
-                f"What setting {name!r} does cannot be said: the model was made without a causal graph, or does not follow "
-                "it, so columns at most go together in it. Make it with a graph and a generator that follows one, or "
-                "condition with given= if an association is enough."
+                f"What setting {name!r} does cannot be said: the model was made without a causal graph, or does not "
+                "follow it, so columns at most go together in it. Make it with a graph and a generator that follows "
+                "one, or condition with given= if an association is enough."
             )
         others = [column for column in wanted if column != name]
         if silent := [column for column in (name, *others) if column not in node_of]:
