@@ -149,7 +149,7 @@ class HttpTarget:
         self._refused = 0  # calls in a row
         self._statuses: Counter[int] = Counter()
 
-    def __call__(self, dataset: Any, rng: np.random.Generator) -> Reply:
+    def __call__(self, dataset: Any, rng: np.random.Generator) -> dict[str, Any]:
         """Return one output of the service on ``dataset``.
 
         Raises:
