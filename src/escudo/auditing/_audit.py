@@ -32,6 +32,7 @@ from escudo.auditing._targets import (
     Uncounted,
     adapt,
     name_of,
+    own_copy,
     pairs_of,
     read_pairs,
     run_batch,
@@ -75,8 +76,9 @@ def audit(
 
     Args:
         mechanism: ``mechanism(dataset, rng) -> output``, with ``mechanism.batch(dataset, count, rng)`` for speed; or
-            anything that :func:`~escudo.auditing.adapt` takes. An exception is an output. If it has ``notes``, a
-            sequence of sentences, they are passed on.
+            anything that :func:`~escudo.auditing.adapt` takes. Each call gets its own copy of the dataset. Coroutines
+            are awaited, iterators read to their end. An exception is an output. If it has ``notes``, a sequence of
+            sentences, they are passed on.
         claim: What is promised: ε, (ε, δ), ρ, μ or a curve; its relation decides which pairs are made from a schema.
         pairs: Neighbouring datasets (d, d′), each with a label if wanted: (d, d′, label).
         schema: Make the pairs from this public description instead, see :func:`~escudo.auditing.pairs_of`.
@@ -98,7 +100,7 @@ def audit(
         The :class:`Audit`; ``print`` it for the verdict.
 
     Raises:
-        InputError: If an argument is not usable.
+        InputError: If an argument is not usable, or an output has no value to look at, such as a function.
 
     **Guarantee.** If the claim is true of the mechanism at every run, whatever happened before, it is called violated
     with probability at most 1 - confidence; ``epsilon_lower`` exceeds the mechanism's ε with probability at most
@@ -211,7 +213,7 @@ class _Runner:
 
     def __init__(self, question: _Question, log: str | os.PathLike[str] | None) -> None:
         self._mechanism = question.mechanism
-        self._pairs = question.pairs
+        self._fresh = [(own_copy(first), own_copy(second)) for first, second, _ in question.pairs]
         self.batched = getattr(question.mechanism, "batch", None) is not None
         self.encoder = Encoder(question.features)
         self.seed = question.seed
@@ -258,12 +260,12 @@ class _Runner:
         if self._log is not None and stored is None:
             self._log.assign(pair, labels)
         counted = None
-        datasets = self._pairs[pair][:2]
+        first, second = self._fresh[pair]
         if self.batched:
             rng = np.random.default_rng([self.seed, self._blocks, 1])
-            outputs = run_batch(self._mechanism, datasets, labels, rng)
+            outputs = run_batch(self._mechanism, (first(), second()), labels, rng)
         else:
-            outputs, counted = self._one_by_one(datasets, labels)
+            outputs, counted = self._one_by_one((first, second), labels)
         encoded = (
             self.encoder.encode(outputs) if len(outputs) else Encoded(np.empty((0, 1)), np.empty(0, dtype=np.int32))
         )
@@ -271,11 +273,13 @@ class _Runner:
             self._log.observe(encoded, counted, self.encoder.structures)
         return encoded, counted
 
-    def _one_by_one(self, datasets: tuple[Any, Any], labels: Labels) -> tuple[list[Any], Labels | None]:
+    def _one_by_one(
+        self, fresh: tuple[Callable[[], Any], Callable[[], Any]], labels: Labels
+    ) -> tuple[list[Any], Labels | None]:
         """Return the outputs of single calls that count, and which those are; how fast they came decides the pace."""
         start = time.perf_counter()
         outputs = [
-            self._call(datasets[int(label)], self._randomness.of_run(self.calls + i)) for i, label in enumerate(labels)
+            self._call(fresh[int(label)](), self._randomness.of_run(self.calls + i)) for i, label in enumerate(labels)
         ]
         took = time.perf_counter() - start
         self._pace = int(min(_EVERY_RUN, max(4, labels.size * _SLOW_BLOCK / max(took, 1e-9), self._pace / 4)))
@@ -435,7 +439,7 @@ class _Run:
         self._experiments = question.experiments(book, self._runner.seed)
         self._rounds = Rounds(self._experiments, book, question.max_runs)
         self._evidence = _Evidence(question, book)
-        self._runs = 0
+        self._runs = self._answers = 0
         self._next_look = _next_look(0)
         self._turn, self._left = self._experiments[0], 0  # whose runs they are, and how many are left of them
 
@@ -489,8 +493,10 @@ class _Run:
             last = self._evidence.refuting(experiment, made.labels, cells)
             if last is not None and self._asked.stop_early:
                 keep = last
-        experiment.add(made.part(slice(0, keep)), [where[:keep] for where in cells])
+        counted = made.part(slice(0, keep))
+        experiment.add(counted, [where[:keep] for where in cells])
         self._runs += keep
+        self._answers += self._runner.encoder.answers(counted.outputs)
         return experiment
 
     def _turn_size(self, experiment: Experiment) -> int:
@@ -513,7 +519,7 @@ class _Run:
         event = max((e for e in events if e is not None), key=lambda e: e.worth, default=None)
         terms = {"delta": asked.delta, "alpha": 1 - asked.confidence}
         power = None
-        if asked.claim.epsilon is not None and event is not None and not evidence.violated:
+        if asked.claim.epsilon is not None and event is not None and self._answers and not evidence.violated:
             power = power_of(claim=asked.claim.epsilon, mass=event.mass, runs=best.runs, **terms)
         return Audit(
             epsilon_lower=evidence.epsilon_lower,
@@ -522,6 +528,7 @@ class _Run:
             claim=asked.claim,
             confidence=asked.confidence,
             delta=asked.delta,
+            answers=self._answers,
             witness=None if event is None else show_witness(event, best, structures),
             lower=evidence.lower,
             clopper_pearson=0.0 if best.fixed is None else best.fixed.bound(**terms),
@@ -543,12 +550,11 @@ class _Run:
             notes.append(f"{uncounted:,} calls did not count because their answers had been seen before.")
         if encoder.summarised:
             notes.append("Outputs of more than 256 numbers were summarised; pass features= to look at others.")
-        failed = [s for s in encoder.structures if s.startswith("error: ")]
-        every = failed and best.kept_rows and len(failed) == len(encoder.structures) - 1
-        if every and best.sample().outputs.codes.all():
-            notes.append(f"Every run raised an error ({', '.join(failed[:3])}): can it be called as (dataset, rng)?")
+        failed = ", ".join(encoder.failures[:3])
+        if failed and not self._answers:
+            notes.append(f"Every run ended with an error ({failed}): can it be called as (dataset, rng)?")
         elif failed:
-            notes.append(f"Some runs raised an error ({', '.join(failed[:3])}); an error counts as an output.")
+            notes.append(f"Some runs ended with an error ({failed}); an error counts as an output.")
         if len(self._experiments) > 1:
             notes.append(f"{len(self._experiments)} input pairs were tried; most runs went to {best.label}.")
         if self._evidence.violated and self._asked.stop_early:

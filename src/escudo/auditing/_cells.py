@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from escudo.auditing._calibration import cell_by_cell
-from escudo.auditing._outputs import Encoded, Labels, Sample
+from escudo.auditing._outputs import Encoded, Labels, Sample, kind_of
 
 Floats = NDArray[np.float64]
 Cells = NDArray[np.intp]
@@ -49,11 +49,46 @@ class Column:
         return self.compute(outputs)
 
 
-def columns_of(sample: Encoded, references: Sequence[Floats] = (), *, last_bits: bool = True) -> list[Column]:
+class Kinds:
+    """What kind of output each is, as its place among ``names``; structures are told apart only if ``whole``.
+
+    Args:
+        structures: What the codes of outputs mean; more may be met later.
+        whole: Whether every structure is a kind of its own.
+    """
+
+    def __init__(self, structures: Sequence[str], *, whole: bool) -> None:
+        self._structures, self._whole = structures, whole
+        self._place: dict[str, int] = {}
+        self._of: list[int] = []
+
+    @property
+    def names(self) -> list[str]:
+        """The kinds met so far."""
+        return list(self._place)
+
+    def __call__(self, outputs: Encoded) -> Floats:
+        for structure in self._structures[len(self._of) :]:
+            kind = structure if self._whole else kind_of(structure)
+            self._of.append(self._place.setdefault(kind, len(self._place)))
+        return np.array(self._of, dtype=np.float64)[outputs.codes]
+
+
+def _kinds(sample: Encoded, structures: Sequence[str]) -> list[Column]:
+    """Return what kind of output it is, and where kinds have several structures, which one."""
+    codes = np.unique(sample.codes)
+    several = len({kind_of(structures[code]) for code in codes}) < codes.size
+    return [Column("kind", Kinds(structures, whole=whole)) for whole in ((False, True) if several else (False,))]
+
+
+def columns_of(
+    sample: Encoded, references: Sequence[Floats] = (), *, structures: Sequence[str] = (), last_bits: bool = True
+) -> list[Column]:
     """Return the columns worth looking at in outputs like these.
 
     Args:
         sample: Outputs seen so far.
+        structures: What the codes of outputs mean.
         references: Noiseless answers of the two datasets, where known.
         last_bits: Whether the last bits of floats are looked at.
     """
@@ -62,7 +97,7 @@ def columns_of(sample: Encoded, references: Sequence[Floats] = (), *, last_bits:
     used = [i for i in range(width) if not empty[:, i].all()]
     found = [_value(i, width) for i in used]
     if sample.codes.any():
-        found.append(Column("structure", lambda o: o.codes.astype(np.float64)))
+        found += _kinds(sample, structures)
     if empty[:, used].any():
         found.append(Column("count of numbers", lambda o: (~np.isnan(o.values)).sum(axis=1).astype(np.float64)))
     couples = list(combinations(used, 2) if len(used) <= _ALL_PAIRS else pairwise(used))
@@ -259,8 +294,9 @@ class NumberCells:
         parts, missing = [], bool(cells[-1]) and self.chosen.missing
         body = np.concatenate([[False], cells[:-1], [False]])
         starts, ends = np.flatnonzero(~body[:-1] & body[1:]), np.flatnonzero(body[:-1] & ~body[1:])
-        if self.of.name == "structure":
-            chosen = [structures[int(c)] for c in self._codes(cells) if int(c) < len(structures)]
+        if isinstance(self.of, Column) and isinstance(self.of.compute, Kinds):
+            names = self.of.compute.names
+            chosen = [names[int(place)] for place in self._places(cells) if int(place) < len(names)]
             return "output is " + " or ".join(chosen[:4]) + (" or others" if len(chosen) > 4 else "")
         for low, high in zip(edges[starts], edges[ends], strict=True):
             if np.isinf(low) and np.isinf(high):
@@ -275,8 +311,8 @@ class NumberCells:
             parts.append(f"{self.of.name} has no number")
         return " or ".join(parts[:3]) + (f" or {len(parts) - 3} ranges more" if len(parts) > 3 else "")
 
-    def _codes(self, cells: NDArray[np.bool_]) -> Floats:
-        # Structures are whole numbers, one to a cell: the cell of code c starts at c, and the first one is empty.
+    def _places(self, cells: NDArray[np.bool_]) -> Floats:
+        # Kinds are whole numbers, one to a cell: the cell of kind c starts at c, and the first one is empty.
         return self.chosen.edges[np.flatnonzero(cells[1:-1])]
 
 

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import threading
 import time
 from collections import Counter
@@ -29,13 +28,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from email.message import Message
 from functools import cache
-from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from escudo._validate import positive, positive_integer, whole
-from escudo.auditing._targets import Uncounted, Unreachable
+from escudo.auditing._outputs import parsed
+from escudo.auditing._targets import Reply, Uncounted, Unreachable
 from escudo.errors import InputError
 
 _PROBES = 12
@@ -45,8 +44,6 @@ _SURPRISE = 1e-3
 """A run of equal answers less likely than this, given how often that answer comes otherwise, is a cache."""
 _LONGEST_WAIT = 300.0
 _LARGEST = 1_000_000
-_DEEPEST = 50
-"""An answer that is nested deeper is taken as text."""
 _LONGEST_SILENCE = 5.0
 """Seconds to wait, at most, after a call that nobody answered."""
 
@@ -91,8 +88,8 @@ class HttpTarget:
     """A service that takes a dataset by POST and answers with a noisy result.
 
     The body sent is ``{"dataset": ...}`` as JSON. Each output is a dictionary: ``value`` (JSON or text),
-    ``status`` (0 if none came) and ``seconds``. Requests go to the stated address and nowhere else: redirects are
-    outputs, and proxies are not asked.
+    ``status`` (0 if none came), which is what kind of output it is, and ``seconds``. Requests go to the stated address
+    and nowhere else: redirects are outputs, and proxies are not asked.
 
     Attributes:
         calls: Requests made so far, probes included: each may have cost the service's ε.
@@ -150,6 +147,7 @@ class HttpTarget:
         self._seen: set[str] = set()
         self._next = 0.0
         self._refused = 0  # calls in a row
+        self._statuses: Counter[int] = Counter()
 
     def __call__(self, dataset: Any, rng: np.random.Generator) -> dict[str, Any]:
         """Return one output of the service on ``dataset``.
@@ -168,11 +166,7 @@ class HttpTarget:
         if skip:
             self.uncounted += 1
             raise Uncounted("the service repeats an earlier answer.")
-        return {
-            "seconds": reply.seconds,
-            "status": reply.status,
-            "value": reply.body,
-        }
+        return Reply(seconds=reply.seconds, status=reply.status, value=reply.body)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -181,7 +175,10 @@ class HttpTarget:
             f"{self.calls:,} calls were made: if one call is ε-private, all of them together are only "
             f"{self.calls:,}·ε-private."
         ]
-        if self.sticky:
+        if self.calls and not any(200 <= status < 300 for status in self._statuses):
+            seen = ", ".join(f"status {status}" for status in sorted(self._statuses))
+            said.append(f"No call was answered ({seen}): are the address, the headers and the form of the data right?")
+        elif self.sticky:
             said.append(
                 "The service gives the same answer to the same question again: a cache, noise drawn once for each "
                 f"question, or no noise at all. {self.uncounted:,} repeated answers were not counted. To audit it "
@@ -220,6 +217,7 @@ class HttpTarget:
         now = self._clock.perf_counter()
         wait = _asked_to_wait(status, headers, self._refused)
         self._refused = 0 if wait is None else self._refused + 1
+        self._statuses[status] += 1
         if wait is not None:
             self._next = max(self._next, now + wait)
         return _Reply(
@@ -229,7 +227,7 @@ class HttpTarget:
     def _body(self, data: bytes) -> Any:
         if len(data) > self._largest:
             return f"(an answer of more than {self._largest:,} bytes)"
-        return _parse(data)
+        return parsed(data.decode("utf-8", errors="replace"))
 
     def _wait_turn(self) -> None:
         now = self._clock.perf_counter()
@@ -375,15 +373,6 @@ def _seconds(stated: str | None, *, otherwise: float) -> float:
 def _names_a_cache(headers: Message) -> bool:
     hit = "hit" in (headers.get("X-Cache") or "").lower() or "hit" in (headers.get("CF-Cache-Status") or "").lower()
     return hit or (headers.get("Age") or "0").strip() not in ("", "0")
-
-
-def _parse(data: bytes) -> Any:
-    text = data.decode("utf-8", errors="replace")
-    steps = accumulate(1 if bracket in "[{" else -1 for bracket in re.findall(r"[][{}]", text))
-    try:
-        return text if max(steps, default=0) > _DEEPEST else json.loads(text)
-    except ValueError:
-        return text
 
 
 def _plain(value: Any) -> Any:

@@ -1,8 +1,10 @@
 """Outputs as numbers, and their log: whatever a mechanism returns, encoded once, so that learning sees arrays only.
 
-An output becomes a *structure* (its shape, its texts, None, the type of an error) and the numbers in it. The structure
-is coded as a whole number, the numbers fill a row of a matrix, padded with NaN. Nothing is lost that an event could
-depend on, save that tables and very long outputs are summarised.
+An output becomes a *structure* (its shape, its texts, None) and the numbers in it, also those that are written in a
+text: ``"17.5 mg"`` is ``'# mg'`` and 17.5, and a text that is JSON is what it says. The structure is coded as a whole
+number, the numbers fill a row of a matrix, padded with NaN. Nothing is lost that an event could depend on, save that
+tables and very long outputs are summarised. An error, or a service's status, is the *kind* of an output, which stands
+before the rest of its structure. What has no value to look at, such as a function, is refused.
 
 A :class:`TrialLog` records which dataset was assigned to each run, and what came out; an audit resumes from it. It has
 one JSON object a line. The first names the experiment; then, for each block of runs, a line with the assignments,
@@ -15,20 +17,27 @@ to :data:`MAX_WIDTH` numbers for each run that it has a bit for.
 from __future__ import annotations
 
 import base64
+import inspect
 import json
+import math
 import os
+import re
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
-from numbers import Real
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
+from itertools import accumulate
+from numbers import Complex, Rational, Real
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo.auditing._targets import Failure
+from escudo.auditing._targets import Failure, Reply, Unreadable, items_of, without_addresses
 from escudo.errors import InputError
 
 Labels = NDArray[np.bool_]
@@ -37,6 +46,12 @@ MAX_WIDTH = 256
 
 _MAX_STRUCTURES = 100_000
 _PLAIN = "#"
+_LONG = f"({_PLAIN} + {_PLAIN})"  # a number of more digits than a float has: the float, and what is left
+_EXACT = 2**53  # whole numbers up to this are floats
+_DEEPEST = 50  # a text of JSON that is nested deeper is a text,
+_BOTTOM = 2 * _DEEPEST  # and other outputs are refused
+_NUMBER = re.compile(r"(?<![\w.])[-+]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][-+]?[0-9]{1,9}+)?+(?!\.?[0-9])")
+_KIND = re.compile(r"(error: \w+|status \d+)(?:, |$)")
 _FORMAT = "escudo trial log 1"
 _BEGINNING = b'{"format": "escudo'  # of a log; one that was cut off on its first line may hold even less
 
@@ -92,12 +107,13 @@ class Encoder:
         self.features = features
         self.structures: list[str] = [_PLAIN]
         self._code = {_PLAIN: 0}
+        self._failures: list[int] = []  # codes of errors
         self.summarised = False
 
     def encode(self, outputs: Any) -> Encoded:
         """Return a block of outputs, an array or a sequence, as arrays."""
         if self.features is not None:
-            outputs = [o if isinstance(o, Failure) else self.features(o) for o in outputs]
+            outputs = [o if isinstance(o, Failure | Reply) and o.failed else self.features(o) for o in outputs]
         array = _as_numbers(outputs)
         if array is not None:
             return self._of_array(array)
@@ -118,7 +134,18 @@ class Encoder:
                 return self.code_of("(other)") if structure != "(other)" else 0
             code = self._code[structure] = len(self.structures)
             self.structures.append(structure)
+            if is_failure(structure):
+                self._failures.append(code)
         return code
+
+    def answers(self, outputs: Encoded) -> int:
+        """Return how many outputs are answers, and no errors."""
+        return len(outputs) - int(np.isin(outputs.codes, self._failures).sum()) if self._failures else len(outputs)
+
+    @property
+    def failures(self) -> list[str]:
+        """The kinds of errors that were met."""
+        return list(dict.fromkeys(kind_of(self.structures[code]) for code in self._failures))
 
     def _of_array(self, array: NDArray[Any]) -> Encoded:
         values = array.reshape(len(array), -1).astype(np.float64, copy=False)
@@ -133,59 +160,181 @@ class Encoder:
         return self.code_of(structure), numbers
 
 
+def kind_of(structure: str) -> str:
+    """Return what kind of output has a structure: the type of an error or a status; of others, the structure itself.
+
+    >>> kind_of("error: KeyError, 'age'"), kind_of("[#, #]")
+    ('error: KeyError', '[#, #]')
+    """
+    found = _KIND.match(structure)
+    return found[1] if found else structure
+
+
+def content_of(structure: str) -> str:
+    """Return a structure without its kind."""
+    found = _KIND.match(structure)
+    return structure[found.end() :] if found else structure
+
+
+def is_failure(structure: str) -> bool:
+    """Return whether outputs of a structure are errors, so that nothing was answered."""
+    return _KIND.match(structure) is not None and not structure.startswith("status 2")
+
+
+def parsed(text: str) -> Any:
+    """Return a text as the JSON that it is, or as it is."""
+    steps = accumulate(1 if bracket in "[{" else -1 for bracket in re.findall(r"[][{}]", text))
+    try:
+        return text if max(steps, default=0) > _DEEPEST else json.loads(text)
+    except ValueError:
+        return text
+
+
 def _as_numbers(outputs: Any) -> NDArray[Any] | None:
     """Return outputs that are all numbers, or all arrays of one shape, as one array; None if they are not."""
     if isinstance(outputs, np.ndarray):
-        return outputs if outputs.dtype.kind in "fiub" and outputs.ndim >= 1 and outputs.size else None
+        return outputs if outputs.ndim >= 1 and outputs.size and _floats(outputs) else None
     if not isinstance(outputs, Sequence) or not outputs:
         return None
     kinds = set(map(type, outputs))
     if all(issubclass(kind, bool | int | float | np.number | np.bool_) for kind in kinds):
+        if any(issubclass(kind, np.complexfloating) for kind in kinds):
+            return None
         try:
-            return np.array(outputs, dtype=np.float64)
+            array = np.array(outputs, dtype=np.float64)
         except OverflowError:
             return None
+        whole = any(issubclass(kind, int | np.integer) for kind in kinds)
+        return None if whole and np.abs(array).max() >= _EXACT else array
     if kinds == {np.ndarray}:
         shapes = {o.shape for o in outputs}
-        if len(shapes) == 1 and all(o.dtype.kind in "fiub" for o in outputs):
+        if len(shapes) == 1 and all(map(_floats, outputs)):
             return np.array(outputs)
     return None
 
 
-def _walk(output: Any, numbers: list[float]) -> str:
+def _floats(array: NDArray[Any]) -> bool:
+    """Return whether the entries of an array are floats, or can be without loss."""
+    if array.dtype.kind not in "iu" or array.dtype.itemsize < 8 or not array.size:
+        return array.dtype.kind in "fiub"
+    return int(array.min()) > -_EXACT and int(array.max()) < _EXACT
+
+
+def _walk(output: Any, numbers: list[float], depth: int = 0) -> str:
     """Append the numbers of an output and return its structure without them."""
-    if output is None or isinstance(output, Failure):
+    if depth > _BOTTOM:
+        raise Unreadable(f"nested more than {_BOTTOM} deep, or holds itself")
+
+    def inside(item: Any) -> str:
+        return _walk(item, numbers, depth + 1)
+
+    if output is None:
         return repr(output)
-    if isinstance(output, str | bytes):
-        return repr(output)
-    if isinstance(output, Real | np.bool_):
+    if isinstance(output, Failure | Reply):
+        return f"{output.label}, {inside(output.content)}" if output.content else output.label
+    if isinstance(output, Enum):
+        return repr(output.name)
+    if isinstance(output, str):
+        return _of_text(output, inside, numbers)
+    if isinstance(output, bytes | bytearray | memoryview):
         try:
-            numbers.append(float(output))
-        except OverflowError:
-            numbers.append(np.inf if output > 0 else -np.inf)  # type: ignore[operator]
-        return _PLAIN
-    if isinstance(output, np.ndarray) and output.dtype.kind in "fiub":
-        numbers.extend(output.ravel().astype(np.float64).tolist())
-        return f"array{output.shape}"
+            return f"b{_of_text(bytes(output).decode(), inside, numbers)}"
+        except UnicodeDecodeError:
+            return repr(bytes(output))
+    if isinstance(output, Complex | Decimal | np.bool_):
+        return _number(output, numbers)
+    if isinstance(output, np.ndarray):
+        if _floats(output):
+            numbers.extend(output.ravel().astype(np.float64).tolist())
+            return f"array{output.shape}"
+        return inside(output.ravel().tolist())
     if isinstance(output, Mapping):
         keys = sorted(output, key=repr)
-        return "{" + ", ".join(f"{k!r}: {_walk(output[k], numbers)}" for k in keys) + "}"
+        return "{" + ", ".join(f"{without_addresses(repr(k))}: {inside(output[k])}" for k in keys) + "}"
     if is_dataclass(output) and not isinstance(output, type):
-        return (
-            type(output).__name__
-            + "("
-            + ", ".join(_walk(getattr(output, f.name), numbers) for f in fields(output))
-            + ")"
-        )
-    if isinstance(output, list | tuple | set | frozenset):
-        items = sorted(output, key=repr) if isinstance(output, set | frozenset) else output
-        return "[" + ", ".join(_walk(item, numbers) for item in items) + "]"
-    if isinstance(output, np.ndarray):
-        return "[" + ", ".join(_walk(item, numbers) for item in output.ravel().tolist()) + "]"
+        return f"{type(output).__name__}(" + ", ".join(inside(getattr(output, f.name)) for f in fields(output)) + ")"
+    if isinstance(output, list | tuple | Set):
+        items = sorted(output, key=repr) if isinstance(output, Set) else output
+        return "[" + ", ".join(map(inside, items)) + "]"
     table = _table(output)
     if table is not None:
-        return _walk(table, numbers)
-    return f"{type(output).__name__}: {str(output)[:200]}"
+        return inside(table)
+    return _of_object(output, inside, numbers)
+
+
+def _of_object(output: Any, inside: Callable[[Any], str], numbers: list[float]) -> str:
+    """Return the structure of anything else: that of an array, of its attributes, of its items, or its text."""
+    name = type(output).__name__
+    if isinstance(output, type):
+        return f"type {output.__name__}"
+    if inspect.isroutine(output) or inspect.ismodule(output):
+        raise Unreadable(f"a {name}, which has no value to look at")
+    if hasattr(output, "__array__"):
+        return inside(np.asarray(output))
+    if getattr(output, "__dict__", None):
+        return f"{name}({inside(vars(output))})"
+    if isinstance(output, Iterable):
+        return f"{name}({inside(items_of(output))})"
+    text = str(output)
+    if without_addresses(text) != text:
+        raise Unreadable(f"a {name}, which has no value to look at, only an address in memory")
+    return f"{name}: {_of_text(text, inside, numbers)}"
+
+
+def _of_text(text: str, inside: Callable[[Any], str], numbers: list[float]) -> str:
+    """Return the structure of a text: of the JSON that it is, or the text without the numbers in it."""
+    if text[:1] in ("{", "["):
+        found = parsed(text)
+        if found is not text:
+            return f"json({inside(found)})"
+    return repr(_NUMBER.sub(lambda token: _written(token[0], numbers), text.replace(_PLAIN, "\uff03")))
+
+
+def _number(number: Any, numbers: list[float]) -> str:
+    """Append a number, in two parts where one float does not hold it, and return what stands for it."""
+    if isinstance(number, Decimal) and not number.is_nan():
+        return _written(str(number), numbers)
+    if isinstance(number, Rational):
+        return _ratio(int(number.numerator), int(number.denominator), numbers)
+    if isinstance(number, Real | Decimal | np.bool_):
+        numbers.append(math.nan if isinstance(number, Decimal) else float(number))
+        return _PLAIN
+    numbers += [float(number.real), float(number.imag)]
+    return f"complex({_PLAIN}, {_PLAIN})"
+
+
+def _ratio(top: int, bottom: int, numbers: list[float]) -> str:
+    try:
+        value = top / bottom
+    except OverflowError:  # its sign and its size
+        numbers += [math.inf if top > 0 else -math.inf, math.log10(abs(top)) - math.log10(bottom)]
+        return _LONG
+    if -_EXACT < top < _EXACT > bottom or Fraction(value).limit_denominator(bottom) == Fraction(top, bottom):
+        numbers.append(value)
+        return _PLAIN
+    numbers += [value, float(Fraction(top, bottom) - Fraction(value))]
+    return _LONG
+
+
+def _written(token: str, numbers: list[float]) -> str:
+    """Append a number that is written down, and return what stands for it: ``#``, and how else it is written if it is.
+
+    >>> _written("1.5", found := []), _written("1.50", found), _written("007", found), found
+    ('#', '#0', '#(ddd)', [1.5, 1.5, 7.0])
+    """
+    value, exact = float(token), Decimal(token)
+    short = repr(value)
+    if math.isinf(value):
+        numbers += [value, float(exact.copy_abs().log10())]
+        return _LONG
+    if Decimal(short) != exact:
+        numbers += [value, float(exact - Decimal(short))]
+        return _LONG
+    numbers.append(value)
+    for least in (short, short.removesuffix(".0")):
+        if token.startswith(least) and not token[len(least) :].strip(".0"):
+            return _PLAIN + token[len(least) :]
+    return f"{_PLAIN}({re.sub('[0-9]', 'd', token)})"
 
 
 def _table(output: Any) -> dict[str, Any] | None:

@@ -34,7 +34,7 @@ from escudo._card import card
 from escudo._validate import positive_integer, whole
 from escudo.auditing._outputs import Encoder
 from escudo.auditing._result import show_dataset
-from escudo.auditing._targets import Failure, Mechanism, adapt, read_pairs, run_one
+from escudo.auditing._targets import Failure, Mechanism, adapt, own_copy, read_pairs, run_one
 from escudo.effects import CountMechanism, Effect, Witness, definitions, effect, show_epsilon
 from escudo.effects import Mechanism as FiniteMechanism
 from escudo.errors import InputError
@@ -200,7 +200,7 @@ def _replay_one(run: Mechanism, pair: tuple[Any, Any], label: str, seed: list[in
     for second, dataset in enumerate(pair):
         transcript.begin(again=bool(second))
         with watching(transcript.watch):
-            outputs.append(run_one(run, dataset, np.random.default_rng(seed)))
+            outputs.append(run_one(run, own_copy(dataset)(), np.random.default_rng(seed)))
     encoded = Encoder().encode(outputs)
     same = bool(encoded.codes[0] == encoded.codes[1]) and np.array_equal(
         encoded.values[0], encoded.values[1], equal_nan=True

@@ -22,7 +22,7 @@ from escudo._validate import positive, probability, whole
 from escudo.auditing._bounds import Event, Power
 from escudo.auditing._cells import NumberCells, count, keys_of, show_output, tally
 from escudo.auditing._experiment import Experiment
-from escudo.auditing._outputs import Sample
+from escudo.auditing._outputs import Sample, content_of
 from escudo.auditing._views import CornerCells
 from escudo.effects import Effect, Witness, show_epsilon
 from escudo.privacy import Guarantee
@@ -50,6 +50,7 @@ class Audit:
         claim: What the mechanism promises.
         confidence: Of every statement, all events, bets, directions and input pairs together.
         delta: The δ at which ``epsilon_lower`` holds: the claim's own, or 0 for claims in another notion.
+        answers: How many of the runs gave an answer, and no error; None if that is not known.
         witness: Inputs and event with the largest difference, with their frequencies.
         lower: For claims in ρ or μ: the smallest value not rejected; None otherwise.
         clopper_pearson: The familiar second answer: an event is chosen after a fifth of the runs (up to half of few),
@@ -71,6 +72,7 @@ class Audit:
     claim: Guarantee
     confidence: float
     delta: float = 0.0
+    answers: int | None = None
     witness: Witness | None = None
     lower: float | None = None
     clopper_pearson: float = 0.0
@@ -88,6 +90,11 @@ class Audit:
         probability("confidence", self.confidence, allow_zero=False)
         probability("delta", self.delta)
         whole("runs", self.runs)
+
+    @property
+    def nothing_audited(self) -> bool:
+        """Whether no run gave an answer, so that finding no violation says nothing."""
+        return not self.violated and (self.runs == 0 or self.answers == 0)
 
     @property
     def effect(self) -> Effect:
@@ -124,6 +131,9 @@ class Audit:
         if self.violated:
             early = "stopped early after" if self.stopped == "violated" else "after"
             return f"VIOLATED: the claim {self.claimed} is rejected; {bound} ({early} {self.runs:,} runs)."
+        if self.nothing_audited:
+            why = f"all {self.runs:,} runs ended with an error" if self.runs else "no run counted"
+            return f"Nothing was audited: {why}, so that nothing is known about the claim {self.claimed}."
         text = f"No violation found; {bound} ({self.runs:,} runs)"
         if self.power is not None:
             text += (
@@ -138,7 +148,8 @@ class Audit:
     def to_json(self) -> dict[str, Any]:
         """Return plain values for ``json.dumps``."""
         return {
-            **plain(self, "epsilon_lower", "delta", "violated", "runs", "claim", "confidence", "lower"),
+            **plain(self, "epsilon_lower", "delta", "violated", "nothing_audited", "runs", "answers", "claim"),
+            **plain(self, "confidence", "lower"),
             **plain(self, "clopper_pearson", "effect", "history", "outputs", "power", "pairs"),
             **plain(self, "stopped", "seconds", "seed", "notes", "verdict"),
         }
@@ -291,12 +302,12 @@ def with_names(words: str, structures: Sequence[str]) -> str:
 
     >>> with_names("entry 2 < 5", ["#", "{'age': {'largest': #, 'sum': #}, 'rows': #}"])
     'age: sum < 5'
-    >>> with_names("entry 1 < 422", ["#", "{'status': #, 'value': #}", "{'status': #, 'value': 'refused'}"])
-    'status < 422'
+    >>> with_names("entry 1 < 4.2", ["#", "status 200, {'seconds': #}", "status 500, {'seconds': #, 'value': 'no'}"])
+    'seconds < 4.2'
     >>> with_names("entry 1 minus entry 2 < 5", ["#", "[#, #]"])
     'entry 1 minus entry 2 < 5'
     """
-    lists = [names for names in map(_names, structures[1:]) if names]
+    lists = [names for names in map(_names, map(content_of, structures[1:])) if names]
 
     def name(found: re.Match[str]) -> str:
         place = int(found[1]) - 1

@@ -2,14 +2,20 @@
 
 A *mechanism* is any callable, an OpenDP measurement, an escudo mechanism or a service. It is called as
 ``mechanism(dataset, rng)`` and may offer ``mechanism.batch(dataset, count, rng)``, which returns ``count`` independent
-outputs at once, as a sequence or as an array whose first axis has that length. Pairs are those that are likely to show
-a fault.
+outputs at once, as a sequence or as an array whose first axis has that length. What it promises to give later is
+waited for: coroutines are awaited, iterators are read to their end. Every call gets a dataset of its own, so that a
+mechanism that changes its input changes no later run. Pairs are those that are likely to show a fault.
 """
 
 from __future__ import annotations
 
+import asyncio
+import copy
 import inspect
-from collections.abc import Callable, Sequence
+import re
+import weakref
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any, Protocol, get_args
 
 import numpy as np
@@ -22,6 +28,11 @@ from escudo.privacy import Relation
 from escudo.table import Categorical, Column, Numeric, Schema
 
 Pair = tuple[Any, Any, str]
+
+_LONGEST = 100_000  # items that are read of an iterator
+_LONGEST_MESSAGE = 1000  # signs that are read of an error's text
+_THERE = (float, int, str, list, np.ndarray)  # what most outputs are: nothing has to be waited for
+_ADDRESS = re.compile(r"0x[0-9a-fA-F]{4,}")
 
 
 # ---- mechanisms
@@ -46,16 +57,66 @@ class Unreachable(InputError):
     """Raised by a mechanism that cannot be run at all, such as a service that nobody answers for: ends the audit."""
 
 
-class Failure:
-    """An output that is an exception: an error is an output too, by its type only."""
+class Unreadable(InputError):
+    """Raised for an output that has no value to look at, such as a function or an endless iterator: ends the audit."""
 
-    __slots__ = ("kind",)
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"an output is {what}. Return numbers, texts, lists, dictionaries, dataclasses or tables instead, or pass "
+            "features= to say what is to be looked at."
+        )
+
+
+_NO_OUTPUT = (Uncounted, Unreachable, Unreadable, MemoryError)  # exceptions that are no outputs
+
+
+class Failure:
+    """An output that is an exception: an error is an output too, its type apart from its text.
+
+    Attributes:
+        kind: The exception's type.
+        label: What kind of output it is.
+        content: Its text, in which addresses in memory, which mean nothing, are left out.
+        failed: Always.
+    """
+
+    __slots__ = ("content", "kind")
+
+    failed = True
 
     def __init__(self, error: BaseException) -> None:
         self.kind = type(error).__name__
+        try:
+            self.content = without_addresses(str(error)[:_LONGEST_MESSAGE])
+        except Exception:  # an error whose text is another error
+            self.content = ""
 
-    def __repr__(self) -> str:
+    @property
+    def label(self) -> str:
         return f"error: {self.kind}"
+
+
+class Reply(dict[str, Any]):
+    """What a service answered: its status, apart from its body and its time."""
+
+    @property
+    def label(self) -> str:
+        return f"status {self['status']}"
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """All but the status."""
+        return {key: value for key, value in self.items() if key != "status"}
+
+    @property
+    def failed(self) -> bool:
+        """Whether it is no answer to the question."""
+        return not 200 <= self["status"] < 300
+
+
+def without_addresses(text: str) -> str:
+    """Return a text in which an address in memory is the same in every run."""
+    return _ADDRESS.sub("0x…", text)
 
 
 def adapt(target: Any) -> Mechanism:
@@ -111,24 +172,107 @@ def name_of(target: Any) -> str | None:
 
 
 class _Adapted:
-    """A mechanism that calls another, keeps its batch function, and opens releases."""
+    """A mechanism that calls another, keeps its batch function, waits for what comes later, and opens releases."""
 
     def __init__(self, call: Callable[[Any, np.random.Generator], Any], target: Any) -> None:
         self._call = call
         self.target = target
+        self._loop: asyncio.Runner | None = None
         batch = getattr(target, "batch", None)
         self.batch = batch if callable(batch) else None
 
     def __call__(self, dataset: Any, rng: np.random.Generator, /) -> Any:
-        output = self._call(dataset, rng)
-        return output.value if isinstance(output, Release) else output
+        return self._settled(self._call(dataset, rng))
+
+    def _settled(self, output: Any) -> Any:
+        """Return what an output comes to."""
+        if isinstance(output, _THERE):
+            return output
+        if isinstance(output, Release):
+            return output.value
+        if isinstance(output, Awaitable):
+            return self._settled(self._awaited(output))
+        if isinstance(output, AsyncIterable):
+            return self._awaited(_gathered(output))
+        return items_of(output) if isinstance(output, Iterator) else output
+
+    def _awaited(self, later: Awaitable[Any]) -> Any:
+        """Return what comes of an awaitable, in one event loop for all calls: clients live in the one they began in."""
+
+        async def wait() -> Any:
+            return await later
+
+        if self._loop is None:
+            self._loop = asyncio.Runner()
+            weakref.finalize(self, self._loop.close)
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return self._loop.run(wait())
+        if inspect.iscoroutine(later):
+            later.close()
+        raise Unreachable(
+            "a mechanism that is awaited cannot be audited inside an event loop that is already running, such as a "
+            "notebook's; run the audit in a thread: await asyncio.to_thread(escudo.audit, ...)."
+        )
+
+
+async def _gathered(output: AsyncIterable[Any]) -> list[Any]:
+    found: list[Any] = []
+    async for item in output:
+        found.append(item)
+        if len(found) > _LONGEST:
+            break
+    return items_of(found)  # which raises if they are too many
+
+
+def items_of(output: Iterable[Any]) -> list[Any]:
+    """Return the items of an iterable, or raise if there are too many of them to be an output."""
+    found = list(islice(output, _LONGEST + 1))
+    if len(found) > _LONGEST:
+        raise Unreadable(f"longer than {_LONGEST:,} items, or endless")
+    return found
+
+
+def own_copy(dataset: Any) -> Callable[[], Any]:
+    """Return what gives every call a dataset of its own: as cheap a copy as will do, or the same if nothing changes it.
+
+    What cannot be copied, such as a connection, is shared.
+
+    >>> fresh = own_copy([1, 2])
+    >>> fresh().append(3)
+    >>> fresh()
+    [1, 2]
+    """
+    if _never_changes(dataset):
+        return lambda: dataset
+    kind = type(dataset)
+    if kind in (list, dict, set) and all(map(_never_changes, dataset.values() if kind is dict else dataset)):
+        return dataset.copy  # type: ignore[no-any-return]
+    if kind is np.ndarray and dataset.dtype != object:
+        return dataset.copy  # type: ignore[no-any-return]
+    if kind.__module__.partition(".")[0] == "polars" and hasattr(dataset, "clone"):
+        return dataset.clone  # type: ignore[no-any-return]
+    try:
+        copy.deepcopy(dataset)
+    except Exception:  # whatever it is that cannot be copied
+        return lambda: dataset
+    return lambda: copy.deepcopy(dataset)
+
+
+def _never_changes(value: Any) -> bool:
+    if type(value) in (tuple, frozenset):
+        return all(map(_never_changes, value))
+    return (
+        value is None or type(value) in (bool, int, float, complex, str, bytes, range) or isinstance(value, np.generic)
+    )
 
 
 def run_one(mechanism: Mechanism, dataset: Any, rng: np.random.Generator) -> Any:
     """Return one output; an exception counts as one, except those that end the audit or are :class:`Uncounted`."""
     try:
         return mechanism(dataset, rng)
-    except (Uncounted, Unreachable, MemoryError):
+    except _NO_OUTPUT:
         raise
     except Exception as error:  # an error is an output
         return Failure(error)
@@ -163,7 +307,7 @@ def _batch_or_failures(batch: Any, dataset: Any, count: int, rng: np.random.Gene
     """Return a batch of outputs; if it fails, every run of it did, as an error is an output."""
     try:
         return batch(dataset, count, rng)
-    except (Uncounted, Unreachable, MemoryError):
+    except _NO_OUTPUT:
         raise
     except Exception as error:
         return [Failure(error)] * count

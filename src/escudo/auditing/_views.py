@@ -110,7 +110,7 @@ def choose_views(
             this takes twice as long, and is for a choice that is made once.
     """
     held = np.arange(len(sample)) % 2 == 1
-    columns = columns_of(sample.outputs.part(slice(0, 5000)), references, last_bits=last_bits)
+    columns = columns_of(sample.outputs.part(slice(0, 5000)), references, structures=structures, last_bits=last_bits)
     points = []  # where something may happen: at the noiseless answers
     if sample.outputs.values.shape[1] == 1:
         points = [float(r[0]) for r in references if r.size and np.isfinite(r[0])]
@@ -265,10 +265,10 @@ def _best_columns(
 
 
 def _cells_of(column: Column | Score, outputs: Encoded, most: int, points: Sequence[float]) -> NumberCells:
-    """Return cells of a column; one for each structure, whose codes have no order that means anything."""
+    """Return cells of a column; one for each kind of output, as kinds have no order that means anything."""
     numbers = column(outputs)
     chosen = cut(numbers, most, points)
-    if column.name != "structure":
+    if column.name != "kind":
         return NumberCells(column, chosen, learnt=False)
     return NumberCells(column, Cut(np.append(numbers.min(), chosen.edges)), learnt=False, ordered=False)
 

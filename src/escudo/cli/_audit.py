@@ -166,17 +166,14 @@ def museum(
 
 def _ending(found: Audit) -> Exception | None:
     """Return how an audit ends: if no run gave an answer, that nothing was found is no finding, and an error."""
-    outputs = found.outputs
     if found.violated:
         return typer.Exit(_VIOLATED)
-    if outputs is None or not found.runs:
-        return InputError("no run counted, so nothing was tested; see the notes above.")
-    if outputs.kind == "category" and all(label.startswith("error: ") for label in outputs.labels):
-        return InputError(
-            f"every run ended with an error ({', '.join(outputs.labels[:3])}), so nothing was tested. A mechanism is "
-            "called as function(dataset, rng); --pairs and --schema say what its datasets are."
-        )
-    return None
+    if not found.nothing_audited:
+        return None
+    return InputError(
+        f"{found.verdict} See the notes above. A mechanism is called as function(dataset, rng); --pairs and --schema "
+        "say what its datasets are."
+    )
 
 
 def _claim(asked: AuditOptions) -> Guarantee:

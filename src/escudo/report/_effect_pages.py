@@ -258,7 +258,7 @@ def audit_page(found: Audit, *, mechanism: str = "") -> str:
     return render(
         "audit.html.j2",
         kind="Audit",
-        title="The mechanism breaks its promise" if found.violated else "No broken promise was found",
+        title=_title(found),
         lead=found.verdict,
         source=mechanism,
         violated=found.violated,
@@ -276,6 +276,12 @@ def audit_page(found: Audit, *, mechanism: str = "") -> str:
         seed=found.seed,
         power=found.power,
     )
+
+
+def _title(found: Audit) -> str:
+    if found.violated:
+        return "The mechanism breaks its promise"
+    return "Nothing was audited" if found.nothing_audited else "No broken promise was found"
 
 
 def _facts(found: Audit) -> list[tuple[str, str, str]]:

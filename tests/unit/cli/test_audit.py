@@ -280,7 +280,7 @@ def test_a_verdict_is_shown_although_its_report_cannot_be_written(
 
 @pytest.mark.parametrize("as_json", [False, True], ids=["text", "json"])
 def test_an_audit_in_which_every_run_failed_does_not_pass(folder: Path, as_json: bool) -> None:
-    with pytest.raises(InputError, match="nothing was tested"):
+    with pytest.raises(InputError, match="Nothing was audited: all 50 runs"):
         run("audit", "audited_here:refusing", "--epsilon", 1, "--max-runs", 50, *PAIRS, *["--json"] * as_json)
 
 
