@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from escudo.cli._console import Answer, plain_table
-from escudo.cli._options import AcceptLargeDelta, PublicRows, command
+from escudo.cli._options import AcceptLargeDelta, Delta, PublicRows, command
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -71,7 +71,7 @@ class LearnOptions:
 
     data: _Data
     epsilon: Annotated[float, typer.Option("--epsilon", help="The privacy budget to spend.")]
-    delta: Annotated[float, typer.Option("--delta", help="The probability that the promise may fail; below 1/rows.")]
+    delta: Delta = None
     schema: Annotated[Path | None, typer.Option("--schema", help="A draft; only unconfirmed columns are learnt.")] = (
         None
     )
