@@ -709,13 +709,13 @@ def scan(path: str | PathLike[str], schema: Schema | None = None) -> pl.LazyFram
             frame = pl.scan_parquet(glob.escape(str(file)))
         elif ending in (".arrow", ".feather"):
             frame = pl.scan_ipc(glob.escape(str(file)))
-        elif ending in SEPARATED and schema is None:
+        elif ending not in SEPARATED:
+            frame = scan_json(file, schema)
+        elif schema is None:
             frame = typed_texts(file, recognised(file))
-        elif ending in SEPARATED:
+        else:
             texts = scan_texts(file, Dialect.stated(schema, file), quoted_newlines=schema.quoted_newlines)
             frame = texts.with_columns(_readings(texts, schema))
-        else:
-            frame = scan_json(file, schema)
         frame.collect_schema()
     return frame
 
