@@ -39,6 +39,7 @@ from escudo.privacy import (
     Neighbours,
     Plan,
     Relation,
+    usual_delta,
 )
 from escudo.table import MISSING_LABEL, Categorical, Column, Level, Numeric, PrivateTable, Schema, encodable, outline
 
@@ -344,7 +345,14 @@ class _Task:
 
 
 def _read_task(
-    frame: object, schema: Schema | None, budget: Budget, *, tails: float, relation: str, rows: int | None
+    frame: object,
+    schema: Schema | None,
+    epsilon: float,
+    delta: float | None,
+    *,
+    tails: float,
+    relation: str,
+    rows: int | None,
 ) -> _Task:
     start = outline(frame) if schema is None else schema
     if not isinstance(start, Schema):
@@ -358,9 +366,11 @@ def _read_task(
     PrivateTable(frame, start)  # says at once if a column is absent, or of a type that cannot be read
     types = nw.from_native(frame).collect_schema()  # type: ignore[call-overload]
     columns = [stripped(start[name], types[name]) for name in start.unconfirmed]
+    neighbours = start.neighbours(relation=relation, rows=rows)
+    budget = Budget(epsilon, usual_delta(neighbours) if delta is None else delta)
     task = _Task(
         schema=replace(start.with_columns(*columns), notes=()),
-        neighbours=start.neighbours(relation=relation, rows=rows),
+        neighbours=neighbours,
         budget=budget,
         tails=tails,
     )
@@ -375,7 +385,7 @@ def learn_schema(
     schema: Schema | None = None,
     *,
     epsilon: float,
-    delta: float,
+    delta: float | None = None,
     tails: float = 0.005,
     relation: Relation | None = None,
     account: Account | None = None,
@@ -406,7 +416,8 @@ def learn_schema(
         frame: The private table, of any engine that :class:`~escudo.table.PrivateTable` takes.
         schema: What is known; by default an outline made of column names and types.
         epsilon: What learning may cost in all.
-        delta: Probability of showing a level that only one row or person has, in all; 0 is enough for numbers alone.
+        delta: Probability of showing a level that only one row or person has, in all; 1e-6 by default, or less where
+            many rows are public. 0 is enough for numbers alone.
         tails: The part of the values left out at each end of a numeric column, in [0, 0.5), to be clamped later; more
             are left out where there are too few rows for the noise.
         relation: Which tables are neighbours; the account's relation by default.
@@ -439,7 +450,7 @@ def learn_schema(
     (('no', 'rarely', 'yes', '(other)'), True)
     """
     chosen = relation or ("replace_one" if account is None else account.relation)
-    task = _read_task(frame, schema, Budget(epsilon, delta), tails=tails, relation=chosen, rows=public_rows)
+    task = _read_task(frame, schema, epsilon, delta, tails=tails, relation=chosen, rows=public_rows)
     table = PrivateTable(frame, task.schema, account, relation=chosen, rows=public_rows)
     how: AskOptions = {"purpose": purpose, "accept_large_delta": accept_large_delta, "seed": seed}
     return run(task if planning() else task.reading(frame), table, **how)

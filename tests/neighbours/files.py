@@ -30,17 +30,21 @@ JSON_LINES = [
 ]  # fmt: skip
 
 
-def _word(value: Any) -> str:
+def _word(value: Any, decimal: str = ".") -> str:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, float):
+        return str(value).replace(".", decimal)
     return str(value).replace("\n", " ").replace("\r", " ")
 
 
-def _csv(separator: str) -> Any:
+def _csv(separator: str, encoding: str = "utf-8", decimal: str = ".") -> Any:
+    odd = "surrogatepass" if encoding == "utf-8" else "replace"
+
     def field(value: Any) -> str:
-        text = _word(value)
+        text = _word(value, decimal)
         special = any(sign in text for sign in ('"', separator))
         return '"' + text.replace('"', '""') + '"' if special else text
 
@@ -49,7 +53,7 @@ def _csv(separator: str) -> Any:
         file = io.BytesIO()
         file.write((separator.join(names) + "\n").encode())
         for row in rows:
-            plain = separator.join(field(row[name]) for name in names).encode("utf-8", "surrogatepass")
+            plain = separator.join(field(row[name]) for name in names).encode(encoding, odd)
             file.write(row.get(LINE, plain).replace(b"\n", b" ") + b"\n")
         return file.getvalue()
 
@@ -76,11 +80,20 @@ def _arrow(rows: Rows, content: Content) -> bytes:
     return file.getvalue()
 
 
+DIALECTS = {"european.csv": {"delimiter": ";", "encoding": "cp1252", "decimal": ","}}
+"""What the schema says about files of this ending."""
+
 WRITERS: dict[str, Any] = {
     "csv": _csv(","),
     "tsv": _csv("\t"),
+    "european.csv": _csv(";", "cp1252", ","),
     "ndjson": _ndjson,
     "parquet": _parquet,
     "arrow": _arrow,
 }
-LINES = {"csv": CSV_LINES, "tsv": CSV_LINES, "ndjson": JSON_LINES}
+LINES = {
+    "csv": CSV_LINES,
+    "tsv": CSV_LINES,
+    "european.csv": [line.replace(b",", b";") for line in CSV_LINES] + [b"no;5,5;2,0;true", b"\x81;\x9d;5.5;1,2,3"],
+    "ndjson": JSON_LINES,
+}

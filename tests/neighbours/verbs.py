@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextvars import Context
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from escudo.privacy import MemoryAccount, Relation, Unit
 from escudo.synthesis import Prepared, fit, prepare, prepare_discovered
 from escudo.table import PrivateTable, Schema
 from escudo.utility import evaluate_privately, fitting_evaluated, prepare_evaluated
+from neighbours.files import DIALECTS
 from neighbours.tables import ENGINES, MOST_ROWS, RELATIONS, UNITS, Content, base_rows, columns_of, graph_of, schema_of
 
 SEED = 7
@@ -293,7 +294,7 @@ def _command(line: str, *, seeded: bool = True) -> Callable[[Asked, Path], Any]:
 
         file = folder / f"input.{asked.frame[0]}"
         file.write_bytes(asked.frame[1])
-        asked.schema.write(folder / "input.schema.toml")
+        replace(asked.schema, **DIALECTS.get(asked.frame[0], {})).write(folder / "input.schema.toml")
         _kinds(asked.unit).write(folder / "input.kinds.toml")
         (folder / "input.graph.dot").write_text(_dot(asked.content))
         url = f"sqlite:///{folder / 'input.ledger.db'}"
@@ -335,7 +336,7 @@ _DISCOVER = "discover {data} -s {schema} -e 2 --report page.html -o found.dot"
 
 
 def _commands() -> Iterator[Verb]:
-    for ending in ("csv", "tsv", "ndjson", "parquet", "arrow"):
+    for ending in ("csv", "tsv", "european.csv", "ndjson", "parquet", "arrow"):
         yield Verb(name=f"escudo release {ending}", ask=_command(_RELEASE), file=ending, cost=300)
     yield Verb(name="escudo release a network", ask=_command(_NETWORK), file="csv", cost=500)
     yield Verb(name="escudo release a graph that is found", ask=_command(_FOUND), file="csv", cost=300)

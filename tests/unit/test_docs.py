@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from types import ModuleType
 
@@ -41,6 +42,31 @@ def test_the_examples_of_a_page_run(page: str, tmp_path: Path) -> None:
         cwd=tmp_path, env=place, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert run.returncode == 0, run.stdout[-2000:] + run.stderr[-4000:]
+
+
+TOML = [
+    pytest.param(text, id=f"{path.relative_to(ROOT)} {number}")
+    for path in [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+    for number, text in enumerate(
+        re.findall(r"^```toml\n(.*?)^```$", path.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    )
+]
+
+
+@pytest.mark.parametrize("text", TOML)
+def test_every_schema_that_is_shown_is_one(text: str) -> None:
+    from escudo.table import Schema
+
+    shown = tomllib.loads(text)
+    missing = {} if "columns" in shown else {"columns": {"smoke": ["no", "yes"]}}  # a part that says how to go on
+    schema = Schema.from_dict({**shown, **missing})
+    kept = schema.to_dict()["table"] if "table" in shown else {}
+    assert {key: value for key, value in shown.get("table", {}).items() if value} == kept
+    assert schema.confirmed
+
+
+def test_schemas_are_shown() -> None:
+    assert len(TOML) >= 5
 
 
 def test_every_command_that_is_shown_exists_with_its_options() -> None:

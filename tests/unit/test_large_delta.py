@@ -210,7 +210,7 @@ class TestTheRule:
             (1e-5, None, ""),
             (1.1e-5, None, "δ = 1.1e-05 is large for a table whose number of rows is not known"),
             (1e-3, None, "δ = 0.001 is too large for a table whose number of rows is not known"),
-            (0.5, -3.0, "δ = 0.5 is large for about 1 rows"),  # a noisy number
+            (0.5, -3.0, "δ = 0.5 is large for about 1 row:"),  # a noisy number
             (0.05, 0, ""),
         ],
     )
@@ -255,6 +255,34 @@ def test_the_usual_delta_is_never_warned_of(rows: int) -> None:
     assert 0 < usual <= 1e-6
     assert delta_warning(usual, rows) == ""
     assert rows > 100_000 or usual == 1e-6
+
+
+@pytest.mark.parametrize("rows", [400, 300_000])
+def test_whoever_states_no_delta_gets_the_usual_one_from_every_verb(rows: int) -> None:
+    usual = usual_delta(SCHEMA.neighbours(rows=rows))
+    frame = pl.DataFrame({"a": ["x", "y"] * 200})
+    for made in (
+        plan(synthesize, SCHEMA, None, epsilon=1.0, public_rows=rows),
+        plan(discover, SCHEMA, epsilon=1.0, public_rows=rows),
+        plan(release, SCHEMA, "out", None, epsilon=1.0, public_rows=rows),
+        learn_schema.plan(frame, outline(frame), epsilon=1.0, public_rows=rows),
+    ):
+        assert made.stated_delta == usual
+
+
+def test_a_command_that_needs_a_delta_does_not_need_to_be_told_one() -> None:
+    from typer.main import get_command
+
+    from escudo.cli import app
+
+    root: Any = get_command(app)
+    for words in (["release"], ["discover"], ["attack"], ["schema", "learn"]):
+        command = root
+        for word in words:
+            command = command.commands[word]
+        delta = next(one for one in command.params if one.name == "delta")
+        assert (delta.required, delta.default) == (False, None), words
+        assert "1e-6 if left out" in delta.help
 
 
 def test_the_usual_delta_asks_a_table_only_for_what_is_public(monkeypatch: pytest.MonkeyPatch) -> None:

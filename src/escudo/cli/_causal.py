@@ -60,7 +60,9 @@ class DirectionOptions(TableOptions):
     epsilon: Epsilon
     delta: Annotated[
         float,
-        typer.Option("--delta", "-d", help="Probability that the promise may fail, where the method needs one; 1e-6."),
+        typer.Option(
+            "--delta", "-d", help="0 unless said: votes need none. Some scores of gap and paper need one, such as 1e-6."
+        ),
     ] = 0.0
     method: Annotated[str, typer.Option(help="votes (default), gap or paper.")] = "votes"
     score: Annotated[
@@ -322,7 +324,10 @@ class EffectOptions(TableOptions):
         bool, typer.Option("--trial", metavar="", help="The treatment was assigned by chance: adjust for nothing.")
     ] = False
     delta: Annotated[
-        float, typer.Option("--delta", "-d", help="0: Laplace noise, best for one question. Above: Gaussian, for many.")
+        float,
+        typer.Option(
+            "--delta", "-d", help="0, the default: Laplace noise, best for one question. Above: Gaussian, for many."
+        ),
     ] = 0.0
     compare: Annotated[
         str | None, typer.Option(metavar="CONTROL,TREATED", help="The levels to compare; first and last by default.")

@@ -36,7 +36,7 @@ class EvaluateOptions:
         list[str] | None,
         typer.Argument(
             metavar="SYNTHETIC",
-            help="Synthetic rows; several files for several fits. Or --release.",
+            help="Synthetic rows, text as escudo writes it; several files for several fits. Or --release.",
             show_default=False,
         ),
     ] = None
@@ -111,7 +111,8 @@ def evaluate(asked: EvaluateOptions) -> Filed:
     if asked.release is not None and asked.reference is not None and model is None:
         model = asked.release / "model"
     real, tested = _read_rows(asked.real_train, described), _read_rows(asked.real_test, described)
-    made = [_read_rows(path, described) for path in files]
+    usual = replace(described, delimiter=None, encoding="utf-8", decimal=".")  # text as escudo writes it
+    made = [_read_rows(path, described, written=usual) for path in files]
     found = run(
         real,
         tested,
@@ -179,15 +180,21 @@ def _evaluated(asked: EvaluateOptions) -> tuple[list[str], Schema]:
     return [str(release / "synthetic.parquet")], released
 
 
-def _read_rows(data: str, schema: Schema) -> Rows:
-    """Read the rows of a file or a database; an error says which it is about, and no password."""
+def _read_rows(data: str, schema: Schema, *, written: Schema | None = None) -> Rows:
+    """Read the rows of a file or a database; an error says which it is about, and no password.
+
+    Args:
+        data: What was named.
+        schema: What the rows are.
+        written: What says how a text file is written, if it is not the schema.
+    """
     from escudo.errors import InputError, SchemaError
     from escudo.table import open_data
     from escudo.utility import Rows
 
     name = without_secrets(data)
     try:
-        return Rows.read(open_data(data, schema), schema, argument=f"'{name}'")
+        return Rows.read(open_data(data, written or schema), schema, argument=f"'{name}'")
     except (InputError, SchemaError) as error:  # of these two kinds, not of those that say where in a file
         if type(error) not in (InputError, SchemaError) or name in str(error):
             raise

@@ -246,7 +246,7 @@ def _print_release(screen: Console, out: Path, files: ReleaseFiles, seconds: flo
 
     model = files.fitted
     screen.print(f"Released to {out}/   ({seconds:.1f} s)", markup=False, style="bold")
-    made = f"{files.rows:,} rows"
+    made = _rows(files.rows)
     screen.print(f"  synthetic.parquet   {made:<18} model/         sample it again, or under an intervention")
     screen.print("  report.html         open this          release.json   the machine-readable record")
     if files.csv is not None:
@@ -288,6 +288,10 @@ def _setting(model: Model) -> str:
     return ""
 
 
+def _rows(count: int) -> str:
+    return "1 row" if count == 1 else f"{count:,} rows"
+
+
 def _word(text: str) -> str:
     from shlex import quote
 
@@ -299,7 +303,13 @@ def sample(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="The model folder of a release.")],
     rows: Annotated[int, typer.Option("--rows", "-n", min=0, max=MOST_ROWS, help="How many rows.")] = 10,
     do: Annotated[
-        list[str] | None, typer.Option("--do", metavar="COLUMN=VALUE", help="Set a column by intervention.")
+        list[str] | None,
+        typer.Option(
+            "--do",
+            metavar="COLUMN=VALUE",
+            help="Set a column by intervention. A number sets the bin it lies in, and rows are spread over that bin; a "
+            "model of the generator linear sets the number itself.",
+        ),
     ] = None,
     given: Annotated[
         list[str] | None, typer.Option("--given", metavar="COLUMN=VALUE", help="Condition on a column's value.")
@@ -336,7 +346,7 @@ def sample(
                 drawn.write_parquet(file)
     except OSError as error:
         raise InputError(f"cannot write '{out}': {error.strerror or 'input/output error'}.") from None
-    return Answer({"rows": rows, "file": str(out)}, f"{rows:,} rows written to {out}")
+    return Answer({"rows": rows, "file": str(out)}, f"{_rows(rows)} written to {out}")
 
 
 def _print_rows(screen: Console, frame: Any) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from escudo.cli._console import Answer, plain_table
-from escudo.cli._options import AcceptLargeDelta, PublicRows, command
+from escudo.cli._options import AcceptLargeDelta, Delta, PublicRows, command
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,25 +26,43 @@ _Schema = Annotated[Path, typer.Argument(metavar="SCHEMA", help="A schema: .toml
 _Out = Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the schema here, as TOML.")]
 _Force = Annotated[bool, typer.Option("--force", metavar="", help="Replace the file if it exists.")]
 _Table = Annotated[str | None, typer.Option("--table", help="Which table, if the metadata describe several.")]
+_TEXT = ("delimiter", "encoding", "decimal", "quoted_newlines")
 _TAKEN_AS_PUBLIC = "The kind of each column (levels or numbers) was taken as public."
 
 
 @app.command()
 @command
-def draft(data: _Data, out: _Out = None, force: _Force = False) -> Answer:
+def draft(
+    data: _Data,
+    delimiter: Annotated[
+        str | None,
+        typer.Option(help="Between the fields of a CSV or TSV file: , ; | or tab. Recognised if left out."),
+    ] = None,
+    encoding: Annotated[
+        str | None, typer.Option(help="Of a CSV or TSV file, such as utf-8 or cp1252. Recognised if left out.")
+    ] = None,
+    decimal: Annotated[
+        str | None, typer.Option(help="Before decimals in a CSV or TSV file: . or , Recognised if left out.")
+    ] = None,
+    out: _Out = None,
+    force: _Force = False,
+) -> Answer:
     """Draft a schema from the data, for the custodian to confirm; nothing is released from it before.
 
-    The file is for its owner's eyes only.
+    How a CSV or TSV file is written is recognised, and stated in the schema. The file is for its owner's eyes only.
 
     Example: escudo schema draft visits.csv --out visits.toml
     """
-    from escudo.table import CUSTODIAN_ONLY
+    from escudo.table import CUSTODIAN_ONLY, DRAFT_NOTES
     from escudo.table import draft as draft_schema
 
     _check_target(out, force)
-    schema = draft_schema(data)
+    delimiter = "\t" if delimiter in ("tab", "\\t") else delimiter
+    schema = draft_schema(data, delimiter=delimiter, encoding=encoding, decimal=decimal)
+    found = [note for note in schema.notes if note not in DRAFT_NOTES]
     with _readable_by(0o600):
-        return _written(schema, out, CUSTODIAN_ONLY, then=_how_to_confirm(data, out), force=force)
+        then = "\n".join([*found, _how_to_confirm(data, out)])
+        return _written(schema, out, CUSTODIAN_ONLY, then=then, force=force)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +71,7 @@ class LearnOptions:
 
     data: _Data
     epsilon: Annotated[float, typer.Option("--epsilon", help="The privacy budget to spend.")]
-    delta: Annotated[float, typer.Option("--delta", help="The probability that the promise may fail; below 1/rows.")]
+    delta: Delta = None
     schema: Annotated[Path | None, typer.Option("--schema", help="A draft; only unconfirmed columns are learnt.")] = (
         None
     )
@@ -259,6 +277,10 @@ def _print_schema(console: Console, schema: Schema) -> None:
         else (f"one person, by {schema.person_id!r}, with at most {schema.max_rows_per_person} rows")
     )
     console.print(f"Protects {unit}.   Fingerprint {schema.fingerprint[:16]}", markup=False)
+    text = {key: value for key, value in schema.to_dict().get("table", {}).items() if key in _TEXT}
+    if text:
+        said = ", ".join(f"{key} {value!r}" for key, value in text.items())
+        console.print(f"CSV and TSV files are read with {said}.", markup=False)
     if not schema.confirmed:
         console.print("Not confirmed: releases refuse this schema (escudo schema confirm, or learn).", markup=False)
 
@@ -285,6 +307,8 @@ def _values_of(column: Column) -> str:
 
 def _print_check(console: Console, report: SchemaCheck) -> None:
     console.print(report.notice, style="bold", markup=False)
+    for finding in () if report.file is None else report.file.findings:
+        console.print(f"The file: {finding}", markup=False)
     for column in report.columns:
         console.print(f"{column.name}: {'; '.join(column.findings) or 'fits'}", markup=False)
     if report.person is not None and report.person.problem is None:

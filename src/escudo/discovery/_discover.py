@@ -27,7 +27,7 @@ from escudo.discovery._measurement import Levels, Residuals
 from escudo.discovery._pattern import Edge, meek_closure
 from escudo.errors import GraphError, InputError
 from escudo.mechanisms import Purse
-from escudo.privacy import Budget, Guarantee, Neighbours, Plan, PureEvent, delta_warning
+from escudo.privacy import Budget, Guarantee, Neighbours, Plan, PureEvent, delta_warning, usual_delta
 from escudo.table import Numeric, PrivateTable, Schema
 
 METHODS = ("auto", "exact", "two-stage", "joint", "gaussian")
@@ -38,7 +38,7 @@ def discover(
     table: PrivateTable,
     *,
     epsilon: float,
-    delta: float,
+    delta: float | None = None,
     knowledge: CausalGraph | None = None,
     method: str = "auto",
     directions: float = 0.0,
@@ -50,7 +50,7 @@ def discover(
     Args:
         table: The private table; its account is charged once, for the whole plan, before any noise is drawn.
         epsilon: What it may cost.
-        delta: At this probability aside, such as 1e-6.
+        delta: At this probability aside; 1e-6 by default, or less where many rows are public.
         knowledge: What is known: arrows of this graph and its required arrows will be there, forbidden ones and those
             against its tiers will not, and its undirected edges will be there in some direction. Columns that it does
             not name are free.
@@ -84,7 +84,8 @@ def discover(
     ((('a', 'c'), ('b', 'c')), True)
     """
     asked = GraphQuestion(knowledge, method, directions)
-    prepared = asked.prepare(table.schema, table.neighbours, Budget(epsilon, delta))
+    budget = Budget(epsilon, usual_delta(table.neighbours) if delta is None else delta)
+    prepared = asked.prepare(table.schema, table.neighbours, budget)
     return run(prepared, table, purpose=prepared.purpose, accept_large_delta=accept_large_delta, seed=seed)
 
 

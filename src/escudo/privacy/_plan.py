@@ -161,10 +161,10 @@ def delta_warning(delta: float, records: float | None, *, unit: Unit = "row") ->
     refused, cautious = _limits(records)
     if delta <= cautious:
         return ""
-    names = _NAMES[unit]
-    among = (
-        f"a table whose number of {names} is not known" if records is None else f"about {max(records, 1):,.0f} {names}"
-    )
+    among = f"a table whose number of {_NAMES[unit]} is not known"
+    if records is not None:
+        count = f"{max(records, 1):,.0f}"
+        among = f"about {count} {unit if count == '1' else _NAMES[unit]}"
     if delta >= refused:
         when = f"with {1 / CEILING:,.0f} of them" if records is None else "from one over their number on"
         what = "a whole row" if unit == "row" else "all rows of somebody"

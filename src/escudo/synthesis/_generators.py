@@ -31,7 +31,7 @@ from escudo.asking import running, verb
 from escudo.causal import CausalGraph
 from escudo.errors import InputError
 from escudo.mechanisms import Purse, Seed
-from escudo.privacy import Budget, Neighbours, Plan
+from escudo.privacy import Budget, Neighbours, Plan, usual_delta
 from escudo.synthesis._linear import Linear
 from escudo.synthesis._marginals import Marginals
 from escudo.synthesis._model import Model
@@ -191,7 +191,7 @@ def synthesize(
     graph: CausalGraph | None,
     *,
     epsilon: float,
-    delta: float,
+    delta: float | None = None,
     generator: str = "marginals",
     accept_large_delta: bool = False,
     seed: int | None = None,
@@ -203,7 +203,7 @@ def synthesize(
         table: The private table; its account is charged once, for the whole plan, before any noise is drawn.
         graph: Which column causes which: full, partial (columns left out are open) or None.
         epsilon: What the release may cost.
-        delta: At this probability aside, such as 1e-6; well below one over the number of people.
+        delta: At this probability aside; 1e-6 by default, or less where many rows are public.
         generator: ``"marginals"``, another name of ``GENERATORS``, or ``"auto"``: by a public rule, stated in the plan.
         accept_large_delta: Whether a δ that is not below one over the number of rows or people was meant; it is
             refused otherwise, by a public or stated number (``Plan.judged``).
@@ -228,7 +228,8 @@ def synthesize(
     ['yes']
     """
     question = Synthesis(graph, generator, options)
-    prepared = question.prepare(table.schema, table.neighbours, Budget(epsilon, delta))
+    budget = Budget(epsilon, usual_delta(table.neighbours) if delta is None else delta)
+    prepared = question.prepare(table.schema, table.neighbours, budget)
     return fit(prepared, table, accept_large_delta=accept_large_delta, seed=seed)
 
 

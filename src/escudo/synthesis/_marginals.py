@@ -109,13 +109,13 @@ class Marginals:
         large = LargeFamilies.of(schema, structure, moved_out) if moved_out else None
         kept = [arrow for arrow in structure.open_arrows if arrow[1] not in reasons]
         structure = replace(structure, open_arrows=tuple(kept))
-        check_sizes(schema, structure, reasons)
-        if len(structure.open_arrows) > _MAX_OPEN:
+        if len(structure.open_arrows) > _MAX_OPEN:  # before each of them is looked at
             raise InputError(
                 f"The graph leaves {len(structure.open_arrows):,} pairs of columns open, more than {_MAX_OPEN:,}: "
                 "counting them all to pick causes would be too slow. State more of the graph, or use "
                 "generator='moments'."
             )
+        check_sizes(schema, structure, reasons)
         weights = table_weights(schema, structure, reasons, paired)
         shares = TableShares(
             neighbours=neighbours,

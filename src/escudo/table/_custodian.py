@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from os import PathLike
 from typing import Any
@@ -37,7 +37,19 @@ from escudo.table._columns import (
     plain,
 )
 from escudo.table._encode import check_holds, holds, storage_of
-from escudo.table._files import SEPARATED, as_lazy, column_names, hide_values, readable
+from escudo.table._files import (
+    Dialect,
+    FileCheck,
+    announced,
+    as_lazy,
+    check_lines,
+    column_names,
+    hide_values,
+    readable,
+    recognised,
+    seeming,
+    text_file,
+)
 from escudo.table._schema import Schema
 
 CUSTODIAN_ONLY = "For the custodian's eyes only: this was computed from the private data without any protection."
@@ -49,7 +61,7 @@ _ID_NAME = re.compile(r"^(?i:(.*[_\s.-])?(id|pid|uuid|guid|ssn)|person|patient|s
 _DATE = re.compile(r"\d{4}-[01]\d-[0-3]\d($|[T ])")
 _LEVELS_NOTE = "levels read from the data"
 _BOUNDS_NOTE = "lower and upper read from the data: the smallest and largest value of someone, rounded outward"
-_DRAFT_NOTES = (
+DRAFT_NOTES = (
     "Drafted from the data by escudo: for the custodian's eyes only until confirmed.",
     "Where a column says confirmed = false, read its comment. If its levels or bounds are public knowledge",
     "(a questionnaire's answers, a law, a device's range), correct them and run 'escudo schema confirm'.",
@@ -57,28 +69,47 @@ _DRAFT_NOTES = (
 )
 
 
-def draft(data: Any) -> Schema:
+def draft(
+    data: Any, *, delimiter: str | None = None, encoding: str | None = None, decimal: str | None = None
+) -> Schema:
     """Draft a schema from a table's data; every column of it is unconfirmed.
 
     Text, booleans and numbers with at most 20 distinct values become categorical, other numbers numeric with bounds
     rounded outward and 20 bins. Text with more than 200 levels stays open. Identifiers, dates and mixed columns are
     left out, and a note says why.
 
+    How a CSV or TSV file is written is recognised, said in a note and stated in the schema, by which the file is read
+    from then on. Notes also say how many of its lines have too few or too many fields, and which name comes twice.
+
     Args:
         data: A path, or a frame of any engine that narwhals takes.
+        delimiter: What stands between the fields of a CSV or TSV file; recognised by default.
+        encoding: Its encoding; recognised by default.
+        decimal: What stands before the decimals of its numbers; recognised by default.
 
     Returns:
         A schema made of private values: for the custodian's eyes only.
 
     Raises:
         InputError: If the data cannot be read or have no rows.
-        SchemaError: If no column is usable.
+        SchemaError: If no column is usable, or delimiter, encoding or decimal is none that a schema may state.
 
     **Guarantee**: none. Nothing may be released from a draft before a person confirms it.
     """
-    frame, source = as_lazy(data)
     fields: list[Column] = []
-    notes = [*_DRAFT_NOTES]
+    notes, settings, dialect = [*DRAFT_NOTES], dict[str, str](), None
+    if (file := text_file(data)) is not None:
+        said = {"delimiter": delimiter, "encoding": encoding, "decimal": decimal}
+        with hide_values(f"'{file}' is not a readable text file. Is it damaged or empty?"):
+            dialect = recognised(file, _checked_settings(said))
+            settings = dialect.settings(file)
+            notes.append(
+                f"Read with {dialect}. This is published with the schema: a fact about the program that wrote it."
+            )
+            notes += [f"{finding[0].upper()}{finding[1:]}." for finding in check_lines(file, dialect).findings]
+    elif (delimiter, encoding, decimal) != (None, None, None):
+        raise InputError("delimiter, encoding and decimal are about CSV and TSV files; leave them out.")
+    frame, source = as_lazy(data, dialect)
     with hide_values(f"{source} could not be read to the end. Is a row damaged, or are its values of mixed kinds?"):
         rows = int(frame.select(nw.len()).collect().item())
         if rows == 0:
@@ -89,7 +120,18 @@ def draft(data: Any) -> Schema:
                 notes.append(f"Left out {name!r}: {column}.")
             else:
                 fields.append(column)
-    return _schema(fields, notes, source)
+    return _schema(fields, notes, source, settings)
+
+
+def _checked_settings(said: dict[str, str | None]) -> dict[str, str | None]:
+    """Return what was said about a text file, in the words of a schema.
+
+    Raises:
+        SchemaError: If no schema can say so.
+    """
+    given: dict[str, Any] = {key: value for key, value in said.items() if value is not None}
+    like = Schema((Categorical("any", ("any",)),), **given)
+    return {key: getattr(like, key) for key in given}
 
 
 def outline(data: Any) -> Schema:
@@ -97,6 +139,7 @@ def outline(data: Any) -> Schema:
 
     No value is read, so none decides over a column. Python objects and categories are taken for text, whatever they
     are, and so is every column of a CSV or TSV file, which states no types; what is no text in them is missing later.
+    What stands between the fields of such a file and its encoding come from its first line alone.
     This is what private learning starts from when there is no draft.
 
     Args:
@@ -108,23 +151,25 @@ def outline(data: Any) -> Schema:
     """
     fields: list[Column] = []
     notes = ["Outlined from the table's column names and types; no value was looked at."]
-    types, source = _public_types(data)
+    types, source, settings = _public_types(data)
     for name, dtype in types.items():
         column = _outline_column(name, dtype) if name else "its name is empty"
         if isinstance(column, str):
             notes.append(f"Left out {name!r}: {column}.")
         else:
             fields.append(column)
-    return _schema(fields, notes, source)
+    return _schema(fields, notes, source, settings)
 
 
-def _public_types(data: Any) -> tuple[dict[str, DType], str]:
-    """Return the types that data declare, and what to call them."""
+def _public_types(data: Any) -> tuple[dict[str, DType], str, dict[str, str]]:
+    """Return the types that data declare, what to call them, and how a text file announces that it is written."""
     if isinstance(data, str | PathLike):
         file = readable(data)
-        if file.suffix.lower() in SEPARATED:
+        if text_file(file) is not None:
             with hide_values(f"the columns of '{file}' cannot be read."):
-                return dict.fromkeys(column_names(file), nw.String()), f"'{file}'"
+                dialect = announced(file)
+                names = column_names(file, dialect)
+                return dict.fromkeys(names, nw.String()), f"'{file}'", dialect.settings(file)
         if file.suffix.lower() in (".ndjson", ".jsonl"):
             raise InputError(
                 f"'{file}' does not say by itself which columns there are: each line may name others. Write a schema "
@@ -132,13 +177,13 @@ def _public_types(data: Any) -> tuple[dict[str, DType], str]:
             )
     frame, source = as_lazy(data)
     with hide_values(f"the columns of {source} cannot be read."):
-        return dict(frame.collect_schema().items()), source
+        return dict(frame.collect_schema().items()), source, {}
 
 
-def _schema(fields: list[Column], notes: list[str], source: str) -> Schema:
+def _schema(fields: list[Column], notes: list[str], source: str, settings: dict[str, str]) -> Schema:
     if not fields:
         raise SchemaError(f"{source} has no column that escudo can use: numbers, booleans or text with few levels.")
-    return Schema(tuple(fields), notes=tuple(notes))
+    return Schema(tuple(fields), notes=tuple(notes), **settings)  # type: ignore[arg-type] # of texts only
 
 
 def _outline_column(name: str, dtype: DType) -> Column | str:
@@ -342,6 +387,7 @@ class SchemaCheck:
 
     columns: tuple[ColumnCheck, ...]
     person: PersonCheck | None = None
+    file: FileCheck | None = None
     notice: str = CUSTODIAN_ONLY
 
     @property
@@ -361,6 +407,8 @@ class SchemaCheck:
                 "people_over": self.person.people_over,
                 "rows_dropped": self.person.rows_dropped,
             }
+        if self.file is not None:
+            document["file"] = self.file.to_dict()
         return document
 
     def __repr__(self) -> str:
@@ -378,21 +426,28 @@ def check(data: Any, schema: Schema) -> SchemaCheck:
         schema: The schema; columns that are still open are checked for their presence only.
 
     Returns:
-        Exact, unprotected facts about the private data: for the custodian's eyes only.
+        Exact, unprotected facts about the private data: for the custodian's eyes only. About a CSV or TSV file also
+        how its lines fit its first one.
 
     Raises:
         InputError: If the data cannot be read or have no rows.
 
     **Guarantee**: none. Nothing in the result may be released.
     """
-    frame, source = as_lazy(data)
+    found, dialect = None, None
+    if (file := text_file(data)) is not None:
+        dialect = Dialect.stated(schema, file)
+        with hide_values(f"'{file}' is not a readable text file. Is it damaged or empty?"):
+            found = check_lines(file, dialect, single=not schema.quoted_newlines)
+            found = replace(found, looks_like=seeming(file, dialect))
+    frame, source = as_lazy(data, dialect, quoted_newlines=schema.quoted_newlines)
     with hide_values(f"{source} could not be read to the end. Is a row damaged, or are its values of mixed kinds?"):
         types = dict(frame.collect_schema().items())
         rows = int(frame.select(nw.len()).collect().item())
         if rows == 0:
             raise InputError(f"{source} has no rows to check.")
         columns = tuple(_check_column(frame, types, column, rows) for column in schema.fields)
-        return SchemaCheck(columns=columns, person=_check_person(frame, types, schema, rows))
+        return SchemaCheck(columns=columns, person=_check_person(frame, types, schema, rows), file=found)
 
 
 def _check_column(frame: nw.LazyFrame[Any], types: dict[str, DType], column: Column, rows: int) -> ColumnCheck:

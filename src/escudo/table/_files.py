@@ -7,19 +7,29 @@ are lines here. Lines without a quote, nearly all of them, are cut by polars; th
 too, each known to be complete; the rest by :func:`fields_of`, the reference. Which way a line goes changes the time
 only.
 
+How a text file is written (its **dialect**: delimiter, encoding, decimal sign) is a public fact that the schema states.
+Given a schema, nothing about it is guessed. Without one it is recognised: by :func:`recognised` from all of the file,
+which is for the custodian's own eyes, or by :func:`announced` from its first line alone, which is public.
+
 Data named on a command line are a file, or a table of a DuckDB or PostgreSQL database that is counted where it is.
 """
 
 from __future__ import annotations
 
+import codecs
 import glob
+import io
+import itertools
 import json
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from os import PathLike, fspath
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
@@ -30,34 +40,223 @@ from escudo._validate import did_you_mean
 from escudo.errors import EscudoError, InputError
 from escudo.table._columns import as_float, encodable
 from escudo.table._persons import person_keys
-from escudo.table._schema import Schema
+from escudo.table._schema import DECIMALS, DELIMITERS, Schema
 
 if TYPE_CHECKING:
     import polars as pl
 
 _LINE = "line"
 _EXACT = 2**53  # whole numbers below it are floats as they are
+_BLOCK = 2**20  # bytes of a file that are read at once
+_SAMPLE = 2000  # lines by which a delimiter is recognised
+_UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _LONG = 10_000  # digits of a whole number beyond which it is taken for an infinity
 
 
-def column_names(file: Path) -> list[str]:
-    """Return the names in the first line of a CSV or TSV file, all different.
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How a text file is written.
+
+    Attributes:
+        delimiter: What stands between fields.
+        encoding: The encoding; a mark of the byte order at the beginning is no part of the text in any.
+        decimal: What stands before the decimals of a number.
+    """
+
+    delimiter: str = ","
+    encoding: str = "utf-8"
+    decimal: str = "."
+
+    @classmethod
+    def stated(cls, schema: Schema, file: Path) -> Dialect:
+        """Return the dialect that a schema states."""
+        return cls(schema.delimiter or usual_delimiter(file), schema.encoding, schema.decimal)
+
+    def settings(self, file: Path) -> dict[str, str]:
+        """Return what a schema has to say about it, for a file of this name."""
+        usual = {"delimiter": usual_delimiter(file), "encoding": "utf-8", "decimal": "."}
+        return {key: getattr(self, key) for key, value in usual.items() if getattr(self, key) != value}
+
+    def __str__(self) -> str:
+        return f"{DELIMITERS[self.delimiter]} between fields, {_spelled(self.encoding)}, {DECIMALS[self.decimal]}"
+
+
+def _spelled(encoding: str) -> str:
+    names = {"utf-8": "UTF-8", "utf-16": "UTF-16", "latin-1": "Latin-1 (ISO 8859-1)", "cp1252": "Windows-1252 (cp1252)"}
+    return names.get(encoding, encoding)
+
+
+def usual_delimiter(file: Path) -> str:
+    """Return what stands between fields unless somebody says otherwise."""
+    return "\t" if file.suffix.lower() == ".tsv" else ","
+
+
+def column_names(file: Path, dialect: Dialect | None = None) -> list[str]:
+    """Return the names in the first line of a CSV or TSV file, all different: see :func:`header`."""
+    names: list[str] = []
+    for given in header(file, dialect or Dialect(usual_delimiter(file))):
+        name, number = given, 0
+        while name in names:
+            name, number = f"{given}_duplicated_{number}", number + 1
+        names.append(name)
+    return names
+
+
+def header(file: Path, dialect: Dialect) -> list[str]:
+    """Return the fields of the first line of a CSV or TSV file, as they are.
 
     Raises:
         InputError: If there is no such line.
     """
+    return [name or "" for name in fields_of(_first_line(file, dialect.encoding), dialect.delimiter)]
+
+
+def _first_line(file: Path, encoding: str) -> str:
     with file.open("rb") as opened:
         first = opened.readline()
-    if not first:
-        raise InputError(f"'{file}' is empty: not even a line that names the columns.")
-    line = first.decode("utf-8-sig", "replace").removesuffix("\n").removesuffix("\r")
-    names: list[str] = []
-    for field in fields_of(line, _separator(file)):
-        name, number = field or "", 0
-        while name in names:
-            name, number = f"{field or ''}_duplicated_{number}", number + 1
-        names.append(name)
-    return names
+        if not first:
+            raise InputError(f"'{file}' is empty: not even a line that names the columns.")
+        if encoding.startswith("utf-16"):  # a line feed is two bytes, either of which other characters have too
+            while "\n" not in _decoded(first, encoding) and (more := opened.readline()):
+                first += more
+    line = _decoded(first, encoding).partition("\n")[0]
+    return line.removesuffix("\r").removeprefix("\ufeff")
+
+
+def _decoded(content: bytes, encoding: str) -> str:
+    return content.decode(_codec(content, encoding), "replace")
+
+
+def _codec(start: bytes, encoding: str) -> str:
+    """Return the codec of a file that begins so; without a mark, the lower byte of UTF-16 is the first."""
+    if encoding != "utf-16":
+        return encoding
+    return "utf-16-be" if start.startswith(codecs.BOM_UTF16_BE) else "utf-16-le"
+
+
+def _source(file: Path, encoding: str) -> Path | bytes:
+    """Return what polars reads as UTF-8: the file, or the content of one in another encoding.
+
+    One that is not UTF-8 is held in memory, and never written anywhere else. Bytes that it does not have become U+FFFD.
+    In every encoding that a schema may state, that changes characters of the same line only.
+    """
+    if encoding == "utf-8":
+        return file
+    text = io.BytesIO()
+    with file.open("rb") as opened:
+        block = opened.read(_BLOCK)
+        decoder = codecs.getincrementaldecoder(_codec(block, encoding))("replace")
+        text.write(decoder.decode(block).removeprefix("\ufeff").encode())
+        while block := opened.read(_BLOCK):
+            text.write(decoder.decode(block).encode())
+        text.write(decoder.decode(b"", final=True).encode())
+    return text.getvalue()
+
+
+def announced(file: Path) -> Dialect:
+    """Return the dialect as far as the first line shows it, which is public as the columns' names are; no row is read.
+
+    Raises:
+        InputError: If the file is empty.
+    """
+    with file.open("rb") as opened:
+        first = opened.readline(_BLOCK)
+    encoding = "utf-16" if first.startswith(_UTF16_MARKS) else _encoding_of(*_bytes_of([first]))
+    line, usual = _first_line(file, encoding), usual_delimiter(file)
+    fields = {sign: len(fields_of(line, sign)) for sign in (usual, *DELIMITERS)}
+    return Dialect(max(fields, key=lambda sign: fields[sign]), encoding)
+
+
+def recognised(file: Path, known: Mapping[str, str | None] = MappingProxyType({})) -> Dialect:
+    """Return the dialect of a CSV or TSV file, from all of it: for the custodian's own eyes.
+
+    The encoding is UTF-8 unless more speaks against it than for it, so that one damaged line makes no other file of it.
+    The delimiter is in the first line and at least half of the others, and cuts most into as many fields as the first.
+    The decimal sign is a comma if more columns of numbers have one than have a point.
+
+    Args:
+        file: The file.
+        known: What is set, and not to be guessed.
+
+    Raises:
+        InputError: If the file is empty.
+    """
+    usual = usual_delimiter(file)
+    with file.open("rb") as opened:
+        start = opened.read(_BLOCK)
+        encoding = known.get("encoding")
+        if encoding is None:
+            blocks = itertools.chain([start], iter(lambda: opened.read(_BLOCK), b""))
+            encoding = "utf-16" if start.startswith(_UTF16_MARKS) else _encoding_of(*_bytes_of(blocks))
+    first = _first_line(file, encoding)
+    lines = _decoded(start, encoding).split("\n")[1:_SAMPLE]
+    sample = [line.removesuffix("\r") for line in lines[: -1 if len(start) == _BLOCK else None] if line.strip()]
+
+    def fit(sign: str) -> tuple[bool, int, bool, bool, int]:
+        named, counts = len(fields_of(first, sign)), Counter(len(fields_of(line, sign)) for line in sample)
+        if named > 1 and 2 * counts[1] <= len(sample):
+            return True, counts[named], sign != ",", sign == usual, named  # a comma may be a decimal sign, too
+        return False, counts[1], named == 1, sign == usual, 0  # one column: rather one that cuts no line
+
+    delimiter = known.get("delimiter") or max(DELIMITERS, key=fit)
+    dialect = Dialect(delimiter, encoding)
+    return replace(dialect, decimal=known.get("decimal") or _decimal_of(scan_texts(file, dialect), delimiter))
+
+
+def seeming(file: Path, dialect: Dialect) -> dict[str, str]:
+    """Return delimiter and encoding as they are recognised, where they are not those given: for the custodian's eyes.
+
+    Where a file is ASCII, all encodings of one byte and UTF-8 are the same.
+    """
+    seen = recognised(file, {"decimal": dialect.decimal})
+    found = {} if seen.delimiter == dialect.delimiter else {"delimiter": seen.delimiter}
+    kinds = {"utf-8": "utf-8", "utf-16": "utf-16", "utf-16-le": "utf-16", "utf-16-be": "utf-16"}
+    stated, kind = kinds.get(dialect.encoding, ""), kinds.get(seen.encoding, "")
+    if kind == "utf-8" and not stated:
+        with file.open("rb") as opened:
+            stated = "" if any(not block.isascii() for block in iter(lambda: opened.read(_BLOCK), b"")) else kind
+    return found if stated == kind else {**found, "encoding": seen.encoding}
+
+
+def _bytes_of(blocks: Iterable[bytes]) -> tuple[int, int, bool]:
+    """Return how much of a text is UTF-8 and not ASCII, how much is neither, and whether it has signs of Windows."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    good = bad = 0
+    windows = False
+    for block in itertools.chain(blocks, [b""]):
+        text = decoder.decode(block, final=not block)
+        if text.isascii():
+            continue
+        wrong = text.count("\ufffd")
+        bad += wrong
+        good += len(text) - wrong - len(text.encode("ascii", "ignore"))
+        windows = windows or any(byte in block for byte in range(0x80, 0xA0))
+    return good, bad, windows
+
+
+def _encoding_of(good: int, bad: int, windows: bool) -> str:
+    return "utf-8" if bad <= good else "cp1252" if windows else "latin-1"
+
+
+def _decimal_of(texts: pl.LazyFrame, delimiter: str) -> str:
+    """Return the decimal sign of the numbers in columns of text: a point unless more of them have a comma."""
+    import polars as pl
+
+    found: list[pl.Expr] = []
+    for position, name in enumerate(texts.collect_schema().names()):
+        value = pl.col(name).str.strip_chars()
+        for sign in DECIMALS:
+            numbers = value.str.contains(f"^[+-]?[0-9]+([{sign}][0-9]+)?([eE][+-]?[0-9]+)?$").fill_null(value=True)
+            found.append((numbers.all() & value.str.contains(sign, literal=True).any()).alias(f"{sign} {position}"))
+        # 1,234 may be a thousand: in a file with commas between fields that is the likelier meaning
+        thousands = value.str.contains("^[+-]?[0-9]{1,3}(,[0-9]{3})+$") | ~value.str.contains(",", literal=True)
+        found.append(thousands.fill_null(value=True).all().alias(f"t {position}"))
+    seen = texts.select(found).collect(engine="streaming").row(0, named=True)
+    commas = [key.partition(" ")[2] for key, there in seen.items() if key.startswith(",") and there]
+    if delimiter == ",":
+        commas = [position for position in commas if not seen[f"t {position}"]]
+    points = [key for key, there in seen.items() if key.startswith(".") and there]
+    return "," if len(commas) > len(points) else "."
 
 
 def fields_of(line: str, separator: str) -> list[str | None]:
@@ -94,26 +293,28 @@ def _quoted(line: str, start: int) -> tuple[str, int]:
     return "".join([*parts, line[start:]]), len(line)
 
 
-def scan_texts(file: Path, *, quoted_newlines: bool = False) -> pl.LazyFrame:
+def scan_texts(file: Path, dialect: Dialect | None = None, *, quoted_newlines: bool = False) -> pl.LazyFrame:
     """Open a CSV or TSV file as columns of text, one row for each line.
 
     Args:
         file: The file.
+        dialect: How it is written; by default UTF-8, with what its ending says between fields.
         quoted_newlines: Whether a quoted field may hold line feeds, so that a record may be several lines.
     """
     import polars as pl
 
-    separator = _separator(file)
+    dialect = dialect or Dialect(usual_delimiter(file))
+    separator, source = dialect.delimiter, _source(file, dialect.encoding)
     if quoted_newlines:
-        return _scan(file, separator, '"')
-    names = column_names(file)
-    plain = _scan(file, separator)
+        return _scan(source, separator, '"')
+    names = column_names(file, dialect)
+    plain = _scan(source, separator)
     places = plain.collect_schema().names()[: len(names)]  # a name with a separator in it would be two of them
     cells = {f"f{position}": pl.col(place) for position, place in enumerate(places)}
     parsed = pl.col(_LINE).map_batches(
         _unquoted(separator, list(cells)), return_dtype=pl.Struct(dict.fromkeys(cells, pl.String)), is_elementwise=True
     )
-    rows = pl.concat([plain.select(**cells), _lines(file).slice(1)], how="horizontal")
+    rows = pl.concat([plain.select(**cells), _lines(source).slice(1)], how="horizontal")
     rows = rows.with_columns(parsed.alias("parsed"), _is_special().alias("special"))
     return rows.select(
         pl.when("special").then(pl.col("parsed").struct.field(cell)).otherwise(pl.col(cell)).alias(name)
@@ -135,12 +336,12 @@ def _scan(source: Path | bytes, separator: str, quote: str | None = None) -> pl.
     )
 
 
-def _lines(file: Path) -> pl.LazyFrame:
+def _lines(source: Path | bytes) -> pl.LazyFrame:
     """Return the lines of a file, without their ends; null for an empty one."""
     import polars as pl
 
     return pl.scan_csv(
-        glob.escape(str(file)),
+        source if isinstance(source, bytes) else glob.escape(str(source)),
         separator="\n",  # nothing is left that could cut a line
         has_header=False,
         schema={_LINE: pl.String},
@@ -157,14 +358,19 @@ def _is_special() -> pl.Expr:
     return pl.col(_LINE).str.contains('["\r]').fill_null(value=False)
 
 
+def _complete(separator: str) -> str:
+    """Return the pattern of a line all of whose quotes are around whole fields."""
+    sign = f"\\x{ord(separator):02x}"  # a vertical bar means something else by itself
+    field = f'(?:"(?:[^"\r]|"")*"|[^"\r{sign}]*)'
+    return f"^{field}(?:{sign}{field})*$"
+
+
 def _unquoted(separator: str, places: list[str]) -> Callable[[pl.Series], pl.Series]:
     """Return how to cut those of some lines that are special; null for the others."""
     import polars as pl
 
     types = dict.fromkeys(places, pl.String)
-    field = f'(?:"(?:[^"\r]|"")*"|[^"\r{separator}]*)'
-    complete = f"^{field}(?:{separator}{field})*$"
-
+    complete = _complete(separator)
     nothing = pl.DataFrame([[None] * len(places)], schema=types, orient="row")
 
     def cut(lines: pl.Series) -> pl.Series:
@@ -190,18 +396,120 @@ def _unquoted(separator: str, places: list[str]) -> Callable[[pl.Series], pl.Ser
     return cut
 
 
-def _separator(file: Path) -> str:
-    return "\t" if file.suffix.lower() == ".tsv" else ","
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileCheck:
+    """How the lines of a CSV or TSV file fit its first one: exact counts, for the custodian's eyes only.
+
+    Attributes:
+        short: How many have too few fields; those that are missing are read as missing values.
+        long: How many have too many; what is too much is not read.
+        illegible: How many hold bytes that the encoding does not have.
+        repeated: Names that the first line has more than once.
+        looks_like: What delimiter and encoding seem to be, where a schema says otherwise.
+    """
+
+    short: int = 0
+    long: int = 0
+    illegible: int = 0
+    repeated: tuple[str, ...] = ()
+    looks_like: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """What a custodian should look at, in words; empty if all lines fit."""
+
+        def lines(count: int, has: str, have: str) -> str:
+            return f"1 line {has}" if count == 1 else f"{count:,} lines {have}"
+
+        found = []
+        if self.short:
+            few = lines(self.short, "has", "have")
+            found.append(f"{few} fewer fields than the first one: what is not there is read as missing")
+        if self.long:
+            many = lines(self.long, "has", "have")
+            found.append(f"{many} more fields than the first one: what is too much is not read")
+        if self.illegible:
+            odd = lines(self.illegible, "holds", "hold")
+            found.append(f"{odd} bytes that the encoding does not have")
+        found += [
+            f"the first line names {name!r} more than once: the first is read as {name!r}, the next as "
+            f"'{name}_duplicated_0'"
+            for name in self.repeated
+        ]
+        found += [f"{key} seems to be {value!r}; if so, say it in [table]" for key, value in self.looks_like.items()]
+        return tuple(found)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the check as plain data."""
+        return {
+            "short": self.short,
+            "long": self.long,
+            "illegible": self.illegible,
+            "repeated": list(self.repeated),
+            "looks_like": dict(self.looks_like),
+        }
 
 
-def as_number(text: pl.Expr, *, boolean: bool) -> pl.Expr:
-    """Return text as float64, null where it is no number; true and false are numbers in a column of booleans."""
+def check_lines(file: Path, dialect: Dialect, *, single: bool = True) -> FileCheck:
+    """Count the lines of a CSV or TSV file that do not fit its first one: for the custodian's own eyes.
+
+    Args:
+        file: The file.
+        dialect: How it is written.
+        single: Whether each line is a row; otherwise only the first is looked at.
+    """
     import polars as pl
 
-    value = text.str.strip_chars()
+    names = header(file, dialect)
+    repeated = tuple(name for name, times in Counter(names).items() if times > 1)
+    if not single:
+        return FileCheck(repeated=repeated)
+    separator = dialect.delimiter
+
+    def fields(lines: pl.Series) -> pl.Series:
+        found, some = np.ones(len(lines), dtype=np.uint32), lines.is_not_null()
+        found[some.to_numpy()] = [len(fields_of(line, separator)) for line in lines.filter(some)]
+        return pl.Series(found)
+
+    line = pl.col(_LINE).fill_null("")
+    odd = _is_special() & ~line.str.contains(_complete(separator))
+    bare = line.str.replace_all('"[^"]*"', "").str.count_matches(separator, literal=True) + 1
+    cut = pl.when(odd).then(line).map_batches(fields, return_dtype=pl.UInt32, is_elementwise=True)
+    number = pl.when(odd).then(cut).otherwise(bare)
+    short, long, illegible = (
+        _lines(_source(file, dialect.encoding))
+        .slice(1)
+        .select(
+            (number < len(names)).sum().alias("short"),
+            (number > len(names)).sum().alias("long"),
+            line.str.contains("\ufffd", literal=True).sum().alias("illegible"),
+        )
+        .collect(engine="streaming")
+        .row(0)
+    )
+    return FileCheck(short=short, long=long, illegible=illegible, repeated=repeated)
+
+
+def as_number(text: pl.Expr, *, boolean: bool, decimal: str = ".") -> pl.Expr:
+    """Return text as float64, null where it is no number; true and false are numbers in a column of booleans.
+
+    Where the decimal sign is a comma, a text with a point in it is no number: it may be one or a thousand.
+    """
+    import polars as pl
+
+    value = _with_point(text.str.strip_chars(), decimal)
     if boolean:
         value = value.str.to_lowercase().replace({"true": "1", "false": "0"})
     return value.cast(pl.Float64, strict=False)
+
+
+def _with_point(text: pl.Expr, decimal: str) -> pl.Expr:
+    """Return numbers with a decimal point; null for what has one already where a comma is the sign."""
+    import polars as pl
+
+    if decimal == ".":
+        return text
+    return pl.when(~text.str.contains(".", literal=True)).then(text.str.replace(",", ".", literal=True))
 
 
 def legible(person: pl.Expr) -> pl.Expr:
@@ -211,14 +519,15 @@ def legible(person: pl.Expr) -> pl.Expr:
     return pl.when(~person.str.contains("\ufffd", literal=True)).then(person)
 
 
-def typed_texts(frame: pl.LazyFrame) -> pl.LazyFrame:
+def typed_texts(file: Path, dialect: Dialect, *, quoted_newlines: bool = False) -> pl.LazyFrame:
     """Read columns of text as numbers or booleans where all their values are: for the custodian's own eyes."""
     import polars as pl
 
+    frame = scan_texts(file, dialect, quoted_newlines=quoted_newlines)
     names = frame.collect_schema().names()
     tries: dict[str, Callable[[pl.Expr], pl.Expr]] = {
         "Int64": lambda text: text.cast(pl.Int64, strict=False),
-        "Float64": lambda text: text.cast(pl.Float64, strict=False),
+        "Float64": lambda text: _with_point(text, dialect.decimal).cast(pl.Float64, strict=False),
         "Boolean": lambda text: text.replace_strict(
             {"true": True, "false": False}, default=None, return_dtype=pl.Boolean
         ),
@@ -370,8 +679,10 @@ def scan(path: str | PathLike[str], schema: Schema | None = None) -> pl.LazyFram
     * a field that begins with a quote ends at the next single quote, or else at the end of the line; two quotes in it
       stand for one, and text between its last quote and the separator belongs to it. Elsewhere a quote is a character;
     * a line that is too long or too short is cut or filled up with missing values, and an empty field that is not
-      quoted is missing. Bytes that are no UTF-8 become U+FFFD, and a person id
+      quoted is missing. Bytes that the encoding does not have become U+FFFD, and a person id
       with one in it is none, since different ids may have become the same;
+    * in CSV and TSV what stands between fields, the encoding and the decimal sign are what the schema says: by default
+      a comma (a tab in TSV), UTF-8 and a point. A file in another encoding is held in memory. JSON is UTF-8;
     * a line that is no JSON object is a row of missing values. Of a key that comes twice the last one counts, and a
       list or an object in one is missing.
 
@@ -381,9 +692,9 @@ def scan(path: str | PathLike[str], schema: Schema | None = None) -> pl.LazyFram
     Args:
         path: The file.
         schema: What is public about it. Given, the schema decides how a text file is read: what is no number in a
-            column of numbers is missing, and in JSON what is no text in a column of text. Otherwise types come from the
-            whole file, so that a single private value decides whether a column is one of numbers: good enough for the
-            custodian's own eyes, not for a release.
+            column of numbers is missing, and in JSON what is no text in a column of text. Otherwise types, encoding,
+            delimiter and decimal sign are recognised from the whole file, so that a single private value decides
+            whether a column is one of numbers: good enough for the custodian's own eyes, not for a release.
 
     Raises:
         InputError: If the file is missing, of another format, or damaged; no value in it is shown.
@@ -398,13 +709,21 @@ def scan(path: str | PathLike[str], schema: Schema | None = None) -> pl.LazyFram
             frame = pl.scan_parquet(glob.escape(str(file)))
         elif ending in (".arrow", ".feather"):
             frame = pl.scan_ipc(glob.escape(str(file)))
-        elif ending in SEPARATED:
-            texts = scan_texts(file, quoted_newlines=schema is not None and schema.quoted_newlines)
-            frame = typed_texts(texts) if schema is None else texts.with_columns(_readings(texts, schema))
-        else:
+        elif ending not in SEPARATED:
             frame = scan_json(file, schema)
+        elif schema is None:
+            frame = typed_texts(file, recognised(file))
+        else:
+            texts = scan_texts(file, Dialect.stated(schema, file), quoted_newlines=schema.quoted_newlines)
+            frame = texts.with_columns(_readings(texts, schema))
         frame.collect_schema()
     return frame
+
+
+def text_file(data: Any) -> Path | None:
+    """Return the path of a CSV or TSV file, None for all other data."""
+    file = readable(data) if isinstance(data, str | PathLike) else None
+    return file if file is not None and file.suffix.lower() in SEPARATED else None
 
 
 def readable(path: str | PathLike[str]) -> Path:
@@ -433,24 +752,33 @@ def _readings(frame: pl.LazyFrame, schema: Schema) -> list[pl.Expr]:
     columns = frame.collect_schema().names()
     kinds = {column.name: column.kind for column in schema.fields if column.kind not in ("string", "open")}
     read = [
-        as_number(pl.col(name), boolean=kind == "boolean").alias(name)
+        as_number(pl.col(name), boolean=kind == "boolean", decimal=schema.decimal).alias(name)
         for name, kind in kinds.items()
         if name in columns
     ]
     return read if schema.person_id not in columns else [*read, legible(pl.col(schema.person_id))]
 
 
-def as_lazy(data: Any) -> tuple[nw.LazyFrame[Any], str]:
+def as_lazy(
+    data: Any, dialect: Dialect | None = None, *, quoted_newlines: bool = False
+) -> tuple[nw.LazyFrame[Any], str]:
     """Return data as a lazy narwhals frame, and what to call it in messages.
 
     Args:
         data: A path, or a frame of any engine that narwhals takes.
+        dialect: How the CSV or TSV file of that path is written, if it is known; the types are still the file's.
+        quoted_newlines: Whether a quoted field of that file may hold line feeds.
 
     Raises:
         InputError: If it is neither, or a column's name is not text.
     """
     if isinstance(data, str | PathLike):
-        return nw.from_native(scan(data)), f"'{fspath(data)}'"
+        if dialect is None:
+            return nw.from_native(scan(data)), f"'{fspath(data)}'"
+        with hide_values(f"'{fspath(data)}' cannot be read. Is it damaged, empty or of another format?"):
+            return nw.from_native(
+                typed_texts(readable(data), dialect, quoted_newlines=quoted_newlines)
+            ), f"'{fspath(data)}'"
     expected = "expected a path or a dataframe (pandas, polars, pyarrow, DuckDB, ...)"
     with hide_values(f"{expected} with distinct column names; got {type(data).__name__}."):
         frame = nw.from_native(data).lazy()

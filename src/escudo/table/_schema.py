@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from html import escape
 from os import PathLike
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 from escudo._validate import did_you_mean, positive_integer
 from escudo.errors import InputError, RefusedError, SchemaError
 from escudo.privacy import Neighbours, parse_relation
 from escudo.table._columns import Categorical, Column, Numeric, column_from_spec, encodable, spec_of_column
+
+DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
+"""What may stand between the fields of a text file, and what to call it."""
+
+DECIMALS = {".": "a decimal point", ",": "a decimal comma"}
+"""What may stand before the decimals of a number in a text file, and what to call it."""
+
+# In each of these a line feed is a byte, or a pair of bytes, that is part of no other character, and nothing before it
+# changes what comes after: so no line decides how another is read.
+_ENCODINGS = re.compile(r"utf-8|utf-16(-[lb]e)?|cp125\d|iso8859-\d+|cp(437|850|852|858|866)|koi8-[ru]|mac-roman")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +44,16 @@ class Schema:
         max_rows_per_person: The most rows of one person that count; needed with ``person_id``.
         quoted_newlines: Whether a quoted field of a CSV or TSV file may hold line feeds; see :func:`scan` for what
             whoever says so vouches for.
+        delimiter: What stands between the fields of a CSV or TSV file: a comma, a semicolon, a tab or a vertical bar;
+            None for what the file's ending says.
+        encoding: The encoding of a CSV or TSV file: ``"utf-8"``, ``"utf-16"``, ``"latin-1"``, ``"cp1252"`` or another
+            that has one byte for each character.
+        decimal: What stands before the decimals of a number in a CSV or TSV file, ``"."`` or ``","``.
         notes: Remarks for people, written as comments at the top; no part of the schema's identity.
 
     Raises:
-        SchemaError: If two columns share a name, there is none, or the person id is one of them.
+        SchemaError: If two columns share a name, there is none, the person id is one of them, or text files cannot be
+            read as it says.
 
     >>> schema = Schema.from_dict({
     ...     "smoke": ["no", "yes"],
@@ -51,7 +70,11 @@ class Schema:
     person_id: str | None = None
     max_rows_per_person: int | None = None
     quoted_newlines: bool = False
+    delimiter: str | None = None
+    encoding: str = "utf-8"
+    decimal: str = "."
     notes: tuple[str, ...] = field(default=(), compare=False)
+    _by_name: dict[str, Column] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "fields", tuple(self.fields))
@@ -62,16 +85,38 @@ class Schema:
             raise SchemaError("quoted_newlines must be true or false.")
         if not self.fields:
             raise SchemaError("a schema needs at least one column; describe one, such as {'smoke': ['no', 'yes']}.")
-        seen: set[str] = set()
+        by_name: dict[str, Column] = {}
         for column in self.fields:
             if not isinstance(column, Categorical | Numeric):
                 raise SchemaError("the fields of a schema must be Categorical or Numeric columns.")
-            if column.name in seen:
+            if column.name in by_name:
                 raise SchemaError(f"column {column.name!r} is described twice; remove one of them.")
-            seen.add(column.name)
-        self._check_person(seen)
+            by_name[column.name] = column
+        object.__setattr__(self, "_by_name", by_name)
+        self._check_person(by_name)
+        self._check_text()
 
-    def _check_person(self, names: set[str]) -> None:
+    def _check_text(self) -> None:
+        """Check how text files are read, and give the encoding its usual name."""
+        for key, value, known in (
+            ("delimiter", "," if self.delimiter is None else self.delimiter, DELIMITERS),
+            ("decimal", self.decimal, DECIMALS),
+        ):
+            if not isinstance(value, str) or value not in known:
+                listed = " or ".join(f"{json.dumps(sign)} ({name})" for sign, name in known.items())
+                raise SchemaError(f"{key} must be {listed}.")
+        try:
+            name = codecs.lookup(self.encoding).name.removesuffix("-sig")
+        except (LookupError, TypeError, ValueError):
+            name = ""
+        if not _ENCODINGS.fullmatch(name):
+            raise SchemaError(
+                "encoding must be 'utf-8', 'utf-16', 'latin-1', 'cp1252' or another that has one byte for each "
+                "character and ASCII among them; save the file as UTF-8 if it is in none of these."
+            )
+        object.__setattr__(self, "encoding", "latin-1" if name == "iso8859-1" else name)
+
+    def _check_person(self, names: Mapping[str, Column]) -> None:
         if (self.person_id is None) != (self.max_rows_per_person is None):
             raise SchemaError(
                 "person_id and max_rows_per_person belong together: give both to protect a person with all their "
@@ -129,6 +174,12 @@ class Schema:
             table = {"person_id": self.person_id, "max_rows_per_person": self.max_rows_per_person}
         if self.quoted_newlines:
             table["quoted_newlines"] = True
+        if self.delimiter is not None:
+            table["delimiter"] = self.delimiter
+        if self.encoding != "utf-8":
+            table["encoding"] = self.encoding
+        if self.decimal != ".":
+            table["decimal"] = self.decimal
         if table:
             document["table"] = table
         document["columns"] = {column.name: spec_of_column(column) for column in self.fields}
@@ -168,14 +219,14 @@ class Schema:
         return to_toml(self)
 
     @property
-    def columns(self) -> dict[str, Column]:
+    def columns(self) -> Mapping[str, Column]:
         """The columns by name, in order."""
-        return {column.name: column for column in self.fields}
+        return MappingProxyType(self._by_name)
 
     @property
     def names(self) -> tuple[str, ...]:
         """The columns' names, in order."""
-        return tuple(column.name for column in self.fields)
+        return tuple(self._by_name)
 
     @property
     def unit(self) -> Literal["row", "person"]:
@@ -225,16 +276,15 @@ class Schema:
         return hashlib.sha256(text.encode("ascii")).hexdigest()
 
     def __getitem__(self, name: str) -> Column:
-        for column in self.fields:
-            if column.name == name:
-                return column
+        if isinstance(name, str) and name in self._by_name:
+            return self._by_name[name]
         raise SchemaError(f"the schema has no column {name!r}." + did_you_mean(str(name), self.names))
 
     def __contains__(self, name: object) -> bool:
-        return name in self.names
+        return isinstance(name, str) and name in self._by_name
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.names)
+        return iter(self._by_name)
 
     def __len__(self) -> int:
         return len(self.fields)
@@ -316,6 +366,9 @@ class Schema:
         return schema_card(self)
 
 
+_TABLE_KEYS = ("person_id", "max_rows_per_person", "quoted_newlines", "delimiter", "encoding", "decimal")
+
+
 def schema_from_document(document: object) -> Schema:
     """Build a schema from the form that :meth:`Schema.to_dict`, TOML and JSON files share.
 
@@ -333,12 +386,12 @@ def schema_from_document(document: object) -> Schema:
             )
     table = document.get("table", {})
     if not isinstance(table, Mapping):
-        raise SchemaError("the section table must hold person_id and max_rows_per_person, or quoted_newlines.")
-    keys = ("person_id", "max_rows_per_person", "quoted_newlines")
+        raise SchemaError(f"the section table must hold settings: {_and(_TABLE_KEYS)}.")
     for key in table:
-        if key not in keys:
+        if key not in _TABLE_KEYS:
             raise SchemaError(
-                f"the section table has no key {key!r:.60}; it has {_and(keys)}." + did_you_mean(str(key)[:60], keys)
+                f"the section table has no key {key!r:.60}; it has {_and(_TABLE_KEYS)}."
+                + did_you_mean(str(key)[:60], _TABLE_KEYS)
             )
     return _build(document["columns"], table)
 

@@ -581,6 +581,21 @@ def test_rows_come_as_json_and_the_same_for_the_same_seed(model: str) -> None:
     assert {row["dysp"] for row in one} == {"yes"}
 
 
+def test_one_row_is_one_row(folder: Path) -> None:
+    shown = run(*RELEASE, "--out", "out", "--seed", "1", "--rows", "1").stdout
+    assert "synthetic.parquet   1 row " in shown
+    assert run("sample", "out/model", "-n", "1", "--out", "one.csv").stdout == "1 row written to one.csv\n"
+    assert run("sample", "out/model", "-n", "0", "--out", "none.csv").stdout == "0 rows written to none.csv\n"
+
+
+def test_the_help_of_sample_says_what_an_intervention_sets() -> None:
+    from typer.main import get_command
+
+    command = get_command(app).commands["sample"]  # type: ignore[attr-defined]
+    words = next(one.help for one in command.params if one.name == "do")
+    assert "sets the bin it lies in" in words
+
+
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_rows_are_written_to_a_new_file(model: str, ending: str) -> None:
     assert run("sample", model, "-n", "30", "--out", f"rows.{ending}").stdout == f"30 rows written to rows.{ending}\n"

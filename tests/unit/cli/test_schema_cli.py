@@ -329,3 +329,83 @@ def test_a_file_name_that_is_too_long_is_bad_input(escudo):
     outcome = escudo("draft", "visits.csv", "--out", "a" * 300 + ".toml")
     assert outcome.code == 2
     assert "File name too long" in outcome.err
+
+
+def european(rows):
+    """Rows as a spreadsheet of many countries saves them: semicolons, Windows-1252, decimal commas."""
+    towns = ("5 \u20ac", "K\xf6ln", "K\xf6ln")
+    lines = (f"{i};{i % 40 / 4:.2f};{towns[i % 3]};{20 + i % 7}".replace(".", ",") for i in range(rows))
+    return "\n".join(["pid;dose;town;age", *lines]).encode("cp1252")
+
+
+def test_a_file_with_semicolons_goes_from_draft_to_release_and_evaluation(escudo, tmp_path, monkeypatch):
+    from typer.testing import CliRunner
+
+    from escudo.cli import app
+    from escudo.synthesis import load
+
+    for name in ("visits", "others"):
+        (tmp_path / f"{name}.csv").write_bytes(european(400))
+    outcome = escudo("draft", "visits.csv", "--out", "visits.toml")
+    assert "semicolons between fields, Windows-1252 (cp1252), a decimal comma" in outcome.out
+    text = (tmp_path / "visits.toml").read_text(encoding="utf-8")
+    assert 'delimiter = ";"\nencoding = "cp1252"\ndecimal = ","\n' in text
+    learn = ["learn", "visits.csv", "--schema", "visits.toml", "--epsilon", "8", "--delta", "1e-6"]
+    assert Schema.from_dict(escudo(*learn, "--json").data["schema"])["town"].levels[:2] == ("5 \u20ac", "K\xf6ln")
+    assert escudo("confirm", "visits.toml").code == 0
+    assert escudo("check", "visits.csv", "--schema", "visits.toml").out.count(": fits") == 3
+    assert "delimiter ';', encoding 'cp1252', decimal ','" in escudo("show", "visits.toml").out
+
+    def command(*arguments):
+        result = CliRunner().invoke(app, [*arguments])
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    terms = ["--schema", "visits.toml", "--epsilon", "20", "--generator", "independent", "--seed", "1"]
+    command("release", "visits.csv", *terms, "--out", "out", "--csv", "--rows", "300")
+    made = load(tmp_path / "out" / "model").schema
+    assert (made["town"].levels, made.encoding) == (("5 \u20ac", "K\xf6ln"), "cp1252")
+    told = ["--schema", "visits.toml", "--epsilon", "20", "--seed", "1"]
+    command("discover", "visits.csv", *told, "--out", "found.dot")
+    assert "do(town = K\xf6ln)" in command("effect", "visits.csv", "town", "dose", "--trial", *told)
+    calls = []
+    monkeypatch.setattr("escudo.utility.evaluate", lambda *rows, **_: calls.append(rows) or 1 / 0)
+    monkeypatch.setattr("escudo.attacks.attack", lambda *asked, **_: calls.append(asked) or 1 / 0)
+    for words in (
+        ["evaluate", "visits.csv", "others.csv", "--release", "out"],
+        ["evaluate", "visits.csv", "others.csv", "out/synthetic.csv", "--schema", "visits.toml"],
+        ["attack", "visits.csv", "--release", "out"],
+    ):
+        assert isinstance(CliRunner().invoke(app, words).exception, ZeroDivisionError)
+    wanted = [number % 40 / 4 for number in range(400)]
+    assert calls[2][1].collect()["dose"].to_list() == wanted
+    drawn = [rows[2][0].codes.tolist() for rows in calls[:2]]
+    assert drawn[0] == drawn[1]  # the same rows, from Parquet and from CSV as escudo writes it
+    towns = [number % 3 > 0 for number in range(400)]
+    for rows in calls[:2]:
+        assert rows[0].codes[:, 1].tolist() == rows[1].codes[:, 1].tolist() == towns
+
+
+def test_lines_that_do_not_fit_and_names_that_come_twice_are_said(escudo, tmp_path):
+    (tmp_path / "visits.csv").write_text("age,smoke,age\n1,no,2\n3,secret\n4,no,5,hidden\n6,no,7,8\n")
+    drafted = escudo("draft", "visits.csv", "--out", "visits.toml").out
+    Schema.from_dict({"smoke": ["no", "yes"]}).write(tmp_path / "visits.toml", overwrite=True)
+    checked = escudo("check", "visits.csv", "--schema", "visits.toml")
+    for said in (drafted, checked.out):
+        assert "1 line has fewer fields than the first one" in said
+        assert "2 lines have more fields than the first one" in said
+        assert "names 'age' more than once" in said
+        assert "secret" not in said
+        assert "hidden" not in said
+    assert checked.code == 0
+    found = escudo("check", "visits.csv", "--schema", "visits.toml", "--json").data["file"]
+    assert (found["short"], found["long"], found["repeated"]) == (1, 2, ["age"])
+
+
+def test_how_a_file_is_written_can_be_said_before_the_draft(escudo, tmp_path):
+    (tmp_path / "visits.csv").write_text("a\tb\n" + "1,5\tx\n2,5\ty\n" * 20)
+    schema = escudo("draft", "visits.csv", "--delimiter", "tab", "--decimal", ".", "--json").data["schema"]
+    assert schema["table"] == {"delimiter": "\t"}
+    assert schema["columns"]["a"]["levels"] == ["1,5", "2,5"]
+    outcome = escudo("draft", "visits.csv", "--delimiter", ":")
+    assert (outcome.code, "delimiter must be" in outcome.err) == (2, True)

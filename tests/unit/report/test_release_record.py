@@ -99,6 +99,13 @@ class TestForm:
             record = record_of(made, seed=4)
             assert list(violations(record, release_schema(), release_schema())) == []
 
+    def test_a_record_may_say_how_text_files_are_written(self, model: CausalModel) -> None:
+        record = record_of(model)
+        said = {"quoted_newlines": True, "delimiter": ";", "encoding": "cp1252", "decimal": ","}
+        record["schema"]["description"] = replace(model.schema, **said).to_dict()
+        assert record["schema"]["description"]["table"] == said
+        assert list(violations(record, release_schema(), release_schema())) == []
+
     def test_an_evaluation_that_was_paid_for_has_a_documented_form(
         self, model: CausalModel, paid: PrivateEvaluation
     ) -> None:

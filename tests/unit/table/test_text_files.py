@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from escudo.errors import SchemaError
-from escudo.table import PrivateTable, Schema, scan
+from escudo.table import PrivateTable, Schema, check, draft, outline, scan
 from escudo.table._files import fields_of, scan_texts
 
 SCHEMA = Schema.from_dict(
@@ -256,3 +256,245 @@ def test_without_a_schema_the_whole_file_decides(path: Path) -> None:
     assert scan(path).collect_schema()["age"] in (pl.Int64, pl.String, pl.Float64)
     write(path, [*LINES, "unknown,true,1,1"])
     assert scan(path).collect_schema()["age"] == pl.String
+
+
+# ---- how a file is written
+
+SIGNS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
+TOWNS = ["K\xf6ln", "M\xfcnchen", "Bad Segeberg", 'a "b"; c|d, e']
+
+
+def european(delimiter: str = ";", decimal: str = ",", rows: int = 60) -> str:
+    """A table with towns, doses and ages; the last line of four has a quoted town with every sign in it."""
+
+    def field(text: str) -> str:
+        return '"' + text.replace('"', '""') + '"' if any(sign in text for sign in '",;|\t') else text
+
+    lines = [delimiter.join(["town", "dose", "age"])]
+    for number in range(rows):
+        dose = f"{number / 4:.2f}".replace(".", decimal)
+        lines.append(delimiter.join(map(field, (TOWNS[number % 4], dose, str(number)))))
+    return "\r\n".join(lines) + "\r\n"
+
+
+def as_read(path: Path, schema: Schema) -> list[tuple[Any, ...]]:
+    return scan(path, schema).collect(engine="streaming").rows()
+
+
+@pytest.mark.parametrize(
+    ("delimiter", "encoding", "decimal"),
+    [
+        *[(";", "latin-1", ","), (";", "cp1252", ","), (";", "utf-8-sig", "."), ("\t", "utf-16", ",")],
+        *[(",", "utf-8", "."), (",", "cp1252", ","), ("|", "utf-8", ","), (",", "latin-1", "."), ("|", "utf-16", ".")],
+    ],
+)
+def test_a_draft_recognises_how_a_file_is_written_and_later_reading_keeps_to_it(
+    tmp_path: Path, delimiter: str, encoding: str, decimal: str
+) -> None:
+    text = european(delimiter, decimal)
+    if encoding == "cp1252":
+        text = text.replace("Bad Segeberg", "5 \u20ac")
+    path = tmp_path / "visits.csv"
+    path.write_bytes(text.encode(encoding))
+    schema = draft(path)
+    name = encoding.removesuffix("-sig")
+    assert (schema.delimiter or ",", schema.encoding, schema.decimal) == (delimiter, name, decimal)
+    assert schema.names == ("town", "dose", "age")
+    assert schema["town"].levels == tuple(sorted(TOWNS if encoding != "cp1252" else [*TOWNS[:2], "5 \u20ac", TOWNS[3]]))
+    assert (schema["dose"].kind, schema["dose"].integer, schema["age"].integer) == ("number", False, True)
+    said = next(note for note in schema.notes if note.startswith("Read with"))
+    assert SIGNS[delimiter] in said
+    assert ("decimal comma" in said) == (decimal == ",")
+    assert Schema.from_dict(schema.to_dict()) == schema
+    rows = as_read(path, Schema.read(_written(tmp_path, schema)))
+    assert [row[1] for row in rows] == [number / 4 for number in range(60)]
+    assert {row[0] for row in rows} == set(schema["town"].levels)
+    assert check(path, schema).problems == ()
+    assert check(path, schema).file.findings == ()
+
+
+def _written(folder: Path, schema: Schema) -> Path:
+    schema.write(folder / "visits.toml", overwrite=True)
+    return folder / "visits.toml"
+
+
+def test_what_a_schema_says_about_a_file_is_not_guessed_again(tmp_path: Path) -> None:
+    path = tmp_path / "visits.csv"
+    path.write_bytes(european().encode("latin-1"))
+    towns = {"town": TOWNS}
+    as_stated = Schema.from_dict({"columns": towns, "table": {"delimiter": ";", "encoding": "latin-1"}})
+    assert {row[0] for row in as_read(path, as_stated)} == set(TOWNS)
+    usual = Schema.from_dict(towns)
+    with pytest.raises(SchemaError, match="'town'"):
+        PrivateTable(scan(path, usual), usual)
+    read_so = replace(as_stated, encoding="utf-8")
+    assert {row[0] for row in as_read(path, read_so)} == {"K\ufffdln", "M\ufffdnchen", *TOWNS[2:]}
+    drafted = draft(path, encoding="iso-8859-15", decimal=".", delimiter=";")
+    assert (drafted.encoding, drafted.decimal, drafted.delimiter) == ("iso8859-15", ".", ";")
+    assert "dose" not in drafted  # texts, all different
+
+
+def test_a_damaged_line_does_not_make_utf_8_another_encoding(tmp_path: Path) -> None:
+    path = tmp_path / "visits.csv"
+    path.write_bytes(european().encode() + b"K\xf6ln;1,5;3\r\n")
+    schema = draft(path)
+    assert schema.encoding == "utf-8"
+    assert "1 line holds bytes that the encoding does not have." in [
+        note[0].lower() + note[1:] for note in schema.notes
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "delimiter", "names"),
+    [
+        ("income, in euros\n5\n6\n7\n", None, None),  # a comma in a name alone cuts nothing
+        ("text\nhello, world\nbye, all\n", None, ("text",)),
+        ('"1";"b"\n1;2\n3;4\n', ";", ("1", "b")),
+        ("a,b,c\n1,x,2,y\n2,z,3,y\n", None, ("a", "b", "c")),  # more fields than names, as R writes row names
+        ("a, really;b\n1,5;2\n2,5;3\n", ";", ("a, really", "b")),
+        ("a;b\n", ";", None),
+    ],
+)
+def test_odd_first_lines(tmp_path: Path, text: str, delimiter: str | None, names: tuple[str, ...] | None) -> None:
+    path = tmp_path / "odd.csv"
+    path.write_text(text)
+    if text.count("\n") == 1:
+        assert scan(path).collect_schema().names() == ["a", "b"]
+        return
+    schema = draft(path)
+    if delimiter:
+        assert schema.delimiter == delimiter
+    assert schema.names == (names or ("income, in euros",))
+
+
+def test_thousands_are_no_decimals_and_a_point_is_none_where_a_comma_is(tmp_path: Path) -> None:
+    path = tmp_path / "visits.csv"
+    lines = "".join(f'"{number},250",x\n' for number in range(1, 60))
+    path.write_text("income,town\n" + lines)
+    assert draft(path).decimal == "."
+    path.write_text("income,town\n" + lines + '"1,5",y\n')
+    assert draft(path).decimal == ","
+    schema = Schema.from_dict(
+        {
+            "columns": {"x": {"type": "numeric", "lower": 0, "upper": 9000, "bins": 9, "missing": True}},
+            "table": {"delimiter": ";", "decimal": ","},
+        }
+    )
+    path.write_text("x;y\n1,5;a\n1.500;b\n1.500,5;c\n1,2,3;d\n7;e\n-2,5e1;f\n")
+    assert [row[0] for row in as_read(path, schema)] == [1.5, None, None, None, 7.0, -25.0]
+
+
+DIALECTS = [
+    {"delimiter": ";", "encoding": "cp1252", "decimal": ","},
+    {"delimiter": "|", "encoding": "utf-16"},
+    {"delimiter": "\t", "encoding": "utf-16-be"},
+    {"delimiter": "|"},
+]
+ODD_LINES = [
+    *[b"", b'"', b'"open;x|y', b"5", b"5;true;1;x;more", b"|||||", b";;;;;;", b"\x81\x8d;\xff|\x00", b"\r", b"\x1a"],
+    *[b"5,5;true;1;x", b"\xd8\x00\xd8", b"\x00\xd8|\x00", b"\xff\xfe5;true", b"x" * 200_001],
+]
+
+
+@pytest.mark.parametrize("stated", DIALECTS, ids=str)
+def test_one_odd_line_changes_its_own_cells_only_in_every_dialect(tmp_path: Path, stated: dict[str, str]) -> None:
+    schema = replace(SCHEMA, **stated)
+    codec = {"utf-16": "utf-16-le"}.get(schema.encoding, schema.encoding)
+    wide = codec.startswith("utf-16")
+    mark = b"\xff\xfe" if schema.encoding == "utf-16" else b""
+    path = tmp_path / "odd.csv"
+
+    def read(odd: list[bytes]) -> dict[str, list[int]]:
+        lines = [line.replace(",", schema.delimiter).encode(codec) for line in [",".join(SCHEMA.names), *LINES]]
+        lines[3:3] = odd
+        path.write_bytes(mark + b"".join(line + "\n".encode(codec) for line in lines))
+        table = PrivateTable(scan(path, schema), schema)
+        return {name: table.counts(name).tolist() for name in schema.names}
+
+    before = read([])
+    for line in ODD_LINES:
+        odd = line + b"x" * (len(line) % 2) if wide else line  # a line is made of whole units
+        if wide and "\n" in odd.decode(codec, "replace"):
+            continue
+        for name, cells in read([odd]).items():
+            moved = np.array(cells) - before[name]
+            assert moved.min() >= 0, line[:40]
+            assert moved.sum() == 1, line[:40]
+
+
+def test_an_id_with_a_byte_that_the_encoding_does_not_have_is_none(tmp_path: Path) -> None:
+    schema = Schema(SCHEMA.fields, person_id="who", max_rows_per_person=1, delimiter=";", encoding="cp1252")
+    path = tmp_path / "t.csv"
+    ids = [b"M\xfcller", b"M\xf6ller", b"M\x81ller", b"M\x8dller"]
+    path.write_bytes(b"who;age;ill;stage;code\n" + b"".join(one + b";10;true;1;x\n" for one in ids))
+    assert PrivateTable(scan(path, schema), schema).record_count() == 2
+
+
+def test_what_learning_starts_from_looks_at_the_first_line_alone(tmp_path: Path) -> None:
+    path = tmp_path / "visits.csv"
+    for rows in ("", "1;2\n", "K\xf6ln,5\n", '"\x80'):
+        path.write_bytes(("town;gr\xf6\xdfe\n" + rows).encode("latin-1"))
+        schema = outline(path)
+        assert (schema.names, schema.delimiter, schema.encoding) == (("town", "gr\xf6\xdfe"), ";", "latin-1")
+        assert scan(path, schema).collect_schema().names() == ["town", "gr\xf6\xdfe"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *[("delimiter", ":"), ("delimiter", ""), ("delimiter", 5), ("decimal", ";"), ("decimal", None)],
+        *[("encoding", "utf-7"), ("encoding", "no such"), ("encoding", "shift_jis"), ("encoding", 1)],
+        *[("encoding", "cp037"), ("encoding", "raw_unicode_escape"), ("encoding", "utf-32"), ("encoding", "rot13")],
+    ],
+)
+def test_what_no_file_can_be_read_by_is_refused(key: str, value: Any) -> None:
+    with pytest.raises(SchemaError, match=key):
+        Schema.from_dict({"columns": {"x": ["a"]}, "table": {key: value}})
+
+
+# ---- lines that do not fit
+
+
+def test_lines_that_do_not_fit_and_names_that_come_twice_are_counted(path: Path) -> None:
+    lines = [
+        "1,true,1,x",
+        "2,true",
+        "",
+        '3,true,"1,5",x',
+        "4,true,1,x,y",
+        '5,"tr,1,x',
+        'a"b,true,1,x,"more, more"',
+        "6,,,",
+    ]
+    first = [*SCHEMA.names[:3], "age"]
+    text = "\n".join([",".join(first), *lines]) + "\n"
+    path.write_text(text.replace(",", "\t") if path.suffix == ".tsv" else text)
+    schema = Schema.from_dict({"age": {"type": "numeric", "lower": 0, "upper": 9, "bins": 9, "missing": True}})
+    found = check(path, schema)
+    assert found.file is not None
+    assert (found.file.short, found.file.long, found.file.repeated) == (3, 2, ("age",))
+    assert found.to_dict()["file"]["short"] == 3
+    words = " ".join(found.file.findings)
+    assert "3 lines have fewer fields" in words
+    assert "2 lines have more fields" in words
+    assert "'age' more than once" in words
+    assert "more, more" not in words
+    notes = " ".join(draft(path).notes)
+    for finding in found.file.findings:
+        assert finding[1:] in notes
+    table = PrivateTable(scan(path, schema), schema)
+    assert (table.record_count(), table.counts("age").tolist()[-1]) == (8, 2)
+
+
+def test_a_check_says_what_the_file_seems_to_be(tmp_path: Path) -> None:
+    path = tmp_path / "visits.csv"
+    path.write_bytes(european().encode("latin-1"))
+    schema = Schema.from_dict({"town": TOWNS})
+    found = check(path, schema)
+    assert found.file is not None
+    assert found.file.looks_like == {"delimiter": ";", "encoding": "latin-1"}
+    assert found.problems
+    path.write_bytes(european().encode())
+    assert check(path, replace(schema, delimiter=";", encoding="cp1252")).file.looks_like == {"encoding": "utf-8"}
+    path.write_bytes(european().encode("ascii", "replace"))
+    assert check(path, replace(schema, delimiter=";", encoding="cp1252")).file.looks_like == {}
