@@ -138,7 +138,8 @@ def _source(file: Path, encoding: str) -> Path | bytes:
     """Return what polars reads as UTF-8: the file, or the content of one in another encoding.
 
     One that is not UTF-8 is held in memory, and never written anywhere else. Bytes that it does not have become U+FFFD.
-    In every encoding that a schema may state, that changes characters of the same line only.
+    In every encoding that a schema may state, that changes characters of the same line only; in UTF-16 because a value
+    is whole characters, so that every row, whatever it holds, is an even number of bytes.
     """
     if encoding == "utf-8":
         return file
