@@ -205,7 +205,7 @@ def _as_numbers(outputs: Any) -> NDArray[Any] | None:
         except OverflowError:
             return None
         whole = any(issubclass(kind, int | np.integer) for kind in kinds)
-        return None if whole and np.abs(array).max() >= _EXACT else array
+        return None if whole and (np.abs(array) >= _EXACT).any() else array
     if kinds == {np.ndarray}:
         shapes = {o.shape for o in outputs}
         if len(shapes) == 1 and all(map(_floats, outputs)):
@@ -232,8 +232,6 @@ def _walk(output: Any, numbers: list[float], depth: int = 0) -> str:
         return repr(output)
     if isinstance(output, Failure | Reply):
         return f"{output.label}, {inside(output.content)}" if output.content else output.label
-    if isinstance(output, Enum):
-        return repr(output.name)
     if isinstance(output, str):
         return _of_text(output, inside, numbers)
     if isinstance(output, bytes | bytearray | memoryview):
@@ -243,6 +241,8 @@ def _walk(output: Any, numbers: list[float], depth: int = 0) -> str:
             return repr(bytes(output))
     if isinstance(output, Complex | Decimal | np.bool_):
         return _number(output, numbers)
+    if isinstance(output, Enum):
+        return repr(output.name)
     if isinstance(output, np.ndarray):
         if _floats(output):
             numbers.extend(output.ravel().astype(np.float64).tolist())
@@ -270,7 +270,11 @@ def _of_object(output: Any, inside: Callable[[Any], str], numbers: list[float]) 
     if inspect.isroutine(output) or inspect.ismodule(output):
         raise Unreadable(f"a {name}, which has no value to look at")
     if hasattr(output, "__array__"):
-        return inside(np.asarray(output))
+        try:
+            array = np.asarray(output)
+        except Exception as error:  # such as an array on a device
+            raise Unreadable(f"a {name}, which numpy cannot read") from error
+        return inside(array)
     if getattr(output, "__dict__", None):
         return f"{name}({inside(vars(output))})"
     if isinstance(output, Iterable):
@@ -332,8 +336,9 @@ def _written(token: str, numbers: list[float]) -> str:
         return _LONG
     numbers.append(value)
     for least in (short, short.removesuffix(".0")):
-        if token.startswith(least) and not token[len(least) :].strip(".0"):
-            return _PLAIN + token[len(least) :]
+        more = token[len(least) :]  # zeros at the end
+        if token.startswith(least) and not more.strip(".0") and ("." in least or more[:1] in ("", ".")):
+            return _PLAIN + more
     return f"{_PLAIN}({re.sub('[0-9]', 'd', token)})"
 
 
