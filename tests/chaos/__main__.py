@@ -170,8 +170,12 @@ def _work(options: argparse.Namespace, number: int, share: int, found: multiproc
                     share -= case.struck
                     if share <= 0 and not options.world:
                         return
-            except Exception:  # a mistake of the suite spoils one world, not the hour before it
-                found.send({"problem": f"world {which} could not be played.\n{traceback.format_exc()}"})
+            except Exception as error:  # a mistake of the suite spoils one world, not the hour before it
+                traceback.print_exc()
+                last = traceback.extract_tb(error.__traceback__)[-1]
+                where = f"{Path(last.filename).name}:{last.lineno}"
+                problem = f"world {which} could not be played: {type(error).__name__} at {where}: {error}"
+                found.send({"problem": problem})
                 if stage.failed_again():
                     return
 

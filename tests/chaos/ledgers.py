@@ -262,7 +262,7 @@ class LedgerWorld(World):
             if what == "witness removed":
                 path.unlink()
             else:
-                os.truncate(path, path.stat().st_size - self.rng.randrange(1, min(60, path.stat().st_size)))
+                os.truncate(path, path.stat().st_size - self.rng.randint(1, min(60, path.stat().st_size)))
         return bool(found)
 
     def _look(self, *uses: str) -> tuple[dict[str, bool], str, str]:
