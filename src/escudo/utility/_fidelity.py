@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -386,7 +386,7 @@ def _laws(
     """Return the law of each effect under an intervention, over the cells of the schema."""
     if isinstance(model, Network):
         return {name: _network_law(model, schema, *do, name) for name in effects}
-    setting, followed = dict([do]), replace(model, stated=None)
+    setting, followed = dict([do]), replace(model, stated=None) if is_dataclass(model) else model
     if isinstance(followed, _Exact):
         return {name: followed.probability([name], do=setting) for name in effects}
     drawn = synthetic_table(followed.sample(rows, do=setting, seed=seed), schema)

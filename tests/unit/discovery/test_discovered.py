@@ -156,7 +156,11 @@ def test_release_discovers_the_graph_in_one_charge_and_says_what_it_found(clinic
     page = (clinic / "made" / "report.html").read_text()
     assert "<svg" in page
     assert "direction_confidence" in page
-    assert load(clinic / "made" / "model").sample(5, do={"smoke": "yes"}).height == 5
+    model = load(clinic / "made" / "model")
+    assert model.sample(5, given={"smoke": "yes"}).height == 5
+    assert model.stated is not None
+    for end in {name for line in model.stated.undirected_edges for name in line}:
+        assert not model.answers_do(end)  # an edge at it may point either way
 
 
 def test_the_plan_is_shown_without_spending(clinic):

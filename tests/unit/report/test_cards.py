@@ -31,7 +31,7 @@ from escudo.utility import CausalFidelity, Fidelity, PrivateEvaluation
 NO_CARD = {
     "a line of a list, or a part of a result that has one": """
         AttackedTarget Ceiling Score PublishedScore History Outputs Power Step Finding Arm Contrast Measured Definition
-        Implication SurveyRow Witness Change Prediction NodeStability ParameterChange ColumnCheck PersonCheck
+        Implication SurveyRow Witness Change Prediction NodeStability ParameterChange ColumnCheck PersonCheck FileCheck
         AccountInfo LedgerRow Receipt RunningTotal Disclosure
     """,
     "what a question or a model is made of": """
