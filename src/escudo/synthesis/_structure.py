@@ -23,9 +23,9 @@ later columns of the district answer to the latent through x, and the table alon
 
 **What stays open.** A graph claims what it states and nothing more. do(x) says something of y only if the pair is
 *settled* (:func:`check_settled`): both are named, and neither is one of several columns of a group that x reaches;
-and no path from x to y that may be directed begins with an undirected edge at x. Then every graph that the stated one
-stands for gives the same law, that of any one of them. Otherwise they differ: with x — z, either x acts on z, or
-setting x leaves z alone.
+and no path from x to y that may be directed, and meets nothing else that is set, begins with an undirected edge at x.
+Then every graph that the stated one stands for gives the same law, that of any one of them. Otherwise they differ:
+with x — z, either x acts on z, or setting x leaves z alone.
 
 **Reference.** E. Perković (2020), "Identifying causal effects in maximally oriented partially directed acyclic graphs",
 UAI, Theorem 3.6, for undirected edges; J. Tian, J. Pearl (2002), "A general identification condition for causal
@@ -34,7 +34,7 @@ effects", AAAI, Lemma 1 and Theorem 3, for latents.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -213,45 +213,48 @@ def check_settled(stated: CausalGraph, intervened: Iterable[str], asked: Iterabl
         NotIdentifiableError: Names the column that is set, and what would have to be stated.
     """
     node_of = {column: node for node in stated.nodes for column in stated.groups.get(node, (node,))}
-    wanted = list(asked)
-    for name in intervened:
+    together = list(intervened)
+    wanted = [column for column in asked if column not in together]
+    for name in together:
         if not stated.nodes:
             raise NotIdentifiableError(
                 f"What setting {name!r} does cannot be said: the model was made without a causal graph, or does not "
                 "follow it, so columns at most go together in it. Make it with a graph and a generator that follows "
                 "one, or condition with given= if an association is enough."
             )
-        others = [column for column in wanted if column != name]
-        if silent := [column for column in (name, *others) if column not in node_of]:
+        if silent := [column for column in (name, *wanted) if column not in node_of]:
             whom = "" if silent[0] == name else f" to {silent[0]!r}"
             raise NotIdentifiableError(
                 f"What setting {name!r} does{whom} cannot be said: the graph does not name {silent[0]!r}. Name it "
                 "there, without arrows if it has neither causes nor effects, or ask only for columns that the graph "
                 "names, with columns= or --column."
             )
-        _check_edges(stated, node_of, name, others)
+    barred = {node_of[name] for name in together}  # what is set answers to nothing, so no path leads on through it
+    for name in together:
+        for reason, reached in _open_at(stated, node_of[name], barred):
+            for other in wanted:
+                if node_of[other] in reached:
+                    raise NotIdentifiableError(f"What setting {name!r} does to {other!r} {reason}")
 
 
-def _check_edges(stated: CausalGraph, node_of: Mapping[str, str], name: str, others: Iterable[str]) -> None:
-    here = node_of[name]
-    lines = {line: _onwards(stated, line, without=here) for line in stated.neighbours(here)}
-    several = {node: _onwards(stated, node) for node in _onwards(stated, here) if len(stated.groups.get(node, ())) > 1}
-    for other in others:
-        for line, reached in lines.items():
-            if node_of[other] in reached:
-                raise NotIdentifiableError(
-                    f"What setting {name!r} does to {other!r} depends on the direction of {here} — {line}, which the "
-                    "graph leaves open. Give that edge a direction, from what is known or from escudo.direction; ask "
-                    "only for columns that do not depend on it, with columns= or --column; or condition with given= if "
-                    "an association is enough."
-                )
-        for node, reached in several.items():
-            if node_of[other] in reached:
-                raise NotIdentifiableError(
-                    f"What setting {name!r} does to {other!r} cannot be said: {node!r} stands for several columns, and "
-                    "an arrow at it says only that something in it is a cause or an effect. State arrows between "
-                    "columns, or condition with given= if an association is enough."
-                )
+def _open_at(stated: CausalGraph, here: str, barred: Collection[str]) -> Iterator[tuple[str, set[str]]]:
+    """Yield what is open at a node that is set, in words, and the nodes on which the effect depends on it."""
+    for line in stated.neighbours(here):
+        if line not in barred:
+            yield (
+                f"depends on the direction of {here} — {line}, which the graph leaves open. Give that edge a "
+                "direction, from what is known or from escudo.direction; ask only for columns that do not depend on "
+                "it, with columns= or --column; or condition with given= if an association is enough.",
+                _onwards(stated, line, barred),
+            )
+    for node in _onwards(stated, here, set(barred) - {here}):
+        if len(stated.groups.get(node, ())) > 1:
+            yield (
+                f"cannot be said: {node!r} stands for several columns, and an arrow at it says only that something in "
+                "it is a cause or an effect. State arrows between columns, or condition with given= if an association "
+                "is enough.",
+                _onwards(stated, node, set(barred) - {here}),
+            )
 
 
 def causes_of(stated: CausalGraph, name: str, most: int) -> tuple[tuple[str, ...], ...]:
@@ -288,12 +291,12 @@ def causes_of(stated: CausalGraph, name: str, most: int) -> tuple[tuple[str, ...
     return tuple(found)
 
 
-def _onwards(graph: CausalGraph, start: str, *, without: str = "") -> set[str]:
-    """Return a node and all that it may act on, along arrows and undirected edges, never through ``without``."""
+def _onwards(graph: CausalGraph, start: str, barred: Collection[str]) -> set[str]:
+    """Return a node and all that it may act on, along arrows and undirected edges, never to what is barred."""
     found, waiting = {start}, [start]
     while waiting:
         for node in (*graph.children(here := waiting.pop()), *graph.neighbours(here)):
-            if node != without and node not in found:
+            if node not in barred and node not in found:
                 found.add(node)
                 waiting.append(node)
     return found
