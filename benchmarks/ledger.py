@@ -411,9 +411,9 @@ Made by `python benchmarks/ledger.py`.
 {kills["receipts_seen"]} receipts seen, {kills["receipts_lost"]} lost, {kills["verify_failed"]} failed checks | \
 {_met(result["met"]["kills"])} |
 
-A spend waits for the disk twice, once for the ledger and once for the witness, so the disk sets the pace:
-{pace["median"]} spends a second here (worst round {pace["worst"]}, best {pace["best"]};
-{rate["rounds"]} rounds of {rate["spends_per_round"]}), {rate["cpu_ms_per_spend"]:.1f} ms of processor time each.
+A spend waits for the disk twice, once for the ledger and once for the witness: {pace["median"]} spends a second
+here (worst round {pace["worst"]}, best {pace["best"]}; {rate["rounds"]} rounds of {rate["spends_per_round"]}), which is
+{1000 / rate["spends_per_second"]["median"]:.1f} ms each, {rate["cpu_ms_per_spend"]:.1f} ms of them the processor's.
 The least that a durable ledger can do (one row and one head record in one SQLite transaction, measured in turns) ran at
 {rate["journal_per_second"]:.0f} a second with a rollback journal, and at {rate["log_per_second"]:.0f} with a
 write-ahead log, of which the ledger reached {rate["ratio_to_log"]:.2f}.
