@@ -14,11 +14,12 @@ from escudo.table._columns import encodable as encodable
 from escudo.table._custodian import CUSTODIAN_ONLY as CUSTODIAN_ONLY  # for the command line; not documented
 from escudo.table._custodian import DRAFT_NOTES as DRAFT_NOTES
 from escudo.table._custodian import ColumnCheck, PersonCheck, SchemaCheck, check, draft, outline
-from escudo.table._files import FileCheck, open_data, scan
+from escudo.table._files import open_data, scan
 from escudo.table._rows import CountSensitivity, count_sensitivity
 from escudo.table._schema import Schema
 from escudo.table._schema_files import confirm_file as confirm_file  # for the command line; not documented
 from escudo.table._table import PrivateTable
+from escudo.table._text_files import FileCheck
 
 __all__ = [
     "Categorical",

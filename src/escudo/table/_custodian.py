@@ -37,20 +37,9 @@ from escudo.table._columns import (
     plain,
 )
 from escudo.table._encode import check_holds, holds, storage_of
-from escudo.table._files import (
-    Dialect,
-    FileCheck,
-    announced,
-    as_lazy,
-    check_lines,
-    column_names,
-    hide_values,
-    readable,
-    recognised,
-    seeming,
-    text_file,
-)
+from escudo.table._files import as_lazy, hide_values, readable, text_file
 from escudo.table._schema import Schema
+from escudo.table._text_files import Dialect, FileCheck, announced, check_lines, column_names, recognised, seeming
 
 CUSTODIAN_ONLY = "For the custodian's eyes only: this was computed from the private data without any protection."
 

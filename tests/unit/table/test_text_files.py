@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from escudo.errors import SchemaError
 from escudo.table import PrivateTable, Schema, check, draft, outline, scan
-from escudo.table._files import fields_of, scan_texts
+from escudo.table._text_files import fields_of, scan_texts
 
 SCHEMA = Schema.from_dict(
     {
