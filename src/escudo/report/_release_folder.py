@@ -177,13 +177,14 @@ class ReleaseWriting:
         )
 
 
-def write_release(model: Model, directory: str | os.PathLike[str], **how: Any) -> ReleaseFiles:
+def write_release(model: Model, directory: str | os.PathLike[str], *, rows: int, **how: Any) -> ReleaseFiles:
     """Draw synthetic rows and write them, the model, the record and the report into one folder, all or nothing.
 
     Args:
         model: The fitted model. Everything in the folder follows from it, so nothing further is spent.
         directory: The folder; made if it does not exist.
-        how: ``rows``, how many synthetic rows to draw, and what else :class:`ReleaseWriting` takes.
+        rows: How many synthetic rows to draw. It is printed: pass a public number.
+        how: What else :class:`ReleaseWriting` takes.
 
     Raises:
         InputError: If the folder holds something else, or cannot be written; the target is then as it was.
@@ -191,7 +192,7 @@ def write_release(model: Model, directory: str | os.PathLike[str], **how: Any) -
     **Guarantee.** The folder's contents are post-processing of the model, and of the figures that its plan paid for:
     ``model.guarantee`` holds for them. The custodian's copy has no guarantee at all.
     """
-    return ReleaseWriting(**how).write(model, directory)
+    return ReleaseWriting(rows=rows, **how).write(model, directory)
 
 
 def check_target(

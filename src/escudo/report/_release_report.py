@@ -14,7 +14,7 @@ import math
 import platform
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import cache
 from importlib.metadata import version
@@ -638,8 +638,9 @@ def release_page(
         unit=guarantee.unit,
         who=who_gets_what(guarantee),
         delta=power_of_ten(delta),
-        graph=Markup(_drawn(graph, found)),
-        graph_summary=f"{len(schema.names)} columns, {len(graph.edges)} arrows",
+        graph=Markup(_drawn(_claimed(graph, added or ()), found)),
+        graph_summary=f"{_several(len(schema.names), 'column')}, {_arrows(graph, added)}",
+        lines=bool(added),
         latents=sorted(graph.latents),
         added=[] if added is None or found is not None else [f"{cause} → {effect}" for cause, effect in added],
         picked=_picks_arrows(model),
@@ -679,13 +680,30 @@ def release_page(
     )
 
 
+def _claimed(graph: CausalGraph, added: Sequence[tuple[str, str]]) -> CausalGraph:
+    """Return the graph that laws follow, with lines in place of the arrows that nobody stated."""
+    stated = tuple(edge for edge in graph.edges if edge not in added)
+    return replace(graph, edges=stated, undirected_edges=(*graph.undirected_edges, *added))
+
+
+def _arrows(graph: CausalGraph, added: Sequence[tuple[str, str]] | None, name: str = "arrow") -> str:
+    """Return how many arrows are stated, and how many more edges there are."""
+    lines = len(added or ())
+    return _several(len(graph.edges) - lines, name) + (f", {_several(lines, 'line')}" if lines else "")
+
+
+def _several(count: int, thing: str) -> str:
+    return f"{count:,} {thing}{'s' if count != 1 else ''}"
+
+
 def _drawn(graph: CausalGraph, found: Sequence[_FoundEdge] | None) -> str:
     """Return the graph as SVG, how sure its edges are where they were found; nothing if it is too large."""
-    if len(graph.nodes) > _MOST_NODES or len(graph.edges) > _MOST_ARROWS:
+    edges = (*graph.edges, *graph.undirected_edges)
+    if len(graph.nodes) > _MOST_NODES or len(edges) > _MOST_ARROWS:
         return ""
     if found is None:
         return graph.to_svg()
-    sure = {(cause, effect): 0.0 for cause, effect in graph.edges}
+    sure = dict.fromkeys(edges, 0.0)
     for one in found:
         for pair in ((one.first, one.second), (one.second, one.first)):
             if pair in sure:
@@ -703,7 +721,7 @@ def _facts(model: Model, synthetic: pl.DataFrame, epsilon: float, delta: float) 
         verb = f"with up to {limit} row{'s' if limit != 1 else ''}, {verb}"
     return [
         ("rows", f"{synthetic.height:,}", "all of them made up"),
-        ("columns", f"{len(model.schema.names):,}", f"{len(model.graph.edges)} causal arrows"),
+        ("columns", f"{len(model.schema.names):,}", _arrows(model.graph, added_arrows(model), "causal arrow")),
         ("ε", rounded_up(epsilon), f"at δ = {power_of_ten(delta)}" if delta else "with no exception (δ = 0)"),
         ("protects", f"one {guarantee.unit}", verb),
     ]

@@ -43,7 +43,7 @@ from escudo.synthesis._estimation import NoisyTable, estimate
 from escudo.synthesis._generators import above_zero, neighbours_of
 from escudo.synthesis._laws import TableConditional
 from escudo.synthesis._model import CausalModel, anchor_of
-from escudo.synthesis._structure import graph_of
+from escudo.synthesis._structure import graph_of, with_lines
 from escudo.table import PrivateTable, Schema
 
 Floats = NDArray[np.float64]
@@ -110,7 +110,7 @@ class PreparedDiscovered:
         return CausalModel(
             schema=self.schema,
             graph=graph_of(causes),
-            stated=_claimed(found.graph, causes),
+            stated=with_lines(found.graph, [(cause, name) for name, several in causes.items() for cause in several]),
             conditionals=laws,
             guarantee=purse.guarantee,
             generator="marginals",
@@ -192,14 +192,6 @@ def prepare_discovered(
     """
     question = DiscoveredSynthesis(knowledge, method)
     return question.prepare(schema, neighbours_of(schema, relation, public_rows), Budget(epsilon, delta))
-
-
-def _claimed(found: CausalGraph, followed: Mapping[str, tuple[str, ...]]) -> CausalGraph:
-    """Return what was found about causes; an arrow that only helps to imitate the table is open in both directions."""
-    joined = {frozenset(pair) for pair in found.adjacencies}
-    more = [(cause, effect) for effect, causes in followed.items() for cause in causes]
-    lines = [pair for pair in more if frozenset(pair) not in joined]
-    return replace(found, undirected_edges=(*found.undirected_edges, *lines))
 
 
 def _families(design: Design, level: float) -> GaussianEvent:

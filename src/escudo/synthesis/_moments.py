@@ -64,7 +64,7 @@ from escudo.synthesis._moment_statistics import (
     row_squares,
     table_sums,
 )
-from escudo.synthesis._structure import Structure, structure_of
+from escudo.synthesis._structure import Structure, structure_of, with_lines
 from escudo.table import PrivateTable, Schema, count_sensitivity
 
 _CLIP_QUANTILE = 0.8
@@ -224,6 +224,13 @@ class MomentDesign:
         """Whether laws follow the arrows that are stated: only then does the model say what do() does."""
         return self.parents == self.structure.parents
 
+    def claimed(self, parents: Mapping[str, tuple[str, ...]]) -> CausalGraph:
+        """Return what is claimed about causes where laws follow these arrows: what repair added goes together only."""
+        if not self.follows:
+            return CausalGraph.from_edges([])
+        every = ((cause, effect) for effect, several in parents.items() for cause in several)
+        return with_lines(self.structure.stated, [arrow for arrow in every if arrow[0] not in self.parents[arrow[1]]])
+
     def prepare(self, schema: Schema, neighbours: Neighbours, budget: Budget) -> PreparedMoments:
         """Find the noise with which the sums can be released within a budget.
 
@@ -337,7 +344,7 @@ class PreparedMoments:
         return CausalModel(
             schema=self.schema,
             graph=design.structure.fitted_graph(fitted.parents),
-            stated=design.structure.stated if design.follows else CausalGraph.from_edges([]),
+            stated=design.claimed(fitted.parents),
             conditionals=fitted.laws,
             guarantee=purse.guarantee,
             generator=design.generator,

@@ -35,11 +35,11 @@ effects", AAAI, Lemma 1 and Theorem 3, for latents.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 from escudo._validate import did_you_mean
-from escudo.causal import CausalGraph
+from escudo.causal import CausalGraph, Knowledge
 from escudo.errors import GraphError, InputError, NotIdentifiableError
 from escudo.table import Schema
 
@@ -147,6 +147,19 @@ def graph_of(parents: Mapping[str, Sequence[str]]) -> CausalGraph:
     return CausalGraph.from_edges(arrows, nodes=tuple(parents))
 
 
+def with_lines(stated: CausalGraph, arrows: Iterable[Arrow]) -> CausalGraph:
+    """Return what is claimed about causes where laws follow more arrows than are stated: those are open, both ways.
+
+    Args:
+        stated: What is claimed without them.
+        arrows: The arrows that laws follow beyond it. Columns that it does not name are open as they are.
+    """
+    joined = {frozenset(pair) for pair in stated.adjacencies}
+    named = set(stated.nodes)
+    lines = tuple(arrow for arrow in arrows if frozenset(arrow) not in joined and named.issuperset(arrow))
+    return replace(stated, undirected_edges=(*stated.undirected_edges, *lines), knowledge=Knowledge())
+
+
 def check_graph(graph: CausalGraph, schema: Schema) -> None:
     """Refuse a model's graph that leaves a column out, about which it could not say what an intervention does.
 
@@ -242,8 +255,8 @@ def _open_at(stated: CausalGraph, here: str, barred: Collection[str]) -> Iterato
     for line in stated.neighbours(here):
         if line not in barred:
             yield (
-                f"depends on the direction of {here} — {line}, which the graph leaves open. Give that edge a "
-                "direction, from what is known or from escudo.direction; ask only for columns that do not depend on "
+                f"depends on the direction of {here} — {line}, which nobody has stated. Give that edge a direction in "
+                "the graph, from what is known or from escudo.direction; ask only for columns that do not depend on "
                 "it, with columns= or --column; or condition with given= if an association is enough.",
                 _onwards(stated, line, barred),
             )

@@ -173,6 +173,8 @@ class TestWarnings:
         assert "The graph names genes as unobserved" in text
         assert "1 of 3 were picked privately, by how much the columns depend on each other: age → lung" in text
         assert "One of its arrows was stated by nobody but picked privately" in text
+        assert "2 causal arrows, 1 line" in text
+        assert "Lines join columns that go together" in text
 
     def test_what_is_public_depends_on_the_relation(self, model_of: Callable[..., CausalModel]) -> None:
         def public(made: CausalModel) -> str:

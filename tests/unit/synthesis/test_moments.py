@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from escudo.causal import CausalGraph, Network
-from escudo.errors import BudgetExceededError, GraphError, InputError
+from escudo.errors import BudgetExceededError, GraphError, InputError, NotIdentifiableError
 from escudo.mechanisms import Purse
 from escudo.privacy import ExponentialEvent, GaussianEvent, MemoryAccount, guarantee_of, plan
 from escudo.privacy._totals import leaves
@@ -358,6 +358,10 @@ def test_repair_finds_an_arrow_that_the_graph_misses_and_says_so() -> None:
     assert repaired.details["stated_arrows"] == [["a", "b"], ["a", "c"]]
     assert "2 candidate arrows" not in str(without.plan)
     assert "candidate arrows" in str(repaired.plan)
+    assert without.sample(5, do={"b": "yes"}).height == 5
+    with pytest.raises(NotIdentifiableError, match="b — c"):  # nobody stated that one acts on the other
+        repaired.sample(5, do={"b": "yes"})
+    assert repaired.sample(5, do={"b": "yes"}, columns=["a", "d"]).height == 5
 
 
 def test_repair_gives_a_column_whose_arrows_are_all_missing_its_causes() -> None:
