@@ -57,7 +57,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Any
 
 import numpy as np
@@ -556,25 +556,39 @@ many points, signs at random, have a standard deviation below 2e-14 per convolut
 MAX_COUNT = 10**6
 
 
+@dataclass(frozen=True)
 class LossDistribution:
-    """The composed loss distribution of several events, in dp-accounting's form."""
+    """The composed loss distribution of several events, in dp-accounting's form, made when it is first asked."""
 
-    def __init__(self, distribution: Any, convolutions: int):
-        self._distribution = distribution
-        self._reserve = _FFT_ERROR * convolutions
+    parts: tuple[tuple[HockeyStick, int], ...]
+    interval: float
 
     def epsilon(self, delta: float) -> float:
         """Return an ε such that the composition is (ε, δ)-DP, or infinity where rounding hides the answer."""
-        try:
-            with np.errstate(over="ignore"):
-                found = float(self._distribution.get_epsilon_for_delta(max(0.0, delta - self._reserve)))
-        except OverflowError:  # losses add up under composition: some may be past what e^x can be taken of
-            return math.inf
-        return found * (1 + 1e-9)
+        return _epsilon(self, delta)
 
     def delta(self, epsilon: float) -> float:
         """Return a δ such that the composition is (ε, δ)-DP."""
-        return min(1.0, float(self._distribution.get_delta_for_epsilon(epsilon)) * (1 + 1e-9) + self._reserve)
+        found = float(_composed(self.parts, self.interval).get_delta_for_epsilon(epsilon))
+        return min(1.0, found * (1 + 1e-9) + self.reserve)
+
+    @property
+    def reserve(self) -> float:
+        """Probability set aside for rounding."""
+        return _FFT_ERROR * sum(count for _, count in self.parts)
+
+
+@lru_cache(
+    maxsize=512
+)  # a search prices what it priced before; a number is kept where a distribution would be too large
+def _epsilon(losses: LossDistribution, delta: float) -> float:
+    try:
+        distribution = _composed(losses.parts, losses.interval)
+        with np.errstate(over="ignore"):
+            found = float(distribution.get_epsilon_for_delta(max(0.0, delta - losses.reserve)))
+    except OverflowError:  # losses add up under composition: some may be past what e^x can be taken of
+        return math.inf
+    return found * (1 + 1e-9)
 
 
 def compose(parts: Iterable[tuple[HockeyStick, int]], *, reach: float, coarse: bool = False) -> LossDistribution | None:
@@ -599,17 +613,13 @@ def compose(parts: Iterable[tuple[HockeyStick, int]], *, reach: float, coarse: b
     interval = 2.0 ** math.ceil(math.log2(reach)) / points
     if convolutions > MAX_COUNT or any(curve.top / interval > _LARGEST for curve, _ in counted):
         return None
-    with np.errstate(over="ignore"):  # dp-accounting tries orders whose moments are infinite
-        return LossDistribution(_composed(tuple(counted), interval), convolutions)
+    return LossDistribution(tuple(counted), interval)
 
 
 @lru_cache(maxsize=4)  # a plan is priced when it is made, shown and spent
 def _composed(parts: tuple[tuple[HockeyStick, int], ...], interval: float) -> Any:
-    total: Any = None
-    for curve, count in parts:
-        part = _repeated(curve, count, interval)
-        total = part if total is None else total.compose(part)
-    return total
+    with np.errstate(over="ignore"):  # dp-accounting tries orders whose moments are infinite
+        return reduce(lambda total, part: total.compose(part), (_repeated(*part, interval) for part in parts))
 
 
 @lru_cache(maxsize=32)

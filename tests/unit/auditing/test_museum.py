@@ -10,6 +10,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from hypothesis import settings
 from scipy.stats import laplace, norm
 
 from escudo.auditing import audit, museum
@@ -275,7 +276,8 @@ class TestVisit:
     def test_the_twin_is_not_accused(self, name: str) -> None:
         room = exhibit(name)
         twin = room.twin
-        found = audit(twin, claim=twin.claim, pairs=room.pairs, seed=2, max_runs=500, progress=False)
+        runs = min(1500, 25 * settings.default.max_examples)
+        found = audit(twin, claim=twin.claim, pairs=room.pairs, seed=2, max_runs=runs, progress=False)
         assert not found.violated
         assert found.epsilon_lower <= twin.true_epsilon
 
