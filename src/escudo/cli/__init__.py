@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from escudo.cli import _audit, _causal, _custodian, _doctor, _effects, _graph, _ledger, _release, _schema
+from escudo.cli import _audit, _causal, _custodian, _doctor, _effects, _graph, _ledger, _release, _run, _schema
 from escudo.cli._console import report_bug, report_error, stopping_cleanly, warning_in_words
 from escudo.errors import EscudoError
 
@@ -27,6 +27,7 @@ app = typer.Typer(
     epilog="Exit codes: 0 done, 2 bad input, 3 refused for safety, 4 refused for budget, 5 violation found, 1 our bug.",
 )
 app.command("release")(_release.release)
+app.command("run")(_run.run)
 app.command("sample")(_release.sample)
 app.command("evaluate")(_custodian.evaluate)
 app.command("attack")(_custodian.attack)

@@ -36,6 +36,7 @@ from escudo.cli._options import (
     options_of,
     without_secrets,
 )
+from escudo.cli._run import SaveConfig
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -94,6 +95,7 @@ class DirectionOptions(TableOptions):
     ] = None
     seed: Seeded = None
     plan: PlanOnly = False
+    save_config: SaveConfig = None
     out: Annotated[
         Path | None, typer.Option("--report", "-r", "--out", "-o", metavar="FILE", help="Write a page with the answer.")
     ] = None
@@ -217,6 +219,7 @@ class DiscoverOptions(TableOptions):
     force: Force = False
     seed: Seeded = None
     plan: PlanOnly = False
+    save_config: SaveConfig = None
     as_json: JsonFlag = False
 
 
@@ -343,6 +346,7 @@ class EffectOptions(TableOptions):
     dataset: Dataset = None
     seed: Seeded = None
     plan: PlanOnly = False
+    save_config: SaveConfig = None
     as_json: JsonFlag = False
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import is_dataclass
 from functools import wraps
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from escudo.cli._console import Answer, Filed, JsonFlag, planned
+from escudo.cli._run import KEPT, saving
 
 if TYPE_CHECKING:
     from escudo.privacy import Account, Plan
@@ -69,8 +71,10 @@ def command(function: Callable[..., Answer | Filed | None]) -> Callable[..., Non
     """
     shape = inspect.signature(function, eval_str=True)
     options = next(iter(shape.parameters.values())).annotation
-    if is_dataclass(options):
-        shape = inspect.signature(options, eval_str=True)  # type: ignore[arg-type] # a class, not one of its values
+    if isinstance(options, type) and is_dataclass(options):
+        shape = inspect.signature(options, eval_str=True)
+        if issubclass(options, TableOptions):
+            KEPT[function.__name__] = options
     else:
         options = None
     told = "as_json" in shape.parameters  # some want to know it before they answer
@@ -82,7 +86,9 @@ def command(function: Callable[..., Answer | Filed | None]) -> Callable[..., Non
     @wraps(function)
     def parsed(**given: Any) -> None:
         as_json = given["as_json"] if told else given.pop("as_json")
-        answer = function(**given) if options is None else function(options(**given))
+        asked = None if options is None else options(**given)
+        with saving(function.__name__, asked) if isinstance(asked, TableOptions) else nullcontext():
+            answer = function(**given) if asked is None else function(asked)
         if answer is not None:
             answer.show(as_json=as_json)
 
@@ -102,6 +108,7 @@ class TableOptions:
     dataset: str | None
     seed: int | None
     plan: bool
+    save_config: Path | None
     as_json: bool
 
     def table(self) -> PrivateTable:

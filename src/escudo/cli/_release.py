@@ -28,6 +28,7 @@ from escudo.cli._options import (
     options_of,
     settings,
 )
+from escudo.cli._run import SaveConfig, current_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -128,6 +129,7 @@ class ReleaseOptions(TableOptions):
     force: Annotated[bool, typer.Option("--force", metavar="", help="Replace an earlier release in DIR.")] = False
     seed: Seeded = None
     plan: PlanOnly = False
+    save_config: SaveConfig = None
     as_json: JsonFlag = False
 
 
@@ -196,7 +198,12 @@ def _question(asked: ReleaseOptions, *, before_naming: Callable[[], object]) -> 
         rows=asked.rows,
         seed=asked.seed,
         custodian=asked.custodian,
-        written={"csv": asked.csv, "overwrite": asked.force, "before_naming": before_naming},
+        written={
+            "csv": asked.csv,
+            "overwrite": asked.force,
+            "before_naming": before_naming,
+            "config": current_config(),
+        },
     )
 
 

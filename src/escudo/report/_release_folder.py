@@ -112,6 +112,7 @@ class ReleaseWriting:
         overwrite: Whether an earlier release in that folder may be replaced; nothing else ever is.
         before_naming: Called when all is on disk, just before the folder gets its name. From then on the release is
             there: a program that can be stopped by signals should hold them back here until it is done with it.
+        config: Name and SHA-256 of the file that said what to release, for the record; None where there was none.
     """
 
     rows: int
@@ -122,6 +123,7 @@ class ReleaseWriting:
     evaluate: Callable[[object], PrivateEvaluation] | None = None
     overwrite: bool = False
     before_naming: Callable[[], object] | None = None
+    config: Mapping[str, str] | None = None
 
     def write(self, model: Model, directory: str | os.PathLike[str]) -> ReleaseFiles:
         """Write it; see :func:`write_release`."""
@@ -149,6 +151,8 @@ class ReleaseWriting:
                 (draft / _REPORT).write_text(page, encoding="utf-8")
                 entries.append(FileEntry.of(draft, _REPORT))
                 record = release_record(model, rows=count, seed=self.seed, entries=entries, **told)
+                if self.config is not None:
+                    record["made"]["config"] = dict(self.config)
                 text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
                 (draft / _RECORD).write_text(text, encoding="utf-8")
                 if table is not None and copy_draft is not None:

@@ -17,7 +17,11 @@ from escudo.table._custodian import ColumnCheck, PersonCheck, SchemaCheck, check
 from escudo.table._files import open_data, scan
 from escudo.table._rows import CountSensitivity, count_sensitivity
 from escudo.table._schema import Schema
-from escudo.table._schema_files import confirm_file as confirm_file  # for the command line; not documented
+from escudo.table._schema_files import confirm_file as confirm_file  # for the command line; not documented, as below
+from escudo.table._schema_files import parse_toml as parse_toml
+from escudo.table._schema_files import read_text as read_text
+from escudo.table._schema_files import toml_pairs as toml_pairs
+from escudo.table._schema_files import write_text as write_text
 from escudo.table._table import PrivateTable
 from escudo.table._text_files import FileCheck
 

@@ -68,17 +68,18 @@ def to_toml(schema: Schema) -> str:
     if schema.notes:
         blocks.append(_comment(schema.notes))
     if table := schema.to_dict().get("table"):
-        blocks.append("[table]\n" + _pairs(table))
+        blocks.append("[table]\n" + toml_pairs(table))
     blocks.extend(_column_block(column) for column in schema.fields)
     return "\n".join(blocks)
 
 
 def _column_block(column: Column) -> str:
     comment = _comment([column.note]) if column.note else ""
-    return f"{comment}[columns.{_key(column.name)}]\n{_pairs(spec_of_column(column))}"
+    return f"{comment}[columns.{_key(column.name)}]\n{toml_pairs(spec_of_column(column))}"
 
 
-def _pairs(table: dict[str, Any]) -> str:
+def toml_pairs(table: Mapping[str, Any]) -> str:
+    """Return settings as lines of TOML."""
     return "".join(f"{key} = {_value(value, indent=len(key) + 3)}\n" for key, value in table.items())
 
 
@@ -448,7 +449,7 @@ def read_text(path: Path) -> str:
     """Return a small text file's content.
 
     Raises:
-        InputError: If the file cannot be read, is not UTF-8, or is far too large for a schema.
+        InputError: If the file cannot be read, is not UTF-8, or is far too large for one.
     """
     try:
         with path.open("rb") as file:
@@ -456,7 +457,7 @@ def read_text(path: Path) -> str:
     except OSError as error:
         raise InputError(f"cannot read '{path}': {error.strerror or 'unknown reason'}.") from None
     except ValueError:  # a NUL in the name
-        raise InputError("cannot read the schema: the path is not usable.") from None
+        raise InputError("cannot read the file: the path is not usable.") from None
     if len(content) > _MAX_BYTES:
         raise InputError(f"'{path}' is too large for a schema. Is it the data?")
     try:
