@@ -139,6 +139,9 @@ BY_PERSON = {**FRAMES, "dask": _dask}
 """Engines for whom it matters that all rows of a person come together."""
 
 
+RECODE = {"no": "yes", "naïve": "(missing)", "": "(missing)", "Ωμέγα": "☕", "never": "yes"}
+
+
 def _schemas() -> dict[str, tuple[Column, ...]]:
     """Name the columns that are tried together; each reads the frame's column of the same name."""
     texts = ["yes", "no", "naïve", "Ωμέγα", "", "☕", "o'clock"]
@@ -166,6 +169,18 @@ def _schemas() -> dict[str, tuple[Column, ...]]:
             Categorical("whole", [-128, 300, 2], missing=True, other=300),
             Categorical("flag", [False, True], missing=True, other=False),
             Numeric("real", edges=EDGES, missing=True),
+        ),
+        "recoded": (
+            Categorical("text", ["yes", "☕"], missing=True, other="☕", recode=RECODE),
+            Categorical("whole", [0, 1, 2], missing=True),
+            Categorical("flag", [False, True]),
+            Numeric("real", -0.3, 0.7, 10),
+        ),
+        "recoded without a cell for missing": (
+            Categorical("text", ["yes", "☕"], recode={"no": "☕", "": "yes", "never": "yes"}),
+            Categorical("whole", [0, 1, 2]),
+            Categorical("flag", [False, True]),
+            Numeric("real", -0.3, 0.7, 10),
         ),
         "other kinds": (
             Categorical("text", ["absent"]),

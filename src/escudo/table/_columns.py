@@ -13,8 +13,8 @@ categorical column. Everything else is a mapping with a ``type``:
 =============  ==========================================================================================
 type           keys beside ``missing``, ``confirmed``
 =============  ==========================================================================================
-categorical    ``levels``, ``other``
-ordinal        ``levels`` in their order, ``other``
+categorical    ``levels``, ``other``, ``recode``
+ordinal        ``levels`` in their order, ``other``, ``recode``
 boolean        ``other``; the levels are false and true
 numeric        ``lower``, ``upper``, ``bins`` or ``edges``; ``integer``, ``fill``
 =============  ==========================================================================================
@@ -246,17 +246,21 @@ class Categorical(_Described):
         ordered: Whether the levels have an order (an ordinal column).
         missing: Whether missing values have a cell of their own, which comes last.
         other: The level that unknown values count as.
+        recode: Texts that count as a level, or as missing (``"(missing)"``): other spellings, trailing blanks, markers.
         confirmed: Whether a person vouched that the levels are public; false for those read from data.
         note: A remark for people, written as a comment; no part of the column's identity.
 
     Raises:
-        SchemaError: If the levels are not distinct, of mixed kinds or absent, or ``other`` is none of them.
+        SchemaError: If the levels are not distinct, of mixed kinds or absent, ``other`` is none of them, or ``recode``
+            speaks of a level or for what is none.
 
     >>> smoke = Categorical("smoke", ["no", "yes"], missing=True)
     >>> smoke.size, smoke.labels
     (3, ('no', 'yes', '(missing)'))
     >>> smoke.encode(["yes", None, "no", "sometimes"]).tolist()
     [1, 2, 0, 2]
+    >>> Categorical("sex", ["F", "M"], recode={"F ": "F", "female": "F"}).encode(["female", "M", "F "]).tolist()
+    [0, 1, 0]
     """
 
     _learnt: ClassVar[str] = "levels"
@@ -267,6 +271,7 @@ class Categorical(_Described):
     ordered: bool = False
     missing: bool = False
     other: Level | None = None
+    recode: Mapping[str, str] | tuple[tuple[str, str], ...] = ()
     confirmed: bool = True
     note: str = field(default="", compare=False)
 
@@ -285,6 +290,34 @@ class Categorical(_Described):
         self._check_levels(levels)
         if self.other is not None and not (self.other in levels and type(self.other) is type(levels[0])):
             raise self._error("other must be one of the levels; add it to them, or name another.")
+        self._check_recode()
+
+    def _check_recode(self) -> None:
+        """Check other spellings, and keep them in an order that does not depend on who wrote them down."""
+        try:
+            pairs = sorted(dict(self.recode).items())
+        except (TypeError, ValueError):
+            raise self._error("recode must say for each text which level it counts as.") from None
+        object.__setattr__(self, "recode", tuple(pairs))
+        if pairs and self.kind != "string":
+            raise self._error("recode goes with levels that are texts; leave it out, or write the levels as texts.")
+        targets = {*self.levels, *((MISSING_LABEL,) if self.missing else ())}
+        for position, (text, level) in enumerate(pairs):
+            if not isinstance(text, str) or not encodable(text):
+                raise self._error(f"entry {position + 1} of recode is no text that a table can hold.")
+            if text in self.levels:
+                raise self._error(f"entry {position + 1} of recode is a level itself; take one of them out.")
+            if not isinstance(level, str) or level not in targets:
+                hint = "" if self.missing else f" ({MISSING_LABEL!r} needs missing = true)"
+                raise self._error(f"entry {position + 1} of recode must count as one of the levels{hint}.")
+
+    @property
+    def spellings(self) -> dict[str, tuple[str, ...]]:
+        """The texts that count as each level, or as :data:`MISSING_LABEL`, besides itself."""
+        found: dict[str, tuple[str, ...]] = {}
+        for text, level in dict(self.recode).items():
+            found[level] = (*found.get(level, ()), text)
+        return found
 
     def _check_levels(self, levels: tuple[Level, ...]) -> None:
         # Positions instead of values: the levels of an unconfirmed column were read from private data.
@@ -362,6 +395,7 @@ class Categorical(_Described):
 
     def _cells(self, values: Iterable[Any]) -> NDArray[np.int64]:
         codes: dict[Any, int] = {**self.codes}
+        codes |= {text: codes.get(level, self.null_code) for text, level in dict(self.recode).items()}
         null, other = self.null_code, self.other_code
         read = as_text if self.kind == "string" else as_real
 
@@ -585,8 +619,8 @@ Spec = dict[str, Any]
 
 _COMMON = ("type", "missing", "confirmed")
 _KEYS: Final[dict[str, tuple[str, ...]]] = {
-    "categorical": (*_COMMON, "levels", "other"),
-    "ordinal": (*_COMMON, "levels", "other"),
+    "categorical": (*_COMMON, "levels", "other", "recode"),
+    "ordinal": (*_COMMON, "levels", "other", "recode"),
     "boolean": (*_COMMON, "other"),
     "numeric": (*_COMMON, "lower", "upper", "bins", "edges", "integer", "fill"),
 }
@@ -663,6 +697,8 @@ def spec_of_column(column: Column) -> Spec:
             spec = {"type": "ordinal" if column.ordered else "categorical", "levels": list(column.levels)}
         if column.other is not None:
             spec["other"] = column.other
+        if column.recode:
+            spec["recode"] = dict(column.recode)
     else:
         spec = {"type": "numeric"}
         if column.edges is not None:

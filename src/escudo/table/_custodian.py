@@ -25,6 +25,7 @@ from escudo._card import card
 from escudo._validate import did_you_mean
 from escudo.errors import InputError, SchemaError
 from escudo.table._columns import (
+    MISSING_LABEL,
     Categorical,
     Column,
     Level,
@@ -39,7 +40,17 @@ from escudo.table._columns import (
 from escudo.table._encode import check_holds, holds, storage_of
 from escudo.table._files import as_lazy, hide_values, readable, text_file
 from escudo.table._schema import Schema
-from escudo.table._text_files import Dialect, FileCheck, announced, check_lines, column_names, recognised, seeming
+from escudo.table._text_files import (
+    Dialect,
+    FileCheck,
+    announced,
+    check_lines,
+    column_names,
+    is_marker,
+    recognised,
+    seeming,
+    stated_texts,
+)
 
 CUSTODIAN_ONLY = "For the custodian's eyes only: this was computed from the private data without any protection."
 
@@ -47,6 +58,29 @@ CUSTODIAN_ONLY = "For the custodian's eyes only: this was computed from the priv
 _FEW = 20  # a number with at most so many distinct values is drafted as categorical
 _MANY = 200  # text with more levels than this is left to be learnt
 _ID_NAME = re.compile(r"^(?i:(.*[_\s.-])?(id|pid|uuid|guid|ssn)|person|patient|subject)$|[a-z]I[dD]$")
+_PERSONAL: dict[str, tuple[re.Pattern[str], re.Pattern[str] | None]] = {
+    "e-mail addresses": (re.compile(r"e-?mail"), re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+")),
+    "telephone numbers": (
+        re.compile(r"(tele)?phone|telefon|\b(tel|mobile|fax)\b"),
+        re.compile(r"(?=(.*\d){7})(\+|\(?0)[\d ()/.-]+"),
+    ),
+    "national or insurance numbers": (
+        re.compile(
+            r"\b(ssn|nhs|nino|passport|iban|dni|bsn|mrn|national|insurance|social security)( (no|nr|number))?\b"
+        ),
+        re.compile(r"\d{3}-\d{2}-\d{4}|[A-Z]{2}\d{2}[A-Z0-9 ]{11,30}|[A-Z]{2} ?\d{2} ?\d{2} ?\d{2} ?[A-D]"),
+    ),
+    "names of people": (
+        re.compile(r"\b((first|last|given|family|full|middle|maiden|sur) ?name|surname)\b|^name$"),
+        None,
+    ),
+    "addresses": (re.compile(r"\b(street|(home|postal|street) address)\b|^address$"), None),
+    "free text": (
+        re.compile(r"\b(comments?|notes?|remarks?|narrative|free ?text|anamnesis)\b"),
+        re.compile(r"(\S+\s+){4,}\S+"),
+    ),
+}
+"""What is about single people or written by them: how such columns are called, and what they hold."""
 _DATE = re.compile(r"\d{4}-[01]\d-[0-3]\d($|[T ])")
 _LEVELS_NOTE = "levels read from the data"
 _BOUNDS_NOTE = "lower and upper read from the data: the smallest and largest value of someone, rounded outward"
@@ -64,8 +98,10 @@ def draft(
     """Draft a schema from a table's data; every column of it is unconfirmed.
 
     Text, booleans and numbers with at most 20 distinct values become categorical, other numbers numeric with bounds
-    rounded outward and 20 bins. Text with more than 200 levels stays open. Identifiers, dates and mixed columns are
-    left out, and a note says why.
+    rounded outward and 20 bins. Text with more than 200 levels stays open. Identifiers, dates, mixed columns, columns
+    that number the rows, and what seems to be names, e-mail addresses, telephone and national numbers or free text are
+    left out, and a note says why. What means "no value" (NA, ?, a blank) is missing, and spellings that differ in case
+    or in blanks only are recoded to one of them.
 
     How a CSV or TSV file is written is recognised, said in a note and stated in the schema, by which the file is read
     from then on. Notes also say how many of its lines have too few or too many fields, and which name comes twice.
@@ -203,12 +239,38 @@ def _draft_column(frame: nw.LazyFrame[Any], name: str, dtype: DType, rows: int) 
     if not levels and len(distinct) <= few:
         return _unusable("empty")
     many, stated = len(levels) > _FEW, len(levels) <= few
+    if stored == "string" and (kind := _personal(name, [level for level in levels if isinstance(level, str)])):
+        return (
+            f"it seems to hold {kind}. They are never copied into a schema; to use it all the same, describe it by hand"
+        )
+    if stored == "integer" and rows > _MANY and _numbers_rows(frame, name, rows):
+        return "it seems to number the rows. Leave it out; or, if it says whose row it is, name it as person_id"
     named_so = bool(_ID_NAME.search(name)) and stored != "float"
     if many and (named_so or (stored == "string" and _all_distinct(frame, name, rows))):
         return _identifier(name)
     if not stated and stored in ("integer", "float"):
         return _draft_numeric(frame, name, integer=stored == "integer")
     return _draft_categorical(frame, name, stored, levels, complete=stated)
+
+
+def _personal(name: str, levels: list[str]) -> str | None:
+    """Return what kind of personal text a column seems to hold, by its name or by most of its values; None for none."""
+    called = re.sub(r"[_\W]+", " ", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)).lower().strip()
+    texts = [level.strip() for level in levels if not is_marker(level)]
+    for kind, (names, values) in _PERSONAL.items():
+        # A column of that name with a handful of answers is a question with a handful of answers.
+        if names.search(called) and len(texts) > _FEW:
+            return kind
+        if values is not None and texts and 2 * sum(bool(values.fullmatch(text)) for text in texts) > len(texts):
+            return kind
+    return None
+
+
+def _numbers_rows(frame: nw.LazyFrame[Any], name: str, rows: int) -> bool:
+    """Whether a column of whole numbers counts the rows from 0 or 1 on, in whatever order."""
+    value = nw.col(name)
+    low, high = frame.select(value.min().alias("a"), value.max().alias("b")).collect().row(0)
+    return low in (0, 1) and high - low == rows - 1 and _all_distinct(frame, name, rows)
 
 
 def _draft_categorical(
@@ -221,21 +283,47 @@ def _draft_categorical(
         if not all(isinstance(level, float) and level.is_integer() for level in levels):
             return _draft_numeric(frame, name, integer=False)
         levels = [int(level) for level in levels]
-    kinds = {type(level) for level in levels}
+    read, kinds = levels, {type(level) for level in levels}
     if len(kinds) > 1 or not kinds <= {str, int, bool}:
         return _unusable("object")
     if stored == "string" and kinds != {str}:
         return "its categories are no texts. To use it, convert it to text or to numbers"
-    if stored == "string" and all(map(_DATE.match, levels)):  # a text file has no type for dates
-        return _unusable("time")
+    if stored == "string":
+        levels = [level for level in levels if not is_marker(level)]
+        missing = missing or len(levels) < len(read)
+        if not levels:
+            return _unusable("empty")
+        if all(map(_DATE.match, levels)):  # a text file has no type for dates
+            return _unusable("time")
     if not complete:
         note = f"more than {_MANY} levels: too many to draft; state or learn them"
         return Categorical(name, missing=missing, confirmed=False, note=note)
     note = _LEVELS_NOTE if stored != "boolean" else "whether values may be missing was read from the data"
+    recode: dict[str, str] = {}
+    if stored == "string":
+        levels, recode = _one_spelling(levels)
+        recode |= {text: MISSING_LABEL for text in read if is_marker(text)}
+    if recode:
+        note += "; recode: what differs in case or blanks only, and what means that there is no value"
     try:
-        return Categorical(name, tuple(sorted(levels)), missing=missing, confirmed=False, note=note)
+        return Categorical(name, tuple(sorted(levels)), missing=missing, recode=recode, confirmed=False, note=note)
     except SchemaError:  # a level no schema can hold, such as a number beyond 2^53
         return levels_to_learn(name, missing=missing)
+
+
+def _one_spelling(levels: list[str]) -> tuple[list[str], dict[str, str]]:
+    """Return one of the texts that differ in case or in blanks around them only, and which one the others count as.
+
+    >>> _one_spelling(["F", "F ", "f", "M"])
+    (['F', 'M'], {'F ': 'F', 'f': 'F'})
+    """
+    chosen: dict[str, str] = {}
+    for level in sorted(levels, key=lambda level: (level != level.strip(), level)):
+        chosen.setdefault(level.strip().casefold(), level)
+    kept = {level: chosen[level.strip().casefold()] for level in levels}
+    return [level for level in levels if kept[level] == level], {
+        level: home for level, home in kept.items() if home != level
+    }
 
 
 def _draft_numeric(frame: nw.LazyFrame[Any], name: str, *, integer: bool) -> Numeric:
@@ -423,13 +511,15 @@ def check(data: Any, schema: Schema) -> SchemaCheck:
 
     **Guarantee**: none. Nothing in the result may be released.
     """
-    found, dialect = None, None
+    found = None
     if (file := text_file(data)) is not None:
         dialect = Dialect.stated(schema, file)
         with hide_values(f"'{file}' is not a readable text file. Is it damaged or empty?"):
             found = check_lines(file, dialect, single=not schema.quoted_newlines)
             found = replace(found, looks_like=seeming(file, dialect))
-    frame, source = as_lazy(data, dialect, quoted_newlines=schema.quoted_newlines)
+            frame, source = nw.from_native(stated_texts(file, schema)), f"'{file}'"  # as a release reads it
+    else:
+        frame, source = as_lazy(data)
     with hide_values(f"{source} could not be read to the end. Is a row damaged, or are its values of mixed kinds?"):
         types = dict(frame.collect_schema().items())
         rows = int(frame.select(nw.len()).collect().item())
@@ -459,13 +549,16 @@ def _check_column(frame: nw.LazyFrame[Any], types: dict[str, DType], column: Col
 
 def _check_levels(frame: nw.LazyFrame[Any], column: Categorical, rows: int) -> ColumnCheck:
     value = nw.col(column.name)
-    null, known = value.is_null(), list[Any](column.levels)
+    recoded = dict(column.recode)
+    null, known = value.is_null(), list[Any]([*column.levels, *recoded])
+    if column.missing and MISSING_LABEL in column.spellings:
+        null = null | value.is_in(list(column.spellings[MISSING_LABEL]))
     if column.kind != "string":  # booleans and whole numbers compare by value, as in Categorical.encode
         frame = frame.select(value.cast(nw.Float64))
         null, known = null | value.is_nan(), [float(level) for level in column.levels]
     missing, inside = _sums(frame, null, value.is_in(known) & ~null)
     seen = frame.filter(value.is_in(known)).select(value).unique().collect()[column.name].to_list()
-    found = {plain(level) for level in seen}
+    found = {recoded.get(level, level) for level in map(plain, seen)}
     return _checked(column, rows, missing, rows - missing - inside, unused=_unused(column, found))
 
 
@@ -501,7 +594,11 @@ def _check_objects(frame: nw.LazyFrame[Any], column: Column, rows: int) -> Colum
     missing = sum(map(is_null, values))
     if isinstance(column, Categorical):
         hashable = [plain(value) for value in values if not is_null(value) and getattr(value, "__hash__", None)]
+        recoded = dict(column.recode)
+        hashable = [recoded.get(value, value) for value in hashable]
+        marked = hashable.count(MISSING_LABEL) if column.missing else 0
         inside = sum(value in column.codes for value in hashable)
+        missing += marked
         return _checked(column, rows, missing, rows - missing - inside, unused=_unused(column, set(hashable)))
     numbers = np.array([as_float(value) for value in values])
     inside = int(((numbers >= column.boundaries[0]) & (numbers <= column.boundaries[-1])).sum())

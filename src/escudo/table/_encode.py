@@ -17,7 +17,7 @@ from narwhals.dtypes import DType
 from numpy.typing import NDArray
 
 from escudo.errors import SchemaError
-from escudo.table._columns import Categorical, Column, Numeric
+from escudo.table._columns import MISSING_LABEL, Categorical, Column, Numeric
 
 if TYPE_CHECKING:
     import polars as pl
@@ -143,9 +143,16 @@ def _comparable(column: Categorical, dtype: DType) -> tuple[nw.Expr, list[Any], 
     if column.kind == "string":
         # An Enum can be compared with its own categories only.
         foreign = isinstance(dtype, nw.Enum) and not set(column.levels) <= set(dtype.categories)
-        dictionary = column.other is None and dtype in (nw.Categorical, nw.Enum) and not foreign
+        plain = column.other is None and not column.recode
+        dictionary = plain and dtype in (nw.Categorical, nw.Enum) and not foreign
         if not (dictionary or dtype in (nw.String, nw.Object)):
             value = value.cast(nw.String)
+        for level, spelt in column.spellings.items():  # none of which is a level: in any order
+            recoded = value.is_in(list(spelt))
+            if level == MISSING_LABEL and column.missing:
+                value = nw.when(~recoded).then(value)
+            else:
+                value = nw.when(recoded).then(nw.lit(level)).otherwise(value)
         texts = list(column.levels)
         # Engines do not mix a dictionary type with a text literal.
         return value, texts, None if dictionary or home == len(texts) else texts[home]

@@ -105,15 +105,12 @@ def readable(path: str | PathLike[str]) -> Path:
     return file
 
 
-def as_lazy(
-    data: Any, dialect: Dialect | None = None, *, quoted_newlines: bool = False
-) -> tuple[nw.LazyFrame[Any], str]:
+def as_lazy(data: Any, dialect: Dialect | None = None) -> tuple[nw.LazyFrame[Any], str]:
     """Return data as a lazy narwhals frame, and what to call it in messages.
 
     Args:
         data: A path, or a frame of any engine that narwhals takes.
         dialect: How the CSV or TSV file of that path is written, if it is known; the types are still the file's.
-        quoted_newlines: Whether a quoted field of that file may hold line feeds.
 
     Raises:
         InputError: If it is neither, or a column's name is not text.
@@ -122,9 +119,7 @@ def as_lazy(
         if dialect is None:
             return nw.from_native(scan(data)), f"'{fspath(data)}'"
         with hide_values(f"'{fspath(data)}' cannot be read. Is it damaged, empty or of another format?"):
-            return nw.from_native(
-                typed_texts(readable(data), dialect, quoted_newlines=quoted_newlines)
-            ), f"'{fspath(data)}'"
+            return nw.from_native(typed_texts(readable(data), dialect)), f"'{fspath(data)}'"
     expected = "expected a path or a dataframe (pandas, polars, pyarrow, DuckDB, ...)"
     with hide_values(f"{expected} with distinct column names; got {type(data).__name__}."):
         frame = nw.from_native(data).lazy()

@@ -92,6 +92,8 @@ def _value(value: Any, *, indent: int) -> str:
         return "true" if value else "false"
     if isinstance(value, str):
         return _string(value)
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{_key(key)} = {_value(item, indent=0)}" for key, item in value.items()) + " }"
     if isinstance(value, list):
         return _list([_value(item, indent=0) for item in value], room=_WIDTH - indent)
     return repr(value)  # an int, or a finite float, whose shortest exact form is valid TOML

@@ -512,11 +512,24 @@ def legible(person: pl.Expr) -> pl.Expr:
     return pl.when(~person.str.contains("\ufffd", literal=True)).then(person)
 
 
-def typed_texts(file: Path, dialect: Dialect, *, quoted_newlines: bool = False) -> pl.LazyFrame:
-    """Read columns of text as numbers or booleans where all their values are: for the custodian's own eyes."""
+_MARKERS = ("", "na", "n/a", "#n/a", "nan", "null", "#null!", "?", ".", "-", "--")
+"""What people write where there is no value, in any case."""
+
+
+def is_marker(text: str) -> bool:
+    """Whether a text means that there is no value."""
+    return text.strip().lower() in _MARKERS
+
+
+def typed_texts(file: Path, dialect: Dialect) -> pl.LazyFrame:
+    """Read columns of text as numbers or booleans where all their values are: for the custodian's own eyes.
+
+    What means "no value" does not make a column of numbers one of texts. A number with a leading zero does: it is a
+    code, such as a ZIP.
+    """
     import polars as pl
 
-    frame = scan_texts(file, dialect, quoted_newlines=quoted_newlines)
+    frame = scan_texts(file, dialect)
     names = frame.collect_schema().names()
     tries: dict[str, Callable[[pl.Expr], pl.Expr]] = {
         "Int64": lambda text: text.cast(pl.Int64, strict=False),
@@ -527,11 +540,16 @@ def typed_texts(file: Path, dialect: Dialect, *, quoted_newlines: bool = False) 
     }
     values = {name: pl.col(name).str.strip_chars() for name in names}
     fits = [
-        (read(value).is_not_null() | pl.col(name).is_null()).all().alias(f"{kind} {position}")
+        (_typed(value, read) | pl.col(name).is_null() | value.str.to_lowercase().is_in(_MARKERS))
+        .all()
+        .alias(f"{kind} {position}")
         for position, (name, value) in enumerate(values.items())
         for kind, read in tries.items()
     ]
-    filled = [pl.col(name).is_not_null().any().alias(f"filled {position}") for position, name in enumerate(names)]
+    filled = [
+        (~value.str.to_lowercase().is_in(_MARKERS)).any().alias(f"filled {position}")
+        for position, value in enumerate(values.values())
+    ]
     found = frame.select(*fits, *filled).collect(engine="streaming").row(0, named=True)
     typed = []
     for position, (name, value) in enumerate(values.items()):
@@ -539,6 +557,10 @@ def typed_texts(file: Path, dialect: Dialect, *, quoted_newlines: bool = False) 
         if kind is not None:
             typed.append(tries[kind](value).alias(name))
     return frame.with_columns(typed)
+
+
+def _typed(value: pl.Expr, read: Callable[[pl.Expr], pl.Expr]) -> pl.Expr:
+    return read(value).is_not_null() & ~value.str.contains(r"^[+-]?0\d")
 
 
 def stated_texts(file: Path, schema: Schema) -> pl.LazyFrame:

@@ -3,7 +3,10 @@ from __future__ import annotations
 import datetime as dt
 import math
 import traceback
+from collections.abc import Callable
 from decimal import Decimal
+from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -13,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from escudo.errors import InputError, SchemaError
-from escudo.table import Categorical, Numeric, Schema, draft, outline, scan
+from escudo.table import Categorical, Column, Numeric, PrivateTable, Schema, check, draft, outline, scan
 from escudo.table._files import hide_values
 
 ROWS = 60
@@ -331,3 +334,85 @@ def test_the_draft_is_the_same_whatever_the_order_of_rows():
 def test_pyarrow_dictionary_columns_are_text():
     table = pa.table({"x": pa.array(["a", "b", "a"]).dictionary_encode()})
     assert draft(table)["x"].levels == ("a", "b")
+
+
+def _clinic(rows: int, **columns: Any) -> pl.DataFrame:
+    return pl.DataFrame({"stage": ["I", "II", "III", "IV"] * (rows // 4), **columns})
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "kind"),
+    [
+        ("contact", [f"p{i % 30}@clinic.example" for i in range(80)], "e-mail addresses"),
+        ("reach", [f"+34 600 {i % 30:03} 111" for i in range(80)], "telephone numbers"),
+        ("reach", [f"030/55 12 3{i % 3}" for i in range(80)], "telephone numbers"),
+        ("number", [f"123-45-67{i % 30:02}" for i in range(80)], "national or insurance numbers"),
+        ("FirstName", [f"Anna{chr(97 + i % 26)}" for i in range(80)], "names of people"),
+        ("last_name", [f"Anna{chr(97 + i % 26)}" for i in range(80)], "names of people"),
+        ("home address", [f"Road {i % 26}" for i in range(80)], "addresses"),
+        ("seen", ["the patient came back with a cough", "all is well and nothing was found"] * 40, "free text"),
+        ("doctor.notes", [f"see {i % 26}" for i in range(80)], "free text"),
+    ],
+)
+def test_what_is_about_single_people_is_never_copied_into_a_schema(name: str, values: list[str], kind: str) -> None:
+    schema = draft(_clinic(80, **{name: values}))
+    assert schema.names == ("stage",)
+    assert any(note.startswith(f"Left out {name!r}: it seems to hold {kind}") for note in schema.notes)
+    assert not any(value in schema.to_toml() for value in values)
+
+
+def test_what_is_called_so_but_is_a_question_with_few_answers_is_kept() -> None:
+    frame = _clinic(80, name=["a", "b"] * 40, email_consent=["yes", "no"] * 40, notes=["none", "some"] * 40)
+    assert draft(frame).names == ("stage", "name", "email_consent", "notes")
+
+
+def test_what_numbers_the_rows_is_left_out() -> None:
+    order = np.random.default_rng(1).permutation(240)
+    frame = _clinic(240, line=order + 1, age=20 + order % 60, twice=[*range(239), 0])
+    schema = draft(frame)
+    assert schema.names == ("stage", "age", "twice")
+    assert any("it seems to number the rows" in note for note in schema.notes)
+
+
+def test_markers_are_missing_and_one_spelling_stands_for_all(tmp_path: Path) -> None:
+    lines = ["sex,zip,dose,cough"]
+    for i in range(60):
+        sex = ["F", "M", "f", "F ", "NA"][i % 5]
+        lines.append(
+            f"{sex},{['01067', '80331', '00123'][i % 3]},{'?' if i % 7 == 0 else i * 1.5},{['yes', 'no'][i % 2]}"
+        )
+    file = tmp_path / "clinic.csv"
+    file.write_text("\n".join(lines) + "\n")
+    schema = draft(file)
+    sex = schema["sex"]
+    assert isinstance(sex, Categorical)
+    assert (sex.levels, sex.missing) == (("F", "M"), True)
+    assert dict(sex.recode) == {"F ": "F", "f": "F", "NA": "(missing)"}
+    assert schema["zip"].levels == ("00123", "01067", "80331")  # a code keeps its zeros
+    assert isinstance(schema["dose"], Numeric)
+    assert schema["dose"].missing
+    again = tmp_path / "clinic.toml"
+    schema.confirm().write(again)
+    assert Schema.read(again) == schema.confirm()
+    table = PrivateTable(scan(file, Schema.read(again)), Schema.read(again))
+    assert table.counts([("sex",)])[0].tolist() == [36, 12, 12]
+    found = {column.name: column for column in check(file, Schema.read(again)).columns}
+    assert (found["sex"].outside, found["sex"].missing) == (0.0, 0.2)
+    assert found["dose"].missing == 9 / 60
+    assert not any(column.problem for column in found.values())
+
+
+@pytest.mark.parametrize(
+    ("column", "said"),
+    [
+        (lambda: Categorical("a", ["x"], recode={"x": "x"}), "entry 1 of recode is a level itself"),
+        (lambda: Categorical("a", ["x"], recode={"y": "z"}), "must count as one of the levels"),
+        (lambda: Categorical("a", ["x"], recode={"y": "(missing)"}), "needs missing = true"),
+        (lambda: Categorical("a", [1], recode={"y": "x"}), "levels that are texts"),
+        (lambda: Categorical("a", ["x"], recode=3), "recode must say for each text"),
+        (lambda: Categorical("a", ["x"], recode={3: "x"}), "is no text"),
+    ],
+)
+def test_a_recode_that_means_nothing_is_refused(column: Callable[[], Column], said: str) -> None:
+    with pytest.raises(SchemaError, match=said):
+        column()
