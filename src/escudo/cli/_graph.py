@@ -73,10 +73,15 @@ def convert(
     """Write a graph in another format; refuses to lose latents, groups or knowledge unless told to.
 
     Example: escudo graph convert clinic.dagitty clinic.dot
+
+    A released model becomes a Bayesian network with its probabilities:
+    escudo graph convert release/model clinic.bif
     """
     from escudo.causal import CausalGraph
     from escudo.causal.formats import format_of, read_text, write_text
 
+    if file.is_dir():
+        return _network(file, out, force)
     text = read_text(file)
     source, target = format_of(file, text), format_of(out)
     graph = CausalGraph.parse(text, source, source=file.name)
@@ -89,6 +94,30 @@ def convert(
 
     payload = {"file": str(file), "from": source, "out": str(out), "to": target, "note": note, **_payload(graph)}
     return Answer(payload, f"Wrote {out} ({target}): {graph.summary}." + (f" {note}" if note else ""))
+
+
+def _network(folder: Path, out: Path, force: bool) -> Answer:
+    """Write a released model as a Bayesian network."""
+    from escudo.causal.formats import format_of
+    from escudo.errors import InputError
+    from escudo.synthesis import CausalModel, load
+
+    if format_of(out) != "bif":
+        raise InputError(
+            f"'{folder}' is a model, whose probabilities only BIF can hold; name a file that ends in .bif."
+        )
+    model = load(folder)
+    if not isinstance(model, CausalModel):
+        raise InputError(
+            f"'{folder}' is a model of the generator {model.generator}, which has no table for each column."
+        )
+    network = model.network()
+    _free(out, force)
+    network.write(out)
+    payload = {"file": str(folder), "from": "model", "out": str(out), "to": "bif", "note": None}
+    return Answer(
+        {**payload, **_payload(network.graph)}, f"Wrote {out} (bif): {network.graph.summary}, with their probabilities."
+    )
 
 
 @app.command()

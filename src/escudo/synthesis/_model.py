@@ -55,6 +55,8 @@ from escudo.table import Categorical, Column, Numeric, PrivateTable, Schema
 if TYPE_CHECKING:
     import polars as pl
 
+    from escudo.causal import Network
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Model(ABC):
@@ -366,6 +368,28 @@ class CausalModel(CellModel):
             )
         law: NDArray[np.float64] = joint / joint.sum()
         return law
+
+    def network(self) -> Network:
+        """Return the model as a Bayesian network, for other tools: ``model.network().write("model.bif")``; free.
+
+        Its arrows are those of the graph, so that setting a column in it is this model's do(). Rows of the model may go
+        together for more reasons than these (``observed``), and rows of the network then do not. Levels are the
+        schema's labels: a number is its bin.
+
+        Raises:
+            InputError: If a column has too many causes for its law to be spelt out.
+            NotIdentifiableError: If arrows of the graph were not stated but found or chosen by chance.
+        """
+        from escudo.causal import Network
+
+        for name in self.schema.names:
+            self.check_do([name], self.schema.names)
+        laws = {name: self.conditionals[name] for name in self.schema.names}
+        return Network(
+            levels={name: column.labels for name, column in self.schema.columns.items()},
+            parents={name: law.parents for name, law in laws.items()},
+            tables={name: dense_table(law) for name, law in laws.items()},
+        )
 
     def effect(self, treatment: str, outcome: str) -> ModelEffect:
         """Return the average effect of one column on another, by do(), for each level of the treatment; free.

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 from numpy.typing import NDArray
+from typer.testing import CliRunner
 
 from escudo.causal import CausalGraph, Network
+from escudo.cli import app
 from escudo.errors import InputError, NotIdentifiableError
 from escudo.privacy import Guarantee, Plan, PureEvent
 from escudo.synthesis import CausalModel, LinearModel, TableConditional, synthesize
@@ -30,6 +33,29 @@ def test_the_effect_is_the_true_networks(clinic: Network, clinic_model: CausalMo
         for level, row in zip(effect.levels, effect.law, strict=True):
             assert row == pytest.approx(true_law([outcome], do={treatment: level}))
     assert effect.shifts("yes", "no") == pytest.approx({"yes": 0.0, "no": 0.0})  # smoking is no effect of tub
+
+
+def test_a_model_as_a_network_has_its_probabilities_and_its_interventions(
+    clinic: Network, clinic_model: CausalModel, tmp_path: Path
+) -> None:
+    clinic_model.network().write(tmp_path / "model.bif")
+    read = Network.read(tmp_path / "model.bif")
+    assert read.graph.edges == clinic.graph.edges
+    for name in clinic.nodes:
+        assert read.table(name) == pytest.approx(clinic.table(name))
+    clinic_model.save(tmp_path / "model")
+    asked = ["graph", "convert", str(tmp_path / "model"), str(tmp_path / "again.bif")]
+    assert CliRunner().invoke(app, asked).exit_code == 0
+    assert Network.read(tmp_path / "again.bif") == read
+    wrong = CliRunner().invoke(app, [*asked[:3], str(tmp_path / "again.dot")])
+    assert "only BIF can hold" in str(wrong.exception)
+
+
+def test_a_model_without_stated_causes_is_no_causal_network() -> None:
+    schema = Schema.from_dict({"a": ["x", "y"], "b": ["x", "y"]})
+    table = PrivateTable(pl.DataFrame({"a": ["x", "y"] * 50, "b": ["x", "y"] * 50}), schema)
+    with pytest.raises(NotIdentifiableError, match="without a causal graph"):
+        synthesize(table, None, **BUDGET).network()
 
 
 def test_a_text_outcome_has_shares_and_no_mean(clinic_model: CausalModel) -> None:
