@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from escudo.cli._console import Answer, plain_table
-from escudo.cli._options import AcceptLargeDelta, Delta, PublicRows, command
+from escudo.cli._options import AcceptLargeDelta, Data, Delta, PublicRows, command, without_secrets
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="The public description of a table: its columns, levels and bounds.")
 
-_Data = Annotated[Path, typer.Argument(metavar="DATA", help="CSV, TSV, Parquet, Arrow or newline-delimited JSON.")]
 _Schema = Annotated[Path, typer.Argument(metavar="SCHEMA", help="A schema: .toml, .json (or SDV), .yaml (SmartNoise).")]
 _Out = Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the schema here, as TOML.")]
 _Force = Annotated[bool, typer.Option("--force", metavar="", help="Replace the file if it exists.")]
@@ -33,7 +33,7 @@ _TAKEN_AS_PUBLIC = "The kind of each column (levels or numbers) was taken as pub
 @app.command()
 @command
 def draft(
-    data: _Data,
+    data: Data,
     delimiter: Annotated[
         str | None,
         typer.Option(help="Between the fields of a CSV or TSV file: , ; | or tab. Recognised if left out."),
@@ -58,7 +58,7 @@ def draft(
 
     _check_target(out, force)
     delimiter = "\t" if delimiter in ("tab", "\\t") else delimiter
-    schema = draft_schema(data, delimiter=delimiter, encoding=encoding, decimal=decimal)
+    schema = draft_schema(_opened(data), delimiter=delimiter, encoding=encoding, decimal=decimal)
     found = [note for note in schema.notes if note not in DRAFT_NOTES]
     with _readable_by(0o600):
         then = "\n".join([*found, _how_to_confirm(data, out)])
@@ -69,7 +69,7 @@ def draft(
 class LearnOptions:
     """What ``escudo schema learn`` is told."""
 
-    data: _Data
+    data: Data
     epsilon: Annotated[float, typer.Option("--epsilon", help="The privacy budget to spend.")]
     delta: Delta = None
     schema: Annotated[Path | None, typer.Option("--schema", help="A draft; only unconfirmed columns are learnt.")] = (
@@ -95,14 +95,14 @@ def learn(asked: LearnOptions) -> Answer:
     from escudo.errors import EscudoError, InputError
     from escudo.learning import learn_schema
     from escudo.privacy import Ledger
-    from escudo.table import Schema, outline, scan
+    from escudo.table import Schema, open_data, outline
 
     if (asked.ledger is None) != (asked.dataset is None):
         raise InputError("--ledger and --dataset belong together: which ledger, and which account in it.")
     _check_target(asked.out, asked.force)  # before anything is spent
     given = None if asked.schema is None else Schema.read(asked.schema)
-    start = outline(asked.data) if given is None else given
-    frame = scan(asked.data, start)
+    start = outline(_opened(asked.data)) if given is None else given
+    frame = open_data(asked.data, start)
     account = None
     if asked.ledger is not None and asked.dataset is not None:
         account = Ledger(asked.ledger).account(asked.dataset)
@@ -126,7 +126,7 @@ def learn(asked: LearnOptions) -> Answer:
 @app.command()
 @command
 def check(
-    data: _Data,
+    data: Data,
     schema: Annotated[Path, typer.Option("--schema", "-s", help="The schema to compare with.")],
 ) -> Answer:
     """Compare data with a schema, for the custodian's eyes only: exact shares, without any protection.
@@ -137,7 +137,7 @@ def check(
     from escudo.table import Schema
     from escudo.table import check as check_schema
 
-    report = check_schema(data, Schema.read(schema))
+    report = check_schema(_opened(data), Schema.read(schema))
     problem = ViolationError("the table does not fit the schema. " + " ".join(report.problems))
     return Answer(report.to_dict(), lambda console: _print_check(console, report), problem if report.problems else None)
 
@@ -183,21 +183,73 @@ def convert(
 def confirm(
     schema: _Schema,
     columns: Annotated[
-        list[str] | None, typer.Argument(metavar="COLUMN", help="Which columns; all of them if none is named.")
+        list[str] | None, typer.Argument(metavar="COLUMN", help="Which columns; asked one by one if none is named.")
     ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", metavar="", help="Vouch for all columns at once, without being asked.")
+    ] = False,
 ) -> Answer:
     """Vouch that the levels and bounds of columns are public knowledge; changes the schema's file.
 
-    Example: escudo schema confirm visits.toml age smoke
+    Example: escudo schema confirm visits.toml
+
+    On a terminal each column is shown and asked about; y vouches for it,
+    n leaves it as it is, q stops there and keeps what was answered.
     """
+    from escudo.errors import InputError
     from escudo.table import Schema, confirm_file
 
+    waiting = Schema.read(schema).unconfirmed
+    if columns or everything or not waiting:
+        wanted = columns or None
+    elif sys.stdin.isatty():
+        wanted = _asked_about(Schema.read(schema))
+    else:
+        raise InputError(
+            f"{len(waiting)} columns of '{schema}' are not confirmed: {', '.join(map(repr, waiting[:8]))}"
+            f"{', ...' if len(waiting) > 8 else ''}. Name those whose levels or bounds are public knowledge, or "
+            "pass --all to vouch for all of them; on a terminal they are asked one by one."
+        )
     with _readable_by(
         schema.stat().st_mode if os.path.exists(schema) else 0o600
     ):  # what is not confirmed yet stays private
-        chosen = confirm_file(schema, columns or None)
+        chosen = () if wanted == [] else confirm_file(schema, wanted)
     value = Schema.read(schema)
     return _changed(value, schema, [f"Confirmed as public: {name}" for name in chosen])
+
+
+def _asked_about(schema: Schema) -> list[str]:
+    """Show each column that is not confirmed, to whoever may see it, and return those that they vouched for."""
+    vouched = []
+    for place, name in enumerate(schema.unconfirmed):
+        column = schema[name]
+        lead = f"{place + 1} of {len(schema.unconfirmed)}"
+        if column.open:
+            typer.echo(
+                f"{lead}  {name}: nothing is stated yet; state it in the file, or learn it. Left as it is.", err=True
+            )
+            continue
+        typer.echo(f"{lead}  {name}: {_stated(column)}", err=True)
+        answer = typer.prompt("  Is this public knowledge? [y/n/q]", default="n", show_default=False, err=True)
+        answer = str(answer).strip().lower()
+        if answer == "q":
+            break
+        if answer in ("y", "yes"):
+            vouched.append(name)
+    return vouched
+
+
+def _stated(column: Column) -> str:
+    """Return what somebody vouches for, in a line."""
+    from escudo.table import Categorical
+
+    missing = ", or missing" if column.missing else ""
+    if isinstance(column, Categorical):
+        shown = ", ".join(map(str, column.levels[:20])) + (", ..." if len(column.levels) > 20 else "")
+        recoded = f"; {len(column.recode)} other spellings" if column.recode else ""
+        return f"{'in this order ' if column.ordered else ''}{shown}{missing}{recoded}"
+    lower, upper = column.bounds
+    return f"from {lower:g} to {upper:g}, in {column.size - column.missing} bins{missing}"
 
 
 @contextmanager
@@ -251,12 +303,19 @@ def _changed(schema: Schema, out: Path, notes: Sequence[str]) -> Answer:
     return Answer(payload, "\n".join((*notes, f"Wrote {out}: {len(schema)} columns, {state}.")))
 
 
-def _how_to_confirm(data: Path, out: Path | None) -> str:
+def _opened(data: str) -> Any:  # Any: a frame of any engine, or the path of a file, which is read as it is written
+    """Return a table in a database, opened; a file by its path."""
+    from escudo.table import open_data
+
+    return open_data(data) if "://" in data else data
+
+
+def _how_to_confirm(data: str, out: Path | None) -> str:
     file = out or "schema.toml"
     return (
         "Read the file, correct it, then confirm what is public knowledge, or learn what is not:\n"
         f"  escudo schema confirm {file}\n"
-        f"  escudo schema learn {data} --schema {file} --epsilon 0.1 --delta 1e-7"
+        f"  escudo schema learn {without_secrets(data)} --schema {file} --epsilon 0.1 --delta 1e-7"
     )
 
 

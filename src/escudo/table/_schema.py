@@ -322,8 +322,15 @@ class Schema:
         Raises:
             SchemaError: If a column is unknown, or has no levels or bounds that could be confirmed.
         """
-        chosen = self.unconfirmed if names is None else _names(names)
-        return self.with_columns(*(_confirmed(self[name]) for name in chosen))
+        chosen = [self[name] for name in (self.unconfirmed if names is None else _names(names))]
+        if waiting := [column for column in chosen if column.open]:
+            what = _and(dict.fromkeys(column._learnt for column in waiting))
+            raise SchemaError(
+                f"column{'' if len(waiting) == 1 else 's'} {_and(repr(column.name) for column in waiting)} "
+                f"{'has' if len(waiting) == 1 else 'have'} no {what} to confirm; write them into the schema, or "
+                "learn them with 'escudo schema learn'."
+            )
+        return self.with_columns(*(replace(column, confirmed=True) for column in chosen))
 
     def require_confirmed(self, *, source: str = "SCHEMA", data: str = "DATA") -> None:
         """Refuse to go on unless every column is confirmed.
@@ -419,15 +426,6 @@ def _and(items: Iterable[str]) -> str:
 
 def _names(names: Iterable[str]) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names)
-
-
-def _confirmed(column: Column) -> Column:
-    if column.open:
-        raise SchemaError(
-            f"column {column.name!r} has no {column._learnt} to confirm; write them into the schema, "
-            "or learn them with 'escudo schema learn'."
-        )
-    return replace(column, confirmed=True)
 
 
 _SHOWN = 40

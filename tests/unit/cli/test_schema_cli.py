@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -225,7 +226,10 @@ def test_confirm_sets_the_named_columns_or_all(escudo, tmp_path):
     assert "Confirmed as public: age" in outcome.out
     assert Schema.read(tmp_path / "visits.toml").unconfirmed == ("smoke",)
     assert "# levels read from the data" in (tmp_path / "visits.toml").read_text(encoding="utf-8")
-    assert escudo("confirm", "visits.toml", "--json").data["unconfirmed"] == []
+    refused = escudo("confirm", "visits.toml")
+    assert refused.code == 2
+    assert "pass --all" in refused.err
+    assert escudo("confirm", "visits.toml", "--all", "--json").data["unconfirmed"] == []
     assert "all confirmed" in escudo("confirm", "visits.toml").out
     assert escudo("confirm", "visits.toml", "agee").code == 2
 
@@ -352,7 +356,7 @@ def test_a_file_with_semicolons_goes_from_draft_to_release_and_evaluation(escudo
     assert 'delimiter = ";"\nencoding = "cp1252"\ndecimal = ","\n' in text
     learn = ["learn", "visits.csv", "--schema", "visits.toml", "--epsilon", "8", "--delta", "1e-6"]
     assert Schema.from_dict(escudo(*learn, "--json").data["schema"])["town"].levels[:2] == ("5 \u20ac", "K\xf6ln")
-    assert escudo("confirm", "visits.toml").code == 0
+    assert escudo("confirm", "visits.toml", "--all").code == 0
     assert escudo("check", "visits.csv", "--schema", "visits.toml").out.count(": fits") == 3
     assert "delimiter ';', encoding 'cp1252', decimal ','" in escudo("show", "visits.toml").out
 
@@ -409,3 +413,48 @@ def test_how_a_file_is_written_can_be_said_before_the_draft(escudo, tmp_path):
     assert schema["columns"]["a"]["levels"] == ["1,5", "2,5"]
     outcome = escudo("draft", "visits.csv", "--delimiter", ":")
     assert (outcome.code, "delimiter must be" in outcome.err) == (2, True)
+
+
+def test_a_table_in_a_database_is_drafted_learnt_and_checked(escudo, tmp_path):
+    import duckdb
+
+    with duckdb.connect(str(tmp_path / "clinic.db")) as connection:
+        connection.execute("CREATE TABLE visits AS SELECT i % 3 AS stage, 20 + i % 50 AS age FROM range(300) t(i)")
+    address = "duckdb:///clinic.db?table=visits"
+    assert escudo("draft", address, "--out", "visits.toml").code == 0
+    assert Schema.read(tmp_path / "visits.toml")["stage"].levels == (0, 1, 2)
+    escudo("confirm", "visits.toml", "--all")
+    assert escudo("check", address, "--schema", "visits.toml").code == 0
+    assert escudo("learn", address, "--epsilon", "5", "--delta", "1e-6", "--out", "learnt.toml").code == 0
+
+
+def test_an_address_with_a_password_is_not_repeated(escudo):
+    for command in (("draft",), ("check", "--schema", "visits.toml"), ("learn", "--epsilon", "1")):
+        Schema.from_dict({"a": ["x"]}).write("visits.toml", overwrite=True)
+        outcome = escudo(command[0], "postgresql://me:hidden-word@127.0.0.1:1/db?table=t", *command[1:])
+        assert outcome.code == 2
+        assert "hidden-word" not in outcome.out + outcome.err
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_on_a_terminal_columns_are_asked_one_by_one(escudo, tmp_path, monkeypatch):
+    escudo("draft", "visits.csv", "--out", "visits.toml")
+    monkeypatch.setattr(sys, "stdin", _Terminal("n\ny\n"))
+    outcome = escudo("confirm", "visits.toml")
+    assert outcome.code == 0
+    assert "1 of 2  age: from 20 to 49, in 20 bins" in outcome.err
+    assert "2 of 2  smoke: no, yes" in outcome.err
+    assert Schema.read(tmp_path / "visits.toml").unconfirmed == ("age",)
+    monkeypatch.setattr(sys, "stdin", _Terminal("q\n"))
+    escudo("confirm", "visits.toml")
+    assert Schema.read(tmp_path / "visits.toml").unconfirmed == ("age",)
+
+
+def test_all_that_is_not_stated_is_named_at_once(escudo, tmp_path):
+    text = "[columns.a]\ntype = 'categorical'\nlevels = []\nconfirmed = false\n"
+    (tmp_path / "open.toml").write_text(text + text.replace(".a]", ".b]"), encoding="utf-8")
+    assert "columns 'a' and 'b' have no levels to confirm" in escudo("confirm", "open.toml", "--all").err
