@@ -46,7 +46,7 @@ from numpy.typing import NDArray
 from stability import COLUMNS, random_model
 
 import escudo
-from escudo._progress import tracking
+from escudo._card import tracking
 from escudo.attacks import attack, canary, ceiling_of, outlyingness
 from escudo.attacks._attacker import train_classifier
 from escudo.attacks._report import score_of

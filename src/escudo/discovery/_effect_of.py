@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo._progress import tracking
+from escudo._card import tracking
 from escudo._validate import did_you_mean, probability
 from escudo.asking import ask, verb
 from escudo.causal import CausalGraph

@@ -34,8 +34,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from escudo._validate import finite, positive, probability, whole
 from escudo.errors import InputError
-from escudo.mechanisms._grid import check_steps, read_statistic, rounded_up
-from escudo.mechanisms._noise import Integers, NoiseSource, laplace_cutoff
+from escudo.mechanisms._noise import Integers, NoiseSource, check_steps, laplace_cutoff, read_statistic, rounded_up
 from escudo.mechanisms._purse import Purse, Release, ReleaseOptions, opened
 from escudo.privacy import ApproximateEvent, Relation, parse_relation
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from escudo.synthesis._files import load
     from escudo.synthesis._generators import GENERATORS, Generator, Prepared, fit, fitting, prepare, synthesize
     from escudo.synthesis._generators import Chosen as Chosen
+    from escudo.synthesis._generators import FitOptions as FitOptions
     from escudo.synthesis._generators import Synthesis as Synthesis
     from escudo.synthesis._generators import neighbours_of as neighbours_of
     from escudo.synthesis._laws import (
@@ -75,6 +76,7 @@ __getattr__, __dir__, _ = lazy_loader.attach(
         "_generators": [
             "GENERATORS",
             "Chosen",
+            "FitOptions",
             "Generator",
             "Prepared",
             "Synthesis",

@@ -62,7 +62,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo._progress import tracking
+from escudo._card import tracking
 from escudo._validate import yes_or_no
 from escudo.causal import CausalGraph
 from escudo.errors import InputError

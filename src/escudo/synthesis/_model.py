@@ -32,8 +32,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo._card import card
-from escudo._progress import tracking
+from escudo._card import card, tracking
 from escudo._validate import did_you_mean, one_of, whole
 from escudo.causal import CausalGraph
 from escudo.errors import InputError, NotIdentifiableError, SchemaError, ZeroProbabilityError

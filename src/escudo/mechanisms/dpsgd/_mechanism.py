@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo._progress import tracking
+from escudo._card import tracking
 from escudo._validate import positive, probability, whole
 from escudo.errors import InputError
 from escudo.mechanisms._purse import Purse, Release, ReleaseOptions, opened

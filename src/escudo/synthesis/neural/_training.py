@@ -74,8 +74,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from escudo._card import tracking
 from escudo._files import sync
-from escudo._progress import tracking
 from escudo._validate import one_of, positive, probability, whole
 from escudo.causal import CausalGraph
 from escudo.errors import InputError
@@ -390,13 +390,13 @@ class PreparedNeural:
         return model
 
     def paying(
-        self, account: Account, plan: Plan, *, for_release: bool, purpose: str, stream: np.random.Generator | None
+        self, account: Account, plan: Plan, stream: np.random.Generator | None, *, for_release: bool, purpose: str
     ) -> AbstractContextManager[Account]:
         """Charge a plan; where a stopped fit goes on, what was charged is not charged again."""
         terms: dict[str, Any] = {"for_release": for_release, "purpose": purpose}
         if self.checkpoint is None:
             return charging(account, plan, **terms)
-        return self.checkpoint.paying(account, plan, stream=stream, **terms)
+        return self.checkpoint.paying(account, plan, stream, **terms)
 
     def _start_model(self, table: PrivateTable, purse: Purse) -> tuple[CausalModel, Purse]:
         """Return the model that the training starts from, measured now or by the fit that was stopped.
@@ -724,7 +724,7 @@ class Checkpoint:
 
     @contextmanager
     def paying(
-        self, account: Account, plan: Plan, *, for_release: bool, purpose: str, stream: np.random.Generator | None
+        self, account: Account, plan: Plan, stream: np.random.Generator | None, *, for_release: bool, purpose: str
     ) -> Iterator[Account]:
         """Use the folder, alone, and charge the plan; or go on from it, and charge nothing or what is left of the plan.
 
@@ -733,9 +733,9 @@ class Checkpoint:
         Args:
             account: What is charged.
             plan: The whole release.
+            stream: The generator of a seeded run; it is put to where it stood.
             for_release: False for a seeded run.
             purpose: Why, for the account.
-            stream: The generator of a seeded run; it is put to where it stood.
 
         Yields:
             An account that pays what the plan shows, as ``escudo.privacy.charging`` gives it.
