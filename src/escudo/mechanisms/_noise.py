@@ -167,12 +167,12 @@ class SecureNoise:
     def add_laplace(self, integers: Integers, scale: float) -> Integers:
         dp = _opendp()
         space = _vectors(), dp.metrics.l1_distance(T="i64")
-        return _as_integers(dp.measurements.make_laplace(*space, scale=scale)(integers.tolist()))
+        return _as_integers(dp.measurements.make_laplace(*space, scale)(integers.tolist()))
 
     def add_gaussian(self, integers: Integers, scale: float) -> Integers:
         dp = _opendp()
         space = _vectors(), dp.metrics.l2_distance(T="f64")
-        return _as_integers(dp.measurements.make_gaussian(*space, scale=scale)(integers.tolist()))
+        return _as_integers(dp.measurements.make_gaussian(*space, scale)(integers.tolist()))
 
     def gumbel_argmax(self, integers: Integers, scale: float) -> int:
         return self._noisy_max(integers, scale, _opendp().measures.zero_concentrated_divergence())
@@ -184,7 +184,7 @@ class SecureNoise:
         # OpenDP picks the noise by the measure: Gumbel for zCDP, exponential for pure differential privacy.
         dp = _opendp()
         space = _vectors(), dp.metrics.linf_distance(T="i64")
-        return int(dp.measurements.make_noisy_max(*space, measure, scale=scale)(integers.tolist()))
+        return int(dp.measurements.make_noisy_max(*space, measure, scale)(integers.tolist()))
 
 
 class WatchedNoise(SecureNoise):
@@ -373,7 +373,7 @@ class Statistic:
         """
         heading = sensitivity / ratio if scale is None and ratio is not None else scale
         assert heading is not None, "one of the two is given"
-        step = default_grid(self, sensitivity=sensitivity, scale=heading, norm=norm, grid=grid)
+        step = default_grid(self, sensitivity, heading, norm, grid)
         moved = check_steps(name, self.sensitivity_in_steps(sensitivity, step, norm))
         steps = heading / step if ratio is None else rounded_up(moved / ratio)
         return Noise(step, moved, check_steps("the noise scale", steps))
@@ -417,7 +417,7 @@ def unknown(size: int, integers: bool) -> Statistic:
     return Statistic(numbers=np.broadcast_to(none, positive_integer("size", size)))
 
 
-def default_grid(statistic: Statistic, *, sensitivity: float, scale: float, norm: Norm, grid: float | None) -> float:
+def default_grid(statistic: Statistic, sensitivity: float, scale: float, norm: Norm, grid: float | None) -> float:
     """Return the grid step: 1 for integers, the given power of two, or one derived from public numbers only.
 
     Args:

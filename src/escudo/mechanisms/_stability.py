@@ -345,8 +345,9 @@ def stable_threshold(
     slack = probability("delta", delta, allow_zero=False)
     moved = rows * (1 if parse_relation(relation) == "add_remove" else 2)
     scale = check_steps("the noise scale", rounded_up(moved / positive("epsilon", epsilon)))
-    least = max(rows + laplace_cutoff(slack, scale), 1 + laplace_cutoff(slack / rows, scale))
-    return Threshold(scale=scale, least=least)
+    return Threshold(
+        scale=scale, least=max(rows + laplace_cutoff(slack, scale), 1 + laplace_cutoff(slack / rows, scale))
+    )
 
 
 def stable_histogram(

@@ -97,7 +97,7 @@ class Synthesis:
             offered = ", ".join(known) or "none"
             raise InputError(f"generator {name!r} has no option {unknown[0]!r}; it has {offered}.")
         prepared = make(**self.options).prepare(schema, self.graph, neighbours, above_zero(budget))
-        return Chosen(prepared, why) if why else prepared
+        return Chosen.of(prepared, why) if why else prepared
 
 
 def prepare(
@@ -127,8 +127,9 @@ def neighbours_of(schema: Schema, relation: str, public_rows: int | None) -> Nei
     Raises:
         InputError: If there is no such relation, or the number of rows is none.
     """
-    rows = None if public_rows is None else whole("public_rows", public_rows, minimum=1)
-    return schema.neighbours(relation=relation, rows=rows)
+    return schema.neighbours(
+        relation=relation, rows=None if public_rows is None else whole("public_rows", public_rows, minimum=1)
+    )
 
 
 def above_zero(budget: Budget) -> Budget:
@@ -164,18 +165,15 @@ class Chosen:
     """What was prepared by the generator that was chosen, with a line in its plan that says why."""
 
     prepared: Prepared
-    why: str
+    schema: Schema
+    plan: Plan
 
-    @property
-    def schema(self) -> Schema:
-        """The columns it was prepared for."""
-        return self.prepared.schema
-
-    @property
-    def plan(self) -> Plan:
-        """The chosen generator's budget tree."""
-        plan = self.prepared.plan
-        return Plan(plan.name, children=[Plan(f"chosen: {self.why}"), *plan.children], delta=plan.delta)
+    @classmethod
+    def of(cls, prepared: Prepared, why: str) -> Chosen:
+        """Return what was prepared, chosen for this reason."""
+        plan = prepared.plan
+        told = Plan(plan.name, children=[Plan(f"chosen: {why}"), *plan.children], delta=plan.delta)
+        return cls(prepared, prepared.schema, told)
 
     def run(self, table: PrivateTable, purse: Purse) -> Model:
         """Fit the chosen generator."""

@@ -246,7 +246,7 @@ class PreparedFigures:
 
 
 def prepare_figures(
-    schema: Schema, neighbours: Neighbours, *, targets: int | Sequence[str] = 5, **noise: float
+    schema: Schema, neighbours: Neighbours, targets: int | Sequence[str] = 5, **noise: float
 ) -> PreparedFigures:
     """Choose what to release from public facts alone; see :func:`evaluate_privately`.
 
@@ -339,7 +339,7 @@ def evaluate_privately(
 
     **Guarantee.** ε between the table's neighbours; the sensitivity is proved in the module's docstring.
     """
-    figures = prepare_figures(table.schema, table.neighbours, targets=targets, epsilon=epsilon)
+    figures = prepare_figures(table.schema, table.neighbours, targets, epsilon=epsilon)
     made = Rows.read(synthetic, table.schema, argument="synthetic")
     return run(_Evaluation(figures, None if planning() else figures.count(table, made)), table, seed=seed)
 
@@ -526,12 +526,12 @@ def prepare_evaluated(
     budget = Budget(epsilon, delta)
     if budget.delta == 0:
         raise InputError("an evaluation within a release has Gaussian noise, which needs a delta above 0.")
-    mu = 1 / calibrate(lambda noise: GDPEvent(mu=1 / noise), epsilon=budget.epsilon, delta=budget.delta)
+    mu = 1 / calibrate(lambda noise: GDPEvent(mu=1 / noise), budget)
     left = guarantee_of(GDPEvent(mu=mu * sqrt(1 - part)), delta=budget.delta).epsilon
     assert left is not None
     generator = prepare(_round_down(left))
     neighbours = neighbours_of(generator.schema, relation, public_rows)
-    quiet = prepare_figures(generator.schema, neighbours, targets=targets, scale=1.0)
+    quiet = prepare_figures(generator.schema, neighbours, targets, scale=1.0)
     scale = quiet.l2_sensitivity / (mu * sqrt(part))
     for louder in _LOUDER:
         found = PreparedEvaluated(generator=generator, figures=replace(quiet, noise={"scale": scale * louder}))

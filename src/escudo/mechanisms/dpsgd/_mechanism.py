@@ -313,8 +313,7 @@ def train(
     account, path = keeping(purse.account), Path(checkpoint)
     with file_held(path), purse.paying(run.event) as receipt:
         assert receipt is not None, "there is an account"
-        file = TrainingFile(path=path, account=account, receipt=receipt, about={}, arrays={})
-        return run.released(first_state(start), file)
+        return run.released(first_state(start), TrainingFile(path, account, receipt))
 
 
 def resume(

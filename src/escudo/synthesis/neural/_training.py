@@ -213,7 +213,7 @@ class _Neural:
             training=Training(
                 steps=steps,
                 sampling_probability=sampled,
-                noise_multiplier=calibrate(events, epsilon=budget.epsilon, delta=budget.delta),
+                noise_multiplier=calibrate(events, budget),
                 clip_norm=1.0 if self.clip_norm is None else self.clip_norm,
                 learning_rate=rule.learning_rate if self.learning_rate is None else self.learning_rate,
                 decline=0.8,  # the last steps are small, so that their noise is
@@ -231,7 +231,7 @@ class _Neural:
             facts=prepared.facts,
             start=taken,
             step=step_event(neighbours, sampled, prepared.training.noise_multiplier),
-            steps=steps,
+            steps=prepared.training.steps,
             again=self.again,
         )
         kept.require_same()
@@ -432,7 +432,7 @@ class PreparedNeural:
 
     def codes(self, table: PrivateTable) -> NDArray[np.generic]:
         """Return the rows as cells, in the smallest type that holds every cell of the schema. Private."""
-        kind = np.min_scalar_type(max(self.schema[name].size for name in self.schema.names) - 1)
+        kind = np.min_scalar_type(max(self.schema.sizes.values()) - 1)
         none = np.empty((0, len(self.schema.names)), kind)  # a table without rows may have no batch either
         return np.concatenate([none, *table.batches(_READ)], dtype=kind, casting="unsafe")
 
@@ -752,13 +752,8 @@ class Checkpoint:
         with self._held():
             kept, left = found(self.folder / _TRAINING, marking), plan
             if kept is None:
-                self._file = TrainingFile(
-                    path=self.folder / _TRAINING,
-                    account=marking,
-                    receipt=marking.spend(plan.event, **terms),
-                    about={"facts": json.dumps(facts)},
-                    arrays={},
-                )
+                receipt = marking.spend(plan.event, **terms)
+                self._file = TrainingFile(self.folder / _TRAINING, marking, receipt, {"facts": json.dumps(facts)})
             else:
                 left = self._left(kept, plan, facts)
                 assert left.event is not None, "the last step is never kept"
