@@ -21,9 +21,17 @@ if TYPE_CHECKING:
     from escudo.synthesis._discovered import DiscoveredSynthesis as DiscoveredSynthesis
     from escudo.synthesis._discovered import prepare_discovered
     from escudo.synthesis._files import load
-    from escudo.synthesis._generators import GENERATORS, Generator, Prepared, fit, fitting, prepare, synthesize
+    from escudo.synthesis._generators import (
+        GENERATORS,
+        FitOptions,
+        Generator,
+        Prepared,
+        fit,
+        fitting,
+        prepare,
+        synthesize,
+    )
     from escudo.synthesis._generators import Chosen as Chosen
-    from escudo.synthesis._generators import FitOptions as FitOptions
     from escudo.synthesis._generators import Synthesis as Synthesis
     from escudo.synthesis._generators import neighbours_of as neighbours_of
     from escudo.synthesis._laws import (
@@ -43,6 +51,7 @@ __all__ = [
     "CausalModel",
     "Conditional",
     "EffectRange",
+    "FitOptions",
     "Generator",
     "LinearConditional",
     "LinearModel",
