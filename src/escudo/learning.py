@@ -309,8 +309,11 @@ class _Task:
             )
         plan = purse.plan
         value = replace(self.schema.with_columns(*learnt), notes=(f"Warning: {plan.warning}",) if plan.warning else ())
-        event = plan.event or ComposedEvent(events=(), **self.neighbours.stated)
-        return Release(value=value, guarantee=purse.guarantee, event=event)
+        return Release(
+            value=value,
+            guarantee=purse.guarantee,
+            event=plan.event or ComposedEvent(events=(), **self.neighbours.stated),
+        )
 
     def find(self, grid: Numeric, counts: Integers, purse: Purse) -> _Span:
         """Release where the values are, to powers of four; all the rest looks at what was released."""
