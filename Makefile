@@ -6,11 +6,12 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: demo test lint types layers docs unit nightly durations neighbours mutations chaos bench papers notebooks clean help
+.PHONY: demo test lint types layers docs doctests unit nightly durations neighbours mutations chaos bench papers notebooks clean help
 
 help:
 	@echo "make demo    see the private core at work on simulated patients"
 	@echo "make test    lint, types, layers, documentation, all tests"
+	@echo "make doctests  the examples in docstrings, which all tests include"
 	@echo "make docs    the documentation, into build/docs; open index.html there"
 	@echo "make notebooks  the examples as notebooks, into build/notebooks"
 	@echo "make neighbours N=100000  pairs of tables that differ in one row or person, told apart by nothing but noise"
@@ -24,7 +25,7 @@ help:
 demo: $(VENV)/.run-ready
 	@$(BIN)/python examples/demo.py
 
-test: lint types layers docs unit
+test: lint types layers docs doctests unit
 
 lint: $(VENV)/.dev-ready
 	$(BIN)/ruff format --check .
@@ -42,6 +43,9 @@ docs: $(VENV)/.dev-ready
 notebooks: $(VENV)/.dev-ready
 	@mkdir -p build/notebooks
 	for file in examples/*.py; do $(BIN)/jupytext --quiet --to ipynb --output build/notebooks/$$(basename $$file .py).ipynb $$file; done
+
+doctests: $(VENV)/.dev-ready
+	$(BIN)/python -m pytest --doctest-modules src
 
 unit: $(VENV)/.dev-ready
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_OPTIONS)

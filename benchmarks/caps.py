@@ -16,6 +16,7 @@ from _made import made, told
 
 from escudo.privacy import (
     ApproximateEvent,
+    Budget,
     Event,
     ExponentialEvent,
     GaussianEvent,
@@ -35,7 +36,7 @@ def gaussian(epsilon: float) -> Event:
     def at(noise: float) -> Event:
         return GaussianEvent(l2_sensitivity=1.0, scale=noise, grid=0.0)
 
-    return at(calibrate(at, epsilon=epsilon, delta=DELTA))
+    return at(calibrate(at, Budget(epsilon, DELTA)))
 
 
 def laplace(epsilon: float) -> Event:

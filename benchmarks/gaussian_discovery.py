@@ -38,7 +38,7 @@ from escudo.discovery import discover
 from escudo.discovery._gaussian import LinearScore, Moments, search_linear
 from escudo.discovery._pattern import Constraints, pattern
 from escudo.mechanisms import gaussian
-from escudo.privacy import GaussianEvent, calibrate
+from escudo.privacy import Budget, GaussianEvent, calibrate
 from escudo.table import PrivateTable, Schema
 
 SEED = 20_261_115
@@ -93,7 +93,7 @@ def plain(values: Floats, epsilon: float, names: tuple[str, ...], rng: np.random
     release = gaussian(
         standard.T @ standard,
         l2_sensitivity=moved,
-        scale=event(calibrate(event, epsilon=epsilon, delta=DELTA)).scale,
+        scale=event(calibrate(event, Budget(epsilon, DELTA))).scale,
         seed=rng,
     )
     noisy = np.asarray(release.value)

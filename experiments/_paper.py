@@ -38,7 +38,7 @@ import escudo
 from escudo.attacks import Attack, attack
 from escudo.attacks._victims import RowsWithRecord
 from escudo.causal import CausalGraph, asia
-from escudo.privacy import Guarantee, RepeatedEvent, SampledGaussianEvent, calibrate, guarantee_of
+from escudo.privacy import Budget, Guarantee, RepeatedEvent, SampledGaussianEvent, calibrate, guarantee_of
 from escudo.utility import Rows
 
 ROOT = Path(__file__).parents[1]
@@ -256,7 +256,7 @@ class PaperVae:
         )
         self.schema, self.batch, self.one_start = table.schema, table.batch, one_start
         self.steps, self.chance = table.epochs * rows // table.batch, table.batch / rows
-        self.noise = 0.0 if epsilon is None else calibrate(self._events, epsilon=epsilon, delta=DELTA)
+        self.noise = 0.0 if epsilon is None else calibrate(self._events, Budget(epsilon, DELTA))
         self.claim: Guarantee | None = None
         if epsilon is not None:
             self.claim = guarantee_of(self._events(self.noise), delta=DELTA)

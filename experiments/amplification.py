@@ -46,14 +46,22 @@ from numpy.typing import NDArray
 from stability import COLUMNS, random_model
 
 import escudo
-from escudo._progress import tracking
+from escudo._card import tracking
 from escudo.attacks import attack, canary, ceiling_of, outlyingness
 from escudo.attacks._attacker import train_classifier
 from escudo.attacks._report import score_of
 from escudo.attacks._victims import RowsWithRecord
 from escudo.causal import CausalGraph, asia
 from escudo.mechanisms import Purse
-from escudo.privacy import Guarantee, MemoryAccount, RepeatedEvent, SampledGaussianEvent, calibrate, guarantee_of
+from escudo.privacy import (
+    Budget,
+    Guarantee,
+    MemoryAccount,
+    RepeatedEvent,
+    SampledGaussianEvent,
+    calibrate,
+    guarantee_of,
+)
 from escudo.synthesis import prepare as prepare_generator
 from escudo.synthesis import stability
 from escudo.utility import Rows
@@ -78,7 +86,7 @@ KINDS = tuple(world for world in WORLDS if world != "other")
 
 
 def _noise(epsilon: float) -> float:
-    return calibrate(_events, epsilon=epsilon, delta=DELTA)
+    return calibrate(_events, Budget(epsilon, DELTA))
 
 
 def _events(noise: float) -> RepeatedEvent:

@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from escudo._progress import tracking
+from escudo._card import tracking
 from escudo.mechanisms import quantiles
 from escudo.orientation._gap import gap_of, gap_sensitivity, probability_of_direction
 from escudo.orientation._paper import Residuals, residuals, score_sensitivity, two_scores

@@ -1,4 +1,4 @@
-"""How a result shows itself: to programs as plain values, in a notebook as a few words, a table or a picture.
+"""How work and its result show themselves: a bar while it lasts, then plain values for programs, a card for notebooks.
 
 Every text is escaped here, so that a column called ``<script>`` stays a name; :func:`printable` keeps names from
 steering a terminal, and :func:`text_width` says how much room they take in a picture.
@@ -6,7 +6,9 @@ steering a terminal, and :func:`text_width` says how much room they take in a pi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from html import escape
 from math import isfinite
@@ -121,3 +123,27 @@ def text_width(text: str, size: float) -> float:
         else:
             ems += 0.34 if char in _NARROW else 0.9 if char in _WIDE else 0.7 if char.isupper() else 0.57
     return ems * size
+
+
+@contextmanager
+def tracking(label: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Give a function that advances a bar of ``total`` steps with its expected end.
+
+    The bar is for anything over two seconds. It is written to standard error, in terminals and notebooks, silent when
+    piped, and vanishes when done. Steps must be public facts (tables, epochs, trials), never the progress of a scan
+    whose speed depends on private values.
+
+    >>> with tracking("Measuring", total=2) as advance:
+    ...     advance(1)
+    ...     advance(1)
+    """
+    if not (sys.stderr.isatty() or "ipykernel" in sys.modules):
+        yield lambda steps: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(label, total=total)
+        yield lambda steps: bar.advance(task, steps)

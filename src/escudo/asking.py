@@ -23,14 +23,29 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, ParamSpec, Protocol, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypedDict, TypeVar, Unpack
 
 from escudo.errors import InputError
 from escudo.mechanisms import Purse, Seed, one_stream, publishable
 from escudo.privacy import Account, Budget, ComposedEvent, Neighbours, Plan, Relation, charging, guarantee_of, plannable
 from escudo.table import PrivateTable, Schema
 
-__all__ = ["AskOptions", "Described", "Prepared", "Question", "ask", "asking", "planning", "run", "running", "verb"]
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = [
+    "AskOptions",
+    "Described",
+    "Prepared",
+    "Question",
+    "ask",
+    "asking",
+    "paying",
+    "planning",
+    "run",
+    "running",
+    "verb",
+]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -40,7 +55,7 @@ T_co = TypeVar("T_co", covariant=True)
 class Prepared(Protocol[T_co]):
     """A question that knows what it will spend, before a row is read.
 
-    One that keeps a checkpoint also has a method ``paying(account, plan, *, for_release, purpose, stream)`` in place of
+    One that keeps a checkpoint also has a method ``paying(account, plan, stream, *, for_release, purpose)`` in place of
     :func:`escudo.privacy.charging`: what was paid before it was stopped is not paid again.
     """
 
@@ -235,11 +250,15 @@ def running(
         for_release=publishable(seed),
     )
     terms: dict[str, Any] = {"for_release": promise.for_release, "purpose": purpose or plan.name}
-    paying = getattr(prepared, "paying", None)
-    payment: AbstractContextManager[Account]
-    if paying is None:
-        payment = charging(table.account, plan, **terms)
-    else:
-        payment = paying(table.account, plan, stream=stream, **terms)
-    with payment as account:
+    with paying(prepared, table.account, plan, stream, **terms) as account:
         yield prepared.run(table, Purse(account, stream, plan=plan, guarantee=promise))
+
+
+def paying(
+    prepared: Prepared[Any], account: Account, plan: Plan, stream: np.random.Generator | None, **terms: Any
+) -> AbstractContextManager[Account]:
+    """Charge a plan in the way of what was prepared, which may go on after a stop; in one spend if it has none."""
+    own = getattr(prepared, "paying", None)
+    payment: AbstractContextManager[Account]
+    payment = charging(account, plan, **terms) if own is None else own(account, plan, stream, **terms)
+    return payment

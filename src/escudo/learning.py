@@ -80,8 +80,13 @@ def stripped(column: Column, dtype: nw.dtypes.DType) -> Column:
     values get a cell in any case. A boolean type leaves nothing to be learnt.
     """
     if isinstance(column, Numeric):
-        bins = column.bins if column.open else _BINS
-        return Numeric(column.name, bins=bins, integer=dtype.is_integer(), missing=True, confirmed=False)
+        return Numeric(
+            column.name,
+            bins=column.bins if column.open else _BINS,
+            integer=dtype.is_integer(),
+            missing=True,
+            confirmed=False,
+        )
     if dtype == nw.Boolean:
         return Categorical(column.name, (False, True), missing=True)
     return Categorical(column.name, ordered=column.ordered, missing=True, confirmed=False)
@@ -141,11 +146,10 @@ def levelled(column: Categorical, shown: Sequence[Level]) -> Categorical:
     """Return the column with the levels that were shown, or still open if there is none."""
     if not shown:
         return replace(column, note="no level was common enough to be learnt with this budget; state the levels")
-    note = "levels learnt privately"
+    learnt = replace(column, levels=tuple(shown), confirmed=True, note="levels learnt privately")
     if not isinstance(shown[0], str):
-        return replace(column, levels=tuple(shown), confirmed=True, note=note)
-    levels = (*(level for level in shown if level != OTHER), OTHER)
-    return replace(column, levels=levels, other=OTHER, confirmed=True, note=note)
+        return learnt
+    return replace(learnt, levels=(*(level for level in shown if level != OTHER), OTHER), other=OTHER)
 
 
 def cell_counts(frame: object, schema: Schema, columns: Sequence[Numeric]) -> list[Integers]:
@@ -196,7 +200,7 @@ def _number(value: Any) -> int | None:
 _PURPOSE = "learn schema"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Span:
     """Where a column's values are, as released: between powers of four, and which quantiles to ask for in there."""
 
@@ -204,7 +208,7 @@ class _Span:
     tail: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Counted:
     """What was counted of a private frame, and the frame."""
 
@@ -213,7 +217,7 @@ class _Counted:
     levels: list[Mapping[Level, int]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Task:
     """What is to be learnt, between which tables and for how much; made from arguments and column types alone.
 
@@ -285,14 +289,9 @@ class _Task:
 
     def reading(self, frame: object) -> _Task:
         """Read what can be read before anything is spent: an engine that fails then costs nothing."""
-        return replace(
-            self,
-            read=_Counted(
-                frame=frame,
-                histograms=cell_counts(frame, self.schema, [wide(column) for column in self.numeric]),
-                levels=[level_counts(frame, self.schema, column.name) for column in self.categorical],
-            ),
-        )
+        histograms = cell_counts(frame, self.schema, [wide(column) for column in self.numeric])
+        levels = [level_counts(frame, self.schema, column.name) for column in self.categorical]
+        return replace(self, read=_Counted(frame, histograms, levels))
 
     def run(self, table: PrivateTable, purse: Purse) -> Release[Schema]:
         """Learn the bounds, then the levels."""
@@ -310,17 +309,20 @@ class _Task:
             )
         plan = purse.plan
         value = replace(self.schema.with_columns(*learnt), notes=(f"Warning: {plan.warning}",) if plan.warning else ())
-        event = plan.event or ComposedEvent(events=(), **self.neighbours.stated)
-        return Release(value=value, guarantee=purse.guarantee, event=event)
+        return Release(
+            value=value,
+            guarantee=purse.guarantee,
+            event=plan.event or ComposedEvent(events=(), **self.neighbours.stated),
+        )
 
     def find(self, grid: Numeric, counts: Integers, purse: Purse) -> _Span:
         """Release where the values are, to powers of four; all the rest looks at what was released."""
         noisy = np.asarray(purse.add(counts, self.scale_event(grid), purpose="Laplace mechanism"))
         cells = occupied(noisy, self.moved_rows / (self.share / 2))
         if not cells:
-            return _Span(cut=None, tail=None)
+            return _Span(None, None)
         rows = int(noisy[cells.start : cells.stop].sum())
-        return _Span(cut=between(grid, cells), tail=tail_probability(self.tails, rows, self.quantile_scale))
+        return _Span(between(grid, cells), tail_probability(self.tails, rows, self.quantile_scale))
 
     def bounds(self, column: Numeric, span: _Span, counts: Integers | None, purse: Purse) -> Numeric:
         """Release the bounds within a span, by two quantiles at half of a column's share where rows suffice."""
@@ -368,12 +370,7 @@ def _read_task(
     columns = [stripped(start[name], types[name]) for name in start.unconfirmed]
     neighbours = start.neighbours(relation=relation, rows=rows)
     budget = Budget(epsilon, usual_delta(neighbours) if delta is None else delta)
-    task = _Task(
-        schema=replace(start.with_columns(*columns), notes=()),
-        neighbours=neighbours,
-        budget=budget,
-        tails=tails,
-    )
+    task = _Task(replace(start.with_columns(*columns), notes=()), neighbours, budget, tails)
     if budget.delta == 0 and task.categorical:
         raise InputError("delta must be above 0 to learn levels: rare ones stay hidden except with probability delta.")
     return task

@@ -14,12 +14,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from escudo.asking import planning, run, verb
+from escudo.asking import paying, planning, run, verb
 from escudo.errors import InputError
 from escudo.privacy import Budget, Event, Plan, usual_delta
 from escudo.report import ReleaseFiles, check_target, write_release
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from escudo.causal import CausalGraph
     from escudo.mechanisms import Purse
     from escudo.privacy import Account, Neighbours
@@ -136,17 +138,19 @@ class SyntheticRelease:
             InputError: If an argument is out of range; nothing was read or spent.
             RefusedError: If the schema is not confirmed.
         """
-        from escudo.utility import PreparedEvaluated, prepare_evaluated
-
         question = self._question()
-
-        def prepare(epsilon: float) -> Prepared:
-            return question.prepare(schema, neighbours, Budget(epsilon, budget.delta))
-
         if self.evaluate is None:
-            return PreparedRelease(question=self, generator=PreparedEvaluated(generator=prepare(budget.epsilon)))
-        terms: dict[str, Any] = {"relation": neighbours.relation, "public_rows": neighbours.rows}
-        whole = prepare_evaluated(prepare, share=self.evaluate, epsilon=budget.epsilon, delta=budget.delta, **terms)
+            return PreparedRelease(question=self, generator=question.prepare(schema, neighbours, budget))
+        from escudo.utility import prepare_evaluated
+
+        whole = prepare_evaluated(
+            lambda epsilon: question.prepare(schema, neighbours, Budget(epsilon, budget.delta)),
+            share=self.evaluate,
+            epsilon=budget.epsilon,
+            delta=budget.delta,
+            relation=neighbours.relation,
+            public_rows=neighbours.rows,
+        )
         return PreparedRelease(question=self, generator=whole)
 
     def _question(self) -> Synthesis | DiscoveredSynthesis:
@@ -191,11 +195,11 @@ class PreparedRelease:
 
     Attributes:
         question: What is released, and where.
-        generator: What was prepared for the model, and for the figures about its rows if they are paid for.
+        generator: What was prepared for the model; with the figures about its rows, where they are paid for.
     """
 
     question: SyntheticRelease
-    generator: PreparedEvaluated
+    generator: Prepared | PreparedEvaluated
 
     @property
     def schema(self) -> Schema:
@@ -212,15 +216,20 @@ class PreparedRelease:
         """What the account is told."""
         return f"synthesize ({self.plan.name})"
 
-    def paying(self, account: Account, plan: Plan, **terms: Any) -> AbstractContextManager[Account]:
+    def paying(
+        self, account: Account, plan: Plan, stream: np.random.Generator | None, **terms: Any
+    ) -> AbstractContextManager[Account]:
         """Charge a plan as the generator does, which may go on after a stop."""
-        return self.generator.paying(account, plan, **terms)
+        return paying(self.generator, account, plan, stream, **terms)
 
     def resumption(self, account: Account, plan: Plan) -> Resumption | None:
         """Return the checkpoint that the release would go on from, and what that would charge; None without one."""
         import numpy as np
 
-        kept, seed = getattr(self.generator.generator, "checkpoint", None), self.question.seed
+        from escudo.utility import PreparedEvaluated
+
+        own = self.generator.generator if isinstance(self.generator, PreparedEvaluated) else self.generator
+        kept, seed = getattr(own, "checkpoint", None), self.question.seed
         if kept is None:
             return None
         begun, due = kept.due(account, plan, seed=None if seed is None else np.random.default_rng(seed))
@@ -234,7 +243,8 @@ class PreparedRelease:
         """
         asked = self.question
         assert asked.directory is not None, "only a plan was asked for"
-        model, evaluate = self.generator.run(table, purse)
+        found = self.generator.run(table, purse)
+        model, evaluate = found if isinstance(found, tuple) else (found, None)
         try:
             return write_release(
                 model,

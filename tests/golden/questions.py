@@ -154,7 +154,7 @@ def _accounts() -> dict[str, Ask]:
         def build(scale: float) -> privacy.Event:
             return privacy.GaussianEvent(l2_sensitivity=1.0, scale=scale, grid=1.0)
 
-        return {"scale": privacy.calibrate(build, epsilon=1.0, delta=1e-6)}
+        return {"scale": privacy.calibrate(build, privacy.Budget(1.0, 1e-6))}
 
     def planned(folder: Path) -> Any:
         private = table.PrivateTable(_frame(), schema_of("mixed", "row"))

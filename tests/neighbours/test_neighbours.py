@@ -16,6 +16,7 @@ import pytest
 from escudo.mechanisms import laplace
 from escudo.privacy import MemoryAccount
 from neighbours import servers
+from neighbours.mutations import HOME, Mutation, known
 from neighbours.promises import PROMISES
 from neighbours.search import Case, Tries, every_case
 from neighbours.tables import ENGINES
@@ -117,3 +118,9 @@ def test_a_leak_is_seen(leak: Any, told: str) -> None:
 def test_a_verb_is_asked_on_public_terms() -> None:
     asked = Asked(frame=None, content="mixed", relation="add_remove", unit="row", rows=5)
     assert asked.known_rows is None
+
+
+@pytest.mark.parametrize("mutation", known(), ids=lambda mutation: mutation.defect)
+def test_a_known_defect_can_still_be_put_back(mutation: Mutation) -> None:
+    for changed, old, _ in mutation.changes:
+        assert (HOME / "src/escudo" / changed).read_text(encoding="utf-8").count(old) == 1

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from escudo.errors import InputError
 from escudo.privacy import (
     ApproximateEvent,
+    Budget,
     Event,
     ExponentialEvent,
     GaussianEvent,
@@ -71,7 +72,7 @@ def cost(build: Build, noise: float, delta: float) -> float:
 def test_the_budget_is_kept_and_a_thousandth_less_noise_would_break_it(
     build: Build, epsilon: float, delta: float
 ) -> None:
-    noise = calibrate(build, epsilon=epsilon, delta=delta)
+    noise = calibrate(build, Budget(epsilon, delta))
     assert cost(build, noise, delta) <= epsilon
     assert cost(build, noise * (1 - WASTE), delta) > epsilon
 
@@ -79,7 +80,7 @@ def test_the_budget_is_kept_and_a_thousandth_less_noise_would_break_it(
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 20.0])
 def test_laplace_noise_alone_matches_its_formula(epsilon: float, delta: float) -> None:
-    noise = calibrate(lambda t: LaplaceEvent(l1_sensitivity=3.0, scale=t, grid=1.0), epsilon=epsilon, delta=delta)
+    noise = calibrate(lambda t: LaplaceEvent(l1_sensitivity=3.0, scale=t, grid=1.0), Budget(epsilon, delta))
     if delta == 0:
         assert noise == pytest.approx(3.0 / epsilon, rel=WASTE)
     else:
@@ -102,27 +103,27 @@ def test_it_finds_what_a_patient_bisection_finds(build: Build) -> None:
     while high / low > 1 + step:
         middle = math.sqrt(low * high)
         low, high = (low, middle) if cost(build, middle, 1e-6) <= 1.0 else (middle, high)
-    assert low < calibrate(build, epsilon=1.0, delta=1e-6) <= high * (1 + WASTE - step)
+    assert low < calibrate(build, Budget(1.0, 1e-6)) <= high * (1 + WASTE - step)
 
 
 def test_a_single_event_may_be_given_without_a_list() -> None:
-    assert calibrate(counts(), epsilon=1.0, delta=1e-6) == calibrate(lambda t: [counts()(t)], epsilon=1.0, delta=1e-6)
+    assert calibrate(counts(), Budget(1.0, 1e-6)) == calibrate(lambda t: [counts()(t)], Budget(1.0, 1e-6))
 
 
 def test_more_budget_needs_less_noise() -> None:
-    found = [calibrate(counts(2), epsilon=epsilon, delta=1e-6) for epsilon in (0.1, 1.0, 50.0)]
+    found = [calibrate(counts(2), Budget(epsilon, 1e-6)) for epsilon in (0.1, 1.0, 50.0)]
     assert found == sorted(found, reverse=True)
 
 
 @pytest.mark.parametrize("build", [counts(), sums(), floating()], ids=["counts", "sums", "floating"])
 def test_gaussian_noise_without_a_delta_is_an_error_that_says_so(build: Callable[[float], Event]) -> None:
     with pytest.raises(InputError, match="Gaussian noise needs a delta above 0"):
-        calibrate(build, epsilon=1.0, delta=0.0)
+        calibrate(build, Budget(1.0, 0.0))
 
 
 def test_a_delta_of_the_mechanisms_own_that_is_too_large_is_an_error() -> None:
     with pytest.raises(InputError, match="No amount of noise meets epsilon = 1 at delta = 1e-06"):
-        calibrate(lambda t: ApproximateEvent(epsilon=1 / t, delta=1e-3), epsilon=1.0, delta=1e-6)
+        calibrate(lambda t: ApproximateEvent(epsilon=1 / t, delta=1e-3), Budget(1.0, 1e-6))
 
 
 @pytest.mark.parametrize(
@@ -138,4 +139,10 @@ def test_a_delta_of_the_mechanisms_own_that_is_too_large_is_an_error() -> None:
 )
 def test_a_budget_out_of_range_is_named(arguments: dict[str, float], expected: str) -> None:
     with pytest.raises(InputError, match=expected):
-        calibrate(counts(), **{"epsilon": 1.0, "delta": 1e-6, **arguments})
+        calibrate(counts(), Budget(**{"epsilon": 1.0, "delta": 1e-6, **arguments}))
+
+
+def test_epsilon_and_delta_one_by_one_still_work_and_say_what_to_write() -> None:
+    with pytest.warns(DeprecationWarning, match=r"calibrate\(build, Budget\(epsilon, delta\)\)"):
+        noise = calibrate(counts(), epsilon=1.0, delta=1e-6)
+    assert noise == calibrate(counts(), Budget(1.0, 1e-6))

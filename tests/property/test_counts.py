@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from escudo.errors import SchemaError
 from escudo.table._columns import Categorical, Numeric
-from escudo.table._rows import count_sensitivity
+from escudo.table._counts import count_sensitivity
 from escudo.table._schema import Schema
 from escudo.table._table import PrivateTable
 

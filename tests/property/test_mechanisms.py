@@ -21,8 +21,7 @@ from escudo.mechanisms import (
     stable_histogram,
     stable_threshold,
 )
-from escudo.mechanisms._grid import read_statistic
-from escudo.mechanisms._noise import laplace_cutoff, laplace_tail
+from escudo.mechanisms._noise import laplace_cutoff, laplace_tail, read_statistic
 from escudo.mechanisms._selection import cell_utilities
 
 PARTS = 2**20

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from escudo._progress import tracking
+from escudo._card import tracking
 
 
 class Terminal(io.StringIO):

@@ -34,6 +34,23 @@ def test_the_makefile_has_the_two_commands() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for target in ("demo", "test"):
         assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE)
+    (parts,) = re.findall(r"^test: (.*)$", makefile, flags=re.MULTILINE)
+    assert {"unit", "doctests"} <= set(parts.split())
+
+
+def test_every_place_where_contributors_are_sent_is_there() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    table = text[text.index("## Where things go") : text.index("## A new mechanism")]
+    places = re.findall(r"`([\w./]+(?:/|\.py))`", table)
+    assert len(places) > 15
+    homes = {
+        place: [home / place for home in (ROOT, ROOT / "src/escudo") if (home / place).exists()] for place in places
+    }
+    assert [place for place, found in homes.items() if not found] == []
+    lists = re.findall(r"`([A-Z]+)` of `([\w./]+)`", table)
+    assert {name for name, _ in lists} >= {"GENERATORS", "DEPENDENCE", "PROCEDURES"}
+    for name, place in lists:
+        assert re.search(rf"^{name}: ", homes[place][0].read_text(encoding="utf-8"), flags=re.MULTILINE), name
 
 
 def test_every_figure_of_the_comparison_links_to_a_page_that_exists() -> None:

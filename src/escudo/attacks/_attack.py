@@ -25,12 +25,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from os import PathLike
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo._progress import tracking
+from escudo._card import tracking
 from escudo._validate import one_of, positive_integer, probability, whole
 from escudo.attacks._attacker import (
     CLASSIFIERS,
@@ -401,7 +401,21 @@ class AttributeGame:
         )
 
 
-def infer_attribute(victim: Victim, rows: object, schema: Schema, attribute: str, **game: Any) -> AttributeAttack:
+class AttributeOptions(TypedDict, total=False):
+    """What :func:`infer_attribute` takes: the fields of :class:`AttributeGame`, which see."""
+
+    targets: int
+    choice: Choice | Sequence[int]
+    fits: int
+    size: int | None
+    confidence: float
+    seed: int
+    jobs: int | None
+
+
+def infer_attribute(
+    victim: Victim, rows: object, schema: Schema, attribute: str, **game: Unpack[AttributeOptions]
+) -> AttributeAttack:
     """Find out how much of one value of a record its own presence gives away. For the custodian only.
 
     Args:
@@ -409,7 +423,7 @@ def infer_attribute(victim: Victim, rows: object, schema: Schema, attribute: str
         rows: The private rows; a frame of any engine.
         schema: Their public description.
         attribute: The categorical column that the attacker wants.
-        game: How it is played: what :class:`AttributeGame` takes.
+        game: How it is played (:class:`AttributeOptions`).
     """
     return AttributeGame(**game).play(victim, rows, schema, attribute)
 
@@ -521,13 +535,31 @@ class PublishedGame:
         return tested
 
 
-def published_game(victim: Victim, rows: object, schema: Schema, **game: Any) -> list[PublishedScore]:
+class PublishedOptions(TypedDict, total=False):
+    """What :func:`published_game` takes: the fields of :class:`PublishedGame`, which see."""
+
+    targets: int
+    choice: Choice | Sequence[int]
+    fits: int
+    sets: int
+    size: int | None
+    features: Sequence[str]
+    classifiers: Sequence[str]
+    by_fit: bool
+    null: bool
+    seed: int
+    jobs: int | None
+
+
+def published_game(
+    victim: Victim, rows: object, schema: Schema, **game: Unpack[PublishedOptions]
+) -> list[PublishedScore]:
     """Play the game as published and return its table.
 
     Args:
         victim: The generator, from :func:`victim_of`.
         rows: The private rows; a frame of any engine.
         schema: Their public description.
-        game: How it is played: what :class:`PublishedGame` takes, such as ``null=True``.
+        game: How it is played (:class:`PublishedOptions`), such as ``null=True``.
     """
     return PublishedGame(**game).play(victim, rows, schema)

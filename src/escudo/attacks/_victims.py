@@ -161,13 +161,13 @@ class EscudoVictim:
 
     def synthetic(self, rows: RowsWithRecord, *, sets: int, size: int, seed: int) -> list[Rows]:
         """Fit the rows and return ``sets`` synthetic sets of ``size`` rows."""
-        if self._neural:
-            return next(self.fitted([(rows, seed)], map)).synthetic(sets=sets, size=size)
-        table = rows.table(self.claim)
-        noise = np.random.default_rng(seed)
+        fit = next(self.fitted([(rows, seed)], map)) if self._neural else self._fit(rows, seed)
+        return fit.synthetic(sets=sets, size=size)
+
+    def _fit(self, rows: RowsWithRecord, seed: int) -> _Drawn:
+        table, noise = rows.table(self.claim), np.random.default_rng(seed)
         purse = Purse(table.account, noise, plan=self._prepared.plan, guarantee=self.claim)
-        model = self._prepared.run(table, purse)
-        return self._drawn(model, rows, seed).synthetic(sets=sets, size=size)
+        return self._drawn(self._prepared.run(table, purse), rows, seed)
 
     def fitted(self, worlds: Sequence[tuple[RowsWithRecord, int]], spread: Spread) -> Iterator[_Drawn]:
         """Fit networks to all rows; their starts are measured in several processes, and all are trained together."""
@@ -181,7 +181,7 @@ class EscudoVictim:
         from escudo.synthesis.neural import begin
 
         rows, seed = world
-        return begin(self._prepared, rows.table(self.claim), seed=seed, guarantee=self.claim)
+        return begin(self._prepared, rows.table(self.claim), seed, self.claim)
 
     def _drawn(self, model: Model, rows: RowsWithRecord, seed: int) -> _Drawn:
         return _Drawn(model, rows.rest.schema, bool(np.isfinite(rows.rest.numbers).any()), seed)
@@ -337,11 +337,9 @@ class _MovedTable(PrivateTable):
         self, size: int = 65_536, columns: Sequence[str] | None = None, *, encode: Any = "codes"
     ) -> Iterator[NDArray[Any]]:
         """Return batches as :meth:`PrivateTable.batches` does, the record in the last one."""
-        record = self._rows.record
-        if record is None:
-            return super().batches(size, columns, encode=encode)
-        whole = PrivateTable(self._rows.frame(), self.schema)
-        return whole.batches(size, columns, encode=encode)
+        alone = self._rows.record is None
+        read = super().batches if alone else PrivateTable(self._rows.frame(), self.schema).batches
+        return read(size, columns, encode=encode)
 
 
 def _decode(rows: Rows) -> pl.DataFrame:

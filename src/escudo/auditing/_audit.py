@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo._progress import tracking
+from escudo._card import tracking
 from escudo._validate import positive, positive_integer, probability, whole
 from escudo.auditing._bounds import best_event, power_of
 from escudo.auditing._cells import Cells

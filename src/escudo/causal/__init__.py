@@ -12,8 +12,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import lazy_loader
 
 from escudo.causal import formats
 from escudo.causal._draw import draw
@@ -36,23 +37,15 @@ if TYPE_CHECKING:
     from escudo.causal._sem_equations import marginal as marginal
 
 # Loaded when first asked for. What __all__ does not list is for the other packages of escudo, not for users.
-_LAZY = {
-    "MAX_CELLS": "_inference",
-    "SEM": "_sem",
-    "Distribution": "_sem",
-    "Equation": "_sem_equations",
-    "Factor": "_inference",
-    "Given": "_sem",
-    "Law": "_sem",
-    "Lookup": "_inference",
-    "alike": "_sem_compile",
-    "ancestors": "_sem",
-    "commuting": "_sem_compile",
-    "contract": "_inference",
-    "copy_of": "_sem",
-    "marginal": "_sem_equations",
-    "product": "_inference",
-}
+__getattr__, _, _ = lazy_loader.attach(
+    __name__,
+    submod_attrs={
+        "_inference": ["MAX_CELLS", "Factor", "Lookup", "contract", "product"],
+        "_sem": ["SEM", "Distribution", "Given", "Law", "ancestors", "copy_of"],
+        "_sem_compile": ["alike", "commuting"],
+        "_sem_equations": ["Equation", "marginal"],
+    },
+)
 
 __all__ = [
     "SEM",
@@ -70,9 +63,3 @@ __all__ = [
     "draw",
     "formats",
 ]
-
-
-def __getattr__(name: str) -> Any:  # Any: whatever the lazily loaded module holds under that name
-    if name in _LAZY:
-        return getattr(import_module(f"escudo.causal.{_LAZY[name]}"), name)
-    raise AttributeError(f"module 'escudo.causal' has no attribute {name!r}")

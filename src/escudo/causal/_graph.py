@@ -382,6 +382,8 @@ these arrows.
         Raises:
             GraphError: There is no such graph.
         """
+        if self.is_dag:
+            return self
         return replace(self, edges=_equivalence.extension_edges(self), undirected_edges=())
 
     def subgraph(self, nodes: Iterable[str]) -> CausalGraph:

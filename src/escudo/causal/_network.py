@@ -8,9 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -204,7 +205,8 @@ class Network:
         return hash((frozenset(self.levels.items()), frozenset(self.parents.items())))
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _restore, (dict(self.levels), dict(self.parents), dict(self.tables))
+        again = partial(Network, levels=dict(self.levels), parents=dict(self.parents), tables=dict(self.tables))
+        return again, ()
 
     def __repr__(self) -> str:
         cells = sum(self.table(name).size for name in self.nodes)
@@ -217,10 +219,6 @@ class Network:
         if node not in self.levels:
             raise GraphError(f"The network has no variable {shown(str(node))}." + did_you_mean(str(node), self.levels))
         return node
-
-
-def _restore(levels: Any, parents: Any, tables: Any) -> Network:  # Any: the values of __reduce__
-    return Network(levels=levels, parents=parents, tables=tables)
 
 
 def _checked_levels(name: str, values: Sequence[str]) -> tuple[str, ...]:

@@ -67,7 +67,7 @@ def compile_expression(
         joint = product(parts, (*parents, name))
         decided = bool(np.all((joint.array == 0.0) | (joint.array == 1.0))) and not joint.lossy
         parts = (Lookup(parents, name, np.argmax(joint.array, axis=-1), len(values)) if decided else joint,)
-    return values, Equation(name=name, parents=parents, parts=parts, text=text)
+    return values, Equation(name, parents, parts, text)
 
 
 class _Compiler:

@@ -132,7 +132,7 @@ def normalise(what: str, table: Array) -> Array:
 # ---- equations
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Equation:
     """``name := F(parents)`` as one table, or as several when a single one would be too wide.
 
@@ -194,7 +194,7 @@ def _same_part(mine: Factor | Lookup, theirs: Factor | Lookup) -> bool:
 def constant(name: str, position: int, size: int, *, text: str | None = None) -> Equation:
     """Return the equation that an intervention puts in place: one value, no parents."""
     part = Lookup((), name, np.asarray(position, dtype=np.intp), size)
-    return Equation(name=name, parents=(), parts=(part,), text=text)
+    return Equation(name, (), (part,), text)
 
 
 def from_table(name: str, parents: tuple[str, ...], table: Array, *, text: str | None = None) -> Equation:
@@ -203,7 +203,7 @@ def from_table(name: str, parents: tuple[str, ...], table: Array, *, text: str |
         part: Factor | Lookup = Lookup(parents, name, np.asarray(np.argmax(table, axis=-1)), table.shape[-1])
     else:
         part = Factor((*parents, name), table)
-    return Equation(name=name, parents=parents, parts=(part,), text=text)
+    return Equation(name, parents, (part,), text)
 
 
 # ---- definitions

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NoReturn, TypeAlias
@@ -276,12 +276,8 @@ class Parser:
 
     def _at_row(self) -> bool:
         """Look ahead: a row has '->' where a definition has '~', ':=' or '|'."""
-        ahead = 0
-        while self.peek(ahead).kind not in ("newline", "end"):
-            if self.at("->", "~", ":=", "|", ahead=ahead):
-                return self.at("->", ahead=ahead)
-            ahead += 1
-        return False
+        signs = (token.text for token in self._line() if _among(token, ("->", "~", ":=", "|")))
+        return next(signs, None) == "->"
 
     def _row(self, parents: int) -> Row:
         start = self.peek()
@@ -480,12 +476,8 @@ class Parser:
         """Look ahead for ``X[a..b]``."""
         if self.peek().kind != "name" or not self.at("[", ahead=1):
             return False
-        ahead = 2
-        while not self.at("]", ahead=ahead) and self.peek(ahead).kind not in ("newline", "end"):
-            if self.at("..", ahead=ahead):
-                return True
-            ahead += 1
-        return False
+        signs = (token.text for token in self._line(2) if _among(token, ("]", "..")))
+        return next(signs, None) == ".."
 
     def _choose(self, name: Token) -> Node:
         """Read ``choose(a, b)`` or ``choose(a: 0.3, b: 0.7)``."""
@@ -563,8 +555,13 @@ class Parser:
 
     def at(self, *signs: str, ahead: int = 0) -> bool:
         """Return True if a coming token is one of these signs or words (and not quoted text)."""
-        token = self.peek(ahead)
-        return token.kind != "string" and token.text in signs
+        return _among(self.peek(ahead), signs)
+
+    def _line(self, ahead: int = 0) -> Iterator[Token]:
+        """Look at what is left of the line, from a coming token on."""
+        while (token := self.peek(ahead)).kind not in ("newline", "end"):
+            yield token
+            ahead += 1
 
     def skip(self, *signs: str) -> bool:
         """Move past the next token if it is one of these."""
@@ -747,6 +744,11 @@ class Parser:
                 raise self.error(f"{token.text!r} is not an index.{known}", token)
             return self.indices[self.take().text]
         return self.whole()
+
+
+def _among(token: Token, signs: Collection[str]) -> bool:
+    """Return True if a token is one of these signs or words, and not quoted text."""
+    return token.kind != "string" and token.text in signs
 
 
 def _what(token: Token) -> str:

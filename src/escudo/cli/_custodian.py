@@ -225,9 +225,13 @@ def _print_evaluation(screen: Console, found: Evaluation) -> None:
             continue
         if len(changes) == 2:
             changes = changes[:1]  # one learner and "all" of it
-        title = f"{what.capitalize()} on held-out real rows, per cent"
-        columns = {"learner": {}, **dict.fromkeys(numbers, _RIGHT)}
-        screen.print(plain_table(columns, map(cells, changes), title=title, **_TITLED))
+        shown = plain_table(
+            {"learner": {}, **dict.fromkeys(numbers, _RIGHT)},
+            map(cells, changes),
+            title=f"{what.capitalize()} on held-out real rows, per cent",
+            **_TITLED,
+        )
+        screen.print(shown)
     rows = []
     for name, label, form in (
         ("one_way", "rows in the wrong cell, one column", "{:.2%}"),
@@ -406,9 +410,12 @@ def _print_attack(screen: Console, found: Attack) -> None:
 
     screen.print(found.verdict, style="bold red" if found.violated else "bold")
     numbers = ("accuracy", "95 % interval", "AUC", "TPR at 1 % FPR")
-    columns = {"looks at": {}, "judges by": {}, **dict.fromkeys(numbers, _RIGHT)}
-    title = "Attacks, mean over targets (heuristic)"
-    table = plain_table(columns, map(cells, found.ranked), title=title, **_TITLED)
+    table = plain_table(
+        {"looks at": {}, "judges by": {}, **dict.fromkeys(numbers, _RIGHT)},
+        map(cells, found.ranked),
+        title="Attacks, mean over targets (heuristic)",
+        **_TITLED,
+    )
     if found.ceiling is not None:
         most = found.ceiling
         table.add_section()

@@ -61,8 +61,7 @@ def draft(
     schema = draft_schema(_opened(data), delimiter=delimiter, encoding=encoding, decimal=decimal)
     found = [note for note in schema.notes if note not in DRAFT_NOTES]
     with _readable_by(0o600):
-        then = "\n".join([*found, _how_to_confirm(data, out)])
-        return _written(schema, out, CUSTODIAN_ONLY, then=then, force=force)
+        return _written(schema, out, CUSTODIAN_ONLY, *found, _how_to_confirm(data, out), force=force)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -280,7 +279,7 @@ def _check_target(out: Path | None, force: bool) -> None:
         raise InputError(f"cannot write '{out}': the folder '{out.parent}' does not exist.")
 
 
-def _written(schema: Schema, out: Path | None, notice: str, *, then: str = "", force: bool) -> Answer:
+def _written(schema: Schema, out: Path | None, notice: str, *then: str, force: bool) -> Answer:
     """Write a schema to its file, or show it: as TOML for people, so that it can be piped into a file."""
     if out is not None:
         schema.write(out, overwrite=force)
@@ -294,7 +293,7 @@ def _written(schema: Schema, out: Path | None, notice: str, *, then: str = "", f
     if out is None:
         return Answer(payload, lambda console: console.print(schema.to_toml(), markup=False, end=""))
     lead = f"Wrote {out}: {len(schema)} columns, {len(schema.unconfirmed)} not confirmed."
-    return Answer(payload, "\n".join(filter(None, (lead, notice, then))))
+    return Answer(payload, "\n".join(filter(None, (lead, notice, *then))))
 
 
 def _changed(schema: Schema, out: Path, notes: Sequence[str]) -> Answer:

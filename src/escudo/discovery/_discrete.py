@@ -72,7 +72,7 @@ def prepare(
 ) -> PreparedDiscrete:
     """Choose what to measure and how loudly, from public facts alone; see :func:`design_of`."""
     design = design_of(schema, neighbours, budget, knowledge, method)
-    return design.at(calibrate(design.events, epsilon=budget.epsilon, delta=budget.delta), schema, budget.delta)
+    return design.at(calibrate(design.events, budget), schema, budget.delta)
 
 
 def design_of(

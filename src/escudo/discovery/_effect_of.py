@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo._progress import tracking
+from escudo._card import tracking
 from escudo._validate import did_you_mean, probability
 from escudo.asking import ask, verb
 from escudo.causal import CausalGraph
@@ -199,7 +199,7 @@ class EffectQuestion:
                 "An effect needs to know what else acts on both columns: give a graph, or the columns to adjust for "
                 "(adjust=[...]), or trial=True if the treatment was assigned by chance."
             )
-        sizes = {column.name: column.size for column in schema.fields}
+        sizes = schema.sizes
         return smallest_adjustment(graph, treatment, outcome, sizes), "back-door"
 
 

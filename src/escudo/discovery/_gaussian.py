@@ -122,7 +122,7 @@ def prepare(schema: Schema, neighbours: Neighbours, budget: Budget, knowledge: C
             for size, change, share in zip(sizes, changes, _SHARES, strict=True)
         ]
 
-    first, second, third = events(calibrate(events, epsilon=budget.epsilon, delta=budget.delta))
+    first, second, third = events(calibrate(events, budget))
     return PreparedGaussian(
         schema=schema,
         constraints=constraints_of(schema, knowledge),

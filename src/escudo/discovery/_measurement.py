@@ -52,7 +52,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo._progress import tracking
+from escudo._card import tracking
 from escudo.mechanisms import Purse, gaussian_event
 from escudo.privacy import GaussianEvent, Neighbours, Relation
 from escudo.table import Categorical, Column, PrivateTable, Schema
@@ -295,7 +295,7 @@ def l2_sensitivity(
 def release_event(scale: float, neighbours: Neighbours, *, numbers: int) -> GaussianEvent:
     """Return the event of one release of at most so many numbers, in units of their sensitivity.
 
-    The l2 sensitivity is 1 and what rounding adds: two grid steps for each number (``escudo.mechanisms._grid``).
+    The l2 sensitivity is 1 and what rounding adds: two grid steps for each number (``escudo.mechanisms._noise``).
     """
     return gaussian_event(numbers, l2_sensitivity=1.0, scale=scale, grid=_GRID, **neighbours.stated)
 

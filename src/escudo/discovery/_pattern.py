@@ -27,7 +27,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo._progress import tracking
+from escudo._card import tracking
 from escudo._validate import did_you_mean
 from escudo.causal import CausalGraph, Knowledge, first_cycle
 from escudo.errors import GraphError

@@ -339,7 +339,7 @@ class AdjustmentTable:
                     **stated,
                 )
 
-            event = at(calibrate(at, epsilon=budget.epsilon, delta=budget.delta))
+            event = at(calibrate(at, budget))
         return cls(schema, treatment, weights, adjustment, event)
 
     @property

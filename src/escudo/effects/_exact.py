@@ -130,8 +130,14 @@ def total(sem: SEM, of: Sequence[str], on: Names, *, population: Any = None) -> 
     """
     names = names_of(sem, "of", of)
     parts = tuple(_intervene(sem, name, on, population, "effect") for name in names)
-    epsilon = math.fsum(part.epsilon for part in parts)
-    return replace(parts[0], epsilon=epsilon, of=names, kind="total effect", witness=None, parts=parts)
+    return replace(
+        parts[0],
+        epsilon=math.fsum(part.epsilon for part in parts),
+        of=names,
+        kind="total effect",
+        witness=None,
+        parts=parts,
+    )
 
 
 def direct(sem: SEM, of: Names, on: Names, *, holding: Names, population: Any = None) -> Effect:

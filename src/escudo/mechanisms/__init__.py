@@ -17,7 +17,7 @@ Inside a question that is asked (:mod:`escudo.asking`) a :class:`Purse` draws al
 
 ``seed=None`` draws secure noise through OpenDP. With a seed the same laws come from numpy, and everything made from
 them is marked not for release (:func:`publishable` says which it is). Noise is drawn on integers, in steps of a public
-grid: see ``_noise.py`` for the laws and ``_grid.py`` for what rounding costs.
+grid: see ``_noise.py`` for the laws and what rounding costs.
 """
 
 from __future__ import annotations

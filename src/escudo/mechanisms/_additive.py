@@ -31,8 +31,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from escudo._validate import one_of, positive
 from escudo.errors import InputError
-from escudo.mechanisms._grid import Statistic, read_statistic, unknown
-from escudo.mechanisms._noise import Integers, Seed, laplace_tail
+from escudo.mechanisms._noise import Integers, Seed, Statistic, laplace_tail, read_statistic, unknown
 from escudo.mechanisms._purse import Noisy, Purse, Release, ReleaseOptions, opened
 from escudo.privacy import Account, GaussianEvent, LaplaceEvent, NeighbourOptions, parse_relation
 
@@ -71,7 +70,7 @@ def laplace(
         BudgetExceededError: If the account refuses; nothing was spent or drawn.
 
     **Guarantee.** ε-differentially private for the stated relation and unit, exactly. *Proof.* Rounding moves
-    neighbours apart by at most Δ_g steps in l1 (:mod:`escudo.mechanisms._grid`, which also covers floating point
+    neighbours apart by at most Δ_g steps in l1 (:mod:`escudo.mechanisms._noise`, which also covers floating point
     errors of up to half a grid step in each value). For integers k, k′ the ratio of the masses is at most
     :math:`\prod_i e^{|k_i - k'_i|/s} \le e^{Δ_g/s}`.
 
@@ -175,7 +174,7 @@ def gaussian(
     **Guarantee.** ρ-zCDP for the stated relation and unit, exactly, with :math:`ρ = Δ_g^2 / 2σ^2`. *Proof.* For integer
     shifts the discrete Gaussian's Rényi divergence of order α is at most :math:`α k^2 / 2σ^2` (Poisson summation); over
     independent coordinates these add to :math:`α \|k\|_2^2 / 2σ^2`, and :math:`\|k\|_2 \le Δ_g` after rounding
-    (:mod:`escudo.mechanisms._grid`).
+    (:mod:`escudo.mechanisms._noise`).
 
     **Reference.** C. Canonne, G. Kamath, T. Steinke (2020), arXiv:2004.00010v5, Theorem 14 and Proposition 5.
 

@@ -13,8 +13,17 @@ from numpy.typing import ArrayLike, NDArray
 from escudo._card import card
 from escudo._validate import positive
 from escudo.errors import InputError
-from escudo.mechanisms._grid import Statistic, check_steps, read_statistic
-from escudo.mechanisms._noise import Integers, NoiseSource, Seed, SeededNoise, noise_source, watched
+from escudo.mechanisms._noise import (
+    Integers,
+    NoiseSource,
+    Seed,
+    SeededNoise,
+    Statistic,
+    check_steps,
+    noise_source,
+    read_statistic,
+    watched,
+)
 from escudo.privacy import (
     Account,
     ApproximateEvent,

@@ -51,7 +51,7 @@ def exponential(
         BudgetExceededError: If the account refuses; nothing was spent or drawn.
 
     **Guarantee.** ε-differentially private and of bounded range ε (hence ε²/8-zCDP), exactly: utilities are whole
-    numbers of grid steps, their sensitivity Δ is taken after rounding (:mod:`escudo.mechanisms._grid`), and the noise
+    numbers of grid steps, their sensitivity Δ is taken after rounding (:mod:`escudo.mechanisms._noise`), and the noise
     is sampled without floating point error. *Proof.* For neighbours the ratio of the weights of candidate i is
     :math:`e^{ε(u_i - u'_i)/2Δ}`, within :math:`e^{\pm ε/2}`; the ratio c of the two normalisers is the same for all i
     and lies in the same interval. So the log-ratios of all candidates lie in an interval of length ε, and each is at

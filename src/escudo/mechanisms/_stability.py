@@ -34,8 +34,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from escudo._validate import finite, positive, probability, whole
 from escudo.errors import InputError
-from escudo.mechanisms._grid import check_steps, read_statistic, rounded_up
-from escudo.mechanisms._noise import Integers, NoiseSource, laplace_cutoff
+from escudo.mechanisms._noise import Integers, NoiseSource, check_steps, laplace_cutoff, read_statistic, rounded_up
 from escudo.mechanisms._purse import Purse, Release, ReleaseOptions, opened
 from escudo.privacy import ApproximateEvent, Relation, parse_relation
 
@@ -346,8 +345,9 @@ def stable_threshold(
     slack = probability("delta", delta, allow_zero=False)
     moved = rows * (1 if parse_relation(relation) == "add_remove" else 2)
     scale = check_steps("the noise scale", rounded_up(moved / positive("epsilon", epsilon)))
-    least = max(rows + laplace_cutoff(slack, scale), 1 + laplace_cutoff(slack / rows, scale))
-    return Threshold(scale=scale, least=least)
+    return Threshold(
+        scale=scale, least=max(rows + laplace_cutoff(slack, scale), 1 + laplace_cutoff(slack / rows, scale))
+    )
 
 
 def stable_histogram(

@@ -20,7 +20,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo._progress import tracking
+from escudo._card import tracking
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]

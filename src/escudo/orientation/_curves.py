@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from escudo._progress import tracking
+from escudo._card import tracking
 from escudo._validate import one_of, positive, positive_integer, whole
 from escudo.mechanisms import Purse
 from escudo.orientation._direction import direction

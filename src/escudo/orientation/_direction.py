@@ -10,8 +10,8 @@ makes says what will be spent, and running it reads the columns and spends that.
 
 **Reading.** Every method sees columns as numbers in [0, 1], read in the table's own engine, one batch at a time
 (:class:`Batch`, :class:`PairData`). For the person unit a public hash of the person id comes with each row, so that all
-rows of a person can be sent to one block. A person's rows are bounded as everywhere (``table/_rows.py``); rows without
-a person id take no part.
+rows of a person can be sent to one block. A person's rows are bounded as everywhere (``table/_counts.py``); rows
+without a person id take no part.
 """
 
 from __future__ import annotations

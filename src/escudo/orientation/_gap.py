@@ -79,18 +79,11 @@ from escudo.orientation._regression import (
     public_pair,
     split_pair,
 )
-from escudo.orientation._scores import (
-    Floats,
-    dependence,
-    hsic_sensitivity,
-    kendall_sensitivity,
-    spearman_sensitivity,
-    sqrt_hsic_sensitivity,
-)
+from escudo.orientation._scores import DEPENDENCE, Floats, dependence
 from escudo.privacy import Budget, Event, LaplaceEvent, Neighbours, ParallelEvent, Plan, RepeatedEvent
 from escudo.table import PrivateTable, Schema
 
-SCORES = ("sqrt_hsic", "hsic", "spearman", "kendall", "iqr")
+SCORES = (*DEPENDENCE, "iqr")
 """Every dependence score, the default first."""
 
 WIDTH = 0.15
@@ -290,13 +283,7 @@ def _sketch_event(epsilon: float) -> LaplaceEvent:
 
 def gap_sensitivity(score: str, m: int) -> float:
     """Return how far the gap of two scores over ``m`` pairs can move when one pair is replaced: twice one score."""
-    one: Callable[[int], float] = {
-        "sqrt_hsic": sqrt_hsic_sensitivity,
-        "hsic": hsic_sensitivity,
-        "spearman": spearman_sensitivity,
-        "kendall": kendall_sensitivity,
-    }[score]
-    return 2 * one(m)
+    return 2 * DEPENDENCE[score].sensitivity(m)
 
 
 def gap_of(score: str, pair: Pair, f: Regression, g: Regression, *, width: float = WIDTH) -> float:
@@ -444,7 +431,7 @@ def check_width(value: object) -> float:
 
 # ---- how likely the sign is right
 
-LARGEST_GAP = {"sqrt_hsic": 0.5, "hsic": 0.25, "spearman": 1.0, "kendall": 1.0}
+LARGEST_GAP = {name: score.largest for name, score in DEPENDENCE.items()}
 """The largest size of a gap of two scores: no score is below 0, and none above this (up to one part in m)."""
 
 _TAILS = {1: (48.0,), 2: (48.0, 24.0), 4: (48.0, 33.0, 9.0, 1.0)}  # over 96, in powers of z

@@ -92,6 +92,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,20 +101,6 @@ from escudo.mechanisms import LogIqr
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-
-
-def dependence(score: str, width: float) -> Callable[[Floats, Floats], float]:
-    """Return the score of an input on [-1, 1] and a residual on [-2, 2]: any of those above but interquartile ranges.
-
-    Args:
-        score: ``"sqrt_hsic"``, ``"hsic"``, ``"spearman"`` or ``"kendall"``.
-        width: Width of the kernels, for the scores that have one.
-    """
-    if score in ("spearman", "kendall"):
-        return spearman if score == "spearman" else kendall
-    inputs, residuals = GridFeatures(-1.0, 1.0, width), GridFeatures(-2.0, 2.0, width)
-    power = 2 if score == "hsic" else 1
-    return lambda a, b: sqrt_hsic(a, b, inputs, residuals) ** power
 
 
 # ---- ranks
@@ -383,3 +370,39 @@ def _edges(span: float, width: float, offset: float) -> Floats:
     indices = np.arange(math.floor((top - _DEEP) / width), math.ceil(top / width) + 2)
     edges: Floats = np.maximum.accumulate(np.exp(indices * width + offset))
     return edges
+
+
+# ---- all of them but interquartile ranges, by name
+
+
+class Dependence(NamedTuple):
+    """A dependence score of an input on [-1, 1] and a residual on [-2, 2].
+
+    Attributes:
+        measure: The score, for kernels of a width if it has any.
+        sensitivity: How far it can move when one of so many pairs is replaced.
+        largest: The most it can be.
+    """
+
+    measure: Callable[[float], Callable[[Floats, Floats], float]]
+    sensitivity: Callable[[int], float]
+    largest: float
+
+
+def _by_kernels(width: float, power: int) -> Callable[[Floats, Floats], float]:
+    inputs, residuals = GridFeatures(-1.0, 1.0, width), GridFeatures(-2.0, 2.0, width)
+    return lambda a, b: sqrt_hsic(a, b, inputs, residuals) ** power
+
+
+DEPENDENCE: dict[str, Dependence] = {
+    "sqrt_hsic": Dependence(lambda width: _by_kernels(width, 1), sqrt_hsic_sensitivity, 0.5),
+    "hsic": Dependence(lambda width: _by_kernels(width, 2), hsic_sensitivity, 0.25),
+    "spearman": Dependence(lambda _: spearman, spearman_sensitivity, 1.0),
+    "kendall": Dependence(lambda _: kendall, kendall_sensitivity, 1.0),
+}
+"""Every score that the gap of two can be taken of, the default first."""
+
+
+def dependence(score: str, width: float) -> Callable[[Floats, Floats], float]:
+    """Return one of ``DEPENDENCE``, by kernels of this width if it has any."""
+    return DEPENDENCE[score].measure(width)

@@ -238,7 +238,7 @@ def _margins_event(pairs: int, moved: int, neighbours: Neighbours, budget: Budge
         length = math.nextafter(moved * math.sqrt(pairs), math.inf)
         return gaussian_event(pairs, l2_sensitivity=length, scale=scale, integers=True, **stated)
 
-    found = quiet(calibrate(quiet, epsilon=budget.epsilon, delta=budget.delta))
+    found = quiet(calibrate(quiet, budget))
     return found if found.scale < math.sqrt(2) * pure.scale else pure  # standard deviations
 
 

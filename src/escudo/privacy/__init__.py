@@ -129,4 +129,4 @@ __all__ = [
 ]
 # But for how costs and ledgers are told, which is for other packages of escudo.
 _OURS = {"Spending", "as_lines", "cost_text", "percent_up", "shown_down", "shown_up", "usual_delta", "verify_lines"}
-__all__ += [name for name in _later if name not in _OURS]
+__all__ += sorted(set(_later) - _OURS)

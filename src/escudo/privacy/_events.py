@@ -22,6 +22,7 @@ from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast, get_args
 
+from escudo._card import plain
 from escudo._validate import did_you_mean, one_of, positive, probability, whole
 from escudo.errors import InputError, UnsupportedEventError
 from escudo.privacy._conversions import (
@@ -96,9 +97,7 @@ class Event(Stated):
         >>> PureEvent(epsilon=0.5).to_json()
         {'kind': 'pure', 'version': 1, 'relation': 'replace_one', 'unit': 'row', 'epsilon': 0.5}
         """
-        return {"kind": self.kind, "version": self.version} | {
-            name: _plain(getattr(self, name)) for name in _names(type(self), self.version)
-        }
+        return plain(self, "kind", "version", *_names(type(self), self.version))
 
     @staticmethod
     def from_json(data: Mapping[str, Any], *, max_rows_per_person: int | None = None) -> Event:
@@ -210,14 +209,6 @@ def check_count(name: str, value: object) -> int:
     if number > MAX_COUNT:
         raise InputError(f"{name} must be at most {MAX_COUNT:,}.")
     return number
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, Event):
-        return value.to_json()
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    return value
 
 
 def _names(kind: type[Event], version: int) -> list[str]:
@@ -394,6 +385,8 @@ class GaussianEvent(Event):
 class _EpsilonEvent(Event):
     """A mechanism was run whose one number is an ε that adds up along a path of neighbours."""
 
+    _divided: ClassVar[int]  # ε² over this is about its cost in zCDP
+
     epsilon: float
 
     def __post_init__(self) -> None:
@@ -403,6 +396,11 @@ class _EpsilonEvent(Event):
     def stretched(self, steps: int) -> Self:
         """Return the event with ``steps`` times epsilon: log-ratios, and the intervals they lie in, add up."""
         return replace(self, epsilon=pure_for_group(self.epsilon, check_count("steps", steps)))
+
+    @property
+    def weight(self) -> float:
+        """About its cost in zCDP."""
+        return self.epsilon**2 / self._divided
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -416,11 +414,7 @@ class ExponentialEvent(_EpsilonEvent):
     """
 
     kind: ClassVar[str] = "exponential"
-
-    @property
-    def weight(self) -> float:
-        """About its cost in zCDP."""
-        return self.epsilon**2 / 8
+    _divided: ClassVar[int] = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -432,11 +426,7 @@ class PureEvent(_EpsilonEvent):
     """
 
     kind: ClassVar[str] = "pure"
-
-    @property
-    def weight(self) -> float:
-        """About its cost in zCDP."""
-        return self.epsilon**2 / 2
+    _divided: ClassVar[int] = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ keep where events arrive one by one; ``guarantee_of`` asks it once.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from decimal import ROUND_CEILING, Context
@@ -46,7 +47,7 @@ from escudo.privacy._events import (
     ZCDPEvent,
     check_loss,
 )
-from escudo.privacy._relations import Relation, Stated, Unit, parse_relation, parse_unit
+from escudo.privacy._relations import Budget, Relation, Stated, Unit, parse_relation, parse_unit
 from escudo.privacy._totals import RunningTotal
 
 _SHOWN_DELTA = 1e-6
@@ -438,14 +439,21 @@ _TRIALS = 12  # the slow accountants are asked at most this often
 _WIDEST = 2.0**60
 
 
-def calibrate(build: Callable[[float], Event | Sequence[Event]], *, epsilon: float, delta: float) -> float:
+def calibrate(
+    build: Callable[[float], Event | Sequence[Event]],
+    budget: Budget | None = None,
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+) -> float:
     r"""Return the least noise (to 1 part in 5,000) at which a release costs at most (ε, δ).
 
     Args:
         build: The events of the release at a noise level t > 0: every scale proportional to t (or every ε to 1/t), so
             that the cost falls as t grows.
-        epsilon: What it may cost.
-        delta: At this δ.
+        budget: What it may cost.
+        epsilon: The budget's, in place of it; deprecated, and ends with version 0.3.
+        delta: The budget's, in place of it; deprecated likewise.
 
     Returns:
         A noise level whose cost was computed by the accountant and found to be at most (ε, δ): the search may stop
@@ -454,36 +462,45 @@ def calibrate(build: Callable[[float], Event | Sequence[Event]], *, epsilon: flo
     Raises:
         InputError: If no noise level within reach meets the budget, as for Gaussian noise at δ = 0.
 
-    >>> from escudo.privacy import LaplaceEvent
-    >>> round(calibrate(lambda t: LaplaceEvent(l1_sensitivity=2, scale=t, grid=1.0), epsilon=0.5, delta=0.0), 2)
+    >>> from escudo.privacy import Budget, LaplaceEvent
+    >>> round(calibrate(lambda t: LaplaceEvent(l1_sensitivity=2, scale=t, grid=1.0), Budget(0.5, 0.0)), 2)
     4.0
     """
-    budget, at = positive("epsilon", epsilon), probability("delta", delta)
+    if budget is None:
+        warnings.warn(
+            "epsilon and delta of calibrate() will end with version 0.3: give the budget as one, "
+            "calibrate(build, Budget(epsilon, delta)).",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        most, at = positive("epsilon", epsilon), probability("delta", delta)
+    else:
+        most, at = budget.epsilon, budget.delta
 
     def quick(noise: float) -> float:
         return RunningTotal.of(build(noise)).quick_epsilon(at)
 
     high = 1.0
-    while quick(high) > budget:
+    while quick(high) > most:
         high *= 2
         if high > _WIDEST:
             raise InputError(
-                f"No amount of noise meets epsilon = {epsilon:g} at delta = {delta:g} here; Gaussian noise needs a "
+                f"No amount of noise meets epsilon = {most:g} at delta = {at:g} here; Gaussian noise needs a "
                 "delta above 0, such as 1e-6, and mechanisms with a delta of their own need a larger one."
             )
     low = high / 2
-    while quick(low) <= budget and low > 1 / _WIDEST:
+    while quick(low) <= most and low > 1 / _WIDEST:
         high, low = low, low / 2
     while high / low > 1 + _TOLERANCE / 4:
         middle = math.sqrt(low * high)
-        low, high = (low, middle) if quick(middle) <= budget else (middle, high)
+        low, high = (low, middle) if quick(middle) <= most else (middle, high)
 
     def rough(noise: float) -> float:
         return RunningTotal.of(build(noise)).bound(at, coarse=True).value
 
-    noise = _sharpened(rough, high, budget)
+    noise = _sharpened(rough, high, most)
     # The search was a hair too bold, if at all; and the same events in another order may differ in their last digits.
-    while RunningTotal.of(build(noise)).epsilon(at) * (1 + 1e-9) > budget:
+    while RunningTotal.of(build(noise)).epsilon(at) * (1 + 1e-9) > most:
         noise *= 1 + _TOLERANCE / 8
     return noise
 

@@ -502,10 +502,10 @@ class Store:
                 if self.path is None:
                     connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_CREATION_LOCK)))
                 if not self._has_tables(connection):
-                    self._make_tables(connection, ledger_id or secrets.token_hex(16), head=head)
+                    self._make_tables(connection, ledger_id or secrets.token_hex(16), head)
             self._checked = True
 
-    def _make_tables(self, connection: sa.Connection, ledger_id: str, rows: int = 0, head: str | None = None) -> None:
+    def _make_tables(self, connection: sa.Connection, ledger_id: str, head: str | None, rows: int = 0) -> None:
         for name, statement in MAKE.items():
             if self.path is None:
                 statement = statement.replace("INTEGER", "BIGINT")
@@ -554,7 +554,7 @@ class Store:
             old = first_rows(connection)
             for table in (ROWS, HEAD):
                 connection.exec_driver_sql(f"DROP TABLE {table}")
-            self._make_tables(connection, ledger_id, len(old), old[-1].hash if old else None)
+            self._make_tables(connection, ledger_id, old[-1].hash if old else None, len(old))
             places = marks(9) if self.path is not None else marks(9).replace("?", "%s")
             for row in old:
                 connection.exec_driver_sql(f"INSERT INTO {ROWS} VALUES ({places})", tuple(row.as_stored().values()))

@@ -41,7 +41,7 @@ from escudo.privacy._account import Account, Receipt, marked_if_failed
 from escudo.privacy._curves import ORDERS
 from escudo.privacy._events import ComposedEvent, Event, GaussianEvent, GDPEvent, RepeatedEvent, ZCDPEvent, check_count
 from escudo.privacy._guarantee import Guarantee, guarantee_of
-from escudo.privacy._relations import Neighbours, Relation, Unit
+from escudo.privacy._relations import Neighbours, Unit
 from escudo.privacy._tally import shown_up
 from escudo.privacy._totals import RunningTotal, leaf_curve, leaves
 
@@ -407,25 +407,19 @@ class Plan:
 
 
 class _PlannedAccount:
-    """An account that pays what a plan shows and nothing else; made by ``charging``."""
+    """An account that pays what a plan shows and nothing else; made by ``charging``.
+
+    Attributes:
+        account: The account that paid.
+        receipt: Its spend of the whole plan, for ``mark``, ``resume`` and ``finish``; None if the plan is free.
+    """
 
     def __init__(self, account: Account, plan: Plan, receipt: Receipt | None, *, for_release: bool):
-        self._account, self._plan, self._receipt, self._for_release = account, plan, receipt, for_release
+        self.account, self._plan, self.receipt, self._for_release = account, plan, receipt, for_release
         self._unused = Counter(dict(leaves(plan.event)) if plan.event is not None else {})
         self._open, self._failed = True, False
         self._lock = threading.Lock()
-
-    @property
-    def relation(self) -> Relation:
-        return self._account.relation
-
-    @property
-    def unit(self) -> Unit:
-        return self._account.unit
-
-    @property
-    def max_rows_per_person(self) -> int | None:
-        return self._account.max_rows_per_person
+        self.relation, self.unit, self.max_rows_per_person = account.relation, account.unit, account.max_rows_per_person
 
     def spend(self, event: Event, *, purpose: str = "", for_release: bool = True) -> Receipt:
         """Pay for one step out of what was charged for the whole plan; nothing more is recorded.
@@ -436,7 +430,7 @@ class _PlannedAccount:
         """
         wanted = Counter(dict(leaves(event)))
         with self._lock:
-            if not self._open or self._receipt is None or not wanted <= self._unused:
+            if not self._open or self.receipt is None or not wanted <= self._unused:
                 raise NotInPlanError(self._why_not(event, wanted))
             if self._for_release and not for_release:
                 raise InputError(
@@ -445,26 +439,16 @@ class _PlannedAccount:
                 )
             self._unused -= wanted
         return replace(
-            self._receipt, event=event, purpose=purpose or self._receipt.purpose, for_release=self._for_release
+            self.receipt, event=event, purpose=purpose or self.receipt.purpose, for_release=self._for_release
         )
 
     def fail(self, receipt: Receipt, reason: str = "") -> None:
         """Mark the whole plan's spend as failed, once; it stays spent."""
         with self._lock:
-            if self._failed or self._receipt is None:
+            if self._failed or self.receipt is None:
                 return
-            self._account.fail(self._receipt, reason)
+            self.account.fail(self.receipt, reason)
             self._failed = True
-
-    @property
-    def receipt(self) -> Receipt | None:
-        """The spend of the whole plan, for ``mark``, ``resume`` and ``finish`` of the account; None if it is free."""
-        return self._receipt
-
-    @property
-    def account(self) -> Account:
-        """The account that paid."""
-        return self._account
 
     def close(self) -> None:
         """Pay nothing more."""
@@ -481,7 +465,7 @@ class _PlannedAccount:
         return f"The plan {plan.name!r} does not show this {event.kind} event. {end}"
 
     def __repr__(self) -> str:
-        return f"purse of plan {self._plan.name!r}: {self._unused.total()} releases unused, paid by {self._account!r}"
+        return f"purse of plan {self._plan.name!r}: {self._unused.total()} releases unused, paid by {self.account!r}"
 
 
 @contextmanager

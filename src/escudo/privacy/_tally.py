@@ -240,17 +240,17 @@ class Tally:
         Raises:
             BudgetExceededError: Always.
         """
-        terms, cap = self.terms, self.terms.epsilon
-        assert cap is not None, "without a cap everything fits"
-        requested, spent, left = RunningTotal.of(event).epsilon(terms.delta), self.total_epsilon(), self.left()
+        terms = self.terms
+        assert terms.epsilon is not None, "without a cap everything fits"
+        requested, left = RunningTotal.of(event).epsilon(terms.delta), self.left()
         raise BudgetExceededError(
             f"the budget of {terms.name} does not allow it.\n  {self._amounts(event, requested, left)}   "
             f"({terms.neighbours})\n  {self._advice(event, requested, left)}\nNothing was spent.",
             dataset=terms.dataset,
             requested=requested,
-            spent=spent,
+            spent=self.total_epsilon(),
             left=left,
-            cap=cap,
+            cap=terms.epsilon,
         )
 
     def _amounts(self, event: Event, requested: float, left: float) -> str:

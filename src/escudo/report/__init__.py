@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from escudo.report._release_folder import (
         ReleaseFiles,
         ReleaseWriting,
+        WriteOptions,
         check_custodian_report,
         check_target,
         custodian_report,
@@ -46,6 +47,7 @@ else:  # loaded on first use: a page needs little, and the next one other things
             "_release_folder": [
                 "ReleaseFiles",
                 "ReleaseWriting",
+                "WriteOptions",
                 "check_custodian_report",
                 "check_target",
                 "custodian_report",

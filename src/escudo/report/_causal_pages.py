@@ -506,5 +506,4 @@ def _picture(graph: CausalGraph | None, found: TreatmentEffect) -> str:
     if graph is None or len(graph) > _MOST_DRAWN or found.treatment not in graph or found.outcome not in graph:
         return ""
     flagged = replace(graph, exposures=frozenset([found.treatment]), outcomes=frozenset([found.outcome]))
-    labels = {name: f"{name}\nadjusted for" for name in found.adjustment if name in graph}
-    return flagged.to_svg(labels=labels)
+    return flagged.to_svg(labels={name: f"{name}\nadjusted for" for name in found.adjustment if name in graph})

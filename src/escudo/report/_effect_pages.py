@@ -98,7 +98,7 @@ def effects_picture(sem: SEM, effects: Survey) -> str:
         return ""
     labels = {name: _names(many[name]) for name in nodes if len(many[name]) > 1}
     guarded = {edge: f"ε = {show_epsilon(value)}" for edge in edges if math.isfinite(value := _arrow(sem, *edge))}
-    graph: CausalGraph = CausalGraph.from_edges(edges, nodes=nodes, outcomes=[home[name] for name in effects.outputs])
+    graph: CausalGraph = CausalGraph.from_edges(edges, nodes, outcomes=[home[name] for name in effects.outputs])
     return graph.to_svg(labels=labels, edge_labels=guarded, title=f"What reaches {_names(effects.outputs)}")
 
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from escudo._card import CUSTODIAN_ONLY
 from escudo._files import file_draft, folder_draft, put_folder, repair_folder, sync, write_csv
@@ -181,14 +181,28 @@ class ReleaseWriting:
         )
 
 
-def write_release(model: Model, directory: str | os.PathLike[str], *, rows: int, **how: Any) -> ReleaseFiles:
+class WriteOptions(TypedDict, total=False):
+    """What :func:`write_release` takes beside the number of rows: the fields of :class:`ReleaseWriting`, which see."""
+
+    dataset: str
+    csv: bool
+    seed: int | None
+    table: PrivateTable | None
+    evaluate: Callable[[object], PrivateEvaluation] | None
+    overwrite: bool
+    before_naming: Callable[[], object] | None
+
+
+def write_release(
+    model: Model, directory: str | os.PathLike[str], *, rows: int, **how: Unpack[WriteOptions]
+) -> ReleaseFiles:
     """Draw synthetic rows and write them, the model, the record and the report into one folder, all or nothing.
 
     Args:
         model: The fitted model. Everything in the folder follows from it, so nothing further is spent.
         directory: The folder; made if it does not exist.
         rows: How many synthetic rows to draw. It is printed: pass a public number.
-        how: What else :class:`ReleaseWriting` takes.
+        how: How else it is written (:class:`WriteOptions`).
 
     Raises:
         InputError: If the folder holds something else, or cannot be written; the target is then as it was.

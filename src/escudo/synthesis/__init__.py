@@ -21,7 +21,16 @@ if TYPE_CHECKING:
     from escudo.synthesis._discovered import DiscoveredSynthesis as DiscoveredSynthesis
     from escudo.synthesis._discovered import prepare_discovered
     from escudo.synthesis._files import load
-    from escudo.synthesis._generators import GENERATORS, Generator, Prepared, fit, fitting, prepare, synthesize
+    from escudo.synthesis._generators import (
+        GENERATORS,
+        FitOptions,
+        Generator,
+        Prepared,
+        fit,
+        fitting,
+        prepare,
+        synthesize,
+    )
     from escudo.synthesis._generators import Chosen as Chosen
     from escudo.synthesis._generators import Synthesis as Synthesis
     from escudo.synthesis._generators import neighbours_of as neighbours_of
@@ -42,6 +51,7 @@ __all__ = [
     "CausalModel",
     "Conditional",
     "EffectRange",
+    "FitOptions",
     "Generator",
     "LinearConditional",
     "LinearModel",
@@ -75,6 +85,7 @@ __getattr__, __dir__, _ = lazy_loader.attach(
         "_generators": [
             "GENERATORS",
             "Chosen",
+            "FitOptions",
             "Generator",
             "Prepared",
             "Synthesis",

@@ -100,7 +100,7 @@ class PreparedDiscovered:
             NoisyTable(tuple(raw.names[i] for i in scope), cells, scale)
             for scope, cells, scale in _tables(together, families)
         ]
-        sizes = {name: self.schema[name].size for name in self.schema.names}
+        sizes = self.schema.sizes
         causes = {name: parents.get(name, ()) for name in self.schema.names}
         laws = {
             name: TableConditional(law.parents, np.ascontiguousarray(law.table))  # model files need plain memory
@@ -153,7 +153,7 @@ class DiscoveredSynthesis:
         def events(level: float) -> list[GaussianEvent]:
             return [*design.events(level / math.sqrt(STRUCTURE_SHARE)), _families(design, level)]
 
-        level = calibrate(events, epsilon=budget.epsilon, delta=budget.delta)
+        level = calibrate(events, budget)
         return PreparedDiscovered(
             schema=schema,
             structure=design.at(level / math.sqrt(STRUCTURE_SHARE), schema, budget.delta),

@@ -23,14 +23,14 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, Unpack
 
 from escudo import asking
 from escudo._validate import one_of, whole
-from escudo.asking import running, verb
+from escudo.asking import AskOptions, running, verb
 from escudo.causal import CausalGraph
 from escudo.errors import InputError
-from escudo.mechanisms import Purse, Seed
+from escudo.mechanisms import Purse
 from escudo.privacy import Budget, Neighbours, Plan, usual_delta
 from escudo.synthesis._linear import Linear
 from escudo.synthesis._marginals import Marginals
@@ -97,7 +97,7 @@ class Synthesis:
             offered = ", ".join(known) or "none"
             raise InputError(f"generator {name!r} has no option {unknown[0]!r}; it has {offered}.")
         prepared = make(**self.options).prepare(schema, self.graph, neighbours, above_zero(budget))
-        return Chosen(prepared, why) if why else prepared
+        return Chosen.of(prepared, why) if why else prepared
 
 
 def prepare(
@@ -127,8 +127,9 @@ def neighbours_of(schema: Schema, relation: str, public_rows: int | None) -> Nei
     Raises:
         InputError: If there is no such relation, or the number of rows is none.
     """
-    rows = None if public_rows is None else whole("public_rows", public_rows, minimum=1)
-    return schema.neighbours(relation=relation, rows=rows)
+    return schema.neighbours(
+        relation=relation, rows=None if public_rows is None else whole("public_rows", public_rows, minimum=1)
+    )
 
 
 def above_zero(budget: Budget) -> Budget:
@@ -164,18 +165,15 @@ class Chosen:
     """What was prepared by the generator that was chosen, with a line in its plan that says why."""
 
     prepared: Prepared
-    why: str
+    schema: Schema
+    plan: Plan
 
-    @property
-    def schema(self) -> Schema:
-        """The columns it was prepared for."""
-        return self.prepared.schema
-
-    @property
-    def plan(self) -> Plan:
-        """The chosen generator's budget tree."""
-        plan = self.prepared.plan
-        return Plan(plan.name, children=[Plan(f"chosen: {self.why}"), *plan.children], delta=plan.delta)
+    @classmethod
+    def of(cls, prepared: Prepared, why: str) -> Chosen:
+        """Return what was prepared, chosen for this reason."""
+        plan = prepared.plan
+        told = Plan(plan.name, children=[Plan(f"chosen: {why}"), *plan.children], delta=plan.delta)
+        return cls(prepared, prepared.schema, told)
 
     def run(self, table: PrivateTable, purse: Purse) -> Model:
         """Fit the chosen generator."""
@@ -233,7 +231,17 @@ def synthesize(
     return fit(prepared, table, accept_large_delta=accept_large_delta, seed=seed)
 
 
-def fit(prepared: Prepared, table: PrivateTable, **how: Any) -> Model:
+class FitOptions(AskOptions, total=False):
+    """How :func:`fitting` runs what was prepared: as any question is asked; all of it may be left out.
+
+    Attributes:
+        public_rows: The number of rows, if it is public knowledge and the table does not say so: δ is judged by it.
+    """
+
+    public_rows: int | None
+
+
+def fit(prepared: Prepared, table: PrivateTable, **how: Unpack[FitOptions]) -> Model:
     """Return the model of :func:`fitting`, where nothing is left to do after it."""
     with fitting(prepared, table, **how) as model:
         return model
@@ -241,12 +249,7 @@ def fit(prepared: Prepared, table: PrivateTable, **how: Any) -> Model:
 
 @contextmanager
 def fitting(
-    prepared: asking.Prepared[T],
-    table: PrivateTable,
-    *,
-    seed: Seed = None,
-    public_rows: int | None = None,
-    accept_large_delta: bool = False,
+    prepared: asking.Prepared[T], table: PrivateTable, *, public_rows: int | None = None, **how: Unpack[AskOptions]
 ) -> Iterator[T]:
     """Run what was prepared on a private table: charge its account for the whole plan, measure, estimate.
 
@@ -256,10 +259,8 @@ def fitting(
     Args:
         prepared: What :func:`prepare` gave for the table's schema.
         table: The private table.
-        seed: Repeatable noise for tests and demonstrations; marks everything not for release.
         public_rows: The number of rows, if it is public knowledge and the table does not say so: δ is judged by it.
-        accept_large_delta: Whether a δ that is not below one over the number of rows or people was meant; it is
-            refused otherwise, by a public or stated number (``Plan.judged``).
+        how: A purpose for the account, whether a large δ was meant, and a seed (:class:`~escudo.asking.AskOptions`).
 
     Yields:
         The model, with its guarantee. Sampling it is free.
@@ -276,6 +277,6 @@ def fitting(
     relation = table.relation if plan.event is None else plan.event.relation
     if relation != table.relation or public_rows is not None:
         table = table.under(relation=relation, rows=public_rows)
-    purpose = f"synthesize ({plan.name})"
-    with running(prepared, table, purpose=purpose, accept_large_delta=accept_large_delta, seed=seed) as model:
+    named: AskOptions = {"purpose": f"synthesize ({plan.name})", **how}
+    with running(prepared, table, **named) as model:
         yield model

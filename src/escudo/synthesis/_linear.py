@@ -111,7 +111,7 @@ class Linear:
                 (columns + 1) ** 2, l2_sensitivity=moved, scale=level * moved, integers=True, **neighbours.stated
             )
 
-        level = calibrate(event, epsilon=budget.epsilon, delta=budget.delta)
+        level = calibrate(event, budget)
         return PreparedLinear(
             schema=schema,
             structure=structure_of(schema, graph),

@@ -62,7 +62,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo._progress import tracking
+from escudo._card import tracking
 from escudo._validate import yes_or_no
 from escudo.causal import CausalGraph
 from escudo.errors import InputError
@@ -102,7 +102,7 @@ class Marginals:
         # What a single table would get; where there are several, they share it.
         alone = 1.0
         if neighbours.rows is not None:
-            alone = calibrate(lambda scale: table_event(neighbours, scale), epsilon=budget.epsilon, delta=budget.delta)
+            alone = calibrate(lambda scale: table_event(neighbours, scale), budget)
         reasons = families_too_large(schema, structure, alone, neighbours.rows)
         paired = {child: reasons[child] for child in in_pairs(schema, structure, reasons)}
         moved_out = {child: reason for child, reason in reasons.items() if child not in paired}
@@ -125,7 +125,7 @@ class Marginals:
             large=large,
             repairs=_repairs(schema, list(weights)) if self.repair else 0,
         )
-        level = calibrate(shares.events, epsilon=budget.epsilon, delta=budget.delta)
+        level = calibrate(shares.events, budget)
         return PreparedMarginals(schema, shares, structure, paired, level, budget.delta)
 
 
@@ -226,7 +226,7 @@ class PreparedMarginals:
         purse: Purse,
     ) -> TableFits:
         """Return how laws are fitted to tables, once those of large families are known."""
-        sizes = {name: self.schema[name].size for name in self.schema.names}
+        sizes = self.schema.sizes
         fits = TableFits(sizes, self.structure.with_tree(chosen), [noisy.columns for noisy in released], total)
         moments = self.shares.moments(self.level)
         if moments is None:

@@ -32,8 +32,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo._card import card
-from escudo._progress import tracking
+from escudo._card import card, plain, tracking
 from escudo._validate import did_you_mean, one_of, whole
 from escudo.causal import CausalGraph
 from escudo.errors import InputError, NotIdentifiableError, SchemaError, ZeroProbabilityError
@@ -564,16 +563,7 @@ class ModelEffect:
 
     def to_json(self) -> dict[str, Any]:
         """Return the effect as plain values."""
-        return {
-            "treatment": self.treatment,
-            "outcome": self.outcome,
-            "levels": list(self.levels),
-            "outcome_levels": list(self.outcome_levels),
-            "law": [list(row) for row in self.law],
-            "means": None if self.means is None else list(self.means),
-            "slope": self.slope,
-            "exact": self.exact,
-        }
+        return plain(self)
 
     def __str__(self) -> str:
         lines = [f"{self.outcome} under do({self.treatment} = ...)" + ("" if self.exact else ", drawn from the model")]

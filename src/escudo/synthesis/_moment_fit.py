@@ -45,7 +45,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo._progress import tracking
+from escudo._card import tracking
 from escudo.causal import CausalGraph
 from escudo.errors import InputError
 from escudo.synthesis._laws import Conditional, stratified, values_at

@@ -105,7 +105,7 @@ class Moments:
         candidates = dict.fromkeys(structure.open_arrows)
         if self.repair:
             candidates |= dict.fromkeys(ordered_pairs(structure))
-        sizes = {name: schema[name].size for name in schema.names}
+        sizes = schema.sizes
         kept = [
             (cause, effect)
             for cause, effect in candidates
@@ -185,7 +185,7 @@ class OneWay:
 
 
 def _levels(schema: Schema) -> MomentLayout:
-    return MomentLayout({name: schema[name].size for name in schema.names}, ())
+    return MomentLayout(schema.sizes, ())
 
 
 # ---- what is measured
@@ -257,7 +257,7 @@ class MomentDesign:
             clips=clip is None,
             counts=neighbours.rows is None and (neighbours.relation, neighbours.unit) != ("replace_one", "row"),
         )
-        level = calibrate(shares.events, epsilon=budget.epsilon, delta=budget.delta)
+        level = calibrate(shares.events, budget)
         sums, *again = shares.sums(level)
         return PreparedMoments(
             schema,
@@ -389,7 +389,7 @@ class PreparedMoments:
 
 
 def _with_noise(exact: Integers, event: GaussianEvent, purse: Purse, purpose: str) -> Floats:
-    return np.asarray(purse.add(exact, event, purpose=purpose), dtype=np.float64)
+    return np.asarray(purse.add(exact, event, purpose), dtype=np.float64)
 
 
 def _clip_grid(largest: int) -> list[int]:

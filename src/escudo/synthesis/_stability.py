@@ -121,19 +121,17 @@ def stability(
         else:
             weights = _true_weights(truth, name, used[0]) * spread[places[0]] / spread[here]
         equation = Equation(name, here, tuple(places[0]), weights)
-        causal, associational = (change_of(equation, measured, several, bound, rng) for several in places)
-        parents_with_error, features_with_error = (
-            correlation(measured[:, several], equation.errors(measured)) for several in places
-        )
+        changes = [change_of(equation, measured, several, bound, rng) for several in places]
+        with_error = [correlation(measured[:, several], equation.errors(measured)) for several in places]
         nodes.append(
             NodeStability(
                 column=name,
                 parents=used[0],
                 features=used[1],
-                causal=causal,
-                associational=associational,
-                parents_with_error=parents_with_error,
-                features_with_error=features_with_error,
+                causal=changes[0],
+                associational=changes[1],
+                parents_with_error=with_error[0],
+                features_with_error=with_error[1],
             )
         )
     return Stability(nodes=tuple(nodes), rows=len(measured), reach=bound, truth_known=truth is not None)

@@ -117,7 +117,7 @@ def structure_of(schema: Schema, graph: CausalGraph | None) -> Structure:
                 f"The graph names {column!r}, which is no column of the schema.{did_you_mean(column, names)} "
                 "Add it to the schema, take it out of the graph, or mark it as latent."
             )
-    directed = graph if graph.is_dag else graph.extension()
+    directed = graph.extension()
     full = directed.expand("ordered") if directed.groups else directed
     grouped = {column for columns in directed.groups.values() if len(columns) > 1 for column in columns}
     arrows = without_latents(full)

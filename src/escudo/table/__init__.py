@@ -11,11 +11,11 @@
 from escudo.table._columns import MISSING_LABEL as MISSING_LABEL  # for learning; not documented, like encodable
 from escudo.table._columns import Categorical, Column, Level, Numeric
 from escudo.table._columns import encodable as encodable
+from escudo.table._counts import CountSensitivity, count_sensitivity
 from escudo.table._custodian import CUSTODIAN_ONLY as CUSTODIAN_ONLY  # for the command line; not documented
 from escudo.table._custodian import DRAFT_NOTES as DRAFT_NOTES
 from escudo.table._custodian import ColumnCheck, PersonCheck, SchemaCheck, check, draft, outline
 from escudo.table._files import open_data, scan
-from escudo.table._rows import CountSensitivity, count_sensitivity
 from escudo.table._schema import Schema
 from escudo.table._schema_files import confirm_file as confirm_file  # for the command line; not documented, as below
 from escudo.table._schema_files import parse_toml as parse_toml

@@ -86,7 +86,7 @@ def encodable(text: str) -> bool:
     return True
 
 
-def plain(value: Any) -> Any:
+def as_python(value: Any) -> Any:
     """Turn NumPy scalars into Python ones, so that a schema prints, hashes and serialises alike."""
     return value.item() if isinstance(value, np.generic) else value
 
@@ -278,9 +278,9 @@ class Categorical(_Described):
     def __post_init__(self) -> None:
         check_name(self.name)
         check_flags(self, "ordered", "missing", "confirmed")
-        levels = tuple(plain(level) for level in listed(self.name, "levels", self.levels))
+        levels = tuple(as_python(level) for level in listed(self.name, "levels", self.levels))
         object.__setattr__(self, "levels", levels)
-        object.__setattr__(self, "other", plain(self.other))
+        object.__setattr__(self, "other", as_python(self.other))
         if not levels and self.confirmed:
             raise self._error(
                 "a confirmed column needs at least one level; list them, or say confirmed = false to learn them."
@@ -725,8 +725,7 @@ def levels_to_learn(name: str, *, missing: bool = True) -> Categorical:
 
 def bounds_to_learn(name: str, *, integer: bool, missing: bool = True) -> Numeric:
     """Return a column whose bounds nobody has stated."""
-    note = "lower and upper: state or learn them"
-    return Numeric(name, integer=integer, missing=missing, confirmed=False, note=note)
+    return Numeric(name, integer=integer, missing=missing, confirmed=False, note="lower and upper: state or learn them")
 
 
 def _short(number: float) -> float | int:

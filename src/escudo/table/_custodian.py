@@ -21,7 +21,7 @@ import narwhals as nw
 import numpy as np
 from narwhals.dtypes import DType
 
-from escudo._card import card
+from escudo._card import card, plain
 from escudo._validate import did_you_mean
 from escudo.errors import InputError, SchemaError
 from escudo.table._columns import (
@@ -31,11 +31,11 @@ from escudo.table._columns import (
     Level,
     Numeric,
     as_float,
+    as_python,
     bounds_to_learn,
     default_bins,
     is_null,
     levels_to_learn,
-    plain,
 )
 from escudo.table._encode import check_holds, holds, storage_of
 from escudo.table._files import as_lazy, hide_values, readable, text_file
@@ -235,7 +235,7 @@ def _draft_column(frame: nw.LazyFrame[Any], name: str, dtype: DType, rows: int) 
         distinct = frame.select(nw.col(name)).unique().head(few + 2).collect()[name].to_list()
     except TypeError:  # lists and the like inside an object column
         return _unusable(stored)
-    levels = [plain(value) for value in distinct if not is_null(value)]
+    levels = [as_python(value) for value in distinct if not is_null(value)]
     if not levels and len(distinct) <= few:
         return _unusable("empty")
     many, stated = len(levels) > _FEW, len(levels) <= few
@@ -295,9 +295,9 @@ def _draft_categorical(
             return _unusable("empty")
         if all(map(_DATE.match, levels)):  # a text file has no type for dates
             return _unusable("time")
+    opened = levels_to_learn(name, missing=missing)
     if not complete:
-        note = f"more than {_MANY} levels: too many to draft; state or learn them"
-        return Categorical(name, missing=missing, confirmed=False, note=note)
+        return replace(opened, note=f"more than {_MANY} levels: too many to draft; state or learn them")
     note = _LEVELS_NOTE if stored != "boolean" else "whether values may be missing was read from the data"
     recode: dict[str, str] = {}
     if stored == "string":
@@ -306,9 +306,9 @@ def _draft_categorical(
     if recode:
         note += "; recode: what differs in case or blanks only, and what means that there is no value"
     try:
-        return Categorical(name, tuple(sorted(levels)), missing=missing, recode=recode, confirmed=False, note=note)
+        return replace(opened, levels=tuple(sorted(levels)), recode=recode, note=note)
     except SchemaError:  # a level no schema can hold, such as a number beyond 2^53
-        return levels_to_learn(name, missing=missing)
+        return opened
 
 
 def _one_spelling(levels: list[str]) -> tuple[list[str], dict[str, str]]:
@@ -338,7 +338,7 @@ def _draft_numeric(frame: nw.LazyFrame[Any], name: str, *, integer: bool) -> Num
     )
     integer = integer or bool(integral)
     try:
-        lower, upper = _outward(plain(low), plain(high))
+        lower, upper = _outward(as_python(low), as_python(high))
         bins = default_bins(lower, upper, integer=integer)
         return Numeric(name, lower, upper, bins, integer=integer, missing=missing, confirmed=False, note=_BOUNDS_NOTE)
     except (SchemaError, TypeError):  # no finite value, or bounds that floating point cannot cut into bins
@@ -432,15 +432,8 @@ class ColumnCheck:
     def to_dict(self) -> dict[str, Any]:
         """Return the check as plain data."""
         if self.problem is not None:
-            return {"name": self.name, "problem": self.problem}
-        return {
-            "name": self.name,
-            "outside": self.outside,
-            "missing": self.missing,
-            "missing_allowed": self.missing_allowed,
-            "fractional": self.fractional,
-            "unused": list(self.unused),
-        }
+            return plain(self, "name", "problem")
+        return plain(self, "name", "outside", "missing", "missing_allowed", "fractional", "unused")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -525,8 +518,11 @@ def check(data: Any, schema: Schema) -> SchemaCheck:
         rows = int(frame.select(nw.len()).collect().item())
         if rows == 0:
             raise InputError(f"{source} has no rows to check.")
-        columns = tuple(_check_column(frame, types, column, rows) for column in schema.fields)
-        return SchemaCheck(columns=columns, person=_check_person(frame, types, schema, rows), file=found)
+        return SchemaCheck(
+            columns=tuple(_check_column(frame, types, column, rows) for column in schema.fields),
+            person=_check_person(frame, types, schema, rows),
+            file=found,
+        )
 
 
 def _check_column(frame: nw.LazyFrame[Any], types: dict[str, DType], column: Column, rows: int) -> ColumnCheck:
@@ -558,7 +554,7 @@ def _check_levels(frame: nw.LazyFrame[Any], column: Categorical, rows: int) -> C
         null, known = null | value.is_nan(), [float(level) for level in column.levels]
     missing, inside = _sums(frame, null, value.is_in(known) & ~null)
     seen = frame.filter(value.is_in(known)).select(value).unique().collect()[column.name].to_list()
-    found = {recoded.get(level, level) for level in map(plain, seen)}
+    found = {recoded.get(level, level) for level in map(as_python, seen)}
     return _checked(column, rows, missing, rows - missing - inside, unused=_unused(column, found))
 
 
@@ -593,7 +589,7 @@ def _check_objects(frame: nw.LazyFrame[Any], column: Column, rows: int) -> Colum
     values = frame.select(nw.col(column.name)).collect()[column.name].to_list()
     missing = sum(map(is_null, values))
     if isinstance(column, Categorical):
-        hashable = [plain(value) for value in values if not is_null(value) and getattr(value, "__hash__", None)]
+        hashable = [as_python(value) for value in values if not is_null(value) and getattr(value, "__hash__", None)]
         recoded = dict(column.recode)
         hashable = [recoded.get(value, value) for value in hashable]
         marked = hashable.count(MISSING_LABEL) if column.missing else 0

@@ -200,7 +200,7 @@ class Schema:
         """
         from escudo.table._schema_files import read_schema
 
-        return read_schema(Path(path), table=table)
+        return read_schema(Path(path), table)
 
     def write(self, path: str | PathLike[str], *, overwrite: bool = False) -> None:
         """Write the schema as TOML, or as JSON if the path ends so.
@@ -227,6 +227,11 @@ class Schema:
     def names(self) -> tuple[str, ...]:
         """The columns' names, in order."""
         return tuple(self._by_name)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The number of cells of each column, a missing one included."""
+        return {name: column.size for name, column in self._by_name.items()}
 
     @property
     def unit(self) -> Literal["row", "person"]:

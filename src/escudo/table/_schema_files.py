@@ -180,7 +180,7 @@ def is_sdv(document: object) -> bool:
     )
 
 
-def from_sdv(document: Mapping[str, Any], *, table: str | None = None) -> Schema:
+def from_sdv(document: Mapping[str, Any], table: str | None = None) -> Schema:
     """Build a schema from SDV metadata (single table, or one table of several).
 
     Args:
@@ -220,13 +220,19 @@ def from_sdv(document: Mapping[str, Any], *, table: str | None = None) -> Schema
 
 
 def _sdv_categorical(name: str, order: object) -> Categorical:
-    if isinstance(order, list) and order:
-        note = "levels as listed in the metadata: confirm that they are public"
-        return Categorical(name, tuple(order), ordered=True, missing=True, confirmed=False, note=note)
-    return levels_to_learn(name)
+    if not isinstance(order, list) or not order:
+        return levels_to_learn(name)
+    return Categorical(
+        name,
+        tuple(order),
+        ordered=True,
+        missing=True,
+        confirmed=False,
+        note="levels as listed in the metadata: confirm that they are public",
+    )
 
 
-def from_smartnoise(document: object, *, table: str | None = None) -> Schema:
+def from_smartnoise(document: object, table: str | None = None) -> Schema:
     """Build a schema from SmartNoise metadata (collection, schema, table, columns).
 
     ``private_id`` and ``max_ids`` become person id and max rows per person, unless ``row_privacy`` is set; nullable
@@ -357,16 +363,16 @@ _FORMATS = (".toml", ".json", ".yaml", ".yml")
 _DATA = (".csv", ".tsv", ".parquet", ".arrow", ".feather", ".ndjson", ".jsonl", ".xlsx")
 
 
-def read_schema(path: Path, *, table: str | None = None) -> Schema:
+def read_schema(path: Path, table: str | None = None) -> Schema:
     """Read a schema file in the format its ending names; see :meth:`Schema.read`."""
     ending = path.suffix.lower()
     if ending not in _FORMATS:
         hint = " It looks like a data file; give the schema's file here." if ending in _DATA else ""
         raise InputError(f"'{path}' is no schema file: expected one ending in {', '.join(_FORMATS)}.{hint}")
-    return parse_schema(read_text(path), ending, source=str(path), table=table)
+    return parse_schema(read_text(path), ending, str(path), table)
 
 
-def parse_schema(text: str, ending: str, *, source: str = "schema", table: str | None = None) -> Schema:
+def parse_schema(text: str, ending: str, source: str = "schema", table: str | None = None) -> Schema:
     """Read a schema from text.
 
     Args:
@@ -384,8 +390,8 @@ def parse_schema(text: str, ending: str, *, source: str = "schema", table: str |
             return schema_from_document(parse_toml(text, source))
         if ending == ".json":
             document = parse_json(text, source)
-            return from_sdv(document, table=table) if is_sdv(document) else schema_from_document(document)
-        return from_smartnoise(parse_yaml(text, source), table=table)
+            return from_sdv(document, table) if is_sdv(document) else schema_from_document(document)
+        return from_smartnoise(parse_yaml(text, source), table)
     except SchemaError as error:
         raise SchemaError(f"{source}: {error}") from None
 
@@ -432,8 +438,9 @@ def parse_yaml(text: str, source: str) -> Any:
             seen: set[str] = set()
             for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
                 if key.value in seen:
-                    problem = f"the key {key.value!r:.60} appears twice; remove one"
-                    raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
+                    raise yaml.MarkedYAMLError(
+                        problem=f"the key {key.value!r:.60} appears twice; remove one", problem_mark=key.start_mark
+                    )
                 seen.add(key.value)
             return super().construct_mapping(node, deep=deep)
 

@@ -16,15 +16,16 @@ from escudo.privacy import Neighbours, Relation, Unit, parse_relation
 from escudo.table._columns import Column
 from escudo.table._counts import (
     ENCODINGS,
+    CountSensitivity,
     Encoding,
     array_batches,
     count_records,
+    count_sensitivity,
     count_tables,
     count_values,
     requested_tables,
 )
 from escudo.table._frames import open_source, shielded
-from escudo.table._rows import CountSensitivity, count_sensitivity
 from escudo.table._schema import Schema
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class PrivateTable:
     ``person_id`` in the schema, at most ``max_rows_per_person`` rows of each person take part, a sample that depends
     only on that person's own rows and the public ``sample_seed``; rows without a person id take no part, nor do those
     whose id the table may have merged with another's, such as floats of 2^53 and more. The proofs are in
-    ``_rows.py`` and ``_persons.py``.
+    ``_counts.py`` and ``_persons.py``.
 
     Args:
         frame: The data. Names and types of its columns are taken as public and may be refused, its rows never: one

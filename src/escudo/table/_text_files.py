@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from escudo._card import plain
 from escudo.errors import InputError
 from escudo.table._columns import as_float, encodable
 from escudo.table._persons import person_keys
@@ -301,13 +302,13 @@ def scan_texts(file: Path, dialect: Dialect | None = None, *, quoted_newlines: b
     if quoted_newlines:
         return _scan(source, separator, '"')
     names = column_names(file, dialect)
-    plain = _scan(source, separator)
-    places = plain.collect_schema().names()[: len(names)]  # a name with a separator in it would be two of them
+    scanned = _scan(source, separator)
+    places = scanned.collect_schema().names()[: len(names)]  # a name with a separator in it would be two of them
     cells = {f"f{position}": pl.col(place) for position, place in enumerate(places)}
     parsed = pl.col(_LINE).map_batches(
         _unquoted(separator, list(cells)), return_dtype=pl.Struct(dict.fromkeys(cells, pl.String)), is_elementwise=True
     )
-    rows = pl.concat([plain.select(**cells), _lines(source).slice(1)], how="horizontal")
+    rows = pl.concat([scanned.select(**cells), _lines(source).slice(1)], how="horizontal")
     rows = rows.with_columns(parsed.alias("parsed"), _is_special().alias("special"))
     return rows.select(
         pl.when("special").then(pl.col("parsed").struct.field(cell)).otherwise(pl.col(cell)).alias(name)
@@ -434,13 +435,7 @@ class FileCheck:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the check as plain data."""
-        return {
-            "short": self.short,
-            "long": self.long,
-            "illegible": self.illegible,
-            "repeated": list(self.repeated),
-            "looks_like": dict(self.looks_like),
-        }
+        return plain(self)
 
 
 def check_lines(file: Path, dialect: Dialect, *, single: bool = True) -> FileCheck:
@@ -469,7 +464,7 @@ def check_lines(file: Path, dialect: Dialect, *, single: bool = True) -> FileChe
     bare = line.str.replace_all('"[^"]*"', "").str.count_matches(separator, literal=True) + 1
     cut = pl.when(odd).then(line).map_batches(fields, return_dtype=pl.UInt32, is_elementwise=True)
     number = pl.when(odd).then(cut).otherwise(bare)
-    short, long, illegible = (
+    counted = (
         _lines(_source(file, dialect.encoding))
         .slice(1)
         .select(
@@ -478,9 +473,9 @@ def check_lines(file: Path, dialect: Dialect, *, single: bool = True) -> FileChe
             line.str.contains("\ufffd", literal=True).sum().alias("illegible"),
         )
         .collect(engine="streaming")
-        .row(0)
+        .row(0, named=True)
     )
-    return FileCheck(short=short, long=long, illegible=illegible, repeated=repeated)
+    return FileCheck(**counted, repeated=repeated)
 
 
 def as_number(text: pl.Expr, *, boolean: bool, decimal: str = ".") -> pl.Expr:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 from typing import Any
 
@@ -193,10 +194,11 @@ def evaluate(
         seed=seed,
         jobs=processes,
     )
+    apart = partial(fidelity, train, seed=seed)
     return Evaluation(
         changes=tuple(_changes(found, learners)),
-        fidelity=tuple(fidelity(train, rows, seed=seed) for rows in made),
-        floor=fidelity(train, test, seed=seed),
+        fidelity=tuple(map(apart, made)),
+        floor=apart(test),
         predictions=tuple(found),
         causal=None if model is None or reference is None else causal_fidelity(model, reference, seed=seed),
         targets=chosen,

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, is_dataclass, replace
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -171,15 +171,12 @@ def fidelity(real: Rows, other: Rows, *, seed: int = 0, detect: bool = True) -> 
     }
     means = {size: float(np.mean(list(found.values()))) if found else None for size, found in errors.items()}
     pairs = errors.get(2, {})
-    correlation, mean, deviation = _moments(real, other)
     return Fidelity(
         one_way=means[1] or 0.0,
         two_way=means.get(2),
         three_way=means.get(3),
         worst=tuple(sorted(pairs.items(), key=lambda item: -item[1])[:_WORST]),
-        correlation=correlation,
-        mean=mean,
-        deviation=deviation,
+        **_moments(real, other)._asdict(),
         detection=_detection(real, other, rng) if detect else None,
     )
 
@@ -208,33 +205,41 @@ def marginal_errors(real: Rows, other: Rows, chosen: Sequence[Columns]) -> dict[
 
 
 def _cells(rows: Rows, columns: Columns) -> int:
-    return math.prod(rows.schema[name].size for name in columns)
+    return math.prod(rows.schema.shape(columns))
 
 
 def count_cells(rows: Rows, columns: Columns) -> NDArray[np.int64]:
     """Return how many rows are in each cell of the columns' table, flattened."""
     places = [rows.schema.names.index(name) for name in columns]
-    sizes = [rows.schema[name].size for name in columns]
+    sizes = rows.schema.shape(columns)
     flat = np.ravel_multi_index(tuple(rows.codes[:, place] for place in places), sizes)
     return np.bincount(flat, minlength=math.prod(sizes))
 
 
-def _moments(real: Rows, other: Rows) -> tuple[float | None, float | None, float | None]:
-    """Return the mean differences of correlations, means and deviations over the columns that have an order."""
+class _Moments(NamedTuple):
+    """The mean differences of correlations, means and deviations; None where there is none."""
+
+    correlation: float | None = None
+    mean: float | None = None
+    deviation: float | None = None
+
+
+def _moments(real: Rows, other: Rows) -> _Moments:
+    """Return how far moments are apart, over the columns that have an order."""
     ordered = [
         place
         for place, column in enumerate(real.schema.fields)
         if isinstance(column, Numeric) or (isinstance(column, Categorical) and (column.ordered or column.size == 2))
     ]
     if not ordered:
-        return None, None, None
+        return _Moments()
     ours, theirs = _values(real, ordered), _values(other, ordered)
     mean = float(np.abs(ours.mean(axis=0) - theirs.mean(axis=0)).mean())
     deviation = float(np.abs(ours.std(axis=0) - theirs.std(axis=0)).mean())
     if len(ordered) < 2:
-        return None, mean, deviation
+        return _Moments(None, mean, deviation)
     upper = np.triu_indices(len(ordered), 1)
-    return float(np.abs(_correlations(ours)[upper] - _correlations(theirs)[upper]).mean()), mean, deviation
+    return _Moments(float(np.abs(_correlations(ours)[upper] - _correlations(theirs)[upper]).mean()), mean, deviation)
 
 
 def _values(rows: Rows, places: Sequence[int]) -> Floats:

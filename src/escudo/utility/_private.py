@@ -47,15 +47,14 @@ from functools import partial
 from html import escape
 from math import floor, log10, sqrt
 from types import MappingProxyType
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo._card import plain
-from escudo._progress import tracking
+from escudo._card import plain, tracking
 from escudo._validate import finite, positive, positive_integer
-from escudo.asking import planning, run, verb
+from escudo.asking import paying, planning, run, verb
 from escudo.errors import InputError
 from escudo.mechanisms import Purse, gaussian_event, laplace_event
 from escudo.privacy import (
@@ -68,10 +67,9 @@ from escudo.privacy import (
     Neighbours,
     Plan,
     calibrate,
-    charging,
     guarantee_of,
 )
-from escudo.synthesis import Model, Prepared, fitting, neighbours_of
+from escudo.synthesis import FitOptions, Model, Prepared, fitting, neighbours_of
 from escudo.table import Categorical, Numeric, PrivateTable, Schema
 from escudo.utility._fidelity import count_cells, sampling_error, subsets
 from escudo.utility._prediction import learner_of
@@ -248,7 +246,7 @@ class PreparedFigures:
 
 
 def prepare_figures(
-    schema: Schema, neighbours: Neighbours, *, targets: int | Sequence[str] = 5, **noise: float
+    schema: Schema, neighbours: Neighbours, targets: int | Sequence[str] = 5, **noise: float
 ) -> PreparedFigures:
     """Choose what to release from public facts alone; see :func:`evaluate_privately`.
 
@@ -341,7 +339,7 @@ def evaluate_privately(
 
     **Guarantee.** ε between the table's neighbours; the sensitivity is proved in the module's docstring.
     """
-    figures = prepare_figures(table.schema, table.neighbours, targets=targets, epsilon=epsilon)
+    figures = prepare_figures(table.schema, table.neighbours, targets, epsilon=epsilon)
     made = Rows.read(synthetic, table.schema, argument="synthetic")
     return run(_Evaluation(figures, None if planning() else figures.count(table, made)), table, seed=seed)
 
@@ -464,11 +462,11 @@ class PreparedEvaluated:
 
     Attributes:
         generator: What was prepared for the rest of the budget.
-        figures: What was prepared for the share; None where no figures are paid for.
+        figures: What was prepared for the share.
     """
 
     generator: Prepared
-    figures: PreparedFigures | None = None
+    figures: PreparedFigures
 
     @property
     def schema(self) -> Schema:
@@ -479,24 +477,17 @@ class PreparedEvaluated:
     def plan(self) -> Plan:
         """The generator's budget tree, with a leaf for the figures."""
         plan = self.generator.plan
-        if self.figures is None:
-            return plan
         return Plan(plan.name, children=[*plan.children, self.figures.plan], delta=plan.delta)
 
     def paying(
-        self, account: Account, plan: Plan, *, stream: np.random.Generator | None, **terms: Any
+        self, account: Account, plan: Plan, stream: np.random.Generator | None, **terms: Any
     ) -> AbstractContextManager[Account]:
         """Charge a plan as the generator does, which may go on after a stop."""
-        own = getattr(self.generator, "paying", None)
-        payment: AbstractContextManager[Account]
-        payment = charging(account, plan, **terms) if own is None else own(account, plan, stream=stream, **terms)
-        return payment
+        return paying(self.generator, account, plan, stream, **terms)
 
-    def run(self, table: PrivateTable, purse: Purse) -> tuple[Model, Evaluate | None]:
+    def run(self, table: PrivateTable, purse: Purse) -> tuple[Model, Evaluate]:
         """Fit the generator; return its model, with the plan of the whole, and what evaluates its rows, once."""
         model = self.generator.run(table, purse)
-        if self.figures is None:
-            return model, None
         return replace(model, plan=purse.plan), partial(self.figures.evaluate, table, purse)
 
 
@@ -535,12 +526,12 @@ def prepare_evaluated(
     budget = Budget(epsilon, delta)
     if budget.delta == 0:
         raise InputError("an evaluation within a release has Gaussian noise, which needs a delta above 0.")
-    mu = 1 / calibrate(lambda noise: GDPEvent(mu=1 / noise), epsilon=budget.epsilon, delta=budget.delta)
+    mu = 1 / calibrate(lambda noise: GDPEvent(mu=1 / noise), budget)
     left = guarantee_of(GDPEvent(mu=mu * sqrt(1 - part)), delta=budget.delta).epsilon
     assert left is not None
     generator = prepare(_round_down(left))
     neighbours = neighbours_of(generator.schema, relation, public_rows)
-    quiet = prepare_figures(generator.schema, neighbours, targets=targets, scale=1.0)
+    quiet = prepare_figures(generator.schema, neighbours, targets, scale=1.0)
     scale = quiet.l2_sensitivity / (mu * sqrt(part))
     for louder in _LOUDER:
         found = PreparedEvaluated(generator=generator, figures=replace(quiet, noise={"scale": scale * louder}))
@@ -553,7 +544,7 @@ def prepare_evaluated(
 
 
 def fitting_evaluated(
-    prepared: PreparedEvaluated, table: PrivateTable, **how: Any
+    prepared: PreparedEvaluated, table: PrivateTable, **how: Unpack[FitOptions]
 ) -> AbstractContextManager[tuple[Model, Evaluate]]:
     """Run what was prepared: charge the whole plan, fit the generator, and give what evaluates its rows.
 
@@ -561,8 +552,7 @@ def fitting_evaluated(
     plan and guarantee are those of the whole; and a function that takes the synthetic rows to be released and returns
     the figures about them, once.
     """
-    found = fitting(prepared, table, **how)
-    return cast("AbstractContextManager[tuple[Model, Evaluate]]", found)  # what was prepared for figures gives them
+    return fitting(prepared, table, **how)
 
 
 def _round_down(number: float) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import fields
 
 import numpy as np
 import polars as pl
@@ -11,6 +12,7 @@ import pytest
 
 import escudo
 from escudo.attacks import ATTACKS, attack, canary, ceiling_of, every_attack, infer_attribute, published_game, victim_of
+from escudo.attacks._attack import AttributeGame, AttributeOptions, PublishedGame, PublishedOptions
 from escudo.attacks._attacker import choose, outlyingness
 from escudo.attacks._game import FitLog
 from escudo.attacks._report import pool, score_of
@@ -422,3 +424,9 @@ class TestAttributes:
         frame = rows.select("a", pl.col("b").cast(pl.Float64))
         with pytest.raises(InputError, match="numeric"):
             infer_attribute(victim_of("independent", schema, epsilon=1.0), frame, schema, "b")
+
+
+@pytest.mark.parametrize(("keywords", "game"), [(AttributeOptions, AttributeGame), (PublishedOptions, PublishedGame)])
+def test_a_game_takes_its_fields_as_typed_keywords(keywords, game):
+    typed = {name: hint.__forward_arg__ for name, hint in keywords.__annotations__.items()}
+    assert typed == {field.name: field.type for field in fields(game)}

@@ -18,6 +18,7 @@ import numpy as np
 import polars as pl
 import pytest
 from click.testing import Result
+from typer.main import get_command
 from typer.testing import CliRunner
 
 import escudo.releasing
@@ -35,7 +36,7 @@ from escudo.errors import (
     RefusedError,
 )
 from escudo.privacy import Ledger
-from escudo.synthesis import load
+from escudo.synthesis import GENERATORS, load
 from escudo.table import Schema
 from escudo.utility import _private
 
@@ -88,6 +89,11 @@ def ledger(folder: Path) -> Ledger:
 
 
 # -- a release
+
+
+def test_the_help_names_every_generator() -> None:
+    (option,) = [one for one in get_command(app).commands["release"].params if one.name == "generator"]
+    assert set(re.findall(r"[\w-]+", option.help)) - {"or", "auto"} == set(GENERATORS)
 
 
 def test_a_release_prints_the_plan_first_and_then_what_was_made_and_what_it_means(folder: Path) -> None:

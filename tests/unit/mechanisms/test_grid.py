@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from escudo.errors import InputError
-from escudo.mechanisms._grid import default_grid, read_statistic, rounded_up
+from escudo.mechanisms._noise import default_grid, read_statistic, rounded_up
 
 
 def steps(value, grid=1.0):

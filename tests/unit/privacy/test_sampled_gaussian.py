@@ -11,6 +11,7 @@ from scipy.stats import norm
 
 from escudo.errors import InputError
 from escudo.privacy import (
+    Budget,
     ComposedEvent,
     GaussianEvent,
     ParallelEvent,
@@ -123,7 +124,7 @@ def test_the_calibrated_noise_meets_the_budget_and_hardly_more():
     def steps(noise: float) -> RepeatedEvent:
         return RepeatedEvent(event=event(noise, 0.1), count=200)
 
-    noise = calibrate(steps, epsilon=1.0, delta=1e-5)
+    noise = calibrate(steps, Budget(1.0, 1e-5))
     assert 0.999 < RunningTotal.of(steps(noise)).epsilon(1e-5) <= 1.0
     assert RunningTotal.of(steps(noise * 0.99)).epsilon(1e-5) > 1.0
 

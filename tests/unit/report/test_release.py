@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable
+from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -365,3 +366,8 @@ class TestCsv:
         assert files.csv is not None
         assert set(files.csv.read_text(encoding="utf-8").splitlines()) == {"a", "'=1+1", "no"}
         assert set(pl.read_parquet(files.synthetic)["a"]) == set(levels)
+
+
+def test_a_release_takes_all_that_its_writing_does_as_typed_keywords() -> None:
+    typed = {name: hint.__forward_arg__ for name, hint in _release_folder.WriteOptions.__annotations__.items()}
+    assert {"rows": "int", **typed} == {field.name: field.type for field in fields(_release_folder.ReleaseWriting)}

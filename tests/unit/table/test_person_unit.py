@@ -12,7 +12,7 @@ import pytest
 
 from escudo.errors import InputError
 from escudo.table._columns import Categorical, Numeric
-from escudo.table._rows import CountSensitivity, count_sensitivity
+from escudo.table._counts import CountSensitivity, count_sensitivity
 from escudo.table._schema import Schema
 from escudo.table._table import PrivateTable
 

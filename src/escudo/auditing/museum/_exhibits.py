@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from escudo._progress import tracking
+from escudo._card import tracking
 from escudo._validate import did_you_mean, probability
 from escudo.auditing.museum import _counts as counts
 from escudo.auditing.museum import _selection as selection

@@ -27,7 +27,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,7 +73,7 @@ class Kept:
         return int(self.arrays["step"][0]) if self.arrays else 0
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class TrainingFile:
     """The file of a training under way, and the account that knows it.
 
@@ -82,18 +82,18 @@ class TrainingFile:
         account: What paid.
         receipt: The spend.
         about: Facts about the training, all of them public; kept in the file.
+        arrays: The state to go on from; empty before the first step.
         number: How many checkpoints it has had.
         nonce: What the account gave when the training was resumed; empty if it was not.
-        arrays: The state to go on from; empty before the first step.
     """
 
     path: Path
     account: MarkingAccount
     receipt: Receipt
-    about: dict[str, str]
+    about: dict[str, str] = field(default_factory=dict)
+    arrays: Arrays = field(default_factory=dict)
     number: int = 0
     nonce: str = ""
-    arrays: Arrays
 
     def keep(self, arrays: Arrays) -> None:
         """Write the state, for its owner alone: a draft, its mark in the account, its name.
@@ -189,14 +189,7 @@ def go_on(
         InputError: If the account refuses; says why, and what it would cost. Nothing was spent.
         BudgetExceededError: If what is left cannot be paid for again; nothing was spent.
     """
-    file = TrainingFile(
-        path=kept.path,
-        account=account,
-        receipt=kept.receipt,
-        about=dict(kept.about),
-        number=kept.number,
-        arrays=kept.arrays,
-    )
+    file = TrainingFile(kept.path, account, kept.receipt, dict(kept.about), kept.arrays, kept.number)
     try:
         file.nonce = account.resume(kept.receipt, kept.number, kept.digest)
     except InputError as refused:

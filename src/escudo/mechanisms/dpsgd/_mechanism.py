@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo._progress import tracking
+from escudo._card import tracking
 from escudo._validate import positive, probability, whole
 from escudo.errors import InputError
 from escudo.mechanisms._purse import Purse, Release, ReleaseOptions, opened
@@ -313,8 +313,7 @@ def train(
     account, path = keeping(purse.account), Path(checkpoint)
     with file_held(path), purse.paying(run.event) as receipt:
         assert receipt is not None, "there is an account"
-        file = TrainingFile(path=path, account=account, receipt=receipt, about={}, arrays={})
-        return run.released(first_state(start), file)
+        return run.released(first_state(start), TrainingFile(path, account, receipt))
 
 
 def resume(

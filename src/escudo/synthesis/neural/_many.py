@@ -152,7 +152,7 @@ def train_many(
         yield from np.asarray(waiting[0])[: waiting[1]]
 
 
-def begin(prepared: PreparedNeural, table: PrivateTable, *, seed: int, guarantee: Guarantee) -> Begun:
+def begin(prepared: PreparedNeural, table: PrivateTable, seed: int, guarantee: Guarantee) -> Begun:
     """Measure the start of a fit; the account is charged for all of it, as by :meth:`PreparedNeural.run`."""
     rng, network = np.random.default_rng(seed), prepared.network
     purse = Purse(table.account, rng, plan=prepared.plan, guarantee=guarantee)

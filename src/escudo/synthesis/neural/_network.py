@@ -462,7 +462,7 @@ def units_of(schema: Schema, graph: CausalGraph | None, *, latent: bool) -> tupl
     structure = structure_of(schema, graph)
     place = {name: number for number, name in enumerate(schema.names)}
     if latent and graph is not None and graph.groups:
-        named = _condensed(graph if graph.is_dag else graph.extension())
+        named = _condensed(graph.extension())
     else:
         followed = structure.parents if latent else structure.with_tree(structure.open_arrows)
         named = [((name,), parents) for name, parents in followed.items()]

@@ -74,8 +74,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from escudo._card import tracking
 from escudo._files import sync
-from escudo._progress import tracking
 from escudo._validate import one_of, positive, probability, whole
 from escudo.causal import CausalGraph
 from escudo.errors import InputError
@@ -213,7 +213,7 @@ class _Neural:
             training=Training(
                 steps=steps,
                 sampling_probability=sampled,
-                noise_multiplier=calibrate(events, epsilon=budget.epsilon, delta=budget.delta),
+                noise_multiplier=calibrate(events, budget),
                 clip_norm=1.0 if self.clip_norm is None else self.clip_norm,
                 learning_rate=rule.learning_rate if self.learning_rate is None else self.learning_rate,
                 decline=0.8,  # the last steps are small, so that their noise is
@@ -231,7 +231,7 @@ class _Neural:
             facts=prepared.facts,
             start=taken,
             step=step_event(neighbours, sampled, prepared.training.noise_multiplier),
-            steps=steps,
+            steps=prepared.training.steps,
             again=self.again,
         )
         kept.require_same()
@@ -390,13 +390,13 @@ class PreparedNeural:
         return model
 
     def paying(
-        self, account: Account, plan: Plan, *, for_release: bool, purpose: str, stream: np.random.Generator | None
+        self, account: Account, plan: Plan, stream: np.random.Generator | None, *, for_release: bool, purpose: str
     ) -> AbstractContextManager[Account]:
         """Charge a plan; where a stopped fit goes on, what was charged is not charged again."""
         terms: dict[str, Any] = {"for_release": for_release, "purpose": purpose}
         if self.checkpoint is None:
             return charging(account, plan, **terms)
-        return self.checkpoint.paying(account, plan, stream=stream, **terms)
+        return self.checkpoint.paying(account, plan, stream, **terms)
 
     def _start_model(self, table: PrivateTable, purse: Purse) -> tuple[CausalModel, Purse]:
         """Return the model that the training starts from, measured now or by the fit that was stopped.
@@ -432,7 +432,7 @@ class PreparedNeural:
 
     def codes(self, table: PrivateTable) -> NDArray[np.generic]:
         """Return the rows as cells, in the smallest type that holds every cell of the schema. Private."""
-        kind = np.min_scalar_type(max(self.schema[name].size for name in self.schema.names) - 1)
+        kind = np.min_scalar_type(max(self.schema.sizes.values()) - 1)
         none = np.empty((0, len(self.schema.names)), kind)  # a table without rows may have no batch either
         return np.concatenate([none, *table.batches(_READ)], dtype=kind, casting="unsafe")
 
@@ -724,7 +724,7 @@ class Checkpoint:
 
     @contextmanager
     def paying(
-        self, account: Account, plan: Plan, *, for_release: bool, purpose: str, stream: np.random.Generator | None
+        self, account: Account, plan: Plan, stream: np.random.Generator | None, *, for_release: bool, purpose: str
     ) -> Iterator[Account]:
         """Use the folder, alone, and charge the plan; or go on from it, and charge nothing or what is left of the plan.
 
@@ -733,9 +733,9 @@ class Checkpoint:
         Args:
             account: What is charged.
             plan: The whole release.
+            stream: The generator of a seeded run; it is put to where it stood.
             for_release: False for a seeded run.
             purpose: Why, for the account.
-            stream: The generator of a seeded run; it is put to where it stood.
 
         Yields:
             An account that pays what the plan shows, as ``escudo.privacy.charging`` gives it.
@@ -752,13 +752,8 @@ class Checkpoint:
         with self._held():
             kept, left = found(self.folder / _TRAINING, marking), plan
             if kept is None:
-                self._file = TrainingFile(
-                    path=self.folder / _TRAINING,
-                    account=marking,
-                    receipt=marking.spend(plan.event, **terms),
-                    about={"facts": json.dumps(facts)},
-                    arrays={},
-                )
+                receipt = marking.spend(plan.event, **terms)
+                self._file = TrainingFile(self.folder / _TRAINING, marking, receipt, {"facts": json.dumps(facts)})
             else:
                 left = self._left(kept, plan, facts)
                 assert left.event is not None, "the last step is never kept"

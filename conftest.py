@@ -1,4 +1,4 @@
-"""Settings shared by all tests."""
+"""Settings shared by all tests, and by the examples in docstrings (``make doctests``)."""
 
 from __future__ import annotations
 
@@ -40,5 +40,5 @@ def state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Start what takes longest first, so that no process works alone at the end."""
-    seconds, root = recorded(), Path(__file__).parents[1]
+    seconds, root = recorded(), Path(__file__).parent
     items.sort(key=lambda item: -seconds.get(item.path.relative_to(root).as_posix(), 0.0))
