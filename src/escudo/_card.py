@@ -1,5 +1,7 @@
 """How work and its result show themselves: a bar while it lasts, then plain values for programs, a card for notebooks.
 
+A bar is for anything over two seconds: shown in terminals and notebooks, silent when piped.
+
 Every text is escaped here, so that a column called ``<script>`` stays a name; :func:`printable` keeps names from
 steering a terminal, and :func:`text_width` says how much room they take in a picture.
 """
@@ -129,9 +131,8 @@ def text_width(text: str, size: float) -> float:
 def tracking(label: str, total: int) -> Iterator[Callable[[int], None]]:
     """Give a function that advances a bar of ``total`` steps with its expected end.
 
-    The bar is for anything over two seconds. It is written to standard error, in terminals and notebooks, silent when
-    piped, and vanishes when done. Steps must be public facts (tables, epochs, trials), never the progress of a scan
-    whose speed depends on private values.
+    The bar is written to standard error and vanishes when done. Steps must be public facts (tables, epochs, trials),
+    never the progress of a scan whose speed depends on private values.
 
     >>> with tracking("Measuring", total=2) as advance:
     ...     advance(1)

@@ -199,7 +199,7 @@ class EffectQuestion:
                 "An effect needs to know what else acts on both columns: give a graph, or the columns to adjust for "
                 "(adjust=[...]), or trial=True if the treatment was assigned by chance."
             )
-        sizes = schema.sizes
+        sizes = {column.name: column.size for column in schema.fields}
         return smallest_adjustment(graph, treatment, outcome, sizes), "back-door"
 
 

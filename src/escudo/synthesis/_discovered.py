@@ -100,7 +100,7 @@ class PreparedDiscovered:
             NoisyTable(tuple(raw.names[i] for i in scope), cells, scale)
             for scope, cells, scale in _tables(together, families)
         ]
-        sizes = self.schema.sizes
+        sizes = {name: self.schema[name].size for name in self.schema.names}
         causes = {name: parents.get(name, ()) for name in self.schema.names}
         laws = {
             name: TableConditional(law.parents, np.ascontiguousarray(law.table))  # model files need plain memory

@@ -226,7 +226,7 @@ class PreparedMarginals:
         purse: Purse,
     ) -> TableFits:
         """Return how laws are fitted to tables, once those of large families are known."""
-        sizes = self.schema.sizes
+        sizes = {name: self.schema[name].size for name in self.schema.names}
         fits = TableFits(sizes, self.structure.with_tree(chosen), [noisy.columns for noisy in released], total)
         moments = self.shares.moments(self.level)
         if moments is None:
