@@ -132,11 +132,29 @@ def test_text_is_compared_by_its_exact_characters_whatever_the_column_says(odd_u
 
 
 @pytest.mark.postgresql
-def test_decimals_are_numbers_and_dates_are_refused(odd_url: str) -> None:
+def test_decimals_are_numbers_and_dates_are_no_levels(odd_url: str) -> None:
     priced = Schema.from_dict({"price": {"type": "numeric", "lower": 0, "upper": 10, "bins": 10}})
     assert PrivateTable(open_data(odd_url), priced).counts("price").tolist() == [0, 3, 0, 0, 0, 0, 0, 0, 0, 2]
     with pytest.raises(SchemaError, match="'day'"):
         PrivateTable(open_data(odd_url), Schema.from_dict({"day": ["monday"]}))
+
+
+@pytest.mark.postgresql
+def test_days_of_postgresql_are_days_in_utc_and_infinite_ones_are_missing(server: sa.URL) -> None:
+    pytest.importorskip("ibis")
+    name = f"days_{secrets.token_hex(4)}"
+    days = ["2024-02-29", "2024-12-31", "infinity", "-infinity", None, "0044-03-15 BC", "1999-01-01"]
+    with sa.create_engine(server, poolclass=sa.NullPool).begin() as connection:
+        connection.exec_driver_sql(f"CREATE TABLE {name} (day date, at timestamp, zoned timestamptz)")
+        rows = [(day, day, None if day is None else f"{day.removesuffix(' BC')} 23:30+00{day[10:]}") for day in days]
+        rows = [(day, at, day if day in ("infinity", "-infinity") else zoned) for day, at, zoned in rows]
+        connection.exec_driver_sql(f"INSERT INTO {name} VALUES (%s, %s, %s)", rows)
+    query = {"table": name, "options": "-c timezone=Asia/Tokyo"}
+    url = server.set(drivername="postgresql", query=query).render_as_string(hide_password=False)
+    for column in ("day", "at", "zoned"):
+        told = {"type": "date", "lower": "2024-01-01", "upper": "2024-12-31", "bins": 2, "missing": True}
+        counts = PrivateTable(open_data(url), Schema.from_dict({column: told})).counts(column)
+        assert counts.tolist() == [3, 1, 3], column
 
 
 ODD_NUMBERS = ["NaN", "Infinity", "-Infinity", "1e400", "-1e400", "1e-400", "0.5", "7", None]

@@ -352,7 +352,8 @@ def _decode(rows: Rows) -> pl.DataFrame:
             lower, upper = column.bounds
             values = lower + (rows.numbers[:, place] + 1) / 2 * (upper - lower)
             series = pl.Series(column.name, values).fill_nan(None)
-            columns[column.name] = series.round().cast(pl.Int64) if column.integer else series
+            series = series.round().cast(pl.Int64) if column.integer else series
+            columns[column.name] = series if column.date is None else series.cast(pl.Date)
         else:
             levels = [*column.levels, *([None] if column.missing else [])]
             columns[column.name] = pl.Series(column.name, levels).gather(rows.codes[:, place])

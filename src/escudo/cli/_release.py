@@ -290,7 +290,7 @@ def _setting(model: Model) -> str:
 
     for name in filter(model.answers_do, model.schema.names):
         column = model.schema[name]
-        value = column.levels[-1] if isinstance(column, Categorical) else f"{column.bounds[1]:g}"
+        value = column.levels[-1] if isinstance(column, Categorical) else column.shown(column.bounds[1])
         return " --do " + _word(f"{name}={value}")
     return ""
 

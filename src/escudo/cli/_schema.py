@@ -248,7 +248,7 @@ def _stated(column: Column) -> str:
         recoded = f"; {len(column.recode)} other spellings" if column.recode else ""
         return f"{'in this order ' if column.ordered else ''}{shown}{missing}{recoded}"
     lower, upper = column.bounds
-    return f"from {lower:g} to {upper:g}, in {column.size - column.missing} bins{missing}"
+    return f"from {column.shown(lower)} to {column.shown(upper)}, in {column.size - column.missing} bins{missing}"
 
 
 @contextmanager

@@ -162,13 +162,18 @@ def _most_often(labels: Sequence[str], shares: Floats) -> str:
 
 
 def _numbers(column: Numeric, shares: Floats, real: Floats | None) -> tuple[str, Markup]:
-    low, high = (_number(bound) for bound in column.bounds)
+    low, high = (column.shown(bound) if column.date else _number(bound) for bound in column.bounds)
     present = shares[: column.bins]
     note = ""
     if present.sum() > 0:
         quarters = np.interp([0.25, 0.75], np.r_[0, np.cumsum(present) / present.sum()], column.boundaries)
         low_quarter, high_quarter = (
-            _number(round(quarter)) if column.integer else _number(quarter, digits=3) for quarter in quarters
+            column.shown(round(quarter))
+            if column.date
+            else _number(round(quarter))
+            if column.integer
+            else _number(quarter, digits=3)
+            for quarter in quarters
         )
         note = f"half lie between {low_quarter} and {high_quarter}"
     if column.missing:
@@ -203,7 +208,7 @@ def merge_cells(column: Categorical | Numeric, codes: Integers, *, most: int) ->
 def _axis(column: Categorical | Numeric, cells: Integers, count: int) -> Axis:
     heights = np.bincount(cells, minlength=count) / max(len(cells), 1)
     if isinstance(column, Numeric):
-        low, high = (_short_number(bound) for bound in column.bounds)
+        low, high = (column.shown(bound) if column.date else _short_number(bound) for bound in column.bounds)
         return Axis(column.name, heights, across=[(0.0, low), (1.0, high)], down=[(0.0, high), (1.0, low)])
     named: list[tuple[float, str]] = []
     if column.size <= _FEW:
@@ -230,7 +235,7 @@ def _scaled(column: Categorical | Numeric, frame: pl.DataFrame) -> Floats | None
     import polars as pl
 
     low, high = column.bounds
-    values: Floats = frame[column.name].head(_MOST_POINTS).cast(pl.Float64).to_numpy()
+    values: Floats = frame[column.name].head(_MOST_POINTS).to_physical().cast(pl.Float64).to_numpy()
     return (values - low) / (high - low)
 
 

@@ -625,7 +625,8 @@ def _numbers(column: Numeric, codes: Codes, rng: np.random.Generator) -> pl.Seri
         return pl.Series(column.name, values, nan_to_null=True)
     whole = np.zeros(codes.shape, dtype=np.int64)
     whole[present] = as_integers(drawn)
-    return pl.select(pl.when(pl.Series(present)).then(pl.Series(whole)).alias(column.name)).to_series()
+    found = pl.select(pl.when(pl.Series(present)).then(pl.Series(whole)).alias(column.name)).to_series()
+    return found if column.date is None else found.cast(pl.Date)
 
 
 def as_integers(numbers: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -55,7 +55,7 @@ from escudo.synthesis._model import (
     ModelEffect,
     anchor_of,
     column_of,
-    number_of,
+    number_within,
     public_rows,
     stored_laws,
 )
@@ -369,7 +369,8 @@ class LinearModel(Model):
                 values = np.full(rows, known[name])
             if column.integer:
                 whole_numbers = np.rint(values).clip(math.ceil(lower), math.floor(upper))
-                series.append(pl.Series(name, as_integers(whole_numbers)))
+                found = pl.Series(name, as_integers(whole_numbers))
+                series.append(found if column.date is None else found.cast(pl.Date))
             else:
                 series.append(pl.Series(name, values.clip(lower, upper)))
         return pl.DataFrame(series)
@@ -464,11 +465,10 @@ class LinearModel(Model):
 
     def _read(self, argument: str, name: str, value: object) -> float:
         """Return a value as a number, or say what the schema allows."""
-        column, number = self._column(argument, name), number_of(value)
-        lower, upper = column.bounds
-        if not lower <= number <= upper or (column.integer and number != round(number)):
-            kind = "whole numbers" if column.integer else "numbers"
-            raise SchemaError(f"{argument}: column {name!r} takes {kind} from {lower:g} to {upper:g}; got {value!r}.")
+        column = self._column(argument, name)
+        number = number_within(column, argument, value)
+        if column.integer and number != round(number):
+            raise SchemaError(f"{argument}: column {name!r} takes whole numbers; got {value!r}.")
         return number
 
     def _scaled(self, name: str, value: float) -> float:

@@ -279,10 +279,7 @@ class CellModel(Model):
                     + did_you_mean(str(value), column.labels)
                 )
             return matches[0]
-        number, (lower, upper) = number_of(value), column.bounds
-        if not lower <= number <= upper:
-            raise SchemaError(f"{argument}: column {name!r} takes numbers from {lower:g} to {upper:g}; got {value!r}.")
-        return int(column.encode([number])[0])
+        return int(column.encode([number_within(column, argument, value)])[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -465,12 +462,24 @@ def column_of(schema: Schema, argument: str, name: str) -> Column:
     return column
 
 
-def number_of(value: object) -> float:
-    """Return a value as a number, not a number if it is none."""
+def number_within(column: Numeric, argument: str, value: object) -> float:
+    """Return a value as a number, or a date as a day, that the column may hold.
+
+    Raises:
+        SchemaError: If it is none; says what the schema allows.
+    """
+    lower, upper = column.bounds
     try:
-        return float(str(value))
+        number = float(str(value)) if column.date is None else column.day(value)
     except ValueError:
-        return math.nan
+        number = math.nan
+    if not lower <= number <= upper:
+        kind = "dates" if column.date is not None else "whole numbers" if column.integer else "numbers"
+        raise SchemaError(
+            f"{argument}: column {column.name!r} takes {kind} from {column.shown(lower)} to {column.shown(upper)}; "
+            f"got {value!r}."
+        )
+    return number
 
 
 def stored_laws(laws: Mapping[str, Any], prefix: str = "") -> tuple[list[dict[str, Any]], dict[str, NDArray[Any]]]:

@@ -17,14 +17,17 @@ categorical    ``levels``, ``other``, ``recode``
 ordinal        ``levels`` in their order, ``other``, ``recode``
 boolean        ``other``; the levels are false and true
 numeric        ``lower``, ``upper``, ``bins`` or ``edges``; ``integer``, ``fill``
+date           ``lower``, ``upper``, ``bins`` or ``edges``, all of them days; ``format``, ``fill``
 =============  ==========================================================================================
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -164,6 +167,32 @@ def as_float(value: Any) -> float:
         return float(number)
     except OverflowError:
         return math.inf if number > 0 else -math.inf
+
+
+EPOCH = dt.date(1970, 1, 1)
+ISO = "%Y-%m-%d"
+
+
+def as_day(value: Any) -> float:
+    """Read one object as the days since 1970-01-01: NaN for what is neither a date nor a number; never an error.
+
+    A point in time counts as its day, in UTC if it says how far it is from it.
+    """
+    try:
+        if isinstance(value, np.datetime64):
+            return math.nan if np.isnat(value) else float(value.astype("datetime64[D]").astype(np.int64))
+        if is_null(value) or not isinstance(value, dt.date):
+            return as_float(value)
+        if isinstance(value, dt.datetime):
+            value = (value if value.utcoffset() is None else value.astimezone(dt.UTC)).date()
+        return float((dt.date(value.year, value.month, value.day) - EPOCH).days)
+    except Exception:  # an object whose methods fail, or a day that UTC has no calendar for
+        return math.nan
+
+
+def date_of(day: float) -> dt.date:
+    """Return the day that is so many days after 1970-01-01."""
+    return EPOCH + dt.timedelta(days=int(day))
 
 
 Level: TypeAlias = str | int | bool
@@ -444,6 +473,9 @@ class Numeric(_Described):
         integer: Whether the values are whole numbers.
         missing: Whether missing values have a cell of their own, which comes last.
         fill: What missing values count as when they have no cell of their own.
+        date: How a day is written in a text file, such as ``"%d.%m.%Y"``, if the values are dates: ``"%Y-%m-%d"`` also
+            where they have a type of their own. Bounds, edges and fill are then dates, kept as the days since
+            1970-01-01; a point in time counts as its day, in UTC if it has a zone.
         confirmed: Whether a person vouched that the bounds are public; false for those read from data.
         note: A remark for people, written as a comment; no part of the column's identity.
 
@@ -455,25 +487,31 @@ class Numeric(_Described):
     ('[0, 5)', '[105, 110]')
     >>> age.encode([-3, 0, 4.999, 5, 110, 200, None]).tolist()
     [0, 0, 0, 1, 21, 21, 11]
+    >>> visit = Numeric("visit", "2024-01-01", "2024-12-31", 12, date="%Y-%m-%d")
+    >>> visit.labels[0], visit.encode([dt.date(2024, 12, 24)]).tolist()
+    ('2024-01-01 to 2024-01-31', [11])
     """
 
     _learnt: ClassVar[str] = "lower and upper"
 
     name: str
-    lower: float | None = None
-    upper: float | None = None
+    lower: Any = None  # Any: a number, or what can be read as a date; a float once it is checked, like all of these
+    upper: Any = None
     bins: int = 20
     _: KW_ONLY
-    edges: tuple[float, ...] | None = None
+    edges: tuple[Any, ...] | None = None
     integer: bool = False
     missing: bool = False
-    fill: float | None = None
+    fill: Any = None
+    date: str | None = None
     confirmed: bool = True
     note: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         check_name(self.name)
         check_flags(self, "integer", "missing", "confirmed")
+        if self.date is not None:
+            self._check_format(self.date)
         if self.edges is not None:
             self._check_edges(self.edges)
         if isinstance(self.bins, bool) or not isinstance(self.bins, int | np.integer):
@@ -495,6 +533,8 @@ class Numeric(_Described):
         # A few units in the last place keep neighbouring boundaries apart after rounding.
         if not 8 * math.ulp(max(abs(lower), abs(upper))) < (upper - lower) / self.bins < math.inf:
             raise self._error("the bins are too narrow or too wide for floating point; change bins, lower or upper.")
+        if self.date is not None and upper - lower < self.bins:
+            raise self._error("each bin must hold a day; take fewer bins.")
         object.__setattr__(self, "lower", lower)
         object.__setattr__(self, "upper", upper)
         if self.fill is not None:
@@ -505,7 +545,7 @@ class Numeric(_Described):
     def _check_edges(self, edges: Sequence[float]) -> None:
         numbers = tuple(self._number("each of edges", edge) for edge in listed(self.name, "edges", edges))
         if len(numbers) < 2 or not all(a < b for a, b in pairwise(numbers)):
-            raise self._error("edges must be at least two increasing numbers.")
+            raise self._error(f"edges must be at least two increasing {'numbers' if self.date is None else 'dates'}.")
         for bound, given, implied in (("lower", self.lower, numbers[0]), ("upper", self.upper, numbers[-1])):
             if given is not None and self._number(bound, given) != implied:
                 raise self._error(f"{bound} is not the {'first' if bound == 'lower' else 'last'} edge; leave it out.")
@@ -514,11 +554,53 @@ class Numeric(_Described):
         object.__setattr__(self, "upper", numbers[-1])
         object.__setattr__(self, "bins", len(numbers) - 1)
 
+    def _check_format(self, form: object) -> None:
+        """Check that a day survives being written so and read again."""
+        tried = dt.date(2017, 11, 23)
+        try:
+            if not isinstance(form, str) or dt.datetime.strptime(tried.strftime(form), form).date() != tried:
+                raise ValueError
+        except ValueError:
+            raise self._error(
+                "format must say how a day is written, such as '%Y-%m-%d' or '%d.%m.%Y': %Y, %m (or %b, %B) and %d."
+            ) from None
+        object.__setattr__(self, "integer", True)
+
     def _number(self, field: str, value: object) -> float:
+        if self.date is not None:
+            return self._day(field, value)
         try:
             return finite(field, value) + 0.0  # -0.0 and 0.0 are one number
         except (InputError, OverflowError, TypeError):
             raise self._error(f"{field} must be a finite number.") from None
+
+    def _day(self, field: str, value: object) -> float:
+        try:
+            return self.day(value)
+        except ValueError:
+            raise self._error(f"{field} must be a day, such as '2024-12-31'.") from None
+
+    def day(self, value: object) -> float:
+        """Return a date, or a text in ISO's form or the column's own, as the days since 1970-01-01.
+
+        Raises:
+            ValueError: If it is none.
+        """
+        found = math.nan
+        if not isinstance(value, str):
+            found = as_day(value)
+        else:
+            for form in (ISO, self.date or ISO):
+                with suppress(ValueError):
+                    found = as_day(dt.datetime.strptime(value.strip(), form))
+                    break
+        if not (found.is_integer() and as_day(dt.date.min) <= found <= as_day(dt.date.max)):
+            raise ValueError("not a day")
+        return found
+
+    def shown(self, number: float) -> str:
+        """Return one of the column's numbers for people: a date, where it holds dates."""
+        return f"{number:g}" if self.date is None else date_of(number).isoformat()
 
     @property
     def kind(self) -> Literal["number"]:
@@ -530,7 +612,10 @@ class Numeric(_Described):
         """The column in a few words, without anything that was read from data and not confirmed."""
         missing = " + missing" if self.missing else ""
         if not self.confirmed:
-            return f"numeric{missing}, not confirmed"
+            return f"{'numeric' if self.date is None else 'date'}{missing}, not confirmed"
+        if self.date is not None:
+            first, last = map(self.shown, self.bounds)
+            return f"{self.bins:,} bin{'' if self.bins == 1 else 's'} of days from {first} to {last}{missing}"
         return f"{self.bins:,} bin{'' if self.bins == 1 else 's'} on [{self.lower:g}, {self.upper:g}]{missing}"
 
     @property
@@ -574,6 +659,11 @@ class Numeric(_Described):
     def labels(self) -> tuple[str, ...]:
         """What to call each cell when showing it to people, such as ``[0, 5)``."""
         boundaries = self.boundaries.tolist()
+        if self.date is not None:
+            first = [date_of(math.ceil(boundary)) for boundary in boundaries[:-1]]
+            last = [date_of(math.ceil(boundary) - 1) for boundary in boundaries[1:-1]] + [date_of(boundaries[-1])]
+            days = [f"{low} to {high}" if low < high else f"{low}" for low, high in zip(first, last, strict=True)]
+            return (*days, *((MISSING_LABEL,) if self.missing else ()))
         for digits in range(12, 18):  # as short as 12 digits allow, yet all different
             texts = [f"{boundary:.{digits}g}" for boundary in boundaries]
             if len(set(texts)) == len(texts):
@@ -592,13 +682,17 @@ class Numeric(_Described):
     def _cells_of(self, array: NDArray[Any]) -> NDArray[np.int64]:
         if array.dtype.kind in "biuf":
             numbers = array.astype(np.float64)
-        elif array.dtype.kind in "Oc":
-            numbers = np.fromiter(map(as_float, array), dtype=np.float64, count=array.size)
+        elif array.dtype.kind in "Oc" or (array.dtype.kind == "M" and self.date is not None):
+            numbers = np.fromiter(map(self.read, array), dtype=np.float64, count=array.size)
         else:
             numbers = np.full(array.shape, math.nan)
         cells = np.searchsorted(self.boundaries[1:-1], numbers, side="right").astype(np.int64)
         cells[np.isnan(numbers)] = self.null_code
         return cells
+
+    def read(self, value: Any) -> float:
+        """Read one value as a number, or as a day where the column holds dates; NaN if it is none."""
+        return as_float(value) if self.date is None else as_day(value)
 
     def decode(self, codes: ArrayLike) -> NDArray[np.float64]:
         """Return the middle of each bin, NaN for the missing cell.
@@ -623,6 +717,7 @@ _KEYS: Final[dict[str, tuple[str, ...]]] = {
     "ordinal": (*_COMMON, "levels", "other", "recode"),
     "boolean": (*_COMMON, "other"),
     "numeric": (*_COMMON, "lower", "upper", "bins", "edges", "integer", "fill"),
+    "date": (*_COMMON, "lower", "upper", "bins", "edges", "format", "fill"),
 }
 _AS_A = {kind: f"{'an' if kind == 'ordinal' else 'a'} {kind}" for kind in _KEYS}
 _BOOLEAN = (False, True)
@@ -654,6 +749,8 @@ def column_from_spec(name: str, spec: object) -> Column:
                 + did_you_mean(str(key)[:60], _KEYS[kind])
             )
     options = {key: value for key, value in spec.items() if key != "type"}
+    if kind == "date":
+        return _numeric(name, {"date": options.pop("format", ISO), **options})
     if kind == "numeric":
         return _numeric(name, options)
     if kind == "boolean":
@@ -700,17 +797,20 @@ def spec_of_column(column: Column) -> Spec:
         if column.recode:
             spec["recode"] = dict(column.recode)
     else:
-        spec = {"type": "numeric"}
+        spec = {"type": "numeric" if column.date is None else "date"}
+        written: Callable[[float], object] = _short if column.date is None else column.shown
+        if column.date not in (None, ISO):
+            spec["format"] = column.date
         if column.edges is not None:
-            spec["edges"] = [_short(edge) for edge in column.edges]
+            spec["edges"] = [written(edge) for edge in column.edges]
         else:
             if column.lower is not None and column.upper is not None:
-                spec |= {"lower": _short(column.lower), "upper": _short(column.upper)}
+                spec |= {"lower": written(column.lower), "upper": written(column.upper)}
             spec["bins"] = column.bins
-        if column.integer:
+        if column.integer and column.date is None:
             spec["integer"] = True
         if column.fill is not None:
-            spec["fill"] = _short(column.fill)
+            spec["fill"] = written(column.fill)
     if column.missing:
         spec["missing"] = True
     if not column.confirmed:

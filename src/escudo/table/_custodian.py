@@ -9,6 +9,7 @@ A check says how a table and a schema fit, also for the custodian's eyes only: e
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 import re
 import sys
@@ -25,12 +26,12 @@ from escudo._card import card, plain
 from escudo._validate import did_you_mean
 from escudo.errors import InputError, SchemaError
 from escudo.table._columns import (
+    ISO,
     MISSING_LABEL,
     Categorical,
     Column,
     Level,
     Numeric,
-    as_float,
     as_python,
     bounds_to_learn,
     default_bins,
@@ -39,11 +40,13 @@ from escudo.table._columns import (
 )
 from escudo.table._encode import check_holds, holds, storage_of
 from escudo.table._files import as_lazy, hide_values, readable, text_file
+from escudo.table._frames import Source
 from escudo.table._schema import Schema
 from escudo.table._text_files import (
     Dialect,
     FileCheck,
     announced,
+    as_dates,
     check_lines,
     column_names,
     is_marker,
@@ -81,7 +84,9 @@ _PERSONAL: dict[str, tuple[re.Pattern[str], re.Pattern[str] | None]] = {
     ),
 }
 """What is about single people or written by them: how such columns are called, and what they hold."""
-_DATE = re.compile(r"\d{4}-[01]\d-[0-3]\d($|[T ])")
+_DAYS = ("%Y-%m-%d", "%Y/%m/%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y")
+_TIMES = ("", " %H:%M:%S", " %H:%M", "T%H:%M:%S", "T%H:%M")
+_DATES_NOTE = "lower and upper read from the data: the years of the first and last day"
 _LEVELS_NOTE = "levels read from the data"
 _BOUNDS_NOTE = "lower and upper read from the data: the smallest and largest value of someone, rounded outward"
 DRAFT_NOTES = (
@@ -140,7 +145,9 @@ def draft(
         if rows == 0:
             raise InputError(f"{source} has no rows to draft a schema from; write the schema by hand.")
         for name, dtype in frame.collect_schema().items():
-            column = _draft_column(frame, name, dtype, rows) if name else "its name is empty"
+            column: Column | str = "its name is empty"
+            if name:
+                column = _draft_column(frame, name, dtype, rows, text=isinstance(data, str | PathLike))
             if isinstance(column, str):
                 notes.append(f"Left out {name!r}: {column}.")
             else:
@@ -224,8 +231,10 @@ def _outline_column(name: str, dtype: DType) -> Column | str:
     return _unusable(stored)
 
 
-def _draft_column(frame: nw.LazyFrame[Any], name: str, dtype: DType, rows: int) -> Column | str:
+def _draft_column(frame: nw.LazyFrame[Any], name: str, dtype: DType, rows: int, *, text: bool) -> Column | str:
     stored = storage_of(dtype)
+    if holds(dtype) == "time":
+        return _draft_date(frame, name)
     if stored not in ("string", "integer", "float", "boolean", "object"):
         return _unusable(stored)
     if stored == "float" and not dtype.is_float():  # decimals: NaN and infinity are questions for floats only
@@ -239,6 +248,8 @@ def _draft_column(frame: nw.LazyFrame[Any], name: str, dtype: DType, rows: int) 
     if not levels and len(distinct) <= few:
         return _unusable("empty")
     many, stated = len(levels) > _FEW, len(levels) <= few
+    if stored == "string" and (form := _date_format(levels)) is not None:
+        return _draft_date(_read_dates(frame, name, form), name, form) if text else _unusable("dates as text")
     if stored == "string" and (kind := _personal(name, [level for level in levels if isinstance(level, str)])):
         return (
             f"it seems to hold {kind}. They are never copied into a schema; to use it all the same, describe it by hand"
@@ -293,8 +304,6 @@ def _draft_categorical(
         missing = missing or len(levels) < len(read)
         if not levels:
             return _unusable("empty")
-        if all(map(_DATE.match, levels)):  # a text file has no type for dates
-            return _unusable("time")
     opened = levels_to_learn(name, missing=missing)
     if not complete:
         return replace(opened, note=f"more than {_MANY} levels: too many to draft; state or learn them")
@@ -324,6 +333,44 @@ def _one_spelling(levels: list[str]) -> tuple[list[str], dict[str, str]]:
     return [level for level in levels if kept[level] == level], {
         level: home for level, home in kept.items() if home != level
     }
+
+
+def _date_format(levels: list[Any]) -> str | None:
+    """Return how days are written, if all these texts but those that mean "no value" are days.
+
+    >>> _date_format(["24.12.2024", "NA", "01.02.1950"]), _date_format(["2024-12-24 18:00"]), _date_format(["24"])
+    ('%d.%m.%Y', '%Y-%m-%d %H:%M', None)
+    """
+    texts = [level.strip() for level in levels if isinstance(level, str) and not is_marker(level)]
+
+    def fits(form: str) -> bool:
+        try:
+            return all(dt.datetime.strptime(text, form) for text in texts)
+        except ValueError:
+            return False
+
+    return next((form for day in _DAYS for time in _TIMES if fits(form := day + time)), None) if texts else None
+
+
+def _read_dates(frame: nw.LazyFrame[Any], name: str, form: str) -> nw.LazyFrame[Any]:
+    """Return a text file's column as dates."""
+    import polars as pl
+
+    read: nw.LazyFrame[Any] = nw.from_native(frame.to_native().select(as_dates(pl.col(name), form)))
+    return read
+
+
+def _draft_date(frame: nw.LazyFrame[Any], name: str, form: str = ISO) -> Column | str:
+    value = nw.col(name)
+    low, high = frame.select(value.min().alias("a"), value.max().alias("b")).collect().row(0)
+    try:
+        first, last = dt.date(low.year, 1, 1), dt.date(high.year, 12, 31)
+    except (AttributeError, ValueError, TypeError):  # no finite day
+        return _unusable("empty")
+    missing = _any_missing(frame, name, floats=False)
+    note = _DATES_NOTE if form == ISO else f"{_DATES_NOTE}; format as it seems to be"
+    days = (last - first).days
+    return Numeric(name, first, last, min(20, days), missing=missing, date=form, confirmed=False, note=note)
 
 
 def _draft_numeric(frame: nw.LazyFrame[Any], name: str, *, integer: bool) -> Numeric:
@@ -382,7 +429,8 @@ def _identifier(name: str) -> str:
 
 def _unusable(stored: str) -> str:
     reasons = {
-        "time": "it holds dates or times. To use it, add a column of whole days since a public date",
+        "time": 'it holds dates or times. To use dates, describe them: type = "date", with public lower and upper',
+        "dates as text": "it holds dates as text. To use it, cast it to dates in the table",
         "object": "it holds values of mixed kinds. To use it, convert it to text or to numbers",
         "empty": "it holds no values. To use it, describe it by hand",
     }
@@ -540,6 +588,8 @@ def _check_column(frame: nw.LazyFrame[Any], types: dict[str, DType], column: Col
         return _check_objects(frame, column, rows)
     if isinstance(column, Categorical):
         return _check_levels(frame, column, rows)
+    if holds(dtype) == "time":
+        frame = Source(engine="", frame=frame.select(nw.col(column.name)).collect()).lazy({column.name: column})
     return _check_bounds(frame, column, rows)
 
 
@@ -596,7 +646,7 @@ def _check_objects(frame: nw.LazyFrame[Any], column: Column, rows: int) -> Colum
         inside = sum(value in column.codes for value in hashable)
         missing += marked
         return _checked(column, rows, missing, rows - missing - inside, unused=_unused(column, set(hashable)))
-    numbers = np.array([as_float(value) for value in values])
+    numbers = np.array([column.read(value) for value in values])
     inside = int(((numbers >= column.boundaries[0]) & (numbers <= column.boundaries[-1])).sum())
     fractional = int((np.isfinite(numbers) & (numbers != np.round(numbers))).sum()) if column.integer else 0
     return _checked(column, rows, missing, rows - missing - inside, fractional)

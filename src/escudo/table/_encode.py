@@ -42,7 +42,7 @@ def storage_of(dtype: DType) -> Storage:
     return "empty" if dtype == nw.Unknown else "other"
 
 
-Holds = Literal["text", "number", "anything", "nothing usable"]
+Holds = Literal["text", "number", "time", "anything", "nothing usable"]
 """What a frame's column holds, judged by its type alone."""
 
 
@@ -54,6 +54,8 @@ def holds(dtype: DType) -> Holds:
     found = storage_of(dtype)
     if found in ("integer", "float", "boolean"):
         return "number"
+    if dtype in (nw.Date, nw.Datetime):
+        return "time"
     return "text" if found == "string" else "anything" if found == "object" else "nothing usable"
 
 
@@ -68,8 +70,17 @@ def check_holds(column: Column, found: Holds, dtype_name: str) -> None:
     Raises:
         SchemaError: Names the column, the type that was found, and the remedy.
     """
-    if found == "anything" or (found != "nothing usable" and column.kind == "open"):
+    date = isinstance(column, Numeric) and column.date is not None
+    if found == "anything" or (found in ("text", "number") and column.kind == "open") or (date and found == "time"):
         return
+    if date or found == "time":
+        is_so, cast, hint = (
+            ("holds dates", "a date", "") if date else ("is no date", "text or a number", ' (type = "date")')
+        )
+        raise SchemaError(
+            f"column {column.name!r} {is_so} in the schema, but its type in the table is {dtype_name}; cast it to "
+            f"{cast} in the table, or describe the column in the schema as what it is{hint}."
+        )
     wanted = "text" if column.kind == "string" else "number"
     if found == wanted:
         return

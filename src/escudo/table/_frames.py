@@ -20,7 +20,7 @@ import numpy as np
 
 from escudo._validate import did_you_mean
 from escudo.errors import EngineError, EscudoError, InputError, SchemaError
-from escudo.table._columns import Categorical, Column, as_float, as_text, encodable
+from escudo.table._columns import Categorical, Column, Numeric, as_text, encodable
 from escudo.table._encode import Holds, check_holds, holds
 from escudo.table._persons import key_of_text, person_keys
 from escudo.table._schema import Schema
@@ -46,6 +46,18 @@ _FLOAT = {
     " ELSE CAST({0} AS double precision) END",
 }
 """How a decimal is read as float64 there; PostgreSQL's own cast fails for what is too large or too small."""
+
+
+_DAYS = {
+    "duckdb": "CASE WHEN isfinite({0}) THEN CAST(date_diff('day', DATE '1970-01-01', CAST({0} AS DATE)) AS BIGINT) END",
+    "postgres": "CASE WHEN isfinite({0}) THEN CAST(CAST({0} AS date) - DATE '1970-01-01' AS bigint) END",
+}
+"""How a date or point in time is read there as days; infinite ones are no days."""
+
+
+def _in_utc(quoted: str, dtype: Any) -> str:
+    """Return a point in time with a zone as what a clock in UTC shows."""
+    return f"timezone('UTC', {quoted})" if getattr(dtype, "time_zone", None) else quoted
 
 
 _TAKEN = (
@@ -203,9 +215,20 @@ def _in_polars(frame: pl.LazyFrame, columns: Mapping[str, Column | None]) -> pl.
     for name, column in columns.items():
         if types[name] == pl.Object:
             changed.append(_project_lazily(name, column))
+        elif types[name] in (pl.Date, pl.Datetime):
+            changed.append(days_of(pl.col(name), types[name]))
         elif column is None and types[name] in (pl.String, pl.Categorical, pl.Enum):
             changed.append(key_of_text(name))
     return frame.with_columns(changed)
+
+
+def days_of(value: pl.Expr, dtype: Any) -> pl.Expr:
+    """Return dates, or the days of points in time (in UTC if they have a zone), as days since 1970-01-01."""
+    import polars as pl
+
+    if getattr(dtype, "time_zone", None) is not None:
+        value = value.dt.convert_time_zone("UTC")
+    return (value if dtype == pl.Date else value.dt.date()).cast(pl.Int32)
 
 
 def _project_lazily(name: str, column: Column | None) -> pl.Expr:
@@ -228,7 +251,9 @@ def _in_database(frame: nw.LazyFrame[Any], columns: Mapping[str, Column | None])
         for name, dtype in frame.collect_schema().items():
             quoted = '"' + name.replace('"', '""') + '"'
             column = columns[name]
-            if dtype == nw.Unknown:  # nothing but nulls, or the type would have been refused
+            if holds(dtype) == "time":
+                listed.append(f"{_DAYS['duckdb'].format(_in_utc(quoted, dtype))} AS {quoted}")
+            elif dtype == nw.Unknown:  # nothing but nulls, or the type would have been refused
                 kind = "VARCHAR" if column is not None and column.kind == "string" else "DOUBLE"
                 listed.append(f"{quoted}::{kind} AS {quoted}")
             else:
@@ -241,6 +266,9 @@ def _in_database(frame: nw.LazyFrame[Any], columns: Mapping[str, Column | None])
 
         collated = [f.name for f in native.schema if getattr(f.dataType, "collation", "UTF8_BINARY") != "UTF8_BINARY"]
         native = native.withColumns({name: functions.collate(native[name], "UTF8_BINARY") for name in collated})
+        dated = [name for name, dtype in frame.collect_schema().items() if holds(dtype) == "time"]
+        first = functions.lit("1970-01-01").cast("date")
+        native = native.withColumns({name: functions.date_diff(native[name].cast("date"), first) for name in dated})
     exact: nw.LazyFrame[Any] = nw.from_native(native)
     return exact
 
@@ -261,6 +289,9 @@ def _exact_on_ibis(table: Any, columns: Mapping[str, Column | None]) -> Any:
         expression, schema[name] = quoted, dtype
         if dtype.is_string():
             expression, schema[name] = f'CAST({quoted} AS text) COLLATE "C"', "string"
+        elif (dtype.is_date() or dtype.is_timestamp()) and backend.name in _EXACT_ON_IBIS:
+            zoned = f"timezone('UTC', {quoted})" if getattr(dtype, "timezone", None) else quoted
+            expression, schema[name] = _DAYS[backend.name].format(zoned), "int64"
         elif dtype.is_decimal() and backend.name in _EXACT_ON_IBIS:
             whole = columns[name] is None
             expression = (_WHOLE if whole else _FLOAT)[backend.name].format(quoted)
@@ -296,6 +327,8 @@ def _series_from_pandas(name: str, series: Any, column: Column | None) -> pl.Ser
             typed = pl.Series(name, pl.from_pandas(series, nan_to_null=False))
         except Exception:  # text that is no valid Unicode, for one: each value for itself
             typed = pl.Series(name, [], dtype=pl.Object)
+        if typed.dtype in (pl.Date, pl.Datetime) and isinstance(column, Numeric) and column.date is not None:
+            return typed.to_frame().select(days_of(pl.col(name), typed.dtype)).to_series()
         text = typed.dtype == pl.String
         if text or typed.dtype == pl.Boolean or typed.dtype.is_numeric():
             if column is None:
@@ -316,7 +349,7 @@ def _project(name: str, column: Column | None, values: Sequence[Any]) -> pl.Seri
         return pl.Series(name, texts, dtype=pl.String)
     if isinstance(column, Categorical):
         return pl.Series(name, [*column.levels, None]).gather(column.encode(values))
-    return pl.Series(name, np.fromiter(map(as_float, values), dtype=np.float64, count=len(values)))
+    return pl.Series(name, np.fromiter(map(column.read, values), dtype=np.float64, count=len(values)))
 
 
 _T = TypeVar("_T")

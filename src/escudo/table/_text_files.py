@@ -19,6 +19,7 @@ import glob
 import io
 import itertools
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -31,7 +32,7 @@ import numpy as np
 
 from escudo._card import plain
 from escudo.errors import InputError
-from escudo.table._columns import as_float, encodable
+from escudo.table._columns import Column, Numeric, as_float, encodable
 from escudo.table._persons import person_keys
 from escudo.table._schema import DECIMALS, DELIMITERS, Schema
 
@@ -491,6 +492,14 @@ def as_number(text: pl.Expr, *, boolean: bool, decimal: str = ".") -> pl.Expr:
     return value.cast(pl.Float64, strict=False)
 
 
+def as_dates(text: pl.Expr, form: str) -> pl.Expr:
+    """Return text as dates, null where it is no day, or point in time, written so."""
+    value = text.str.strip_chars()
+    if re.search(r"%[HIMSTRXpfc]", form):
+        return value.str.to_datetime(form, strict=False, time_unit="us").dt.date()
+    return value.str.to_date(form, strict=False)
+
+
 def _with_point(text: pl.Expr, decimal: str) -> pl.Expr:
     """Return numbers with a decimal point; null for what has one already where a comma is the sign."""
     import polars as pl
@@ -564,10 +573,12 @@ def stated_texts(file: Path, schema: Schema) -> pl.LazyFrame:
 
     frame = scan_texts(file, Dialect.stated(schema, file), quoted_newlines=schema.quoted_newlines)
     columns = frame.collect_schema().names()
-    kinds = {column.name: column.kind for column in schema.fields if column.kind not in ("string", "open")}
+    kinds = {column.name: column for column in schema.fields if column.kind not in ("string", "open")}
     read = [
-        as_number(pl.col(name), boolean=kind == "boolean", decimal=schema.decimal).alias(name)
-        for name, kind in kinds.items()
+        as_dates(pl.col(name), column.date).alias(name)
+        if isinstance(column, Numeric) and column.date is not None
+        else as_number(pl.col(name), boolean=column.kind == "boolean", decimal=schema.decimal).alias(name)
+        for name, column in kinds.items()
         if name in columns
     ]
     if schema.person_id in columns:
@@ -613,10 +624,20 @@ def _readers(schema: Schema) -> dict[str, Callable[[list[Any]], pl.Series]]:
 
         return read
 
-    readers: dict[str, Callable[[list[Any]], pl.Series]] = {
-        column.name: _texts if column.kind in ("string", "open") else numbers(column.kind == "boolean")
-        for column in schema.fields
-    }
+    def days(form: str) -> Callable[[list[Any]], pl.Series]:
+        def read(values: list[Any]) -> pl.Series:
+            return _texts(values).to_frame("text").select(as_dates(pl.col("text"), form)).to_series()
+
+        return read
+
+    def reader(column: Column) -> Callable[[list[Any]], pl.Series]:
+        if column.kind in ("string", "open"):
+            return _texts
+        if isinstance(column, Numeric) and column.date is not None:
+            return days(column.date)
+        return numbers(column.kind == "boolean")
+
+    readers = {column.name: reader(column) for column in schema.fields}
     return readers if schema.person_id is None else {**readers, schema.person_id: persons}
 
 

@@ -1,0 +1,162 @@
+"""Columns of dates: the same cells in every engine and file, days that are none are missing, rows come out as dates."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import escudo
+from escudo.errors import SchemaError
+from escudo.table import Numeric, PrivateTable, Schema, check, draft, scan
+
+DAYS = [
+    None if i % 11 == 0 else dt.date(2023, 12, 25) + dt.timedelta(days=(i * 37) % 400) for i in range(120)
+]  # some before the first and after the last day of the schema
+COLUMN = Numeric("visit", "2024-01-01", "2024-12-31", 12, date="%Y-%m-%d", missing=True)
+SCHEMA = Schema((COLUMN, escudo.table.Categorical("ill", ["no", "yes"])))
+ILL = ["yes", "no", "no"] * 40
+EXPECTED = np.bincount(COLUMN.encode(DAYS), minlength=13)
+
+
+def _times(zone: dt.tzinfo | None = None) -> list[dt.datetime | None]:
+    """Return a point in time on each day: late in the evening, so that another zone would be on another day."""
+    return [None if day is None else dt.datetime(day.year, day.month, day.day, 23, 30, tzinfo=zone) for day in DAYS]
+
+
+def _duckdb(kind: str) -> Any:
+    frame = pl.DataFrame({"visit": DAYS, "ill": ILL}).to_arrow()  # noqa: F841 # named in the query
+    late = "visit::TIMESTAMP + INTERVAL 23 HOUR" if kind != "DATE" else "visit"
+    zoned = f"timezone('UTC', {late})" if kind == "TIMESTAMPTZ" else late
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'Asia/Tokyo'")
+    connection.execute(f"CREATE TABLE t AS SELECT ({zoned})::{kind} AS visit, ill FROM frame")
+    return connection.table("t")
+
+
+FRAMES: dict[str, Callable[[], Any]] = {
+    "polars dates": lambda: pl.DataFrame({"visit": DAYS, "ill": ILL}),
+    "polars lazy times": lambda: pl.LazyFrame({"visit": _times(), "ill": ILL}),
+    "polars zones": lambda: pl.DataFrame({"visit": _times(dt.UTC), "ill": ILL}).with_columns(
+        pl.col("visit").dt.convert_time_zone("Asia/Tokyo")
+    ),
+    "polars objects": lambda: pl.DataFrame({"visit": pl.Series(DAYS, dtype=pl.Object), "ill": ILL}),
+    "pandas times": lambda: pd.DataFrame({"visit": pd.to_datetime(pd.Series(_times())), "ill": ILL}),
+    "pandas zones": lambda: pd.DataFrame(
+        {"visit": pd.to_datetime(pd.Series(_times(dt.UTC)), utc=True).dt.tz_convert("Asia/Tokyo"), "ill": ILL}
+    ),
+    "pandas objects": lambda: pd.DataFrame({"visit": pd.Series(DAYS, dtype=object), "ill": ILL}),
+    "pyarrow": lambda: pa.table({"visit": pa.array(DAYS, pa.date32()), "ill": ILL}),
+    "duckdb dates": lambda: _duckdb("DATE"),
+    "duckdb times": lambda: _duckdb("TIMESTAMP"),
+    "duckdb zones": lambda: _duckdb("TIMESTAMPTZ"),
+}
+
+
+@pytest.mark.parametrize("engine", FRAMES)
+def test_every_engine_counts_the_same_days(engine: str) -> None:
+    table = PrivateTable(FRAMES[engine](), SCHEMA)
+    assert table.counts(("visit",)).tolist() == EXPECTED.tolist()
+    shares = {column.name: column for column in check(FRAMES[engine](), SCHEMA).columns}
+    assert shares["visit"].problem is None
+    assert shares["visit"].missing == pytest.approx(DAYS.count(None) / 120)
+
+
+@pytest.mark.parametrize("form", ["%Y-%m-%d", "%d.%m.%Y", "%Y-%m-%d %H:%M"])
+def test_text_files_are_read_by_their_format_and_drafted(tmp_path: Path, form: str) -> None:
+    written = ["" if day is None else day.strftime(form) for day in DAYS]
+    file = tmp_path / "visits.csv"
+    file.write_text("visit,ill\n" + "".join(f"{day},{ill}\n" for day, ill in zip(written, ILL, strict=True)))
+    found = draft(file)["visit"]
+    assert isinstance(found, Numeric)
+    assert (found.date, found.missing, found.confirmed) == (form, True, False)
+    assert tuple(map(found.shown, found.bounds)) == ("2023-01-01", "2025-12-31")
+    schema = Schema((Numeric("visit", "2024-01-01", "2024-12-31", 12, date=form, missing=True), SCHEMA.fields[1]))
+    assert PrivateTable(scan(file, schema), schema).counts(("visit",)).tolist() == EXPECTED.tolist()
+    schema.write(tmp_path / "visits.toml")
+    assert Schema.read(tmp_path / "visits.toml") == schema
+    lines = tmp_path / "visits.ndjson"
+    rows = [{"visit": day or None, "ill": ill} for day, ill in zip(written, ILL, strict=True)]
+    lines.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert PrivateTable(scan(lines, schema), schema).counts(("visit",)).tolist() == EXPECTED.tolist()
+
+
+def test_what_is_no_day_is_missing_and_no_error(tmp_path: Path) -> None:
+    file = tmp_path / "visits.csv"
+    file.write_text("visit,ill\n2024-02-30,no\nyesterday,no\n2024-06-15,yes\n99999-01-01,no\n,no\n")
+    counts = PrivateTable(scan(file, SCHEMA), SCHEMA).counts(("visit",))
+    assert (counts[5], counts[-1], counts.sum()) == (1, 4, 5)
+    connection = duckdb.connect()
+    connection.execute(
+        "CREATE TABLE t AS SELECT unnest(['infinity'::DATE, '-infinity', '2024-06-15']) AS visit, 'no' AS ill"
+    )
+    counts = PrivateTable(connection.table("t"), SCHEMA).counts(("visit",))
+    assert (counts[5], counts[-1]) == (1, 2)
+
+
+@pytest.mark.parametrize("generator", ["marginals", "moments", "independent", "autoregressive"])
+def test_released_rows_are_dates_within_the_bounds(generator: str, tmp_path: Path) -> None:
+    table = PrivateTable(pl.DataFrame({"visit": DAYS, "ill": ILL}), SCHEMA)
+    graph = escudo.CausalGraph.from_edges([("visit", "ill")])
+    model = escudo.synthesize(table, graph, epsilon=20.0, delta=1e-6, generator=generator, seed=1)
+    model.save(tmp_path / "model")
+    rows = escudo.load(tmp_path / "model").sample(200, seed=2)
+    assert rows.schema["visit"] == pl.Date
+    assert rows["visit"].min() >= dt.date(2024, 1, 1)
+    assert rows["visit"].max() <= dt.date(2024, 12, 31)
+    assert PrivateTable(rows, SCHEMA).counts(("visit",)).sum() == 200
+    for value in ("2024-03-05", dt.date(2024, 3, 5)):
+        if generator != "independent":
+            drawn = model.sample(50, do={"visit": value}, seed=3)["visit"]
+            assert set(COLUMN.encode(drawn.to_list())) == {2}
+    with pytest.raises(SchemaError, match="takes dates from 2024-01-01 to 2024-12-31"):
+        model.sample(5, given={"visit": "2031-01-01"})
+
+
+def test_a_release_with_dates_has_its_pages(tmp_path: Path) -> None:
+    table = PrivateTable(pl.DataFrame({"visit": DAYS, "ill": ILL}), SCHEMA)
+    files = escudo.release(table, tmp_path / "out", epsilon=5.0, delta=1e-6, custodian=True, csv=True, seed=1)
+    assert "2024-12-31" in files.report.read_text()
+    assert files.csv is not None
+    assert files.csv.read_text().splitlines()[1].startswith("2024-")
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ({"lower": "2024-13-01", "upper": "2025-01-01"}, "lower must be a day"),
+        ({"lower": "2024-01-01", "upper": "2024-01-05", "bins": 20}, "each bin must hold a day"),
+        ({"lower": "2025-01-01", "upper": "2024-01-05"}, "lower must be below upper"),
+        ({"lower": "2024-01-01", "upper": "2024-12-31", "format": "%H"}, "format must say how a day is written"),
+        ({"lower": "2024-01-01", "upper": "2024-12-31", "format": 3}, "format must say how a day is written"),
+        ({"edges": ["2024-01-01", "2023-01-01"]}, "at least two increasing dates"),
+        ({"lower": "2024-01-01", "upper": "2024-12-31", "integer": True}, "has no key 'integer'"),
+    ],
+)
+def test_a_wrong_description_is_refused_in_words(told: dict[str, Any], said: str) -> None:
+    with pytest.raises(SchemaError, match=said):
+        Schema.from_dict({"visit": {"type": "date", **told}})
+
+
+def test_a_date_where_the_schema_has_none_and_none_where_it_has() -> None:
+    with pytest.raises(SchemaError, match=r"is no date in the schema.*type = .date."):
+        PrivateTable(pl.DataFrame({"visit": DAYS}), Schema.from_dict({"visit": ["a", "b"]}))
+    with pytest.raises(SchemaError, match=r"holds dates in the schema.*cast it to a date"):
+        PrivateTable(pl.DataFrame({"visit": ["2024-01-01"], "ill": ["no"]}), SCHEMA)
+
+
+@given(st.dates(dt.date(2024, 1, 1), dt.date(2024, 12, 31)))
+def test_labels_say_which_days_a_bin_holds(day: dt.date) -> None:
+    first, last = (dt.date.fromisoformat(text) for text in COLUMN.labels[COLUMN.encode([day])[0]].split(" to "))
+    assert first <= day <= last
