@@ -159,7 +159,8 @@ class Blocks:
         """
         pairs = [(x, y) for x in (self.x.u, self.x.distance_ranks) for y in (self.y.u, self.y.distance_ranks)]
         root = (self.forward.n - 1) ** 0.5
-        return root * np.stack([_correlation(first, second) for first, second in pairs], axis=1)
+        scores: Floats = root * np.stack([_correlation(first, second) for first, second in pairs], axis=1)
+        return scores
 
     @cached_property
     def dependent(self) -> NDArray[np.bool_]:
