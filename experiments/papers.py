@@ -107,13 +107,6 @@ EXPERIMENTS = (
         folders=("tuebingen_odd", "pairs_new"),
     ),
     Experiment(
-        name="verdicts",
-        script="experiments/verdicts.py",
-        result="verdicts.json",
-        cpu_seconds=330,
-        folders=("tuebingen_odd", "pairs_new"),
-    ),
-    Experiment(
         name="wrong_graphs",
         script="experiments/wrong_graphs.py",
         options=("--only", "marginals"),
