@@ -87,7 +87,7 @@ def test_a_block_that_may_or_may_not_vote_moves_the_margin_by_no_more(
 def test_one_row_decides_whether_its_block_votes() -> None:
     here = data(0, strength=0.3)
     base, moves = margin(here, always, relation="replace_one"), set()
-    for row in range(ROWS):
+    for row in range(0, ROWS, 4):
         there = here.copy()
         there[row] = (0.0, 1.0)
         moves.add(margin(there, always, relation="replace_one") - base)
