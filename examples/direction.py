@@ -21,7 +21,7 @@ def stations(rows: int, seed: int) -> pl.DataFrame:
     """Draw stations: days of frost are a curve of the height, plus noise."""
     rng = np.random.default_rng(seed)
     height = rng.uniform(0, 3000, rows)
-    frost = 20 + 300 * (height / 3000) ** 2 + rng.normal(0, 25, rows)
+    frost = 20 + 300 * (height / 3000) ** 4 + rng.normal(0, 25, rows)
     return pl.DataFrame({"height": height, "frost": frost.clip(0, 365)})
 
 

@@ -1,14 +1,16 @@
-"""Pairs of columns that the project simulates: x causes y in all of them.
+"""Pairs of columns that the project simulates: x causes y in all of them that have a direction.
 
-``training_pair`` draws from wide families (additive, location-scale, multiplicative, post-nonlinear and fully random
-mechanisms; many shapes of causes, functions and noises; rounding; confounding). ``held_out_pair`` has four families
-written apart from those, for measuring, in the spirit of the SIM benchmarks of Mooij et al. (2016): mechanisms are
-random functions of cause and noise together. Plain additive noise models are in ``escudo.orientation._curves``.
+``training_pair`` draws from wide families: additive, location-scale, multiplicative, post-nonlinear, linear, counts,
+mixtures, fully random mechanisms, rounded or not, with many shapes of causes, functions and noises; and pairs without a
+direction, most of them with a common cause. ``held_out_pair`` has four families written apart from those, for
+measuring, in the spirit of the SIM benchmarks of Mooij et al. (2016): mechanisms are random functions of cause and
+noise together. ``measured_pair`` adds families that have one trait each, and pairs that have no direction. Plain
+additive noise models are in ``escudo.orientation._curves``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,42 +117,123 @@ def _random_mechanism(rng: np.random.Generator, n: int) -> Pair:
     return x + rng.choice([0, 0.05, 0.1]) * rng.normal(size=n), y
 
 
-def _through_noise(rng: np.random.Generator, n: int, family: str) -> Pair:
-    x = shape(rng, n)
-    mean, noise = function(rng, x), shape(rng, n)
-    size = np.exp(rng.uniform(np.log(0.05), np.log(1.5)))
-    if family == "additive":
-        return x, mean + size * noise
+def _column_like(rng: np.random.Generator, n: int, columns: Sequence[Floats]) -> Floats:
+    """Draw a column of a random shape, or, where there are real columns, half the time from one of them."""
+    if not columns or rng.random() < 0.5:
+        return shape(rng, n)
+    column = columns[rng.integers(len(columns))]
+    values = standard(column[rng.integers(0, len(column), n)])
+    return values if rng.random() < 0.7 else -values
+
+
+def _through(rng: np.random.Generator, y: Floats, columns: Sequence[Floats]) -> Floats:
+    """Return y seen through the curve that gives it the shape of another column."""
+    seen = np.empty(y.size)
+    seen[np.argsort(y)] = np.sort(_column_like(rng, y.size, columns))
+    return seen
+
+
+def _common_cause(rng: np.random.Generator, n: int, columns: Sequence[Floats]) -> Pair:
+    cause = _column_like(rng, n, columns)
+
+    def seen() -> Floats:
+        mean = cause if rng.random() < 0.25 else function(rng, cause)
+        size = np.exp(rng.uniform(np.log(0.1), np.log(1.2)))
+        if rng.random() < 0.2:
+            size = size * np.exp(rng.uniform(0.2, 0.8) * function(rng, cause))
+        noise = rng.normal(size=n) if rng.random() < 0.4 else _column_like(rng, n, columns)
+        values = mean + size * noise
+        return _through(rng, values, columns) if rng.random() < 0.15 else values
+
+    return seen(), seen()
+
+
+def _without_direction(rng: np.random.Generator, n: int, family: str, columns: Sequence[Floats]) -> Pair:
+    if family == "common cause":
+        return _common_cause(rng, n, columns)
+    if family == "independent":
+        return _column_like(rng, n, columns), _column_like(rng, n, columns)
+    x, strength = rng.normal(size=n), rng.uniform(0, 0.99)
+    return x, strength * x + np.sqrt(1 - strength**2) * rng.normal(size=n)
+
+
+def _through_noise(rng: np.random.Generator, n: int, family: str, columns: Sequence[Floats]) -> Pair:
+    x = _column_like(rng, n, columns)
+    if family == "heavy-tailed" and rng.random() < 0.5:
+        x = standard(np.clip(rng.standard_t(3, n), -10, 10))
+    mean, size = function(rng, x), np.exp(rng.uniform(np.log(0.08), np.log(1.5)))
+    noise = rng.normal(size=n) if rng.random() < 0.25 else _column_like(rng, n, columns)
+    if family == "linear":
+        return x, x + 2 * size * noise
+    if family == "heavy-tailed":
+        return x, mean + size * rng.standard_t(rng.uniform(1.7, 4), n)
+    if family == "counts":
+        counted = rng.poisson(np.exp(rng.uniform(0.2, 1) * np.minimum(mean, 8) + rng.uniform(1, 4))).astype(float)
+        return x, np.log1p(counted) if rng.random() < 0.4 else counted
+    if family == "mixture":
+        first = rng.random(n) < rng.uniform(0.3, 0.9)
+        return x, np.where(first, mean, function(rng, x) + rng.normal()) + size * noise
     if family == "location-scale":
         return x, mean + size * np.exp(rng.uniform(0.2, 1) * function(rng, x)) * noise
     if family == "multiplicative":
         level = mean - mean.min() + 0.1
         factor = np.exp(0.7 * size * noise) if rng.random() < 0.5 else 1 + 0.5 * size * np.tanh(noise)
         return x, level * factor
-    y = standard(mean + size * noise)  # seen through a curve
-    curve = rng.integers(3)
+    y = mean + size * noise
+    if family == "additive":
+        return x, y
+    y = standard(y)  # seen through a curve
+    curve = rng.integers(5)
     if curve == 0:
         return x, np.tanh(rng.uniform(0.5, 1.5) * y)
-    return x, np.exp(rng.uniform(0.2, 1) * y) if curve == 1 else np.sign(y) * np.abs(y) ** rng.uniform(0.5, 2)
+    if curve == 1:
+        return x, np.exp(rng.uniform(0.2, 1) * y)
+    return x, np.sign(y) * np.abs(y) ** rng.uniform(0.4, 2.5) if curve == 2 else _through(rng, y, columns)
 
 
 def _rounded(rng: np.random.Generator, values: Floats) -> Floats:
-    """Round one column in five to between 10 and 100 steps; whether x or y makes no difference to it."""
-    if rng.random() >= 0.2:
+    """Round one column in four to between 8 and 100 steps; whether x or y makes no difference to it."""
+    if rng.random() >= 0.25:
         return values
-    step = (np.quantile(values, 0.99) - np.quantile(values, 0.01)) / rng.choice([10, 15, 20, 40, 100])
+    reach = np.quantile(values, 0.99) - np.quantile(values, 0.01) + 1e-12
+    step = reach / np.exp(rng.uniform(np.log(8), np.log(100)))
     return np.round(values / step) * step
 
 
-FAMILIES = ("additive", "location-scale", "multiplicative", "post-nonlinear", "random")
-SHARES = (0.3, 0.2, 0.1, 0.1, 0.3)
+TRAINED_ON = {
+    "additive": 0.11,
+    "location-scale": 0.08,
+    "multiplicative": 0.04,
+    "post-nonlinear": 0.11,
+    "random": 0.09,
+    "linear": 0.08,
+    "heavy-tailed": 0.04,
+    "counts": 0.05,
+    "mixture": 0.04,
+    "common cause": 0.30,
+    "linear Gaussian": 0.03,
+    "independent": 0.03,
+}
+"""The families of training, and how large a part each is; the last three have no direction."""
 
 
-def training_pair(rng: np.random.Generator, n: int) -> Pair:
-    """Draw a pair for training."""
-    family = str(rng.choice(FAMILIES, p=SHARES))
-    x, y = _random_mechanism(rng, n) if family == "random" else _through_noise(rng, n, family)
-    return _rounded(rng, standard(x)), _rounded(rng, standard(y))
+def training_pair(rng: np.random.Generator, n: int, columns: Sequence[Floats] = ()) -> tuple[Floats, Floats, bool]:
+    """Draw a pair for training, and say whether it has a direction.
+
+    Args:
+        rng: Where it is drawn from.
+        n: How many rows.
+        columns: Real columns, standardised, whose shapes causes and noises may have, too.
+    """
+    family = str(rng.choice(list(TRAINED_ON), p=list(TRAINED_ON.values())))
+    directed = family not in NOTHING_TO_TELL
+    if not directed:
+        x, y = _without_direction(rng, n, family, columns)
+    elif family == "random":
+        x, y = _random_mechanism(rng, n)
+    else:
+        x, y = _through_noise(rng, n, family, columns)
+    return _rounded(rng, standard(x)), _rounded(rng, standard(y)), directed
 
 
 # -- for measuring
@@ -187,3 +270,149 @@ def held_out_pair(rng: np.random.Generator, n: int, kind: str) -> Pair:
         y = smooth(rng, np.c_[x, size * noise], [wide * width(rng), wide * width(rng)], 300)
     measured = rng.gamma(5, 0.02) * (0.2 if little else 1.0)
     return x + measured * rng.normal(size=n), standard(y) + measured * rng.normal(size=n)
+
+
+# -- for measuring verdicts: what has a direction, and what has none
+
+COMMON_CAUSES = (
+    "common cause, lines",
+    "common cause, curves",
+    "common cause, equal noise",
+    "common cause, unequal noise",
+)
+"""A column that is not seen causes both: linearly; as one of six functions, or any curve, with equal normal noise; as
+any curve, with noises of any shape and size, down to a fifth, where one column is nearly the cause itself."""
+
+NOTHING_TO_TELL = ("linear Gaussian", "independent", "common cause", *COMMON_CAUSES)
+"""Families without a direction: either way round fits alike, or neither column causes the other."""
+
+MEASURED = (
+    "additive",
+    "location-scale",
+    "post-nonlinear",
+    "linear non-Gaussian",
+    "rounded",
+    "discrete",
+    "heavy-tailed",
+    "mixture",
+    *SIMULATIONS,
+)
+"""Families with a direction, for measuring how often verdicts are right."""
+
+_COLUMNS: tuple[Callable[[np.random.Generator, int], Floats], ...] = (
+    lambda rng, n: rng.normal(size=n),
+    lambda rng, n: rng.uniform(-1, 1, n),
+    lambda rng, n: rng.exponential(size=n),
+    lambda rng, n: rng.lognormal(0, 0.6, n),
+    lambda rng, n: rng.beta(2, 5, n),
+    lambda rng, n: rng.triangular(-1, 0.3, 1, n),
+    lambda rng, n: np.where(rng.random(n) < 0.4, rng.normal(-2, 0.6, n), rng.normal(1, 0.9, n)),
+    lambda rng, n: rng.weibull(1.6, n),
+    lambda rng, n: rng.poisson(rng.uniform(5, 40), n).astype(float),
+)
+
+
+def _column(rng: np.random.Generator, n: int, *, gaussian: float = 0.0) -> Floats:
+    chosen = 0 if rng.random() < gaussian else rng.integers(len(_COLUMNS))
+    return standard(_COLUMNS[chosen](rng, n))
+
+
+def _curve(rng: np.random.Generator, x: Floats) -> Floats:
+    kind = rng.integers(7)
+    if kind == 0:
+        return standard(np.tanh(rng.uniform(0.8, 3) * (x - rng.uniform(-0.7, 0.7))))
+    if kind == 1:
+        return standard(x**3 + rng.uniform(0.3, 3) * x)
+    if kind == 2:
+        return standard((x - rng.uniform(-1.5, 1.5)) ** 2)
+    if kind == 3:
+        return standard(np.sin(rng.uniform(0.8, 2.5) * x + rng.uniform(0, 6)) + rng.uniform(0, 0.5) * x)
+    if kind == 4:
+        return standard(np.exp(rng.uniform(0.4, 0.9) * np.clip(x, -4, 3)))
+    if kind == 5:
+        return standard(np.log(x - x.min() + rng.uniform(0.2, 1)))
+    return standard(_process(rng, x, float(rng.uniform(0.7, 2))))
+
+
+def _stepped(rng: np.random.Generator, values: Floats, most: int = 60) -> Floats:
+    """Return the column in 8 to ``most`` equal steps between its 1st and 99th hundredth."""
+    low, high = np.quantile(values, (0.01, 0.99))
+    step = (high - low) / int(np.exp(rng.uniform(np.log(9), np.log(most))))
+    return np.round(values / step) * step
+
+
+def measured_pair(rng: np.random.Generator, n: int, kind: str) -> Pair:
+    """Draw a pair of one of the families ``MEASURED`` or ``NOTHING_TO_TELL``."""
+    if kind in SIMULATIONS:
+        return held_out_pair(rng, n, kind)
+    size = float(np.exp(rng.uniform(np.log(0.15), np.log(1.2))))
+    if kind == "linear Gaussian":
+        return _correlated(rng, n)
+    if kind == "independent":
+        columns = _column(rng, n), _column(rng, n)
+        return columns if rng.random() < 0.7 else (columns[0], _stepped(rng, columns[1]))
+    if kind in COMMON_CAUSES:
+        return _measured_common_cause(rng, n, kind)
+    if kind == "linear non-Gaussian":
+        draws = (_COLUMNS[i] for i in rng.integers(1, len(_COLUMNS) - 1, 2))
+        x, noise = (standard(draw(rng, n)) for draw in draws)
+        return x, x + 2 * size * noise
+    x = _column(rng, n)
+    if kind == "heavy-tailed":
+        if rng.random() < 0.5:
+            x = rng.standard_t(3, n)
+        return x, _curve(rng, np.clip(x, -6, 6)) + size * rng.standard_t(rng.uniform(1.8, 3), n)
+    if kind == "mixture":  # two mechanisms, one of them chosen for each row
+        first = rng.random(n) < rng.uniform(0.5, 0.9)
+        return x, np.where(first, _curve(rng, x), _curve(rng, x)) + size * _column(rng, n, gaussian=0.7)
+    mean, noise = _curve(rng, x), _column(rng, n, gaussian=0.5)
+    if kind == "location-scale":
+        return x, mean + size * np.exp(rng.uniform(0.3, 0.9) * _curve(rng, x)) * noise
+    if kind == "discrete":
+        level = np.exp(rng.uniform(0.3, 0.8) * mean + rng.uniform(1.5, 3))
+        cause = _stepped(rng, x, 30) if rng.random() < 0.5 else x
+        return cause, rng.poisson(level).astype(float)
+    y = mean + size * noise
+    if kind == "post-nonlinear":
+        y = standard(y)
+        through = rng.integers(4)
+        y = (np.exp(0.8 * y), y**3 + y, np.cbrt(y), 1 / (1 + np.exp(-2 * y)))[through]
+    if kind == "rounded":
+        return _stepped(rng, x), _stepped(rng, y)
+    return x, y
+
+
+_FUNCTIONS: tuple[Callable[[Floats], Floats], ...] = (
+    np.tanh,
+    lambda c: c**3,
+    lambda c: c,
+    np.sin,
+    lambda c: c**2,
+    np.exp,
+)
+
+
+def _measured_common_cause(rng: np.random.Generator, n: int, kind: str) -> Pair:
+    if kind == "common cause, lines":
+        cause = _column(rng, n)
+        drawn = [rng.uniform(0.5, 1.5) * cause + rng.uniform(0.3, 1) * _column(rng, n, gaussian=0.5) for _ in range(2)]
+    elif kind == "common cause, curves":
+        cause = rng.normal(size=n)
+        functions = (_FUNCTIONS[i] for i in rng.integers(len(_FUNCTIONS), size=2))
+        drawn = [standard(function(cause)) + 0.5 * rng.normal(size=n) for function in functions]
+    elif kind == "common cause, equal noise":
+        cause, size = rng.normal(size=n), rng.uniform(0.3, 1)
+        drawn = [_curve(rng, cause) + size * rng.normal(size=n) for _ in range(2)]
+    else:
+        cause = _column(rng, n)
+        drawn = []
+        for _ in range(2):
+            mean = cause if rng.random() < 0.3 else _curve(rng, cause)
+            drawn.append(mean + np.exp(rng.uniform(np.log(0.2), 0)) * _column(rng, n, gaussian=0.5))
+    return drawn[0], drawn[1]
+
+
+def _correlated(rng: np.random.Generator, n: int) -> Pair:
+    x = rng.normal(size=n)
+    strength = rng.uniform(0.1, 0.98)
+    return x, strength * x + np.sqrt(1 - strength**2) * rng.normal(size=n)

@@ -180,7 +180,7 @@ def _directed(method: str, **options: Any) -> Callable[[Asked, Path], Any]:
 
 def _oriented(asked: Asked, folder: Path) -> Any:
     table = asked.table(rows=120)
-    return _told(table, escudo.orient(table, epsilon=20.0, seed=SEED), folder)
+    return _told(table, escudo.orient(table, epsilon=20.0, blocks=8, seed=SEED), folder)
 
 
 def _effect(**options: Any) -> Callable[[Asked, Path], Any]:
@@ -255,7 +255,13 @@ PYTHON = [
     Verb(name="discover joint", ask=_discovered(method="joint"), cost=75),
     Verb(name="discover gaussian", ask=_discovered(method="gaussian"), content="numbers", cost=90),
     Verb(name="discover with votes", ask=_discovered(directions=0.5), content="numbers", rows=60, cost=110),
-    Verb(name="direction votes", ask=_directed("votes"), content="numbers", rows=270, cost=20),
+    Verb(
+        name="direction votes",
+        ask=_directed("votes", blocks=8, score="committee-5"),
+        content="numbers",
+        rows=270,
+        cost=20,
+    ),
     Verb(
         name="direction gap",
         ask=_directed("gap", delta=1e-6),
@@ -330,7 +336,7 @@ _RELEASE = "release {data} -s {schema} -g {graph} -e 2 -o out --csv --rows 20"
 _FOUND = "release {data} -s {schema} -g discover -e 2 -o out --json"
 _NETWORK = f"{_RELEASE} --generator autoregressive --option steps=2 --option pretraining=2"
 _LEARN = "schema learn {data} --epsilon 8 --delta 1e-6 --out learnt.toml"
-_DIRECTION = "direction {data} height dose -s {schema} -e 20 --public-rows 120 --report page.html"
+_DIRECTION = "direction {data} height dose -s {schema} -e 20 --public-rows 120 --option blocks=8 --report page.html"
 _EFFECT = "effect {data} smoke lung -s {schema} -g {graph} -e 2 --report page.html"
 _DISCOVER = "discover {data} -s {schema} -e 2 --report page.html -o found.dot"
 

@@ -32,10 +32,10 @@ def unruly(x: Floats, y: Floats) -> float:
     return float(digest % 3) - 1.0
 
 
-def data(seed: int, rows: int = ROWS) -> Floats:
+def data(seed: int, rows: int = ROWS, *, strength: float = 0.5) -> Floats:
     rng = np.random.default_rng(seed)
     x = rng.random(rows)
-    return np.c_[x, np.clip(0.5 * x + 0.5 * rng.random(rows), 0, 1)]
+    return np.c_[x, np.clip(strength * x + (1 - strength) * rng.random(rows), 0, 1)]
 
 
 def margin(
@@ -66,6 +66,32 @@ def test_replacing_a_row_moves_the_margin_by_at_most_2(
     there[row] = new
     moved = margin(there, prefer, relation="replace_one") - margin(here, prefer, relation="replace_one")
     assert abs(moved) <= 2
+
+
+def always(blocks: Blocks) -> Floats:
+    """A procedure that votes the same wherever it is let: what moves is whether a block may vote."""
+    return np.ones(blocks.count)
+
+
+@given(seed=st.integers(0, 50), row=st.integers(0, ROWS - 1), new=records, strength=st.floats(0, 0.4))
+def test_a_block_that_may_or_may_not_vote_moves_the_margin_by_no_more(
+    seed: int, row: int, new: tuple[float, float], strength: float
+) -> None:
+    here, there = data(seed, strength=strength), data(seed, strength=strength)
+    there[row] = new
+    for prefer, most in ((always, 1), (one_by_one(unruly), 2)):
+        moved = margin(there, prefer, relation="replace_one") - margin(here, prefer, relation="replace_one")
+        assert abs(moved) <= most
+
+
+def test_one_row_decides_whether_its_block_votes() -> None:
+    here = data(0, strength=0.3)
+    base, moves = margin(here, always, relation="replace_one"), set()
+    for row in range(0, ROWS, 4):
+        there = here.copy()
+        there[row] = (0.0, 1.0)
+        moves.add(margin(there, always, relation="replace_one") - base)
+    assert moves == {-1, 0, 1}
 
 
 @given(seed=st.integers(0, 50), row=st.integers(0, ROWS - 1), new=records)
@@ -116,7 +142,8 @@ def mean_sign(blocks: Blocks) -> Floats:
 
 
 def test_the_bound_of_2_is_attained_by_replacing_a_row() -> None:
-    here = np.c_[np.tile([0.499, 0.501], ROWS // 2) + 1e-6 * np.arange(ROWS), data(0)[:, 1]]
+    x = np.tile([0.499, 0.501], ROWS // 2) + 1e-6 * np.arange(ROWS)
+    here = np.c_[x, x + 1e-4 * data(0)[:, 1]]
     moves = []
     for row in range(0, ROWS, 7):
         there = here.copy()
@@ -131,7 +158,8 @@ def test_the_bound_of_4_is_attained_by_replacing_a_person_who_moves_to_another_b
     most = 0
     for _ in range(300):
         # Every block just above or below; one person leaves a block they hold up, and pulls another one down.
-        here = np.c_[0.5 + 2e-4 * rng.standard_normal(ROWS), rng.random(ROWS)]
+        x = 0.5 + 2e-4 * rng.standard_normal(ROWS)
+        here = np.c_[x, x + 1e-5 * rng.random(ROWS)]
         who = int(rng.integers(ROWS))
         here[who, 0] = 1.0
         there, people = here.copy(), whose.copy()

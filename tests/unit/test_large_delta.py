@@ -107,8 +107,8 @@ VERBS: dict[str, Callable[..., Any]] = {
     "prepare and run": ran,
     "effect_of": told(lambda table, **terms: effect_of(table, "a", "b", trial=True, **terms)),
     "effect_of.plan": told(lambda table, **terms: plan(effect_of, table, "a", "b", trial=True, **terms)),
-    "orient": told(lambda table, **terms: orient(table, blocks=40, **terms)),
-    "orient.plan": told(lambda table, **terms: plan(orient, table, blocks=40, **terms)),
+    "orient": told(lambda table, **terms: orient(table, blocks=40, abstain=0.0, **terms)),
+    "orient.plan": told(lambda table, **terms: plan(orient, table, blocks=40, abstain=0.0, **terms)),
     "release": told(released),
     "release.plan": told(lambda table, **terms: plan(release, table, "unused", **terms)),
     "learn_schema": learnt,
@@ -173,7 +173,7 @@ class TestResults:
         assert any(note.startswith("δ = 0.001 is large") for note in effect_of(
             table_of(), "a", "b", trial=True, **terms
         ).warnings)  # fmt: skip
-        assert said in orient(table_of(), blocks=40, **terms).notes
+        assert said in orient(table_of(), blocks=40, abstain=0.0, **terms).notes
 
     def test_a_release_says_it_in_record_and_report(self, tmp_path: Path) -> None:
         model = synthesize(table_of(), None, epsilon=1.0, delta=1e-3, seed=0)

@@ -19,6 +19,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from escudo._card import tracking
 
@@ -34,6 +35,9 @@ SMALLEST = 32
 FEWEST_DISTINCT = 8
 """A block votes 0 where a column has fewer different values: scores see the steps then, not the direction."""
 
+DEPENDENT = 0.05
+"""A block votes 0 unless its columns are dependent; of blocks whose columns are not, at most about this part vote."""
+
 EQUAL = 1e-10
 """Preferences closer to 0 than this come from rounding errors, and make no vote."""
 
@@ -47,14 +51,16 @@ def cast(prefer: Preference, records: Floats) -> NDArray[np.int64]:
     """Return the vote of every block: 1 for x->y, -1 for y->x, 0 where it cannot tell.
 
     A block votes 0 if fewer than half of ``SMALLEST`` of its records are complete, a column has fewer than
-    ``FEWEST_DISTINCT`` different values, the procedure fails, or its preference is no number or within 1e-10 of 0.
+    ``FEWEST_DISTINCT`` different values, its columns are not seen to depend on each other (:meth:`Blocks.dependent`),
+    the procedure fails, or its preference is no number or within 1e-10 of 0.
 
     Args:
         prefer: The procedure.
         records: Shape (blocks, records, 2); NaN where a value is missing or a seat is empty.
 
-    **Guarantee.** Vote j is a function of block j's records alone: blocks are computed side by side, but where one of
-    them makes the procedure fail, all of that go are done again one by one.
+    **Guarantee.** Vote j is a function of block j's records alone, the reasons for a 0 among them: blocks are computed
+    side by side, but where one of them makes the procedure fail, all of that go are done again one by one. So records
+    of one block move one vote, from -1 to 1 at the farthest: by at most 2, however many values between them there are.
     """
     complete: NDArray[np.bool_] = np.logical_not(np.isnan(records).any(axis=2))
     counts = complete.sum(axis=1)
@@ -102,8 +108,9 @@ def _cast(prefer: Preference, x: Floats, y: Floats) -> NDArray[np.int64]:
             warnings.simplefilter("ignore")  # a warning may quote values
             blocks = Blocks(x, y)
             preference = np.asarray(prefer(blocks), dtype=np.float64).reshape(len(x))
-            clear = np.isfinite(preference) & (np.abs(preference) >= EQUAL) & ~blocks.coarse(FEWEST_DISTINCT)
-            return np.where(clear, np.sign(preference), 0.0).astype(np.int64)
+            clear = np.isfinite(preference) & (np.abs(preference) >= EQUAL)
+            told = clear & ~blocks.coarse(FEWEST_DISTINCT) & blocks.dependent
+            return np.where(told, np.sign(preference), 0.0).astype(np.int64)
     except Exception:  # whatever a procedure does, its block votes 0: an error would tell something about its records
         if len(x) == 1:
             return np.zeros(1, dtype=np.int64)
@@ -142,6 +149,24 @@ class Blocks:
     def coarse(self, fewest: int) -> NDArray[np.bool_]:
         """Return which blocks have a column with fewer than ``fewest`` different values."""
         return np.minimum(self.x.distinct, self.y.distinct) < fewest
+
+    @cached_property
+    def dependence(self) -> Floats:
+        r"""Four rank correlations of every block, times :math:`\sqrt{n - 1}`, shape (blocks, 4).
+
+        Spearman's between x or its distance from its median, and y or its distance from its median: what rises, bends
+        and widens. Each is about standard normal where the columns are independent.
+        """
+        pairs = [(x, y) for x in (self.x.u, self.x.distance_ranks) for y in (self.y.u, self.y.distance_ranks)]
+        root = (self.forward.n - 1) ** 0.5
+        scores: Floats = root * np.stack([_correlation(first, second) for first, second in pairs], axis=1)
+        return scores
+
+    @cached_property
+    def dependent(self) -> NDArray[np.bool_]:
+        """Which blocks have columns that depend on each other: the largest of four correlations, by Bonferroni."""
+        told: NDArray[np.bool_] = np.abs(self.dependence).max(axis=1) > ndtri(1 - DEPENDENT / 8)
+        return told
 
 
 class Hypothesis:
@@ -294,6 +319,11 @@ class Column:
         return scaled
 
     @cached_property
+    def distance_ranks(self) -> Floats:
+        """Average ranks of the values' distances from the block's median, mapped to (-1, 1)."""
+        return Column(np.abs(self.values - np.median(self.values, axis=1, keepdims=True))).u
+
+    @cached_property
     def waves(self) -> Floats:
         """Cosines of the ranks, shape (blocks, harmonics, records)."""
         return cosines((self.u + 1) / 2)
@@ -326,6 +356,14 @@ def cosines(u: Floats) -> Floats:
     for j in range(2, HARMONICS):
         waves[:, j] = 2 * first * waves[:, j - 1] - waves[:, j - 2]
     return waves
+
+
+def _correlation(first: Floats, second: Floats) -> Floats:
+    """Return the correlation of two centred columns in every block, 0 where one is constant."""
+    products = (first * second).mean(axis=1)
+    scales = np.sqrt((first * first).mean(axis=1) * (second * second).mean(axis=1))
+    correlation: Floats = products / np.where(scales > _TINY, scales, np.inf)
+    return correlation
 
 
 def _average_places(ordered: Floats) -> Floats:

@@ -17,6 +17,7 @@ without a person id take no part.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -89,8 +90,8 @@ def direction(
     >>> import numpy as np, polars as pl, escudo
     >>> rng = np.random.default_rng(0)
     >>> height = rng.uniform(-1, 1, 4000)
-    >>> frame = pl.DataFrame({"height": height, "frost": height**3 + height + 0.2 * rng.uniform(-1, 1, 4000)})
-    >>> bounds = {"type": "numeric", "lower": -2.5, "upper": 2.5}
+    >>> frame = pl.DataFrame({"height": height, "frost": 2 * height**3 + 0.3 * rng.normal(size=4000)})
+    >>> bounds = {"type": "numeric", "lower": -3.5, "upper": 3.5}
     >>> table = escudo.PrivateTable(frame, escudo.Schema.from_dict({"height": bounds, "frost": bounds}))
     >>> direction(table, "frost", "height", epsilon=1.0, seed=1).verdict
     'height->frost'
@@ -190,10 +191,13 @@ class Direction:
         verdict: ``"x->y"`` or ``"y->x"`` with the columns' names, or ``"cannot tell"``.
         margin: What was released: above 0 speaks for x->y, below 0 for y->x, whatever the method. For votes, the blocks
             for x->y minus those for y->x, plus noise; for a gap, score(y->x) minus score(x->y), plus noise.
-        probability_correct: How sure the *sign* of the margin is in spite of the noise: the probability that without
-            noise it would be the same, before anything else is known about it (the method's module says what is taken
-            as equally likely). 0.5 where nothing is known. It is not the probability that the verdict is true: on real
-            pairs noise models are wrong about one time in five even without any privacy.
+        stability: What the *noise* leaves of the margin's sign: the probability that without noise it would be the
+            same, before anything else is known about it (the method's module says what is taken as equally likely). 0.5
+            where nothing is known. It says nothing about whether the verdict is true.
+        probability: What the *model* is worth: how often such a verdict names the cause, where one of the two columns
+            does cause the other, noise included. Calibrated on families of simulated pairs and of real ones that were
+            left out (``experiments/verdicts.py``); None without a verdict, and for methods and scores for which that
+            was not measured.
         scores: Released or derived numbers by name; ``scores_mean`` says what they are and which way is better.
         scores_mean: One line about ``scores``.
         noise_scale: Scale of the Laplace noise in the margin, in its units; 0 if nothing was released.
@@ -214,7 +218,7 @@ class Direction:
     y: str
     verdict: str
     margin: float
-    probability_correct: float
+    stability: float
     guarantee: Guarantee
     method: str
     score: str
@@ -225,16 +229,30 @@ class Direction:
     largest_margin: float | None = None
     threshold: float = 0.0
     notes: tuple[str, ...] = ()
+    probability: float | None = None
 
     def __post_init__(self) -> None:
         if self.verdict not in (arrow(self.x, self.y), arrow(self.y, self.x), CANNOT_TELL):
             raise InputError(f"verdict must be one of the two directions or {CANNOT_TELL!r}.")
         finite("margin", self.margin)
-        probability("probability_correct", self.probability_correct, allow_one=True)
+        probability("stability", self.stability, allow_one=True)
+        if self.probability is not None:
+            probability("probability", self.probability, allow_one=True)
         positive("noise_scale", self.noise_scale, allow_zero=True)
         positive("threshold", self.threshold, allow_zero=True)
         object.__setattr__(self, "scores", MappingProxyType(dict(self.scores)))
         object.__setattr__(self, "notes", tuple(self.notes))
+
+    @property
+    def probability_correct(self) -> float:
+        """``stability`` under its old name, which promised more than it holds; deprecated."""
+        warnings.warn(
+            "Direction.probability_correct will end with version 0.3: it is about the noise only and called stability "
+            "now; how often such verdicts are right is in probability.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return self.stability
 
     @property
     def cause(self) -> str | None:
@@ -254,8 +272,8 @@ class Direction:
     def to_json(self) -> dict[str, Any]:
         """Return the answer as plain values."""
         return {
-            **plain(self, "x", "y", "verdict", "margin", "probability_correct", "noise_scale", "threshold", "scores"),
-            **plain(self, "scores_mean", "method", "score", "released", "guarantee"),
+            **plain(self, "x", "y", "verdict", "margin", "probability", "stability", "noise_scale", "threshold"),
+            **plain(self, "scores", "scores_mean", "method", "score", "released", "guarantee"),
             **plain(self.guarantee, "for_release"),
             **plain(self, "notes"),
         }
@@ -274,10 +292,12 @@ class Direction:
         if not self.released:
             return "nothing was released or spent"
         of = "" if self.largest_margin is None else f" of {self.largest_margin:g} blocks"
-        flipped = 100 * (1 - self.probability_correct)
+        flipped = 100 * (1 - self.stability)
+        right = "" if self.probability is None else f"right about {100 * self.probability:.0f} % of the time"
+        worth = f"such verdicts are {right}, if one of the two causes the other; " if right else ""
         return (
-            f"released margin {self.margin:+.4g}{of} (above 0: {self.x} → {self.y}); the noise alone has turned its "
-            f"sign with probability {flipped:.2g} %"
+            f"{worth}released margin {self.margin:+.4g}{of} (above 0: {self.x} → {self.y}); the noise alone has turned "
+            f"its sign with probability {flipped:.2g} %"
         )
 
     def _below(self) -> tuple[str, ...]:

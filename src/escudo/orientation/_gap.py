@@ -22,7 +22,7 @@ The gap moves by at most twice as much. Everything else is fixed beforehand: the
   every o, then for neighbours that differ in the training half the second factor is the same, and conversely. ∎
   (``ParallelEvent``)
 
-``probability_correct`` is the posterior probability that the private gap has the released sign, if all possible gaps
+``stability`` is the posterior probability that the private gap has the released sign, if all possible gaps
 were equally likely beforehand (below). For ``iqr`` it supposes bell-shaped columns.
 
 **How likely noisy scores name the right direction**: the paper's Theorems 2 and 4 in closed form. γ is the private
@@ -324,6 +324,12 @@ ABSTAIN = 1.6
 """By default there is a verdict only where the margin exceeds so many noise scales: its sign is then 90 % sure."""
 
 
+UNMEASURED = (
+    "How often such verdicts are right is not known, and where there is no direction to be seen this method gives one "
+    "all the same: compare method votes."
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Wording:
     """How a released margin becomes an answer: all that is known of it before a row is read.
@@ -373,11 +379,13 @@ class Wording:
         if abs(margin) <= threshold:
             verdict = CANNOT_TELL
             notes += (f"The margin is inside the noise (±{threshold:.2g}): a larger ε or more rows could tell.",)
+        else:
+            notes += (UNMEASURED,)
         return replace(
             self.no_answer(purse, *notes),
             verdict=verdict,
             margin=margin,
-            probability_correct=certainty,
+            stability=certainty,
             scores=scores,
             scores_mean=scores_mean,
             noise_scale=noise_scale,
@@ -391,7 +399,7 @@ class Wording:
             y=self.y,
             verdict=CANNOT_TELL,
             margin=0.0,
-            probability_correct=0.5,
+            stability=0.5,
             guarantee=purse.guarantee,
             method=self.asked.method,
             score=self.score,

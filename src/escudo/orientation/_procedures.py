@@ -5,7 +5,7 @@ A *score* judges one :class:`Hypothesis` (cause, effect) and is lower where it f
 columns turns the sign and nothing else. A *procedure* makes one preference of one or several scores.
 
 ========================  ==========================================================================================
-``committee``             the default: the five scores below, one vote each, and the trained combiner's log-odds
+``committee``             the default: the trained combiner, where it is clear and most of the five scores agree
 ``committee-3``, ``-5``   the sign of the sum of the signs of three scores (entropy, regression, ranks), or of five
 ``trained``               a combiner of many scores, trained on simulated pairs
 ``entropy``               additive noise: entropy of the cause plus entropy of what a cubic leaves of the effect
@@ -17,17 +17,20 @@ columns turns the sign and nothing else. A *procedure* makes one preference of o
 ``igci``                  no noise model: the cause has the larger entropy (information-geometric inference)
 ========================  ==========================================================================================
 
-No procedure is right about every kind of pair. On real pairs the committees do best, on simulated ones whose noise is
-not additive the trained combiner; ``experiments/pairs.py`` measures them.
+No procedure is right about every kind of pair, and a common cause of both columns looks like a direction to most of
+them; the default is the one that abstains there. ``experiments/pairs.py`` and ``verdicts.py`` measure them.
 
 **Further scores** for the trained combiner judge independence, conditional shapes, and the columns alone. Like all
 scores they judge one hypothesis and enter as differences. By themselves most are weak, some even wrong more often than
 right; which way each points, and when, is what the combiner learnt.
 
 **The trained combiner** is boosted trees over the differences of many scores, shipped as plain numbers. It was trained
-by ``experiments/train_combiner.py`` on pairs that the project simulates, never on real ones. Each difference is divided
-by its typical size for blocks of n records, clipped, and handed to trees together with log n; the log-odds of x->y are
-:math:`\tfrac12 (F(d, \log n) - F(-d, \log n))`, so that swapping the columns turns their sign and no more.
+by ``experiments/train_combiner.py`` on pairs that the project simulates, half of their columns and noises drawn from
+single columns of real tables, whatever their role: no real pair and no direction was seen. Each difference is divided
+by its typical size for blocks of n records, clipped, and handed to trees together with conditions c that do not change
+when the columns are swapped (:func:`judge`); the log-odds of x->y are :math:`\tfrac12 (F(d, c) - F(-d, c))`, so that
+swapping the columns turns their sign and no more. Pairs without a direction, most of them with a common cause, were
+trained on with both answers: where a block looks like one of them the log-odds are small.
 
 The file ``combiner.json`` holds arrays only. Tree t stands at the node ``root[t]``; from node i one goes to ``left[i]``
 where feature[i] is at most threshold[i], else to ``right[i]``; a leaf leads to itself and has a ``value``.
@@ -43,7 +46,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -363,10 +366,10 @@ def _deviation(values: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Combiner:
-    """Trees over score differences.
+    """Trees over score differences and conditions.
 
     Attributes:
-        features: The names of the scores, in order; log n comes after them.
+        features: The names of the scores, in order; the conditions come after them.
         sizes: Block sizes at which typical differences were measured, increasing.
         typical: Their sizes there, shape (sizes, features).
         clip: Differences beyond this many typical sizes are clipped.
@@ -398,11 +401,11 @@ class Combiner:
         size = np.exp([np.interp(place, logs, np.log(self.typical[:, j])) for j in range(len(self.features))])
         return np.clip(differences / size, -self.clip, self.clip)
 
-    def log_odds(self, differences: Floats, n: int) -> Floats:
+    def log_odds(self, judged: Judged, n: int) -> Floats:
         """Return the log-odds of x->y for every block."""
-        scaled = self.normalise(differences, n)
-        place = np.full((len(scaled), 1), np.log(n))
-        return (self._sum(np.hstack([scaled, place])) - self._sum(np.hstack([-scaled, place]))) / 2
+        scaled = self.normalise(judged.differences, n)
+        forward, backward = (self._sum(np.hstack([side * scaled, judged.conditions])) for side in (1, -1))
+        return (forward - backward) / 2
 
     def _sum(self, inputs: Floats) -> Floats:
         at = np.broadcast_to(self.root, (len(inputs), len(self.root)))
@@ -412,6 +415,18 @@ class Combiner:
             at = np.where(goes_left, self.left[at], self.right[at])
         total: Floats = self.value[at].sum(axis=1)
         return total
+
+
+class Judged(NamedTuple):
+    """What the combiner is told about every block.
+
+    Attributes:
+        differences: Of all scores, shape (blocks, features): swapping the columns turns their signs.
+        conditions: Shape (blocks, conditions): swapping the columns does not change them.
+    """
+
+    differences: Floats
+    conditions: Floats
 
 
 @cache
@@ -428,15 +443,41 @@ def combiner() -> Combiner:
     return Combiner(features=names, clip=clip, depth=int(data["depth"]), **floats, **places)
 
 
-def raw_features(blocks: Blocks) -> Floats:
-    """Return the differences of all scores, shape (blocks, features); 0 where one is no number."""
-    differences = np.stack([difference(score, blocks) for score in FEATURES.values()], axis=1)
-    return np.where(np.isfinite(differences), differences, 0.0)
+def judge(blocks: Blocks) -> Judged:
+    """Return all scores' differences and the conditions; 0 where one is no number.
+
+    The conditions: the largest of the four rank correlations and the one of the columns themselves, the dependence of
+    the ranks; of both hypotheses the smaller and the larger dependence left in the residuals, plain and scaled, and the
+    smaller and the larger part that degree 5 leaves unexplained; different values per record; log n.
+    """
+    ways = blocks.forward, blocks.backward
+    forward, backward = (np.stack([score(way) for score in FEATURES.values()], axis=1) for way in ways)
+    n = blocks.forward.n
+    correlations = np.abs(blocks.dependence)
+    waves = blocks.x.waves[:, :3] @ blocks.y.waves[:, :3].transpose(0, 2, 1)
+    left = [np.sort([side[:, place] for side in (forward, backward)], axis=0) * n**0.5 for place in _DEPENDENCES]
+    unexplained = np.sort([mean_square(way.residual5) for way in ways], axis=0)
+    conditions = np.stack(
+        [
+            correlations.max(axis=1),
+            correlations[:, 0],
+            np.sqrt((waves**2).sum(axis=(1, 2)) / n),
+            *(part for pair in left for part in pair),
+            np.minimum(blocks.x.distinct, blocks.y.distinct) / n,
+            *unexplained,
+            np.full(blocks.count, np.log(n)),
+        ],
+        axis=1,
+    )
+    return Judged(*(np.where(np.isfinite(part), part, 0.0) for part in (backward - forward, conditions)))
+
+
+_DEPENDENCES = tuple(list(FEATURES).index(name) for name in ("residual dependence", "scaled residual dependence"))
 
 
 def log_odds(blocks: Blocks) -> Floats:
     """Return the combiner's log-odds of x->y for every block."""
-    return combiner().log_odds(raw_features(blocks), blocks.x.values.shape[1])
+    return combiner().log_odds(judge(blocks), blocks.forward.n)
 
 
 # ---- every procedure
@@ -449,18 +490,21 @@ def _committee(names: Sequence[str]) -> Preference:
     return prefer
 
 
-def _with_trained(blocks: Blocks) -> Floats:
-    r"""Add up the signs of the five scores and :math:`1 + 32/n` times the combiner's log-odds.
+LEAST_ODDS = 0.5
+"""The default votes only where the combiner's log-odds are at least this large."""
 
-    A single score is right on five to six real pairs in eight, which is log-odds of 0.5 to 1: a sign counts about as
-    much as the combiner's own log-odds. In small blocks a sign tells less, because it does not say by how little the
-    scores differ; the combiner, which sees that, counts up to twice as much there.
+
+def _with_trained(blocks: Blocks) -> Floats:
+    """Return the combiner's log-odds where most of the five scores agree with it; 0 elsewhere, or where they are small.
+
+    Two kinds of evidence fail in different ways: the scores see a direction behind a common cause, which the combiner
+    was trained to doubt, and the combiner knows simulated pairs only. How large log-odds must be was chosen with blocks
+    and agreement (``experiments/verdicts.py``).
     """
-    n = blocks.forward.n
-    differences = raw_features(blocks)  # those of the five come first
-    odds = combiner().log_odds(differences, n)
-    total: Floats = signs(differences[:, : len(MEMBERS)]).sum(axis=1) + (1 + 32 / n) * odds
-    return total
+    judged = judge(blocks)  # the differences of the five come first
+    odds = combiner().log_odds(judged, blocks.forward.n)
+    five = signs(judged.differences[:, : len(MEMBERS)]).sum(axis=1)
+    return np.where((five * odds > 0) & (np.abs(odds) >= LEAST_ODDS), odds, 0.0)
 
 
 def _single(score: Score) -> Preference:
@@ -472,7 +516,7 @@ _FIVE = tuple(MEMBERS)
 PROCEDURES: dict[str, Procedure] = {
     name: Procedure(name=name, description=description, prefer=prefer)
     for name, description, prefer in (
-        ("committee", "five scores and a combiner trained on simulated pairs", _with_trained),
+        ("committee", "a combiner trained on simulated pairs, and most of five scores", _with_trained),
         ("committee-5", "a committee of five scores", _committee(_FIVE)),
         ("committee-3", "a committee of three scores", _committee(_FIVE[:3])),
         ("trained", "a combiner of scores, trained on simulated pairs", log_odds),

@@ -104,15 +104,19 @@ def _title(one: Direction) -> str:
 def _lead(one: Direction) -> str:
     if not one.released:
         return "Nothing was released or spent: at this budget no number could have told the two directions apart."
-    turned = percent(1 - one.probability_correct)
+    turned = percent(1 - one.stability)
     if one.cause is None:
         return (
-            f"The released margin does not stand out of the noise: its sign would be another one without noise with "
-            f"probability {turned}."
+            f"The released margin does not stand out of chance and noise: its sign would be another one without noise "
+            f"with probability {turned}, and where there is no direction to be seen it has one all the same."
         )
+    worth = "How often such verdicts are right was not measured."
+    if one.probability is not None:
+        right = percent(one.probability)
+        worth = f"Where one of the two causes the other, such verdicts are right about {right} of the time."
     return (
-        f"A model in which {one.cause} causes {one.effect} fits better than the reverse. The noise that protects "
-        f"people has turned this answer around with probability {turned}."
+        f"A model in which {one.cause} causes {one.effect} fits better than the reverse. {worth} The noise that "
+        f"protects people has turned this answer around with probability {turned}."
     )
 
 
@@ -132,8 +136,12 @@ def _facts(guarantee: Guarantee, answers: tuple[Direction, ...], rows: int | Non
     if rows is not None:
         found.insert(0, {"name": "rows", "value": f"{rows:,}", "note": "all of them protected"})
     if len(answers) == 1 and one.released:
-        sure = percent(one.probability_correct)
-        found.append({"name": "sign of the margin", "value": sure, "note": "sure, noise considered"})
+        if one.probability is not None:
+            worth = percent(one.probability)
+            found.append(
+                {"name": "probability", "value": worth, "note": "such verdicts are right, if one is the cause"}
+            )
+        found.append({"name": "stability", "value": percent(one.stability), "note": "same sign without the noise"})
     return found
 
 
@@ -160,7 +168,8 @@ def _row(one: Direction) -> dict[str, Any]:
         "pair": f"{one.x}, {one.y}",
         "verdict": f"{one.cause} → {one.effect}" if one.cause is not None else "cannot tell",
         "margin": _signed(one.margin) if one.released else "–",
-        "sure": f"{100 * one.probability_correct:.1f}" if one.released else "–",
+        "right": "–" if one.probability is None else f"{100 * one.probability:.0f}",
+        "stable": f"{100 * one.stability:.1f}" if one.released else "–",
     }
 
 
@@ -197,8 +206,10 @@ def _details(one: Direction) -> list[tuple[str, str]]:
         ("margin, as released", f"{one.margin!r}"),
         ("scale of the noise in it", f"{one.noise_scale:.6g}"),
         ("no verdict unless larger than", f"{one.threshold:.6g}"),
-        ("probability that its sign is that without noise", f"{one.probability_correct:.6g}"),
+        ("stability: probability that its sign is that without noise", f"{one.stability:.6g}"),
     ]
+    if one.probability is not None:
+        found.append(("probability that such a verdict is right, if one is the cause", f"{one.probability:.2g}"))
     return found if one.released else []
 
 
@@ -269,7 +280,7 @@ def noisy_scores(scores: Mapping[str, float], scale: float) -> Markup:
 
 
 def matrix(columns: Sequence[str], answers: Sequence[Direction]) -> Markup:
-    """Return a square per pair: an arrow where the row causes the column, darker where the sign is surer."""
+    """Return a square per pair: an arrow where the row causes the column, darker where the sign is stabler."""
     side, left, top = 46.0, 150.0, 96.0
     body = []
     for place, name in enumerate(columns):
@@ -286,7 +297,7 @@ def matrix(columns: Sequence[str], answers: Sequence[Direction]) -> Markup:
         for cause, effect in ((one.x, one.y), (one.y, one.x)):
             x, y = left + at[effect] * side, top + at[cause] * side
             told = one.cause == cause
-            sure = max(0.0, 2 * one.probability_correct - 1) if told else 0.0
+            sure = max(0.0, 2 * one.stability - 1) if told else 0.0
             words = f"{cause} → {effect}" if told else "cannot tell" if one.cause is None else "the other way round"
             body.append(
                 f'<rect x="{x + 1:.1f}" y="{y + 1:.1f}" width="{side - 2:g}" height="{side - 2:g}" rx="2" '

@@ -76,7 +76,9 @@ class TestAnswers:
         assert said["margin"] > said["threshold"] > 0
         assert (said["method"], said["released"], said["for_release"]) == (method, True, False)
         assert said["guarantee"]["epsilon"] == pytest.approx(2.0)
-        assert 0.5 < said["probability_correct"] <= 1.0
+        assert 0.5 < said["stability"] <= 1.0
+        assert (said["probability"] is not None) == (method == "votes")
+        assert "probability_correct" not in said
 
     def test_public_records_train_and_the_whole_file_is_tested(self) -> None:
         said = json.loads(run(*BASE, "--epsilon", "1", "--method", "gap", "--train", "public.csv", "--json"))

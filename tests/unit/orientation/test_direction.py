@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 import escudo
 from escudo.errors import BudgetExceededError, InputError, RefusedError, SchemaError
 from escudo.orientation import CANNOT_TELL, Direction, PairData, direction
+from escudo.orientation._votes import probability_of
 from escudo.privacy import LaplaceEvent, MemoryAccount, Plan, plan
 from escudo.table import PrivateTable, Schema
 
@@ -39,7 +40,7 @@ def test_the_cause_is_found_whichever_column_comes_first(x: str, y: str, score: 
     assert found.verdict == "cause->effect"
     assert (found.cause, found.effect) == ("cause", "effect")
     assert (found.margin > 0) == (x == "cause")
-    assert found.probability_correct > 0.99
+    assert found.stability > 0.99
     assert found.scores["cause->effect"] > found.scores["effect->cause"]
 
 
@@ -79,7 +80,7 @@ def test_blocks_that_disagree_cannot_tell_and_an_explicit_threshold_decides_anyw
     bold = direction(table(), "cause", "effect", epsilon=1.0, score=undecided, seed=1, abstain=0.0)
     assert shy.verdict == CANNOT_TELL
     assert shy.cause is shy.effect is None
-    assert "the blocks disagree" in str(shy)
+    assert "chance and noise come that far" in str(shy)
     assert bold.margin == shy.margin != 0
     assert bold.verdict != CANNOT_TELL
 
@@ -272,6 +273,46 @@ def test_an_answer_reads_as_an_honest_sentence() -> None:
     assert "no evidence that the model is right" in text
 
 
+def test_what_is_about_the_noise_and_what_is_about_the_model_are_told_apart() -> None:
+    found = direction(table(), "cause", "effect", epsilon=1.0, seed=0)
+    assert found.probability == probability_of(found.margin, 20)
+    assert 0.5 < found.probability < found.stability
+    assert f"right about {100 * found.probability:.0f} %" in str(found)
+    assert found.to_json()["probability"] == found.probability
+    for shy in (
+        direction(table(), "cause", "effect", epsilon=1.0, score=undecided, seed=1),
+        direction(table(), "cause", "effect", epsilon=1.0, score="committee-5", seed=0),
+    ):
+        assert shy.probability is None
+        assert shy.to_json()["probability"] is None
+        assert "right about" not in str(shy)
+
+
+def test_the_old_name_of_stability_is_deprecated() -> None:
+    found = direction(table(), "cause", "effect", epsilon=1.0, seed=0)
+    with pytest.warns(DeprecationWarning, match="about the noise only and called stability"):
+        assert found.probability_correct == found.stability
+
+
+@pytest.mark.parametrize(("rows", "epsilon"), [(100, 10.0), (700, 1.0), (700, 10.0), (3000, 1.0), (3000, 10.0)])
+@pytest.mark.parametrize("kind", ["normal and linear", "independent", "common cause"])
+def test_where_nothing_can_be_told_there_are_hardly_any_verdicts(kind: str, rows: int, epsilon: float) -> None:
+    rng = np.random.default_rng(7)
+    told, tables = 0, 20
+    for number in range(tables):
+        hidden, first, second = rng.normal(size=(3, rows))
+        if kind == "normal and linear":
+            x, y = hidden, hidden + (0.3 + 0.1 * number) * first
+        elif kind == "independent":
+            x, y = np.exp(hidden / 2), rng.uniform(-1, 1, rows)
+        else:
+            x, y = np.tanh(hidden) + 0.6 * first, hidden + 0.2 * hidden**2 + 0.6 * second
+        data = pl.DataFrame({"x": x, "y": y})
+        schema = Schema.from_dict({name: {"type": "numeric", "lower": -9.0, "upper": 9.0} for name in "xy"})
+        told += direction(PrivateTable(data, schema), "x", "y", epsilon=epsilon, seed=number).cause is not None
+    assert told <= 1
+
+
 def test_an_answer_shows_itself_in_a_notebook_with_names_escaped() -> None:
     found = direction(table(), "cause", "effect", epsilon=1.0, seed=0)
     odd = Direction(
@@ -283,8 +324,8 @@ def test_an_answer_shows_itself_in_a_notebook_with_names_escaped() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"verdict": "effect"}, {"margin": np.nan}, {"probability_correct": 1.5}, {"noise_scale": -1.0}],
-    ids=["verdict", "margin", "probability", "noise"],
+    [{"verdict": "effect"}, {"margin": np.nan}, {"stability": 1.5}, {"probability": 1.5}, {"noise_scale": -1.0}],
+    ids=["verdict", "margin", "stability", "probability", "noise"],
 )
 def test_an_answer_that_makes_no_sense_cannot_be_made(wrong: dict[str, Any]) -> None:
     found = direction(table(), "cause", "effect", epsilon=1.0, seed=0)

@@ -50,13 +50,13 @@ class TestVerdict:
         other = direction(data, "effect", "cause", epsilon=2.0, method="gap", score=score, seed=1)
         assert one.verdict == other.verdict == "cause->effect"
         assert one.margin > 0 > other.margin
-        assert one.probability_correct > 0.95
+        assert one.stability > 0.95
 
     @pytest.mark.parametrize("score", SCORES)
     def test_every_score_gives_finite_numbers_and_the_same_promise(self, score: str) -> None:
         found = ask(table(1000), score=score)
         assert math.isfinite(found.margin)
-        assert 0.5 <= found.probability_correct <= 1.0
+        assert 0.5 <= found.stability <= 1.0
         assert found.guarantee.epsilon == pytest.approx(2.0, rel=1e-9)
         assert found.guarantee.epsilon <= 2.0
         assert (found.guarantee.delta, found.guarantee.for_release) == (0.0, False)

@@ -21,7 +21,7 @@ def frame(rows: int = 4000) -> pl.DataFrame:
     rng = np.random.default_rng(0)
     a = rng.uniform(-1, 1, rows)
     b = np.tanh(3 * a) + 0.2 * rng.uniform(-1, 1, rows)
-    c = np.exp(b) + 0.3 * rng.uniform(-1, 1, rows)
+    c = np.exp(2 * b) / 3 + 0.3 * rng.uniform(-1, 1, rows)
     kind = rng.choice(["p", "q", "r"], rows)
     return pl.DataFrame({"a": a, "b": b, "c": c, "kind": kind})
 

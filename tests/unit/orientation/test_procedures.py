@@ -11,7 +11,16 @@ from scipy import stats
 from escudo.errors import InputError
 from escudo.orientation import PROCEDURES
 from escudo.orientation._blocks import Blocks
-from escudo.orientation._procedures import FEATURES, MEMBERS, combiner, difference, log_odds, procedure_of, raw_features
+from escudo.orientation._procedures import (
+    FEATURES,
+    LEAST_ODDS,
+    MEMBERS,
+    combiner,
+    difference,
+    judge,
+    log_odds,
+    procedure_of,
+)
 
 Floats = NDArray[np.float64]
 
@@ -173,11 +182,39 @@ def test_independence_of_ranks_is_near_zero_for_independent_columns_and_large_fo
     assert dependent.min() > independent.max()
 
 
+def test_swapping_the_columns_turns_differences_and_leaves_conditions() -> None:
+    x, y = pairs(6, 70, seed=8)
+    there, back = judge(Blocks(x, y)), judge(Blocks(y, x))
+    assert there.differences == pytest.approx(-back.differences, abs=1e-12)
+    assert there.conditions == pytest.approx(back.conditions, rel=1e-9)
+
+
+def test_the_default_follows_the_combiner_where_most_of_five_scores_agree_and_it_is_clear() -> None:
+    x, y = pairs(200, 60, seed=4)
+    blocks = Blocks(x, y)
+    odds, five = log_odds(blocks), PROCEDURES["committee-5"].prefer(blocks)
+    clear = (np.sign(five) == np.sign(odds)) & (np.abs(odds) >= LEAST_ODDS)
+    assert 0 < clear.sum() < 200
+    assert PROCEDURES["committee"].prefer(blocks).tolist() == np.where(clear, odds, 0.0).tolist()
+
+
+def test_the_default_doubts_where_both_columns_have_a_common_cause() -> None:
+    rng = np.random.default_rng(6)
+    cause, first, second = rng.normal(size=(3, 300, 96))
+    cause = np.abs(cause) ** 1.5 * np.sign(cause)
+    blocks = Blocks(np.tanh(cause) + 0.4 * first, cause + 0.4 * second)
+    assert (
+        np.mean(PROCEDURES["committee"].prefer(blocks) != 0)
+        < 0.5
+        < np.mean(PROCEDURES["committee-5"].prefer(blocks) != 0)
+    )
+
+
 def test_the_combiner_walks_its_trees_as_written() -> None:
     model = combiner()
     x, y = pairs(5, 90, seed=21)
-    differences = raw_features(Blocks(x, y))
-    scaled = model.normalise(differences, 90)
+    judged = judge(Blocks(x, y))
+    scaled = model.normalise(judged.differences, 90)
 
     def walked(row: Floats) -> float:
         total = 0.0
@@ -188,8 +225,8 @@ def test_the_combiner_walks_its_trees_as_written() -> None:
             total += model.value[node]
         return total
 
-    place = np.log(90)
-    expected = [(walked(np.append(row, place)) - walked(np.append(-row, place))) / 2 for row in scaled]
+    rows = zip(scaled, judged.conditions, strict=True)
+    expected = [(walked(np.append(row, kept)) - walked(np.append(-row, kept))) / 2 for row, kept in rows]
     assert log_odds(Blocks(x, y)) == pytest.approx(expected, abs=1e-12)
 
 
@@ -201,7 +238,8 @@ def test_the_shipped_combiner_is_made_of_whole_trees_over_known_scores() -> None
     assert (model.typical > 0).all()
     leaves = model.left == nodes
     assert (leaves == (model.right == nodes)).all()
-    assert ((model.feature >= 0) & (model.feature <= len(FEATURES))).all()
+    told = judge(Blocks(*pairs(2, 60, seed=1)))
+    assert ((model.feature >= 0) & (model.feature < len(FEATURES) + told.conditions.shape[1])).all()
     assert (model.left[~leaves] > nodes[~leaves]).all()  # downwards only, so every walk ends
     assert (model.right[~leaves] > nodes[~leaves]).all()
     ends = model.root

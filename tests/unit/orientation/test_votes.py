@@ -11,18 +11,18 @@ from numpy.typing import NDArray
 
 from escudo.errors import InputError
 from escudo.orientation import epsilon_needed, rows_needed, sign_probability
-from escudo.orientation._blocks import FEWEST_DISTINCT, Blocks, cast, one_by_one
+from escudo.orientation._blocks import DEPENDENT, FEWEST_DISTINCT, Blocks, cast, one_by_one
 from escudo.orientation._direction import Batch
 from escudo.orientation._votes import (
-    CONFIDENCE,
-    DISAGREEMENT,
+    AGREEMENT,
+    CHANCE,
     FEWEST,
     LARGEST,
     MOST_ROWS,
     SMALLEST,
     Seating,
     blocks_needed,
-    least_margin,
+    chance_margin,
     seating_of,
     threshold_of,
 )
@@ -125,7 +125,7 @@ def test_a_full_block_turns_further_records_away() -> None:
 
 @pytest.mark.parametrize(
     ("epsilon", "rows", "blocks"),
-    [(1.0, 4000, 20), (5.0, 4000, 20), (0.1, 4000, 125), (0.1, 100_000, 200), (1.0, 400, 12), (1.0, 1_000_000, 489)],
+    [(1.0, 3800, 20), (5.0, 3800, 20), (0.1, 4000, 125), (0.1, 38_000, 200), (1.0, 400, 12), (1.0, 1_000_000, 5209)],
 )
 def test_small_budgets_and_large_tables_get_more_blocks(epsilon: float, rows: int, blocks: int) -> None:
     seating = seats(rows, epsilon=epsilon)
@@ -166,7 +166,10 @@ def test_too_few_rows_or_blocks_are_refused(rows: int, blocks: int | None) -> No
 
 
 def records(blocks: int, n: int, seed: int = 0) -> Floats:
-    return np.random.default_rng(seed).random((blocks, n, 2))
+    """Return blocks whose columns depend on each other."""
+    drawn = np.random.default_rng(seed).random((blocks, n, 2))
+    drawn[:, :, 1] = 0.7 * drawn[:, :, 0] + 0.3 * drawn[:, :, 1]
+    return drawn
 
 
 def always(blocks: Blocks) -> Floats:
@@ -176,9 +179,25 @@ def always(blocks: Blocks) -> Floats:
 def test_a_coarse_or_constant_column_votes_zero() -> None:
     data = records(4, 60)
     data[0, :, 0] = 0.5
-    data[1, :, 1] = np.arange(60) % (FEWEST_DISTINCT - 1)
-    data[2, :, 1] = np.arange(60) % FEWEST_DISTINCT
+    for block, steps in ((1, FEWEST_DISTINCT - 1), (2, FEWEST_DISTINCT)):
+        data[block, :, 1] = np.floor(steps * np.argsort(np.argsort(data[block, :, 1])) / 60)
     assert cast(always, data).tolist() == [0, 0, 1, 1]
+
+
+def test_columns_that_do_not_depend_on_each_other_make_no_vote() -> None:
+    rng = np.random.default_rng(1)
+    shapes = (rng.normal(size=(400, 60)), rng.lognormal(size=(400, 60)), rng.integers(0, 12, (400, 60)).astype(float))
+    for x, y in ((shapes[0], shapes[1]), (shapes[1], shapes[2])):
+        assert cast(always, np.stack([x, y], axis=2)).mean() < 2 * DEPENDENT
+
+
+@pytest.mark.parametrize("shape", ["rises", "bends", "widens"])
+def test_columns_that_depend_on_each_other_vote(shape: str) -> None:
+    rng = np.random.default_rng(2)
+    x, noise = rng.uniform(-1, 1, (50, 200)), rng.normal(size=(50, 200))
+    y = {"rises": x + noise, "bends": 3 * x**2 + noise, "widens": (0.2 + np.abs(x)) * noise}[shape]
+    assert cast(always, np.stack([x, y], axis=2)).mean() > 0.9
+    assert cast(always, np.stack([y, x], axis=2)).mean() > 0.9
 
 
 def test_incomplete_records_are_left_out_of_their_block_only() -> None:
@@ -304,17 +323,25 @@ def test_a_margin_beyond_all_blocks_makes_nothing_surer() -> None:
 
 
 @pytest.mark.parametrize("law", ["laplace", "gaussian"])
-def test_the_least_margin_is_the_least_that_is_sure_enough(law) -> None:  # type: ignore[no-untyped-def]
-    least = least_margin(50, 8.0, law=law)
-    assert least is not None
-    assert sign_probability(least, 50, 8.0, law=law) >= CONFIDENCE > sign_probability(least - 1, 50, 8.0, law=law)
+@pytest.mark.parametrize(("blocks", "scale"), [(20, 2.0), (20, 0.2), (200, 20.0), (49, 0.2), (12, 2.0), (489, 2.0)])
+def test_coins_come_to_a_verdict_by_chance_and_noise_as_seldom_as_is_said(law, blocks: int, scale: float) -> None:  # type: ignore[no-untyped-def]
+    rng = np.random.default_rng(0)
+    coins = 2 * rng.binomial(blocks, 0.5, 200_000) - blocks
+    if law == "laplace":
+        stay = 1 - np.exp(-1 / scale)
+        noise = rng.geometric(stay, coins.size) - rng.geometric(stay, coins.size)
+    else:
+        noise = np.round(scale * rng.standard_normal(coins.size))
+    exceeded = np.mean(np.abs(coins + noise) > chance_margin(blocks, scale, law))
+    assert CHANCE / 3 < exceeded < 1.6 * CHANCE  # coins come in steps of 2
 
 
-def test_where_even_agreement_drowns_in_noise_there_is_no_rule_but_an_explicit_one_stands() -> None:
+def test_where_even_agreement_could_be_chance_there_is_no_rule_but_an_explicit_one_stands() -> None:
     assert threshold_of(20, 40.0, None) is None
+    assert threshold_of(5, 0.01, None) is None
     assert threshold_of(20, 40.0, 0.0) == 0.0
-    assert threshold_of(20, 2.0, None) == DISAGREEMENT * 20
-    assert threshold_of(100, 20.0, None) > DISAGREEMENT * 100
+    assert threshold_of(20, 2.0, None) == chance_margin(20, 2.0) > AGREEMENT * 20
+    assert threshold_of(400, 2.0, None) == AGREEMENT * 400
 
 
 def test_needs_agree_with_each_other() -> None:

@@ -64,7 +64,7 @@ class TestOneAnswer:
     def test_no_answer_is_no_direction(self) -> None:
         page = direction_page(answer(method="gap", abstain=1e6))
         assert "cannot tell" in page
-        assert "does not stand out of the noise" in page
+        assert "does not stand out of chance and noise" in page
 
     def test_where_nothing_was_released_nothing_is_pictured(self) -> None:
         page = direction_page(answer(method="gap", epsilon=0.001))
