@@ -333,6 +333,15 @@ class EffectOptions(TableOptions):
         str | None, typer.Option(metavar="CONTROL,TREATED", help="The levels to compare; first and last by default.")
     ] = None
     confidence: Annotated[float, typer.Option(help="How often the interval should hold the truth.")] = 0.95
+    joint: Annotated[
+        bool, typer.Option("--joint", metavar="", help="Of several contrasts, hold all truths together that often.")
+    ] = False
+    refute: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--refute", metavar="KIND", help="Ask what is known beside it, placebo or random-cause (repeat it)."
+        ),
+    ] = None
     report: Annotated[
         Path | None, typer.Option("--report", "-r", metavar="FILE", help="Write a page with the answer.")
     ] = None
@@ -377,6 +386,8 @@ def effect(asked: EffectOptions) -> Filed | None:
         "contrast": levels,
         "outcome_level": level if separator else None,
         "confidence": asked.confidence,
+        "joint": asked.joint,
+        "refute": asked.refute or (),
         "accept_large_delta": asked.accept_large_delta,
     }
     if asked.stops_at(plan_of(effect_of, table, asked.treatment, name, **arguments), table.account):
@@ -388,6 +399,9 @@ def effect(asked: EffectOptions) -> Filed | None:
             write(treatment_page(found, graph=arguments["graph"], dataset=asked.dataset or ""), asked.report)
 
     return _filed(asked, found, start, {"report": asked.report}, _print_effect, write_page)
+
+
+_MOST_CONTRASTS = 20
 
 
 def _print_effect(screen: Console, found: TreatmentEffect, files: Files, seconds: float) -> None:
@@ -409,8 +423,19 @@ def _print_effect(screen: Console, found: TreatmentEffect, files: Files, seconds
             + f"   {shown(arm.mean):>8}   {ends:<20}   about {arm.rows:,} rows",
             markup=False,
         )
+    if len(found.contrasts) > 1:
+        names = [f"{one.control} → {one.treated}" for one in found.contrasts[:_MOST_CONTRASTS]]
+        wide = max(map(len, names))
+        for name, one in zip(names, found.contrasts, strict=False):
+            ends = " to ".join(map(shown, one.interval))
+            screen.print(f"  {name:<{wide}}   {shown(one.value):>8}   {ends}", markup=False)
     given = ", ".join(found.adjustment) or "nothing"
     screen.print(f"  adjusted for {given}   ({found.method})", markup=False)
+    for line in (found.robustness, found.overlap_sentence):
+        if line:
+            screen.print(f"  {line}", markup=False)
+    for refutation in found.refutations:
+        screen.print(f"  {refutation}", markup=False, style=None if refutation.passed else "yellow")
     for note in found.notes:
         screen.print(f"  {note}", markup=False)
     for warning in found.warnings:
