@@ -283,16 +283,9 @@ def _filed(
 
 def _print_found(screen: Console, found: Discovery, files: Files, seconds: float) -> None:
     screen.print(f"{found.graph.summary}   ({seconds:.1f} s)", markup=False, style="bold")
-    ranked = sorted(
-        [(pair, "→") for pair in found.graph.edges] + [(pair, "—") for pair in found.graph.undirected_edges],
-        key=lambda one: -found.confidence(*one[0]),
-    )
-    width = max((len(f"{a} → {b}") for (a, b), _ in ranked), default=0)
-    for (a, b), mark in ranked:
-        line = f"  {f'{a} {mark} {b}':<{width}}   {100 * found.confidence(a, b):3.0f} %"
-        if (a, b) in found.direction_confidence:
-            line += f"   direction {100 * found.direction_confidence[a, b]:3.0f} %"
-        screen.print(line, markup=False)
+    width = max((len(name) for name, _, _ in found.told), default=0)
+    for name, sure, way in found.told:
+        screen.print(f"  {name:<{width}}   {sure:>5}   direction {way}", markup=False)
     if found.cannot_tell:
         screen.print(f"Cannot tell: {found.cannot_tell}.", markup=False, style="bold")
     for note in found.notes:
