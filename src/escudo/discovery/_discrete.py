@@ -236,9 +236,8 @@ class PreparedDiscrete:
             }
             levels = self._merge_levels(counts, noisy.rows)
         elif self.counts:
-            alone = wide(self.schema)
-            usual = float(np.mean([table.sum() for table in self.counts.values()]))
-            levels = self._merge_levels({name: self.counts[name] for name in alone}, rows or usual)
+            usual = float(np.mean([found.sum() for found in self.counts.values()]))
+            levels = self._merge_levels({name: self.counts[name] for name in wide(self.schema)}, rows or usual)
         orders = (1, 2) if self.second is not None else (1, 2, 3)
         scopes = countable(levels, _all_scopes(len(levels.names), orders))
         first = measure(table, levels, scopes, self.first, purse, rows)

@@ -485,7 +485,7 @@ def chance(residuals: Residuals, weights: Weights, parents: Parents, rng: np.ran
         for i in scope:
             place = place * sizes[i] + codes[i]
         tables = np.bincount(which * cells + np.tile(place, repeats), drawn.ravel(), repeats * cells)
-        part = tables.reshape(repeats, *shape)
+        part: Floats = tables.reshape(repeats, *shape).astype(np.float64)
         for size in shape:
             part = np.tensordot(part, basis(size)[:, 1:], axes=(1, 0))
         part = part.reshape(repeats, -1)

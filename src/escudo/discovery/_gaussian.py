@@ -291,8 +291,9 @@ class PreparedGaussian:
             self.delta,
             again=second if at_once else None,
             counts={
-                name: _in_bins(self.schema[name], counts)
-                for name, counts in zip(scales.names, scales.counts, strict=True)
+                column.name: _in_bins(column, counts)
+                for column, counts in zip(self.schema.fields, scales.counts, strict=True)
+                if isinstance(column, Numeric)
             },
         )
         found = counted.find(table, purse)
