@@ -317,7 +317,7 @@ def report(result: dict[str, Any]) -> str:
         "",
         "| target | measured | met |",
         "|---|---|---|",
-        f"| at least {COVERAGE:.0%} of 95 % intervals hold the truth, everywhere | least {least['coverage']:.1%} "
+        f"| at least {COVERAGE:.1%} of 95 % intervals hold the truth, everywhere | least {least['coverage']:.1%} "
         f"({least['question']}, {least['rows']:,} rows, ε = {least['epsilon']:g}, δ = {least['delta']:g}) | "
         f"{'yes' if met['coverage'] else '**no**'} |",
         f"| joint intervals hold all three truths of Doses as often | least {min(together, default=1):.1%} | "
