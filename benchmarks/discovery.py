@@ -1,4 +1,4 @@
-"""Private causal graphs: how right they are, how sure, how fast, and what synthesis gains from them.
+"""Private causal graphs: how right they are, how fast, and what synthesis gains from them.
 
 Run ``python benchmarks/discovery.py`` from the repository's root; it takes about half an hour on one core. It writes
 ``benchmarks/results/discovery.json`` and ``discovery.md``, and exits with 1 if a target is missed.
@@ -8,9 +8,9 @@ Run ``python benchmarks/discovery.py`` from the repository's root; it takes abou
   structural Hamming distance of the patterns (CPDAG). Beside it Priv-PC with its sensitivity repaired, and the tree of
   PrivBayes (``_discovery_baselines.py``).
 * **Held-out networks**: 40 random networks of 5 to 20 columns that nothing was tuned on.
-* **Confidence**: of the edges reported at a confidence, how many are true, on simulated networks. ``--calibrate`` fits
-  the curve of ``escudo/discovery/_pattern.py`` again and prints it.
 * **Many columns**: a random network of 76 binary columns: seconds and memory.
+* **Speed**: random networks of 27, 32 and 70 columns of two to five levels with up to three parents: CPU seconds, of
+  which 6, 6 and 60 are allowed.
 * **Synthesis without a graph**: Asia, 80,000 patients, add/remove: mean total variation of the three-way marginals.
 
 Options: ``--data DIR``; ``--parts`` and ``--networks`` are comma-separated choices, which replace what they are about
@@ -41,7 +41,6 @@ from _made import made, told
 
 from escudo.causal import Network, asia
 from escudo.discovery import Discovery, discover
-from escudo.discovery._pattern import REPEATS
 from escudo.privacy import MemoryAccount
 from escudo.synthesis import fit, prepare_discovered
 from escudo.table import PrivateTable, Schema
@@ -49,7 +48,7 @@ from escudo.table import PrivateTable, Schema
 SMALL = ("cancer", "earthquake", "survey", "asia", "sachs")
 ROWS, DELTA, SEED = 100_000, 1e-6, 20_261_115
 RESULTS = Path(__file__).parent / "results"
-PARTS = ("networks", "held-out", "confidence", "wide", "synthesis")
+PARTS = ("networks", "held-out", "wide", "speed", "synthesis")
 TARGETS = {  # F1 at least, distance at most
     ("five", 0.1): (0.84, 4.2),
     ("five", 1.0): (0.95, 1.1),
@@ -146,23 +145,6 @@ def held_out(count: int) -> list[dict[str, Any]]:
     return runs
 
 
-def confidence(count: int) -> list[dict[str, Any]]:
-    """Return every reported edge with its confidence, and whether it is true."""
-    edges = []
-    for number in range(count):
-        rng = np.random.default_rng([SEED, 11, number])
-        network = simulated_network(rng, int(rng.integers(4, 11)))
-        rows, epsilon = int(rng.choice([3_000, 10_000, 30_000, 100_000])), float(rng.choice([0.1, 0.3, 1.0, 3.0]))
-        found, _ = measured(network, rows, epsilon, number)
-        truth, arrows = set(network.graph.adjacencies), set(network.graph.edges)
-        for pair, sure in found.edge_confidence.items():
-            edges.append({"kind": "edge", "number": number, "confidence": sure, "true": pair in truth})
-        for arrow, sure in found.direction_confidence.items():
-            if (min(arrow), max(arrow)) in truth:
-                edges.append({"kind": "direction", "number": number, "confidence": sure, "true": arrow in arrows})
-    return edges
-
-
 def wide() -> dict[str, Any]:
     rng = np.random.default_rng([SEED, 3])
     names = [f"v{i}" for i in range(76)]
@@ -178,6 +160,32 @@ def wide() -> dict[str, Any]:
     found, seconds = measured(network, ROWS, 1.0, 0)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     return {"columns": 76, **rated(found.graph, network), "seconds": seconds, "peak_gib": memory}
+
+
+SPEED = {27: 6.0, 32: 6.0, 70: 60.0}  # columns, and the CPU seconds that are allowed
+
+
+def speed() -> list[dict[str, Any]]:
+    runs = []
+    for columns in SPEED:
+        rng = np.random.default_rng([SEED, 17, columns])
+        names = [f"v{i}" for i in range(columns)]
+        sizes = rng.choice([2, 3, 4, 4, 5] if columns < 50 else [2, 2, 3, 4], size=columns)
+        parents, tables = {}, {}
+        for i, name in enumerate(names):
+            count = min(i, int(rng.choice([0, 1, 2, 3], p=[0.05, 0.2, 0.35, 0.4])))
+            above = [int(j) for j in rng.choice(i, size=count, replace=False)]
+            shape = [int(sizes[j]) for j in above]
+            law = rng.dirichlet(np.full(int(sizes[i]), 0.5), size=math.prod(shape))
+            parents[name] = tuple(names[j] for j in above)
+            tables[name] = law.reshape(*shape, int(sizes[i]))
+        levels = {name: [f"l{k}" for k in range(size)] for name, size in zip(names, sizes, strict=True)}
+        network = Network(levels=levels, parents=parents, tables=tables)
+        found, seconds = measured(network, ROWS, 1.0, 0)
+        edges = len(network.graph.edges)
+        runs.append({"columns": columns, "edges": edges, **rated(found.graph, network), "seconds": seconds})
+        print(runs[-1], flush=True)
+    return runs
 
 
 def synthesis(runs: int) -> list[dict[str, Any]]:
@@ -203,51 +211,6 @@ def _marginals(codes: Any, sizes: Sequence[int]) -> list[Any]:
         place = np.ravel_multi_index([codes[:, i] for i in scope], shape)
         found.append(np.bincount(place, minlength=math.prod(shape)) / len(codes))
     return found
-
-
-def calibrate_confidence(count: int) -> None:
-    """Print the logistic curves that turn frequencies into probabilities, fitted on simulated networks."""
-    from scipy.optimize import minimize
-
-    from escudo.discovery import _discrete
-
-    seen: list[tuple[str, float, bool]] = []
-    original, least = _discrete.edge_confidences, _discrete._LEAST_SURE
-    drawn: list[Any] = []
-
-    def kept(graph: Any, again: Any) -> Any:
-        drawn.append((graph, again))
-        return original(graph, again)
-
-    _discrete.edge_confidences, _discrete._LEAST_SURE = kept, 0.0  # type: ignore[assignment]  # to see doubtful edges
-    for number in range(count):
-        rng = np.random.default_rng([SEED, 13, number])
-        network = simulated_network(rng, int(rng.integers(4, 11)))
-        rows, epsilon = int(rng.choice([3_000, 10_000, 30_000, 100_000])), float(rng.choice([0.1, 0.3, 1.0, 3.0]))
-        drawn.clear()
-        measured(network, rows, epsilon, number)
-        graph, again = drawn[0]
-        truth, arrows = set(network.graph.adjacencies), set(network.graph.edges)
-        for pair in graph.adjacencies:
-            times = again.edges.get(pair, 0)
-            seen.append(("edge", math.log((times + 0.5) / (REPEATS - times + 0.5)), pair in truth))
-        for a, b in graph.edges:
-            pair = (min(a, b), max(a, b))
-            if pair in truth:
-                both, forward = again.edges.get(pair, 0), again.arrows.get((a, b), 0)
-                half = forward + (both - forward - again.arrows.get((b, a), 0)) / 2
-                seen.append(("direction", math.log((half + 0.5) / (both - half + 0.5)), (a, b) in arrows))
-    _discrete.edge_confidences, _discrete._LEAST_SURE = original, least
-    for kind in ("edge", "direction"):
-        x = np.array([odds for what, odds, _ in seen if what == kind])
-        y = np.array([true for what, _, true in seen if what == kind], dtype=float)
-
-        def loss(curve: Any, x: Any = x, y: Any = y) -> float:
-            z = curve[0] + curve[1] * x
-            return float(np.mean(np.logaddexp(0, z) - y * z))
-
-        curve = minimize(loss, np.array([0.0, 1.0])).x
-        print(f"{kind}: {y.size} seen, {y.mean():.3f} true, curve ({curve[0]:.3f}, {curve[1]:.3f})")
 
 
 # -- writing down
@@ -279,6 +242,9 @@ def missed(payload: dict[str, Any]) -> list[str]:
             mean = means(several)
             if mean["f1"] < least or mean["shd"] > most:
                 found.append(f"{title} at ε = {epsilon:g}: {mean['f1']:.3f} / {mean['shd']:.2f}")
+    for run in payload.get("speed", []):
+        if run["seconds"] > SPEED[run["columns"]]:
+            found.append(f"{run['columns']} columns in {run['seconds']:.1f} CPU seconds")
     for epsilon, most in VARIATION.items():
         several = [run for run in payload.get("synthesis", []) if run["epsilon"] == epsilon]
         if several and means(several, ("variation",))["variation"] > most:
@@ -325,23 +291,20 @@ def page(payload: dict[str, Any]) -> str:
             lines.append(
                 f"| {epsilon:g} | {mean['f1']:.3f} / {mean['shd']:.2f} | {mean['edges']:.1f} | {mean['seconds']:.2f} |"
             )
-    if edges := payload.get("confidence"):
-        lines += ["", "## Confidence", "", "| kind | reported at | mean | true | seen |", "|---|---|---|---|---|"]
-        for kind, (low, high) in itertools.product(
-            ("edge", "direction"), ((0.0, 0.5), (0.5, 0.7), (0.7, 0.85), (0.85, 0.94), (0.94, 1.0))
-        ):
-            some = [edge for edge in edges if edge["kind"] == kind and low <= edge["confidence"] < high]
-            if some:
-                mean = means(some, ("confidence", "true"))
-                lines.append(
-                    f"| {kind} | {low:g} to {high:g} | {mean['confidence']:.2f} | {mean['true']:.2f} | {len(some)} |"
-                )
     if one := payload.get("wide"):
         lines += [
             "",
             f"## {one['columns']} columns",
             "",
             f"F1 {one['f1']:.2f}, distance {one['shd']}, {one['seconds']:.0f} CPU seconds, {one['peak_gib']:.1f} GiB.",
+        ]
+    if runs := payload.get("speed"):
+        lines += ["", "## Speed, ε = 1", "", "| columns | edges | F1 / distance | CPU seconds | allowed |"]
+        lines += ["|---|---|---|---|---|"]
+        lines += [
+            f"| {run['columns']} | {run['edges']} | {run['f1']:.2f} / {run['shd']} | {run['seconds']:.1f} | "
+            f"{SPEED[run['columns']]:g} |"
+            for run in runs
         ]
     if runs := payload.get("synthesis"):
         lines += ["", "## Asia without a graph, synthetic (80,000 rows, add/remove)", ""]
@@ -358,12 +321,8 @@ def main() -> None:
     parser.add_argument("--parts", default=",".join(PARTS))
     parser.add_argument("--networks", default=",".join((*SMALL, "child", "alarm")))
     parser.add_argument("--seeds", default="0-9", metavar="FIRST-LAST", help="for the networks")
-    parser.add_argument("--calibrate", type=int, metavar="NETWORKS", help="only fit the confidence curves again")
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
-    if options.calibrate:
-        calibrate_confidence(options.calibrate)
-        return
     record = RESULTS / "discovery.json"
     old = json.loads(record.read_text()) if record.exists() and not options.quick else {}
     payload: dict[str, Any] = {**old, "setting": made(seed=SEED, numpy=np.__version__), "data": hashes(options.data)}
@@ -378,10 +337,10 @@ def main() -> None:
         payload["networks"] = kept + networks(options.data, seeds, names)
     if "held-out" in chosen:
         payload["held-out"] = held_out(2 if few else 40)
-    if "confidence" in chosen:
-        payload["confidence"] = confidence(3 if few else 150)
     if "wide" in chosen and not few:
         payload["wide"] = wide()
+    if "speed" in chosen and not few:
+        payload["speed"] = speed()
     if "synthesis" in chosen:
         payload["synthesis"] = synthesis(1 if few else 10)
     payload["setting"] = made(seed=SEED, numpy=np.__version__)

@@ -283,6 +283,7 @@ PYTHON = [
     Verb(name="orient", ask=_oriented, content="numbers", rows=270, cost=50),
     Verb(name="effect_of, Laplace", ask=_effect(), cost=95),
     Verb(name="effect_of, Gaussian", ask=_effect(delta=1e-6), cost=105),
+    Verb(name="effect_of, refuted", ask=_effect(refute=["placebo", "random-cause"]), cost=150),
     Verb(name="learn_schema", ask=_learnt, rows=40, cost=95),
     Verb(name="evaluate_privately", ask=_judged, cost=415),
 ]
@@ -337,7 +338,7 @@ _FOUND = "release {data} -s {schema} -g discover -e 2 -o out --json"
 _NETWORK = f"{_RELEASE} --generator autoregressive --option steps=2 --option pretraining=2"
 _LEARN = "schema learn {data} --epsilon 8 --delta 1e-6 --out learnt.toml"
 _DIRECTION = "direction {data} height dose -s {schema} -e 20 --public-rows 120 --option blocks=8 --report page.html"
-_EFFECT = "effect {data} smoke lung -s {schema} -g {graph} -e 2 --report page.html"
+_EFFECT = "effect {data} smoke lung -s {schema} -g {graph} -e 2 --refute placebo --report page.html"
 _DISCOVER = "discover {data} -s {schema} -e 2 --report page.html -o found.dot"
 
 

@@ -42,14 +42,29 @@ def schema_of(rows_per_person: int | None, missing: bool) -> Schema:
     outcome=st.sampled_from(["score", "well"]),
     delta=st.sampled_from([0.0, 1e-6]),
     missing=st.booleans(),
+    refute=st.sampled_from([None, "placebo", "random-cause"]),
 )
 def test_one_row_or_person_never_moves_the_table_further_than_the_event_says(
-    data: st.DataObject, person_rows: int | None, relation: str, outcome: str, delta: float, missing: bool
+    data: st.DataObject,
+    person_rows: int | None,
+    relation: str,
+    outcome: str,
+    delta: float,
+    missing: bool,
+    refute: str | None,
 ) -> None:
     schema = schema_of(person_rows, missing)
-    prepared = prepare_effect(
-        schema, "drug", outcome, adjust=["age"], epsilon=1.0, delta=delta, relation=relation
-    ).table
+    asked = prepare_effect(
+        schema,
+        "drug",
+        outcome,
+        adjust=["age"],
+        epsilon=1.0,
+        delta=delta,
+        relation=relation,
+        refute=[refute] if refute else [],
+    )
+    prepared = asked.refuters[0][1] if refute else asked.table
     one = st.lists(ROW, min_size=1, max_size=1 if person_rows is None else person_rows + 2)
     others = [("other", *data.draw(ROW)) for _ in range(2)]
     before = [("me", *row) for row in data.draw(one)]

@@ -15,6 +15,8 @@ from escudo.discovery._gaussian import (
     CELLS,
     STEPS,
     _complete,
+    bent_limit,
+    bent_rows,
     clipped_rows,
     histograms,
     squared_limit,
@@ -41,6 +43,7 @@ def test_no_row_is_longer_than_its_limit(data: st.DataObject, columns: int) -> N
     rows = np.array(data.draw(st.lists(st.tuples(*[number] * columns), min_size=1, max_size=5)))
     for steps, limit in (
         (clipped_rows(rows, squared_limit(columns)), squared_limit(columns)),
+        (bent_rows(rows, bent_limit(columns)), bent_limit(columns)),
         (unit_rows(rows), STEPS**2),
     ):
         assert (steps == np.rint(steps)).all()
@@ -56,7 +59,13 @@ def test_a_turned_row_does_not_depend_on_the_rows_around_it(seed: int, columns: 
     for place in range(rows):
         assert (turned_rows(values[place : place + 1], turn) == together[place]).all()
     limit = squared_limit(columns)
-    for some in (lambda x: turned_rows(x, turn), unit_rows, lambda x: clipped_rows(3 * x, limit)):
+    bent = bent_limit(columns)
+    for some in (
+        lambda x: turned_rows(x, turn),
+        unit_rows,
+        lambda x: clipped_rows(3 * x, limit),
+        lambda x: bent_rows(3 * x, bent),
+    ):
         assert (some(values[1:]) == some(values)[1:]).all()
         assert (some(values[:1]) == some(values)[:1]).all()
 
@@ -86,6 +95,9 @@ def test_one_row_or_person_never_moves_a_release_further_than_its_event_says(
         limit = squared_limit(columns)
         return [
             histograms(_complete(table, schema.names), columns),
+            second_moments(
+                (bent_rows(batch, bent_limit(columns)) for batch in _complete(table, schema.names)), 2 * columns + 1
+            ),
             second_moments(map(unit_rows, _complete(table, schema.names)), columns),
             second_moments(
                 (clipped_rows(turned_rows(batch, turn), limit) for batch in _complete(table, schema.names)), columns + 1
@@ -97,6 +109,7 @@ def test_one_row_or_person_never_moves_a_release_further_than_its_event_says(
         assert distance <= event.l2_sensitivity * (1 + 1e-12)
     assert [first.shape for first in releases(others + before)] == [
         (columns, CELLS),
+        (2 * columns + 1, 2 * columns + 1),
         (columns, columns),
         (columns + 1, columns + 1),
     ]

@@ -286,16 +286,9 @@ def _filed(
 
 def _print_found(screen: Console, found: Discovery, files: Files, seconds: float) -> None:
     screen.print(f"{found.graph.summary}   ({seconds:.1f} s)", markup=False, style="bold")
-    ranked = sorted(
-        [(pair, "→") for pair in found.graph.edges] + [(pair, "—") for pair in found.graph.undirected_edges],
-        key=lambda one: -found.confidence(*one[0]),
-    )
-    width = max((len(f"{a} → {b}") for (a, b), _ in ranked), default=0)
-    for (a, b), mark in ranked:
-        line = f"  {f'{a} {mark} {b}':<{width}}   {100 * found.confidence(a, b):3.0f} %"
-        if (a, b) in found.direction_confidence:
-            line += f"   direction {100 * found.direction_confidence[a, b]:3.0f} %"
-        screen.print(line, markup=False)
+    width = max((len(name) for name, _, _ in found.told), default=0)
+    for name, sure, way in found.told:
+        screen.print(f"  {name:<{width}}   {sure:>5}   direction {way}", markup=False)
     if found.cannot_tell:
         screen.print(f"Cannot tell: {found.cannot_tell}.", markup=False, style="bold")
     for note in found.notes:
@@ -336,6 +329,15 @@ class EffectOptions(TableOptions):
         str | None, typer.Option(metavar="CONTROL,TREATED", help="The levels to compare; first and last by default.")
     ] = None
     confidence: Annotated[float, typer.Option(help="How often the interval should hold the truth.")] = 0.95
+    joint: Annotated[
+        bool, typer.Option("--joint", metavar="", help="Of several contrasts, hold all truths together that often.")
+    ] = False
+    refute: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--refute", metavar="KIND", help="Ask what is known beside it, placebo or random-cause (repeat it)."
+        ),
+    ] = None
     report: Annotated[
         Path | None, typer.Option("--report", "-r", metavar="FILE", help="Write a page with the answer.")
     ] = None
@@ -381,6 +383,8 @@ def effect(asked: EffectOptions) -> Filed | None:
         "contrast": levels,
         "outcome_level": level if separator else None,
         "confidence": asked.confidence,
+        "joint": asked.joint,
+        "refute": asked.refute or (),
         "accept_large_delta": asked.accept_large_delta,
     }
     if asked.stops_at(plan_of(effect_of, table, asked.treatment, name, **arguments), table.account):
@@ -392,6 +396,9 @@ def effect(asked: EffectOptions) -> Filed | None:
             write(treatment_page(found, graph=arguments["graph"], dataset=asked.dataset or ""), asked.report)
 
     return _filed(asked, found, start, {"report": asked.report}, _print_effect, write_page)
+
+
+_MOST_CONTRASTS = 20
 
 
 def _print_effect(screen: Console, found: TreatmentEffect, files: Files, seconds: float) -> None:
@@ -413,8 +420,19 @@ def _print_effect(screen: Console, found: TreatmentEffect, files: Files, seconds
             + f"   {shown(arm.mean):>8}   {ends:<20}   about {arm.rows:,} rows",
             markup=False,
         )
+    if len(found.contrasts) > 1:
+        names = [f"{one.control} → {one.treated}" for one in found.contrasts[:_MOST_CONTRASTS]]
+        wide = max(map(len, names))
+        for name, one in zip(names, found.contrasts, strict=False):
+            ends = " to ".join(map(shown, one.interval))
+            screen.print(f"  {name:<{wide}}   {shown(one.value):>8}   {ends}", markup=False)
     given = ", ".join(found.adjustment) or "nothing"
     screen.print(f"  adjusted for {given}   ({found.method})", markup=False)
+    for line in (found.robustness, found.overlap_sentence):
+        if line:
+            screen.print(f"  {line}", markup=False)
+    for refutation in found.refutations:
+        screen.print(f"  {refutation}", markup=False, style=None if refutation.passed else "yellow")
     for note in found.notes:
         screen.print(f"  {note}", markup=False)
     for warning in found.warnings:

@@ -4,7 +4,8 @@
   cost; :func:`prepare` does everything that needs no data, for the plan, and :func:`run_prepared` the rest.
   :class:`Measured` is what it leaves behind for a generator.
 * :func:`effect_of` estimates an average treatment effect and returns a :class:`TreatmentEffect` made of :class:`Arm`
-  and :class:`Contrast`; :func:`prepare_effect` is for its plan.
+  and :class:`Contrast` (with its :class:`EValue`), :class:`Stratum` and :class:`Refutation` (of :data:`REFUTERS`);
+  :func:`prepare_effect` is for its plan.
 
 Read ``_discover.py`` first (the verb). Graphs from counts: ``_measurement.py`` (what is measured, its sensitivity, and
 tables from it), ``_evidence.py`` (what they say for and against an edge, knowing the noise), ``_search.py``,
@@ -27,16 +28,20 @@ from escudo.discovery._measurement import Scope as Scope
 from escudo.discovery._measurement import measure as measure
 from escudo.discovery._measurement import release_event as release_event
 from escudo.discovery._measurement import table_batches as table_batches
-from escudo.discovery._treatment import Arm, Contrast, TreatmentEffect
+from escudo.discovery._treatment import REFUTERS, Arm, Contrast, EValue, Refutation, Stratum, TreatmentEffect
 from escudo.discovery._treatment import shown as shown  # for the command line and reports
 
 __all__ = [
     "METHODS",
+    "REFUTERS",
     "Arm",
     "Contrast",
     "Discovery",
+    "EValue",
     "Measured",
     "Prepared",
+    "Refutation",
+    "Stratum",
     "TreatmentEffect",
     "discover",
     "effect_of",

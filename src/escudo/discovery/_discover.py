@@ -55,9 +55,9 @@ def discover(
             against its tiers will not, and its undirected edges will be there in some direction. Columns that it does
             not name are free.
         method: ``"auto"``: ``"gaussian"`` (linear effects, from moments) where every column is numeric with bins of
-            equal width, otherwise by counts: ``"exact"`` (all tables of up to three columns, best graph of all) or
-            ``"two-stage"`` (all pairs, then the triples that matter); or ``"joint"`` (graph and generator refined
-            together).
+            equal width and a first look at squares does not speak against linear effects, otherwise by counts:
+            ``"exact"`` (all tables of up to three columns, best graph of all) or ``"two-stage"`` (all pairs, then the
+            triples that matter); or ``"joint"`` (graph and generator refined together).
         directions: The share of ε for votes of blocks on edges that are left open between columns with an order
             (:func:`escudo.orientation.orient`); 0 for none.
         accept_large_delta: Whether a δ that is not below one over the number of rows or people was meant; it is
@@ -119,9 +119,12 @@ class GraphQuestion:
         share = Budget(search, budget.delta)
         method: GraphMethod
         if chosen == "gaussian" or (chosen == "auto" and _all_numbers(schema)):
-            from escudo.discovery import _gaussian
+            from escudo.discovery import _discrete, _gaussian
 
-            method = _gaussian.prepare(schema, neighbours, share, self.knowledge)
+            instead = (
+                None if chosen == "gaussian" else _discrete.design_of(schema, neighbours, share, self.knowledge, chosen)
+            )
+            method = _gaussian.prepare(schema, neighbours, share, self.knowledge, instead)
         else:
             from escudo.discovery import _discrete
 
@@ -320,6 +323,20 @@ class Discovery:
         """Return how likely two columns are adjacent, in whatever order; 0 where the graph has no such edge."""
         return self.edge_confidence.get((min(first, second), max(first, second)), 0.0)
 
+    @property
+    def told(self) -> tuple[tuple[str, str, str], ...]:
+        """Each edge as it is shown, the surest first: what it is, how sure it is, and how sure of its direction."""
+        pairs = [(pair, "→") for pair in self.graph.edges] + [(pair, "—") for pair in self.graph.undirected_edges]
+        pairs.sort(key=lambda one: -self.confidence(*one[0]))
+
+        def way(pair: Edge, mark: str) -> str:
+            known = self.direction_confidence.get(pair)
+            return "open" if mark == "—" else "given" if known is None else f"{100 * known:.0f} %"
+
+        return tuple(
+            (f"{a} {mark} {b}", f"{100 * self.confidence(a, b):.0f} %", way((a, b), mark)) for (a, b), mark in pairs
+        )
+
     def to_json(self) -> dict[str, Any]:
         """Return the result as JSON values: edges with their confidence, the guarantee and the plan."""
         edges = [
@@ -351,15 +368,20 @@ class Discovery:
         said = f"; cannot tell: {self.cannot_tell}" if self.cannot_tell else ""
         return f"<Discovery ({self.method}): {self.graph.summary}{said}>"
 
+    def __str__(self) -> str:
+        pairs = self.told
+        wide = max((len(name) for name, _, _ in pairs), default=0)
+        lines = [f"{name:<{wide}}   {sure:>5}   direction {way}" for name, sure, way in pairs]
+        return "\n".join([repr(self)[1:-1], *(f"  {line}" for line in lines)])
+
     def _repr_html_(self) -> str:
-        pairs = [(pair, "→") for pair in self.graph.edges] + [(pair, "—") for pair in self.graph.undirected_edges]
-        pairs.sort(key=lambda one: -self.confidence(*one[0]))
+        pairs = self.told
         rows = "".join(
-            f"<tr><td>{escape(f'{a} {mark} {b}')}</td><td>{self.confidence(a, b):.0%}</td></tr>"
-            for (a, b), mark in pairs[:_SHOWN]
+            f"<tr><td>{escape(name)}</td><td>{sure}</td><td>{way}</td></tr>" for name, sure, way in pairs[:_SHOWN]
         )
         more = f"<p>and {len(pairs) - _SHOWN} more</p>" if len(pairs) > _SHOWN else ""
-        table = f"<table><thead><tr><th>edge</th><th>sure</th></tr></thead><tbody>{rows}</tbody></table>{more}"
+        heads = "<tr><th>edge</th><th>sure</th><th>of the direction</th></tr>"
+        table = f"<table><thead>{heads}</thead><tbody>{rows}</tbody></table>{more}"
         said = f"<p>Cannot tell more: {escape(self.cannot_tell)}.</p>" if self.cannot_tell else ""
         picture = self.graph.to_svg() if len(self.graph) <= _DRAWN else ""
         return (

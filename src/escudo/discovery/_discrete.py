@@ -17,14 +17,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
 
 from escudo.causal import CausalGraph
 from escudo.discovery._discover import Discovery, Measured
-from escudo.discovery._evidence import Evidence, Weights, best_explanation
+from escudo.discovery._evidence import Evidence, Weights, best_explanation, chance
 from escudo.discovery._measurement import (
     MOST_LEVELS,
     MOST_NUMBERS,
@@ -40,7 +40,11 @@ from escudo.discovery._measurement import (
     wide,
 )
 from escudo.discovery._pattern import (
+    BINNED,
+    COUNTED,
+    REPEATS,
     Constraints,
+    Curves,
     Edge,
     Parents,
     constraints_of,
@@ -49,11 +53,11 @@ from escudo.discovery._pattern import (
     pattern,
     recurrence,
 )
-from escudo.discovery._search import find_graph
+from escudo.discovery._search import find_graph, graph_by
 from escudo.errors import InputError
 from escudo.mechanisms import Purse
 from escudo.privacy import Budget, GaussianEvent, Neighbours, Plan, calibrate
-from escudo.table import PrivateTable, Schema
+from escudo.table import Numeric, PrivateTable, Schema
 
 _AT_ONCE = 12  # columns up to which one release of all three-way tables does as well as two stages
 _AT_ONCE_IF_RICH = 20  # or better, where rows times ε are at least
@@ -162,6 +166,8 @@ class PreparedDiscrete:
         first: The release of all tables up to three columns, or up to two.
         second: The release of chosen three-way tables; None in one stage.
         delta: The δ at which the plan is stated.
+        again: A second release of the same tables as the first, where it was planned in two; both are averaged.
+        counts: One-way tables of wide columns that were released before, in place of ``merging``.
     """
 
     schema: Schema
@@ -170,6 +176,8 @@ class PreparedDiscrete:
     first: GaussianEvent
     second: GaussianEvent | None
     delta: float
+    again: GaussianEvent | None = None
+    counts: Mapping[str, Floats] = field(default_factory=dict)
 
     @property
     def plan(self) -> Plan:
@@ -196,6 +204,8 @@ class PreparedDiscrete:
             residuals,
             self.design.constraints.restricted(levels.names),
             joint=self.design.method == "joint",
+            together=self.schema.max_rows_per_person or 1,
+            curves=BINNED if any(isinstance(self.schema[name], Numeric) for name in levels.names) else COUNTED,
         )
         return Discovery(
             graph=_over(self.schema, found.graph),
@@ -225,9 +235,14 @@ class PreparedDiscrete:
                 for scope, found in zip(batch.scopes, batch.tables(noisy.values, noisy.rows), strict=True)
             }
             levels = self._merge_levels(counts, noisy.rows)
+        elif self.counts:
+            usual = float(np.mean([found.sum() for found in self.counts.values()]))
+            levels = self._merge_levels({name: self.counts[name] for name in wide(self.schema)}, rows or usual)
         orders = (1, 2) if self.second is not None else (1, 2, 3)
         scopes = countable(levels, _all_scopes(len(levels.names), orders))
         first = measure(table, levels, scopes, self.first, purse, rows)
+        if self.again is not None:
+            return levels, first.joined(measure(table, levels, scopes, self.again, purse, first.rows))
         if self.second is None:
             return levels, first
         chosen = worth_measuring(Weights(first).of(first.values, STRICTNESS), levels)
@@ -342,7 +357,15 @@ class SearchResult:
     cannot_tell: str
 
 
-def search(names: Sequence[str], residuals: Residuals, known: Constraints, *, joint: bool) -> SearchResult:
+def search(
+    names: Sequence[str],
+    residuals: Residuals,
+    known: Constraints,
+    *,
+    joint: bool,
+    together: int = 1,
+    curves: Curves = COUNTED,
+) -> SearchResult:
     """Find the graph to report and the one to generate from.
 
     Args:
@@ -350,29 +373,36 @@ def search(names: Sequence[str], residuals: Residuals, known: Constraints, *, jo
         residuals: What was measured.
         known: What is known beforehand.
         joint: Whether to choose among several graphs the one whose model explains all that was measured.
+        together: How many rows may all be alike: those of a person.
+        curves: What it is worth that an edge comes back.
     """
     weights, values = Weights(residuals), residuals.values
     forest = weights.rows_worth < LEAST_ROWS
     best = partial(find_graph, weights, strictness=STRICTNESS, forest=forest)
     parents = best(values, known, rounds=_ROUNDS)
     heard: list[Parents] = []
+    dense = find_graph(weights, values, known, strictness=DENSE, rounds=_ROUNDS_AGAIN, explained=False, start=parents)
+    rng = np.random.default_rng(0)  # of public noise on released numbers
+    others = math.sqrt(together) * chance(residuals, weights, dense, rng, REPEATS)
+    others += values + np.stack([residuals.noise(rng) for _ in range(REPEATS)])
+    evidence = weights.several(others, STRICTNESS)
 
-    def again(rng: np.random.Generator) -> CausalGraph:
-        found = best(values + residuals.noise(rng), known, rounds=_ROUNDS_AGAIN, start=parents)
+    def again() -> CausalGraph:
+        found = graph_by(next(evidence), known, rounds=_ROUNDS_AGAIN, forest=forest, start=parents)
         heard.append(found)
         return pattern(names, found, known)
 
     seen = recurrence(again)
     if joint and not forest:
-        others = [
+        looser = [
             find_graph(weights, values, known, strictness=other, rounds=_ROUNDS_AGAIN, start=parents)
             for other in _OTHERS
         ]
-        parents = best_explanation(residuals, weights, [parents, *others, *heard])
+        parents = best_explanation(residuals, weights, [parents, *looser, *heard])
     allowed = known
     for _ in range(_TRIES):
         graph = pattern(names, parents, known)
-        sure, ways = edge_confidences(graph, seen)
+        sure, ways = edge_confidences(graph, seen, curves)
         doubtful = [edge for edge, value in sure.items() if value < _LEAST_SURE and not _is_known(names, known, edge)]
         if not doubtful:
             break

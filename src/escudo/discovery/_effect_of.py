@@ -32,18 +32,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from escudo._card import tracking
-from escudo._validate import did_you_mean, probability
+from escudo._validate import did_you_mean, one_of, probability
 from escudo.asking import ask, verb
 from escudo.causal import CausalGraph
 from escudo.discovery._pattern import meek_closure
 from escudo.discovery._treatment import (
+    REFUTERS,
     AdjustmentTable,
     Arm,
     Contrast,
+    EValue,
+    Refutation,
+    Refuter,
     Strata,
+    Stratum,
     TreatmentEffect,
+    adjustment_tables,
     contrast_interval,
     contrast_value,
+    e_value_of_means,
+    e_value_of_shares,
     level_of,
     usual_levels,
 )
@@ -59,6 +67,8 @@ Method = Literal["back-door", "stated", "trial"]
 _NOTICED = 0.005  # the share of rows in strata without a comparison that is worth a warning
 _NAMED = 3
 _ALL_PAIRS = 6  # arms up to which all pairs of them are compared
+_MOST_STRATA = 64  # strata of which the overlap is told, the largest
+_CONTROL_TREATED = np.array([-1.0, 1.0])
 
 
 @verb
@@ -75,6 +85,8 @@ def effect_of(
     contrast: tuple[object, object] | None = None,
     outcome_level: object = None,
     confidence: float = 0.95,
+    joint: bool = False,
+    refute: Sequence[str] = (),
     accept_large_delta: bool = False,
     seed: int | None = None,
 ) -> TreatmentEffect:
@@ -95,21 +107,26 @@ def effect_of(
             each with the control.
         outcome_level: Whose share is asked for; the last of two levels by default.
         confidence: How often the interval should hold the truth.
+        joint: Whether the intervals of all contrasts should hold their truths together that often (by Bonferroni),
+            rather than each its own.
+        refute: Questions with known answers to ask beside it, each for a fifth of the budget: ``"placebo"`` (a coin in
+            place of the treatment has no effect) and ``"random-cause"`` (adjusting for a coin changes nothing).
         accept_large_delta: Whether a δ that is not below one over the number of rows or people was meant; it is
             refused otherwise, by a public or stated number (``Plan.judged``).
         seed: Repeatable noise for tests and demonstrations; marks everything not for release.
 
     Returns:
-        The effect with its interval, the arms, and what it assumes. Where the data are too few for the budget the
-        interval is wide, up to everything the schema allows.
+        The effect with its interval, the arms, how strong an unmeasured cause would have to be to explain it away
+        (``contrasts[0].e_value``), how well the arms overlap, what came of the refuters, and what it assumes. Where the
+        data are too few for the budget the interval is wide, up to everything the schema allows.
 
     Raises:
         NotIdentifiableError: If the graph does not allow it; names the open path. Nothing was spent.
         RefusedError: If the schema is not confirmed, or δ is too large for the table; nothing was spent.
         BudgetExceededError: If the account does not allow the plan; nothing was spent.
 
-    **Guarantee.** (ε, δ) between the table's neighbours, by one release of the adjustment table; its sensitivity is
-    proved in ``_treatment.py``.
+    **Guarantee.** (ε, δ) between the table's neighbours, by one release of the adjustment table and one for each
+    refuter, all in one plan; their sensitivity is proved in ``_treatment.py``.
 
     **Assumptions.** The graph (or ``adjust``, or the trial) is right. Intervals hold the truth about as often as
     stated, over the chance of who is in the table and of the noise: see ``_treatment.py``.
@@ -130,6 +147,8 @@ def effect_of(
         contrast=contrast,
         outcome_level=outcome_level,
         confidence=confidence,
+        joint=joint,
+        refute=refute,
     )
     return ask(asked, table, Budget(epsilon, delta), accept_large_delta=accept_large_delta, seed=seed)
 
@@ -146,6 +165,8 @@ class EffectQuestion:
     contrast: tuple[object, object] | None = None
     outcome_level: object = None
     confidence: float = 0.95
+    joint: bool = False
+    refute: Sequence[str] = ()
 
     def prepare(self, schema: Schema, neighbours: Neighbours, budget: Budget) -> PreparedEffect:
         """Check every public argument and choose what to measure; nothing is read or spent."""
@@ -158,8 +179,26 @@ class EffectQuestion:
         adjustment, method = self._adjustment(schema)
         contrast = self._contrast(schema)
         confidence = probability("confidence", self.confidence, allow_zero=False)
-        table = AdjustmentTable.prepare(schema, treatment, outcome, adjustment, neighbours, budget, self.outcome_level)
-        return PreparedEffect(table, contrast, method, confidence, budget.delta, neighbours.stated_rows)
+        refuters = self._refuters()
+        table, *others = adjustment_tables(
+            schema, treatment, outcome, adjustment, neighbours, budget, self.outcome_level, refuters
+        )
+        return PreparedEffect(
+            table,
+            contrast,
+            method,
+            confidence,
+            budget.delta,
+            neighbours.stated_rows,
+            bool(self.joint),
+            tuple(zip(refuters, others, strict=True)),
+        )
+
+    def _refuters(self) -> tuple[Refuter, ...]:
+        if isinstance(self.refute, str):
+            raise InputError(f"refute must be a list, such as [{REFUTERS[0]!r}]; got one text.")
+        asked = {one_of("refute", name, REFUTERS) for name in self.refute}
+        return tuple(name for name in REFUTERS if name in asked)
 
     def _contrast(self, schema: Schema) -> tuple[int, int]:
         """Return the cells of the treatment that are compared."""
@@ -241,6 +280,8 @@ class PreparedEffect:
         confidence: How often intervals should hold the truth.
         delta: The δ at which the plan is stated.
         rows: The number of rows, where it was stated as public.
+        joint: Whether contrasts' intervals should hold all truths together.
+        refuters: The tables of questions with known answers.
     """
 
     table: AdjustmentTable
@@ -249,6 +290,8 @@ class PreparedEffect:
     confidence: float
     delta: float
     rows: int | None
+    joint: bool = False
+    refuters: tuple[tuple[Refuter, AdjustmentTable], ...] = ()
 
     @property
     def schema(self) -> Schema:
@@ -260,16 +303,23 @@ class PreparedEffect:
         """The budget tree."""
         table, outcome = self.table, self.table.outcome.column.name
         given = f" by {', '.join(table.adjustment)}" if table.adjustment else ""
-        noise = math.sqrt(table.noise_variance)
-        strata = "1 stratum" if table.strata == 1 else f"{table.strata:,} strata"
+        named = {
+            "": f"table of {outcome} by {table.treatment}{given}",
+            "arm": f"placebo: {outcome} by a coin{given}",
+            "stratum": f"random cause: {outcome} by {table.treatment} by {', '.join((*table.adjustment, 'a coin'))}",
+        }
+
+        def child(one: AdjustmentTable) -> Plan:
+            strata = "1 stratum" if one.strata == 1 else f"{one.strata:,} strata"
+            noise = math.sqrt(one.noise_variance)
+            return Plan(
+                named[one.coin], one.event, buys=f"{len(one.arms)} arms in {strata}, ±{noise:.3g} rows of noise"
+            )
+
         return Plan(
             f"effect of {table.treatment} on {outcome}",
             children=[
-                Plan(
-                    f"table of {outcome} by {table.treatment}{given}",
-                    table.event,
-                    buys=f"{len(table.arms)} arms in {strata}, ±{noise:.3g} rows of noise",
-                ),
+                *map(child, (table, *(other for _, other in self.refuters))),
                 Plan("estimate and interval", buys=self._forecast),
             ],
             delta=self.delta,
@@ -287,36 +337,38 @@ class PreparedEffect:
 
     @property
     def _critical(self) -> float:
-        """The critical distance: χ² with one degree of freedom, or what Laplace noise alone needs if that is more."""
+        """The critical distance of one interval."""
+        return self._critical_of(1)
+
+    def _critical_of(self, intervals: int) -> float:
+        """Return the critical distance at which so many intervals hold all their truths (Bonferroni).
+
+        It is that of χ² with one degree of freedom, or what Laplace noise alone needs if that is more.
+        """
         from scipy.special import ndtri
 
-        quantile = float(ndtri((1 + self.confidence) / 2))
+        miss = (1 - self.confidence) / intervals
+        quantile = -float(ndtri(miss / 2))
         if not isinstance(self.table.event, GaussianEvent):
-            quantile = max(quantile, -math.log(1 - self.confidence) / math.sqrt(2))
+            quantile = max(quantile, -math.log(miss) / math.sqrt(2))
         return quantile**2
 
     def run(self, table: PrivateTable, purse: Purse) -> TreatmentEffect:
         """Measure and estimate; a δ that is large for as many rows as were measured is a warning."""
-        strata = self.table.measure(table, purse)
+        counts = self.table.count(table)
+        strata = self.table.release(self.table.sums(counts), purse)
+        known = [(kind, other, other.release(other.sums(counts), purse)) for kind, other in self.refuters]
         outcome, labels, pairs = self.table.outcome, self.table.arms, self._pairs()
         contrasts, arms = [], []
         with tracking("Estimating", total=len(pairs) + len(labels)) as advance:
-            for first, second in pairs:
-                value, ends = self._estimate_contrast(strata.only([first, second]), np.array([-1.0, 1.0]))
-                contrasts.append(
-                    Contrast(
-                        control=labels[first],
-                        treated=labels[second],
-                        value=outcome.span * value,
-                        interval=(outcome.span * ends[0], outcome.span * ends[1]),
-                    )
-                )
-                advance(1)
             for place, label in enumerate(labels):
-                value, ends = self._estimate_contrast(strata.only([place]), np.array([1.0]))
+                value, ends = self._estimate_contrast(strata.only([place]), np.array([1.0]), self._critical)
                 mean, low, high = (outcome.lower + outcome.span * each for each in (value, *ends))
                 rows = max(round(float(strata.rows[:, place].sum())), 0)
                 arms.append(Arm(level=label, mean=mean, interval=(low, high), rows=rows))
+                advance(1)
+            for first, second in pairs:
+                contrasts.append(self._contrast(strata.only([first, second]), (arms[first], arms[second])))
                 advance(1)
         counted = sum(arm.rows for arm in arms) if self.rows is None else self.rows
         large = delta_warning(purse.plan.stated_delta, counted, unit=self.schema.unit)
@@ -326,7 +378,11 @@ class PreparedEffect:
             contrasts=tuple(contrasts),
             arms=tuple(arms),
             confidence=self.confidence,
+            joint=self.joint,
             adjustment=self.table.adjustment,
+            overlap=self._overlap(strata),
+            compared=self._compared(strata),
+            refutations=tuple(self._refutation(*one, contrasts[0]) for one in known),
             method=self.method,
             meaning=outcome.meaning,
             estimand=self._estimand(),
@@ -342,9 +398,68 @@ class PreparedEffect:
         every = combinations(range(count), 2) if count <= _ALL_PAIRS else ((control, arm) for arm in range(count))
         return [self.contrast, *(pair for pair in every if len({*pair}) == 2 and {*pair} != {control, treated})]
 
-    def _estimate_contrast(self, strata: Strata, signs: NDArray[np.float64]) -> tuple[float, tuple[float, float]]:
-        low, high = contrast_interval(strata, signs, critical=self._critical)
+    def _contrast(self, strata: Strata, arms: tuple[Arm, Arm]) -> Contrast:
+        """Return the difference between two arms, and what would explain it away."""
+        outcome = self.table.outcome
+        critical = self._critical_of(len(self._pairs()) if self.joint else 1)
+        value, (low, high) = self._estimate_contrast(strata, _CONTROL_TREATED, critical)
+        known = low > 0 or high < 0
+        robust: EValue | None = None
+        if self.method != "trial" and outcome.counts:
+            shares = arms[0].mean, arms[1].mean
+            robust = e_value_of_shares(strata, shares, critical=critical, sign_known=known)
+        elif self.method != "trial":
+            robust = e_value_of_means(strata, value, min(low, high, key=abs) if known else 0.0)
+        return Contrast(
+            control=arms[0].level,
+            treated=arms[1].level,
+            value=outcome.span * value,
+            interval=(outcome.span * low, outcome.span * high),
+            e_value=robust,
+        )
+
+    def _refutation(self, kind: Refuter, table: AdjustmentTable, strata: Strata, effect: Contrast) -> Refutation:
+        """Return what came of a question whose answer is known."""
+        arms = [0, 1] if table.coin == "arm" else list(self.contrast)
+        value, ends = self._estimate_contrast(strata.only(arms), _CONTROL_TREATED, self._critical)
+        span = table.outcome.span
+        low, high = span * ends[0], span * ends[1]
+        within = (0.0, 0.0) if kind == "placebo" else effect.interval
+        return Refutation(
+            kind=kind, value=span * value, interval=(low, high), passed=low <= within[1] and within[0] <= high
+        )
+
+    @staticmethod
+    def _estimate_contrast(
+        strata: Strata, signs: NDArray[np.float64], critical: float
+    ) -> tuple[float, tuple[float, float]]:
+        low, high = contrast_interval(strata, signs, critical=critical)
         return min(max(contrast_value(strata, signs), low), high), (low, high)
+
+    def _overlap(self, strata: Strata) -> tuple[Stratum, ...]:
+        """Return the strata with the most rows, by noisy numbers."""
+        rows = np.maximum(strata.rows, 0.0)
+        size = np.maximum(strata.rows.sum(axis=1) + strata.rest, 0.0)
+        shares, inside = size / max(float(size.sum()), 1.0), rows / np.maximum(rows.sum(axis=1), 1.0)[:, None]
+        return tuple(
+            Stratum(
+                name=self._stratum(int(z)) or "all rows",
+                share=float(shares[z]),
+                arms=tuple(min(float(one), 1.0) for one in inside[z]),
+            )
+            for z in np.argsort(-size, kind="stable")[:_MOST_STRATA]
+        )
+
+    def _compared(self, strata: Strata) -> float:
+        """Return the share of rows in strata where both arms stand out from the noise."""
+        size = np.maximum(strata.rows.sum(axis=1) + strata.rest, 0.0)
+        seen = np.all([self._stands_out(strata, place) for place in self.contrast], axis=0)
+        return float(size[seen].sum()) / max(float(size.sum()), 1.0)
+
+    @staticmethod
+    def _stands_out(strata: Strata, place: int) -> NDArray[np.bool_]:
+        found: NDArray[np.bool_] = strata.rows[:, place] >= 2 * strata.rows_deviation[:, place]
+        return found
 
     def _estimand(self) -> str:
         table, (control, treated) = self.table, self.contrast
@@ -363,7 +478,7 @@ class PreparedEffect:
         weights = strata.rows.sum(axis=1) + strata.rest
         total = max(float(weights.sum()), 1.0)
         for place in self.contrast:
-            lost = strata.rows[:, place] < 2 * strata.rows_deviation[:, place]
+            lost = ~self._stands_out(strata, place)
             share = float(np.maximum(weights[lost], 0.0).sum()) / total
             arm = f"{self.table.treatment} = {self.table.arms[place]}"
             if len(lost) == 1 and lost[0]:
@@ -390,6 +505,14 @@ class PreparedEffect:
             "back-door": "Causal if the graph is right: nothing that it leaves out acts on both treatment and outcome.",
         }
         found = [notes[self.method]]
+        if (count := len(self._pairs())) > 1:
+            sure = f"{self.confidence:.0%} of the time"
+            found.append(
+                f"The intervals of the {count} contrasts hold all their truths together {sure}."
+                if self.joint
+                else f"Each of the {count} contrasts' intervals holds its own truth {sure}; all of them together less "
+                "often (joint=True, --joint)."
+            )
         binned = [name for name in (*table.adjustment, table.treatment) if isinstance(schema[name], Numeric)]
         if binned:
             found.append(

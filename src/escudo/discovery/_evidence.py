@@ -46,7 +46,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -71,6 +71,7 @@ UNKNOWN = -1e8
 
 _TINY = 1e-9
 _SWEEPS = 10  # of proportional fitting
+_AT_ONCE = 2**20  # numbers of one kind that are worked on together
 _AROUND = 7  # neighbours of a column that may be its parents three at a time
 
 
@@ -133,6 +134,7 @@ class Weights:
         self._measured = table_batches(residuals, [scope for scope in residuals.starts if len(scope) == 3])
         self._pairwise: list[TableBatch] | None = None  # triples whose table was not measured
         self._fours: list[TableBatch] = []
+        self._noises: dict[tuple[TableBatch, Axes, Axes], Floats] = {}
 
     @property
     def rows_worth(self) -> float:
@@ -157,31 +159,52 @@ class Weights:
             values: Residuals in the order of those this was built for.
             strictness: γ, the weight of parameters.
         """
-        d, rows = self.columns, self._residuals.rows
-        pair = np.full((d, d), UNKNOWN / 10)
-        np.fill_diagonal(pair, 0.0)
+        return self._of(values[None], strictness)[0]
+
+    def several(self, values: Floats, strictness: float) -> Iterator[Evidence]:
+        """Yield the evidence of each of several vectors of residuals, one a row: like :meth:`of`, a few at a time."""
+        cells = max((batch.places.size for batch in (*self._pairs, *self._measured, *self._fours)), default=1)
+        few = max(1, _AT_ONCE // max(cells, self.columns**3))
+        for first in range(0, len(values), few):
+            yield from self._of(values[first : first + few], strictness)
+
+    def _of(self, values: Floats, strictness: float) -> list[Evidence]:
+        d, rows, many = self.columns, self._residuals.rows, len(values)
+        pair = np.full((many, d, d), UNKNOWN / 10)
+        pair[:, range(d), range(d)] = 0.0
+        triple, given = np.full((many, d, d, d), UNKNOWN), np.full((many, d, d, d), math.inf)
         tables: dict[Scope, Floats] = {}
+
+        # Tables have their own axes first, then one for the vectors and one for the scopes: sums over a few levels of
+        # many tables are then sums of long vectors.
+        def made(batch: TableBatch) -> Floats:
+            flat = batch.tables(values, rows).reshape(-1, *batch.shape)
+            found = on_simplex(flat, rows).reshape(many, len(batch.scopes), *batch.shape)
+            found = np.ascontiguousarray(np.moveaxis(found, (0, 1), (-2, -1)))
+            keep(batch, found)
+            return found
+
+        def keep(batch: TableBatch, found: Floats) -> None:
+            tables.update((scope, found[..., place]) for place, scope in enumerate(batch.scopes))
+
         for batch in self._pairs:
-            found = on_simplex(batch.tables(values, rows), rows)
             at = np.array(batch.scopes)
-            tables.update(zip(batch.scopes, found, strict=True))
-            weighed = self._comparison(found, batch, 0, 1, strictness)
-            pair[at[:, 0], at[:, 1]] = pair[at[:, 1], at[:, 0]] = weighed
-        evidence = Evidence(pair, np.full((d, d, d), UNKNOWN), np.full((d, d, d), math.inf), {})
+            weighed = self._comparison(made(batch), batch, 0, 1, strictness)
+            pair[:, at[:, 0], at[:, 1]] = pair[:, at[:, 1], at[:, 0]] = weighed
+        evidence = [Evidence(pair[one], triple[one], given[one], {}) for one in range(many)]
         for batch in self._measured:
-            found = on_simplex(batch.tables(values, rows), rows)
-            tables.update(zip(batch.scopes, found, strict=True))
-            self._weigh_triples(evidence, batch, found, strictness)
+            self._weigh_triples(pair, triple, given, batch, made(batch), strictness)
         if self._pairwise is None:
-            self._settle(evidence)
+            self._settle(evidence[0])
         assert self._pairwise is not None
         for batch in self._pairwise:
             found = self.greatest_entropy(batch, tables)
-            tables.update(zip(batch.scopes, found, strict=True))
-            self._weigh_triples(evidence, batch, found, strictness)
+            keep(batch, found)
+            self._weigh_triples(pair, triple, given, batch, found, strictness)
         for batch in self._fours:
-            least = self._weigh_fours(evidence, batch, self.greatest_entropy(batch, tables), strictness)
-            evidence.four.update(zip(batch.scopes, least.tolist(), strict=True))
+            least = self._weigh_fours(pair, triple, batch, self.greatest_entropy(batch, tables), strictness)
+            for one, those in zip(evidence, least.tolist(), strict=True):
+                one.four.update(zip(batch.scopes, those, strict=True))
         return evidence
 
     def _settle(self, evidence: Evidence) -> None:
@@ -205,64 +228,93 @@ class Weights:
         self._pairwise = table_batches(self._residuals, sorted(missing))
         self._fours = table_batches(self._residuals, list(fours))
 
-    def _weigh_triples(self, evidence: Evidence, batch: TableBatch, tables: Floats, strictness: float) -> None:
-        pair = evidence.pair
+    def _weigh_triples(
+        self, pair: Floats, triple: Floats, given: Floats, batch: TableBatch, tables: Floats, strictness: float
+    ) -> None:
         at = np.array(batch.scopes).T
         ends = [(1, 2), (0, 2), (0, 1)]  # the pair that is compared given each axis in turn
         conditional = np.array([self._comparison(tables, batch, *both, strictness) for both in ends])
-        single = np.array([pair[at[a], at[b]] for a, b in ends])
-        weakest = single.argmin(axis=0)
-        number = np.arange(weakest.size)
-        total = single.sum(axis=0) - single[weakest, number] + conditional[weakest, number]
+        single = np.array([pair[:, at[a], at[b]] for a, b in ends])
+        weakest = single.argmin(axis=0)[None]
+        swapped = np.take_along_axis(conditional, weakest, axis=0) - np.take_along_axis(single, weakest, axis=0)
+        total = single.sum(axis=0) + swapped[0]
         for order in itertools.permutations(range(3)):
-            evidence.triple[tuple(at[axis] for axis in order)] = total
+            triple[:, at[order[0]], at[order[1]], at[order[2]]] = total
         for h, (a, b) in enumerate(ends):
-            evidence.given[at[a], at[b], at[h]] = evidence.given[at[b], at[a], at[h]] = conditional[h]
+            given[:, at[a], at[b], at[h]] = given[:, at[b], at[a], at[h]] = conditional[h]
 
-    def _weigh_fours(self, evidence: Evidence, batch: TableBatch, tables: Floats, strictness: float) -> Floats:
+    def _weigh_fours(
+        self, pair: Floats, triple: Floats, batch: TableBatch, tables: Floats, strictness: float
+    ) -> Floats:
         at = np.array(batch.scopes).T
-        least = np.full(len(batch.scopes), math.inf)
+        least = np.full(tables.shape[-2:], math.inf)
         for x, y in itertools.combinations(range(4), 2):
             a, b = (axis for axis in range(4) if axis not in (x, y))
             found = self._comparison(tables, batch, x, y, strictness)
-            total = evidence.triple[at[x], at[a], at[b]] + evidence.triple[at[y], at[a], at[b]]
-            least = np.minimum(least, total - evidence.pair[at[a], at[b]] + found)
+            total = triple[:, at[x], at[a], at[b]] + triple[:, at[y], at[a], at[b]]
+            least = np.minimum(least, total - pair[:, at[a], at[b]] + found)
         return least
 
     def _comparison(self, tables: Floats, batch: TableBatch, x: int, y: int, strictness: float) -> Floats:
         """Return the evidence, for each table of a batch, that axes x and y depend on each other given all others."""
         shape = batch.shape
         hub = tuple(axis for axis in range(len(shape)) if axis not in (x, y))
-        with_x, with_y = tables.sum(axis=y + 1, keepdims=True), tables.sum(axis=x + 1, keepdims=True)
-        alone = with_x.sum(axis=x + 1, keepdims=True)
+        with_x, with_y = tables.sum(axis=y, keepdims=True), tables.sum(axis=x, keepdims=True)
+        alone = with_x.sum(axis=x, keepdims=True)
         p_x = np.divide(with_x, alone, out=np.full_like(with_x, 1 / shape[x]), where=alone > 0)
         p_y = np.divide(with_y, alone, out=np.full_like(with_y, 1 / shape[y]), where=alone > 0)
         expected = p_x * with_y
         uneven_x, uneven_y = (p_x - 1 / shape[x]) ** 2, (p_y - 1 / shape[y]) ** 2
-        noise = _noise(batch, (x, y), hub) + _noise(batch, (x,), hub) * uneven_y + _noise(batch, (y,), hub) * uneven_x
-        noise = noise + _noise(batch, (), hub) * uneven_x * uneven_y
-        level = expected + noise + _TINY
-        seen = np.maximum(tables + noise, _TINY)
-        ratio = seen * np.log(seen / level) - (tables - expected)
-        worth = np.log1p(self._residuals.rows * expected / level)
+        both, of_x, of_y, neither = (self._noise(batch, ends, hub) for ends in ((x, y), (x,), (y,), ()))
+        noise = (of_y + neither * uneven_y) * uneven_x
+        noise += both + of_x * uneven_y
+        level = expected + noise
+        level += _TINY
+        noise += tables
+        seen = np.maximum(noise, _TINY, out=noise)
+        cells = tuple(range(len(shape)))
+        expected /= level
+        expected *= self._residuals.rows
+        worth = np.log1p(expected, out=expected).sum(axis=cells)
+        # Both tables have the same total, so that T - E adds up to 0.
+        np.divide(seen, level, out=level)
+        np.log(level, out=level)
+        level *= seen
         share = (1 - 1 / shape[x]) * (1 - 1 / shape[y])
-        cells = tuple(range(1, tables.ndim))
-        found: Floats = ratio.sum(axis=cells) - strictness / 2 * share * worth.sum(axis=cells)
+        found: Floats = level.sum(axis=cells) - strictness / 2 * share * worth
         return found
 
+    def _noise(self, batch: TableBatch, ends: Axes, hub: Axes) -> Floats:
+        """Return what ``_noise`` does, which is the same whatever the values are."""
+        key = batch, ends, hub
+        if key not in self._noises:
+            self._noises[key] = _noise(batch, ends, hub).ravel()
+        return self._noises[key]
+
     def greatest_entropy(self, batch: TableBatch, tables: Mapping[Scope, Floats]) -> Floats:
-        """Return the tables with the known tables of one column less, and no more than they say."""
+        """Return the tables with the known tables of one column less, and no more than they say.
+
+        Args:
+            batch: Which tables.
+            tables: The known ones, each along one last axis more where there are several of each.
+
+        Returns:
+            The tables along a last axis, one for each scope.
+        """
         axes = range(len(batch.shape))
         sides = [
-            np.stack([tables[tuple(c for place, c in enumerate(scope) if place != axis)] for scope in batch.scopes])
+            np.stack(
+                [tables[tuple(c for place, c in enumerate(scope) if place != axis)] for scope in batch.scopes], axis=-1
+            )
             for axis in axes
         ]
-        found = np.full((len(batch.scopes), *batch.shape), self._residuals.rows / math.prod(batch.shape))
+        many = sides[0].shape[len(batch.shape) - 1 :]
+        found = np.full((*batch.shape, *many), self._residuals.rows / math.prod(batch.shape))
         for _ in range(_SWEEPS):
             for axis, side in enumerate(sides):
-                now = found.sum(axis=axis + 1)
+                now = found.sum(axis=axis)
                 ratio = np.divide(side, now, out=np.zeros_like(side), where=now > 0)
-                found = found * np.expand_dims(ratio, axis + 1)
+                found *= np.expand_dims(ratio, axis)
         return found
 
 
@@ -286,6 +338,7 @@ def _noise(batch: TableBatch, ends: Axes, hub: Axes) -> Floats:
 # ---- graph and model together
 
 Law = tuple[Scope, Floats]
+Codes = NDArray[np.int64]
 Tables = Callable[[Scope], Floats]
 _MOST_CELLS = 2**18  # of the joint table, up to which the model's tables are exact
 _SIMULATED = 2**16
@@ -345,7 +398,7 @@ def _table(residuals: Residuals, weights: Weights, scope: Scope) -> Floats:
         found: Floats = on_simplex(batch.tables(residuals.values, residuals.rows), residuals.rows)[0]
         return found
     sides = {side: _table(residuals, weights, side) for side in itertools.combinations(scope, len(scope) - 1)}
-    fitted: Floats = weights.greatest_entropy(batch, sides)[0]
+    fitted: Floats = weights.greatest_entropy(batch, sides)[..., 0]
     return fitted
 
 
@@ -372,18 +425,24 @@ def _joint_tables(sizes: tuple[int, ...], laws: list[Law]) -> Tables:
     return table_of
 
 
-def _simulated_tables(sizes: tuple[int, ...], laws: list[Law], parents: Parents) -> Tables:
+def _simulated_rows(sizes: tuple[int, ...], laws: list[Law], parents: Parents, rows: int) -> dict[int, Codes]:
+    """Return each column of so many rows drawn from a model."""
     rng = np.random.default_rng(0)  # the model is public: any generator does
-    codes: dict[int, np.ndarray[tuple[int], np.dtype[np.int64]]] = {}
+    codes: dict[int, Codes] = {}
     while len(codes) < len(sizes):
         for x, several in enumerate(parents):
             if x not in codes and all(a in codes for a in several):
                 columns, law = laws[x]
-                place = np.zeros(_SIMULATED, dtype=np.int64)
+                place = np.zeros(rows, dtype=np.int64)
                 for a in columns[:-1]:
                     place = place * sizes[a] + codes[a]
                 steps = law.reshape(-1, sizes[x]).cumsum(axis=1)[:, :-1]
-                codes[x] = (rng.random(_SIMULATED)[:, None] > steps[place]).sum(axis=1)
+                codes[x] = (rng.random(rows)[:, None] > steps[place]).sum(axis=1)
+    return codes
+
+
+def _simulated_tables(sizes: tuple[int, ...], laws: list[Law], parents: Parents) -> Tables:
+    codes = _simulated_rows(sizes, laws, parents, _SIMULATED)
 
     def table_of(scope: Scope) -> Floats:
         shape = [sizes[i] for i in scope]
@@ -391,3 +450,44 @@ def _simulated_tables(sizes: tuple[int, ...], laws: list[Law], parents: Parents)
         return np.bincount(place, minlength=math.prod(shape)).reshape(shape) / _SIMULATED
 
     return table_of
+
+
+# ---- what other rows would have shown
+
+_LIKE = 2048  # rows of the model that stand for all rows
+
+
+def chance(residuals: Residuals, weights: Weights, parents: Parents, rng: np.random.Generator, repeats: int) -> Floats:
+    r"""Return how far residuals would lie from their mean in other tables drawn like this one, one row for each table.
+
+    With rows :math:`x_1, …, x_m` drawn from the fitted model, of which each adds the vector h(x) to the residuals, and
+    independent normal g that add up to 0, :math:`\sqrt{n/m} \sum_k g_k h(x_k)` has the covariance of the residuals of n
+    rows, for all sets of columns together.
+
+    Args:
+        residuals: What was measured.
+        weights: What makes tables out of it.
+        parents: The graph of the model.
+        rng: Draws g; public, as it sees released numbers only.
+        repeats: How many tables.
+    """
+    sizes = residuals.sizes
+    laws = [_law(residuals, weights, x, several) for x, several in enumerate(parents)]
+    codes = _simulated_rows(sizes, laws, parents, _LIKE)
+    drawn = rng.standard_normal((repeats, _LIKE))
+    drawn = (drawn - drawn.mean(axis=1, keepdims=True)) * math.sqrt(max(residuals.rows, 0.0) / _LIKE)
+    which = np.repeat(np.arange(repeats), _LIKE)
+    found = np.zeros((repeats, residuals.values.size))
+    for scope, start in residuals.starts.items():
+        shape = [sizes[i] for i in scope]
+        cells = math.prod(shape)
+        place = np.zeros(_LIKE, dtype=np.int64)
+        for i in scope:
+            place = place * sizes[i] + codes[i]
+        tables = np.bincount(which * cells + np.tile(place, repeats), drawn.ravel(), repeats * cells)
+        part: Floats = tables.reshape(repeats, *shape).astype(np.float64)
+        for size in shape:
+            part = np.tensordot(part, basis(size)[:, 1:], axes=(1, 0))
+        part = part.reshape(repeats, -1)
+        found[:, start : start + part.shape[1]] = part
+    return found

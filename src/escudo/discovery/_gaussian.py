@@ -5,7 +5,7 @@ those that all equivalent graphs share.
 
 With a budget so small that the matrix says less than a few dozen rows would, only a forest is reported, or nothing.
 
-**Guarantee.** Three Gaussian events, shown in the plan: scales, whitening, second moments.
+**Guarantee.** Four Gaussian events, shown in the plan: scales, curvature, whitening, second moments.
 
 **What is measured**: second moments where noise does the least harm, after whitening. Noise on a covariance matrix is
 the same in every direction, while the data are not: where columns nearly determine each other, what is left of one
@@ -13,11 +13,14 @@ given the others is small, and noise drowns it first. So the matrix is measured 
 the data lie, the second time in coordinates in which they lie alike:
 
 1. *Scales.* Each column's histogram in 64 cells of its range gives its middle and spread.
-2. *Whitening.* Rows x, in units of the spread, are brought to length 1; released is :math:`\sum x x^T / \|x\|^2`. This
+2. *Curvature.* Rows (½, u, ½ q), u the columns in units of their spread and cut off at ±3 and q = u² - 1, are shrunk to
+   length :math:`C_q` where they are longer; released is the sum of their products. It says how much of a column goes
+   with the square of another beyond a straight line: :func:`curvature_of`.
+3. *Whitening.* Rows x, in units of the spread, are brought to length 1; released is :math:`\sum x x^T / \|x\|^2`. This
    takes the least noise, and its eigenvectors are those of the covariance Σ; the eigenvalues follow from
    :math:`δ_i = \tfrac{λ_i}{2} \int_0^\infty (1 + λ_i t)^{-1} \prod_j (1 + λ_j t)^{-1/2} dt`. Lifted to the noise where
    they are below, they give the map W with :math:`W Σ W^T ≈ I`.
-3. *Moments.* Rows z = (½, W x) are shrunk to length C where they are longer; released is :math:`\sum z z^T`. Now every
+4. *Moments.* Rows z = (½, W x) are shrunk to length C where they are longer; released is :math:`\sum z z^T`. Now every
    partial correlation, whatever it is given, has about the same noise: that of one entry of this matrix.
 
 **Clip bound.** :math:`C^2 = d + \sqrt{2d} + \tfrac14`, one standard deviation above the mean squared length of white
@@ -26,8 +29,13 @@ known for normal rows, and taken off. What remains is small against the noise, f
 (``benchmarks/gaussian_discovery.py``); unit rows throughout would take less noise, but mistake skewness for dependence.
 
 **Sensitivity.** Histograms of d columns: that of d tables of counts. Each matrix, in the Frobenius norm: that of one
-table of counts times C² (1 in the first), as ``mechanisms/_additive.py`` proves. Rows enter as whole numbers of steps
-of 2⁻¹². A row with a missing value enters none of the three.
+table of counts times the squared length of its rows (:math:`C_q^2`, 1, C²), as ``mechanisms/_additive.py`` proves. Rows
+enter as whole numbers of steps of 2⁻¹². A row with a missing value enters none of them.
+
+**Not linear.** Where the curvature speaks against linear effects, method ``auto`` finds the graph from counts instead
+(``_discrete.py``), at the price of the two releases that are then not made: the plan shows each of them as one Gaussian
+event, whose noise, in units of the sensitivity, is that of the matrix or of the tables, whichever is measured. Which it
+is follows from what was released before. The levels of columns are read off the histograms.
 
 **The search** is for the graph of linear effects with the best penalised likelihood. With v(x | P) the variance that a
 regression of x on its parents P leaves, and n the number of rows that would say as much without noise
@@ -52,23 +60,37 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from escudo.causal import CausalGraph
 from escudo.discovery._discover import Discovery
-from escudo.discovery._pattern import Constraints, Parents, constraints_of, dag, edge_confidences, pattern, recurrence
+from escudo.discovery._measurement import release_event
+from escudo.discovery._pattern import (
+    LINEAR,
+    Constraints,
+    Edge,
+    Parents,
+    constraints_of,
+    dag,
+    edge_confidences,
+    pattern,
+    recurrence,
+)
 from escudo.discovery._search import ancestors, best_graph
 from escudo.errors import InputError, SchemaError
 from escudo.mechanisms import Purse, bounded_rows, gaussian_event, second_moments
 from escudo.privacy import Budget, GaussianEvent, Neighbours, Plan, calibrate
 from escudo.table import Numeric, PrivateTable, Schema, count_sensitivity
 
+if TYPE_CHECKING:
+    from escudo.discovery._discrete import Design
+
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-_SHARES: Final = (0.10, 0.25, 0.65)  # of ρ: scales, whitening, second moments
+_SHARES: Final = (0.09, 0.10, 0.23, 0.58)  # of ρ: scales, curvature, whitening, second moments
 _STRICTNESS, _DENSE = 1.5, 0.5  # γ of the graph that is reported, and of the one that generates
 _FEW_ROWS = 60.0  # effective rows below which only a forest is reported
 _HARDLY_ANY = 10.0  # and below which no edge is
@@ -77,8 +99,21 @@ _MOST_COLUMNS = 200
 _ROUNDS, _ROUNDS_AGAIN = 200, 6
 
 
-def prepare(schema: Schema, neighbours: Neighbours, budget: Budget, knowledge: CausalGraph | None) -> PreparedGaussian:
+def prepare(
+    schema: Schema,
+    neighbours: Neighbours,
+    budget: Budget,
+    knowledge: CausalGraph | None,
+    instead: Design | None = None,
+) -> PreparedGaussian:
     """Choose the noise from public facts alone.
+
+    Args:
+        schema: The columns.
+        neighbours: Between which tables it must not tell.
+        budget: What it may cost.
+        knowledge: What is known of the columns.
+        instead: What to count where effects are not linear; None to keep to moments.
 
     Raises:
         SchemaError: If a column is not numeric, or there are fewer than two.
@@ -104,12 +139,12 @@ def prepare(schema: Schema, neighbours: Neighbours, budget: Budget, knowledge: C
 
     # A row's matrix has norm at most the limit, where its cell in a table has norm 1. The last factor outweighs the
     # rounding of the product.
-    limits = (STEPS**2, squared_limit(columns))
+    limits = (bent_limit(columns), STEPS**2, squared_limit(columns))
     changes = (moved(columns), *(limit * moved(1) * (1 + 2.0**-50) for limit in limits))
-    sizes = (columns * CELLS, columns**2, (columns + 1) ** 2)
+    sizes = (columns * CELLS, (2 * columns + 1) ** 2, columns**2, (columns + 1) ** 2)
     cells = count_sensitivity(columns, **stated).changed_cells
 
-    def events(level: float) -> list[GaussianEvent]:
+    def exact(level: float) -> list[GaussianEvent]:
         return [
             gaussian_event(
                 size,
@@ -122,13 +157,29 @@ def prepare(schema: Schema, neighbours: Neighbours, budget: Budget, knowledge: C
             for size, change, share in zip(sizes, changes, _SHARES, strict=True)
         ]
 
-    first, second, third = events(calibrate(events, budget))
+    def either(level: float) -> list[GaussianEvent]:
+        """Return the last two releases in units of their sensitivity, with room for either kind."""
+        most = max(sizes[-1], *([] if instead is None else instead.numbers)) + 1
+        return [release_event(level / math.sqrt(share), neighbours, numbers=most) for share in _SHARES[2:]]
+
+    def events(level: float) -> list[GaussianEvent]:
+        return exact(level) if instead is None else [*exact(level)[:2], *either(level)]
+
+    level = calibrate(events, budget)
+    first, second, third, fourth = exact(level)
+    open_events: tuple[GaussianEvent, GaussianEvent] | None = None
+    if instead is not None:
+        open_events = (either(level)[0], either(level)[1])
+        if third.rho > open_events[0].rho or fourth.rho > open_events[1].rho:
+            raise AssertionError("the plan shows less than a release costs")
     return PreparedGaussian(
         schema=schema,
         constraints=constraints_of(schema, knowledge),
-        events=(first, second, third),
+        events=(first, second, third, fourth),
         delta=budget.delta,
         rows=neighbours.stated_rows,
+        instead=instead,
+        open_events=open_events,
     )
 
 
@@ -139,16 +190,20 @@ class PreparedGaussian:
     Attributes:
         schema: The columns, all numeric.
         constraints: What is known of them.
-        events: The releases: scales, whitening, second moments.
+        events: The releases: scales, curvature, whitening, second moments.
         delta: The δ at which the plan is stated.
         rows: The number of rows, where it was stated as public.
+        instead: What to count where effects are not linear; None to keep to moments.
+        open_events: What the last two releases are charged as, where it is open which they are.
     """
 
     schema: Schema
     constraints: Constraints
-    events: tuple[GaussianEvent, GaussianEvent, GaussianEvent]
+    events: tuple[GaussianEvent, GaussianEvent, GaussianEvent, GaussianEvent]
     delta: float
     rows: int | None
+    instead: Design | None = None
+    open_events: tuple[GaussianEvent, GaussianEvent] | None = None
 
     @property
     def plan(self) -> Plan:
@@ -156,12 +211,20 @@ class PreparedGaussian:
         columns = len(self.schema.names)
         side = columns + 1
         clip = math.sqrt(columns + math.sqrt(2 * columns) + 0.25)
+        tables = "" if self.instead is None else ", or tables"
+        last = self.events[2:] if self.open_events is None else self.open_events
+        name = "discovery (gaussian)" if self.instead is None else f"discovery (gaussian, or {self.instead.method})"
         return Plan(
-            "discovery (gaussian)",
+            name,
             children=[
                 Plan("scales", self.events[0], buys=f"middle and spread of {columns} columns"),
-                Plan("whitening", self.events[1], buys=f"{columns} × {columns} matrix of unit rows"),
-                Plan("second moments", self.events[2], buys=f"{side} × {side} matrix, rows clipped to {clip:.3g}"),
+                Plan("curvature", self.events[1], buys=f"whether effects of {columns} columns are linear"),
+                Plan(f"whitening{tables}", last[0], buys=f"{columns} × {columns} matrix of unit rows{tables}"),
+                Plan(
+                    f"second moments{tables}",
+                    last[1],
+                    buys=f"{side} × {side} matrix, rows clipped to {clip:.3g}{tables}",
+                ),
                 Plan("search"),
                 Plan("edge confidence"),
             ],
@@ -171,7 +234,15 @@ class PreparedGaussian:
     def find(self, table: PrivateTable, purse: Purse) -> Discovery:
         """Measure what the plan shows, and search on it: post-processing, free of charge."""
         names, known = self.schema.names, self.constraints
-        moments = measure_moments(table, names, self.events, purse, self.rows)
+        scales = measure_scales(table, names, self.events[0], purse, self.rows)
+        bent = measure_curvature(table, names, self.events[1], purse, scales)
+        if self.instead is not None and self.open_events is not None:
+            if bent.seen:
+                return self._by_counts(table, purse, scales, bent)
+            whitening, last = (purse.within(event, purpose="moments") for event in self.open_events)
+        else:
+            whitening = last = purse
+        moments = measure_moments(table, names, self.events[2:], (whitening, last), scales)
         together = float(self.schema.max_rows_per_person or 1)  # a person's rows may all be alike
         rows = moments.effective_rows() / together
         few = rows < _FEW_ROWS
@@ -185,10 +256,11 @@ class PreparedGaussian:
         parents = found(moments, _STRICTNESS, _ROUNDS)
         graph = pattern(names, parents, known)
         dense = found(moments, _DENSE, _ROUNDS, parents)
+        rng = np.random.default_rng(0)  # of public noise on released numbers
         seen = recurrence(
-            lambda rng: pattern(names, found(moments.renoise(rng), _STRICTNESS, _ROUNDS_AGAIN, parents), known)
+            lambda: pattern(names, found(moments.renoise(rng), _STRICTNESS, _ROUNDS_AGAIN, parents), known)
         )
-        sure, ways = edge_confidences(graph, seen)
+        sure, ways = edge_confidences(graph, seen, LINEAR, bent.of(names, graph))
         return Discovery(
             graph=graph,
             generating_graph=dag(names, dense),
@@ -199,14 +271,41 @@ class PreparedGaussian:
             guarantee=purse.guarantee,
             rows=max(round(moments.rows), 1),
             cannot_tell=_cannot_tell(graph, rows, few),
-            notes=self._notes(rows),
+            notes=self._notes(rows, bent),
         )
 
-    def _notes(self, rows: float) -> list[str]:
+    def _by_counts(self, table: PrivateTable, purse: Purse, scales: Scales, bent: Curvature) -> Discovery:
+        """Return the graph that counts support: at this point nothing but scales and curvature has been measured."""
+        from escudo.discovery._discrete import PreparedDiscrete
+
+        assert self.instead is not None
+        assert self.open_events is not None
+        first, second = self.open_events
+        at_once = len(self.instead.numbers) - self.instead.merges == 1
+        counted = PreparedDiscrete(
+            self.schema,
+            self.instead,
+            None,
+            first,
+            None if at_once else second,
+            self.delta,
+            again=second if at_once else None,
+            counts={
+                column.name: _in_bins(column, counts)
+                for column, counts in zip(self.schema.fields, scales.counts, strict=True)
+                if isinstance(column, Numeric)
+            },
+        )
+        found = counted.find(table, purse)
+        return replace(found, notes=(f"{bent.told(self.schema.names)}, so counts were taken.", *found.notes))
+
+    def _notes(self, rows: float, bent: Curvature) -> list[str]:
         notes = [
             "Linear effects are assumed; only correlations are read.",
             f"The noise leaves what about {rows:,.0f} rows would say without it.",
         ]
+        if bent.seen:
+            notes.append(f"{bent.told(self.schema.names)}: confidences allow for it, and method='auto' counts instead.")
         gone = [column.name for column in self.schema.fields if column.missing]
         if gone:
             notes.append(f"Rows with a missing value ({', '.join(gone)}) take no part.")
@@ -300,44 +399,89 @@ class Moments:
         return matrix / scale / scale.T, self.back / scale
 
 
-def measure_moments(
-    table: PrivateTable,
-    names: tuple[str, ...],
-    events: tuple[GaussianEvent, GaussianEvent, GaussianEvent],
-    purse: Purse,
-    rows: float | None,
-) -> Moments:
-    """Release histograms and both matrices.
+@dataclass(frozen=True, slots=True, eq=False)
+class Scales:
+    """Where columns lie, as it was measured.
+
+    Attributes:
+        names: The columns.
+        counts: Noisy rows in each cell of each column's range, shape (columns, cells).
+        middle: The middle of each column on [-1, 1].
+        spread: Its spread.
+        rows: How many rows there are: as stated, or a noisy number of those without a missing value.
+    """
+
+    names: tuple[str, ...]
+    counts: Floats
+    middle: Floats
+    spread: Floats
+    rows: float
+
+    def standard(self, table: PrivateTable) -> Iterator[Floats]:
+        """Yield batches of rows in units of the spread."""
+        return ((batch - self.middle) / self.spread for batch in _complete(table, self.names))
+
+
+def measure_scales(
+    table: PrivateTable, names: tuple[str, ...], event: GaussianEvent, purse: Purse, rows: float | None
+) -> Scales:
+    """Release histograms.
 
     Args:
         table: The private table.
         names: Its columns.
-        events: What was planned: histograms, whitening, second moments.
-        purse: Pays them, and draws the noise.
+        event: What was planned.
+        purse: Pays it, and draws the noise.
         rows: The number of rows, where it was stated; else the histograms count those without a missing value.
     """
     d = len(names)
-
-    def released(exact: Integers, event: GaussianEvent, purpose: str) -> Floats:
-        return np.asarray(purse.add(exact, event, purpose=purpose), dtype=np.float64)
-
-    counts = released(histograms(_complete(table, names), d), events[0], "scales")
+    counts = _released(histograms(_complete(table, names), d), event, purse, "scales")
     rows = max(float(counts.sum()) / d, 1.0) if rows is None else float(rows)
-    read = [_middle_and_spread(column, rows, noise=events[0].scale) for column in counts]
-    middle, spread = np.array(read).T
+    middle, spread = np.array([_middle_and_spread(column, rows, noise=event.scale) for column in counts]).T
+    return Scales(names, counts, middle, spread, rows)
 
-    batches = ((batch - middle) / spread for batch in _complete(table, names))
-    sums = released(second_moments(map(unit_rows, batches), d), events[1], "whitening") / STEPS**2
-    noise = events[1].scale / STEPS**2 / rows
+
+def _released(exact: Integers, event: GaussianEvent, purse: Purse, purpose: str) -> Floats:
+    return np.asarray(purse.add(exact, event, purpose=purpose), dtype=np.float64)
+
+
+def _in_bins(column: Numeric, counts: Floats) -> Floats:
+    """Return a histogram of a column's range as rows in each of the schema's cells."""
+    below = np.concatenate([[0.0], np.cumsum(np.maximum(counts, 0.0))])
+    bins = column.size - column.missing
+    edges = np.interp(np.linspace(0, CELLS, bins + 1), np.arange(CELLS + 1), below)
+    return np.append(np.diff(edges), [1.0] * column.missing)
+
+
+def measure_moments(
+    table: PrivateTable,
+    names: tuple[str, ...],
+    events: Sequence[GaussianEvent],
+    purses: tuple[Purse, Purse],
+    scales: Scales,
+) -> Moments:
+    """Release both matrices.
+
+    Args:
+        table: The private table.
+        names: Its columns.
+        events: What was planned: whitening, second moments.
+        purses: Pay them, and draw the noise.
+        scales: Where columns lie.
+    """
+    d, rows = len(names), scales.rows
+    batches = scales.standard(table)
+    sums = _released(second_moments(map(unit_rows, batches), d), events[0], purses[0], "whitening") / STEPS**2
+    noise = events[0].scale / STEPS**2 / rows
     values, vectors = np.linalg.eigh(_symmetric(sums) / rows)
     # The largest eigenvalue of d × d such noise is near sqrt(2 d) times its standard deviation.
     roots = np.sqrt(_unshrink(np.maximum(values, min(noise * math.sqrt(2 * d), 1 / d))))
     turn, back = (vectors / roots) @ vectors.T, (vectors * roots) @ vectors.T
     limit = squared_limit(d)
-    batches = ((batch - middle) / spread for batch in _complete(table, names))
+    batches = scales.standard(table)
     exact = second_moments((clipped_rows(turned_rows(batch, turn), limit) for batch in batches), d + 1)
-    sums = released(exact, events[2], "second moments") / STEPS**2
-    second, noise = _covariance(_symmetric(sums), rows, noise=events[2].scale / STEPS**2)
+    sums = _released(exact, events[1], purses[1], "second moments") / STEPS**2
+    second, noise = _covariance(_symmetric(sums), rows, noise=events[1].scale / STEPS**2)
     size = max(float(np.trace(second)) / d, noise)
     slope = _slope(d)
     white = np.eye(d) + (second / size - np.eye(d)) * slope
@@ -466,6 +610,97 @@ def _lift(matrix: Floats, floor: float) -> Floats:
 def _symmetric(matrix: Floats) -> Floats:
     mean: Floats = (matrix + matrix.T) / 2
     return mean
+
+
+# ---- whether effects are linear
+
+_CUT = 3.0  # standard deviations, at which columns are cut off before they are squared
+_BENT = 0.15  # the least correlation with a square that speaks against linear effects
+_LIKELY, _SURE = 1.0, 4.0  # standard errors: for how much it is, and whether it is at all
+_STRAIGHT = 0.15  # the correlation from which on two columns may bend from one side only
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Curvature:
+    """How much of a column goes with the square of another, beyond a straight line.
+
+    Attributes:
+        share: At [i, j] the correlation of column j with what a line leaves of the square of column i.
+        error: Its standard error, from chance and noise.
+        line: At [i, j] the correlation of the two columns.
+    """
+
+    share: Floats
+    error: Floats
+    line: Floats
+
+    def least(self, errors: float) -> Floats:
+        """Return at [i, j] the least curvature that is within so many standard errors of what was measured.
+
+        A linear effect of i on j may bend seen from j, if the law of i is skewed, but not seen from i. So where two
+        columns are correlated, only what bends from both sides counts.
+        """
+        found = np.clip(np.abs(self.share) - errors * self.error, 0.0, 1.0)
+        return np.where(np.abs(self.line) > _STRAIGHT, np.minimum(found, found.T), found)
+
+    @property
+    def seen(self) -> bool:
+        """Whether it speaks against linear effects."""
+        return bool((self.least(_SURE) > 0).any() and (self.least(_LIKELY) > _BENT).any())
+
+    def of(self, names: Sequence[str], graph: CausalGraph) -> dict[Edge, float]:
+        """Return for each edge how much squares act on its columns."""
+        most = dict(zip(names, self.least(_LIKELY).max(axis=0).tolist(), strict=True))
+        return {(a, b): max(most[a], most[b]) for a, b in graph.adjacencies}
+
+    def told(self, names: Sequence[str]) -> str:
+        """Say where it is clearest."""
+        clear = self.least(_LIKELY)
+        i, j = np.unravel_index(int(clear.argmax()), clear.shape)
+        return f"Effects are not linear ({names[int(j)]} bends with {names[int(i)]})"
+
+
+def bent_limit(columns: int) -> int:
+    """Return the largest squared length of a row with its squares, in squared steps."""
+    return math.floor((1.5 * columns + math.sqrt(6 * columns) + _CONSTANT**2) * STEPS**2)
+
+
+def bent_rows(rows: Floats, limit: int) -> Floats:
+    """Return (½, u, ½ (u² - 1)) for each row, u cut off, in whole steps, with a squared length of at most ``limit``."""
+    cut = np.clip(rows, -_CUT, _CUT)
+    steps: Floats = np.column_stack([np.full(len(rows), _CONSTANT), cut, (cut * cut - 1) / 2]) * STEPS
+    return bounded_rows(steps, limit)
+
+
+def measure_curvature(
+    table: PrivateTable, names: tuple[str, ...], event: GaussianEvent, purse: Purse, scales: Scales
+) -> Curvature:
+    """Release the products of columns and their squares, and return what they say."""
+    d, limit = len(names), bent_limit(len(names))
+    exact = second_moments((bent_rows(batch, limit) for batch in scales.standard(table)), 2 * d + 1)
+    sums = _released(exact, event, purse, "curvature") / STEPS**2
+    return curvature_of(_symmetric(sums), scales.rows, noise=event.scale / STEPS**2)
+
+
+def curvature_of(sums: Floats, rows: float, *, noise: float) -> Curvature:
+    r"""Return the curvature from sums of (½, u, ½ q)(½, u, ½ q)ᵀ and the noise on their diagonal.
+
+    With covariances of u and q, what a line leaves of q_i is :math:`q_i - b_i u_i`, :math:`b_i = cov(q_i, u_i) /
+    var(u_i)`, and its covariance with u_j is :math:`cov(q_i, u_j) - b_i cov(u_i, u_j)`.
+    """
+    d = (len(sums) - 1) // 2
+    both, noise = _covariance(sums, rows, noise=noise)
+    lines, squares = both[:d, :d], 2 * both[d:, :d]
+    # Below a share of what a normal column has, a variance is mostly noise.
+    spread = np.maximum(np.diag(lines), 0.25)
+    slope = np.diag(squares) / spread
+    left = np.maximum(4 * np.diag(both[d:, d:]) - slope**2 * spread, 0.5)
+    scale = np.sqrt(np.outer(left, spread))
+    found = (squares - slope[:, None] * lines) / scale
+    # Noise off the diagonal is smaller by √2, and doubled where q was halved; chance is that of a correlation.
+    error = np.sqrt(noise**2 / 2 * (4 + slope[:, None] ** 2) / scale**2 + 2 / max(rows, 1.0))
+    np.fill_diagonal(found, 0.0)
+    return Curvature(found, error, lines / np.sqrt(np.outer(spread, spread)))
 
 
 # ---- the search for a graph of linear effects

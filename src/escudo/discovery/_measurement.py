@@ -265,7 +265,7 @@ class Residuals:
 
     def noise(self, rng: np.random.Generator) -> Floats:
         """Return a vector of fresh noise of the same scales, for asking what other noise would have done."""
-        spread = np.empty(self.values.size)
+        spread = np.zeros(self.values.size)  # what was averaged with a second release is no longer used
         for scope, start in self.starts.items():
             spread[start : start + math.prod(self.sizes[i] - 1 for i in scope)] = self.scales[scope]
         return rng.normal(size=spread.size) * spread
@@ -412,13 +412,17 @@ class TableBatch:
     noise: Mapping[Axes, Floats]
 
     def tables(self, values: Floats, rows: float) -> Floats:
-        """Return the tables, of shape (scopes, *shape), unprojected: cells may be negative."""
-        padded = np.append(values, 0.0)
-        flat = padded[self.places] * self.factors
-        flat[:, 0] = rows / math.sqrt(math.prod(self.shape))
-        found: Floats = flat.reshape(len(self.scopes), *self.shape)
+        """Return the tables, of shape (scopes, *shape), unprojected: cells may be negative.
+
+        Of several vectors of residuals, one a row, there are as many, along a first axis.
+        """
+        lead = values.shape[:-1]
+        padded = np.concatenate([values, np.zeros((*lead, 1))], axis=-1)
+        flat = padded[..., self.places] * self.factors
+        flat[..., 0] = rows / math.sqrt(math.prod(self.shape))
+        found: Floats = flat.reshape(*lead, len(self.scopes), *self.shape)
         for size in self.shape:  # take the first table axis, put it last: after all axes the order is as before
-            found = np.tensordot(found, basis(size), axes=(1, 1))
+            found = np.tensordot(found, basis(size), axes=(values.ndim, 1))
         return found
 
 

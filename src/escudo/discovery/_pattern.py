@@ -3,17 +3,20 @@ r"""What a found graph may claim: what was known before it, the arrows that all 
 :class:`Constraints` is what is known beforehand, as a search uses it: which arrows may be, which must be.
 :func:`pattern` leads from a DAG to what all graphs equivalent to it share, given what is known.
 
-**How sure**: by the same search on re-noised measurements, and by what its answers have been worth. Fresh noise of the
-released scale is added to the released residuals, the search is run again, and for each edge it is noted how often it
-came back. That costs no privacy: only released numbers are used. A frequency f is no probability by itself (the second
-noise comes on top of the first), so it is turned into one by a logistic curve,
+**How sure**: by the same search on measurements drawn again, and by what its answers have been worth. Fresh noise of
+the released scale is added to the released numbers, and the chance of which rows are in the table is drawn again from a
+model of them (``chance`` in ``_evidence.py``, ``Moments.renoise``). The search is run once more, and for each edge it
+is noted how often it came back. That costs no privacy: only released numbers are used. A frequency f is no probability
+by itself (the second noise comes on top of the first, and models are not the truth), so it is turned into one by a
+logistic curve,
 
-.. math:: P(\text{true}) = \operatorname{logistic}(a + b \operatorname{logit} f).
+.. math:: P(\text{true}) = \operatorname{logistic}(a + b \operatorname{logit} f - c\, κ),
 
-Its two numbers were fitted once, on simulated networks of 4 to 10 columns with 3,000 to 100,000 rows at ε from 0.1 to 3
-(``benchmarks/discovery.py --calibrate``), and are tested on others (``tests/statistical/test_edge_confidence.py``). For
-edges the fit was within its error of a = 0, b = 1, the frequency itself, smoothed by half a run; directions are less
-sure than they look. Networks that break the assumptions (hidden causes, unfaithful laws) are not covered.
+with κ the curvature about an edge where effects are taken as linear, and for directions the edges per column. Its
+numbers were fitted once, on simulated tables of 4 to 10 columns with up to 4 parents, 500 to 100,000 rows and ε from
+0.3 to 10 (``benchmarks/confidence.py --fit``), and are measured on others (``benchmarks/results/confidence.md``,
+``tests/statistical/test_edge_confidence.py``). Networks that break the assumptions (hidden causes, unfaithful laws) are
+not covered.
 """
 
 from __future__ import annotations
@@ -244,8 +247,37 @@ def meek_orientation(
 # ---- how sure
 
 REPEATS = 20
-_EDGE = (0.0, 1.0)
-_DIRECTION = (-0.1, 0.7)
+
+
+@dataclass(frozen=True, slots=True)
+class Curves:
+    """What frequencies are worth: log-odds of being true are a + b times log-odds of coming back, less what follows.
+
+    Attributes:
+        edge: a and b of edges.
+        direction: a and b of directions.
+        always: What it adds to the log-odds of an edge that it came back every time.
+        bent: By how much curvature lowers the log-odds of an edge, and by how much more of one that always came back.
+        crowded: By how much each edge per column lowers the log-odds of a direction: in a dense graph few are certain.
+    """
+
+    edge: tuple[float, float]
+    direction: tuple[float, float]
+    always: float = 0.0
+    bent: tuple[float, float] = (0.0, 0.0)
+    crowded: float = 0.0
+
+
+COUNTED = Curves(edge=(0.0, 1.0), direction=(0.9, 0.65), crowded=0.95)
+"""For counts of categories."""
+
+BINNED = replace(COUNTED, direction=(0.35, 0.65))
+"""For counts of numbers too: what varies within bins is not seen, and can look like an effect."""
+
+LINEAR = Curves(edge=(0.48, 0.37), direction=(0.35, 0.82), always=3.64, bent=(2.2, 9.2), crowded=0.33)
+"""For moments of numbers."""
+
+_MOST_BENT = 0.4  # more curvature than this makes an edge no less likely
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,25 +289,26 @@ class Recurrence:
     arrows: Mapping[Edge, int]
 
 
-def recurrence(again: Callable[[np.random.Generator], CausalGraph], *, repeats: int = REPEATS) -> Recurrence:
+def recurrence(again: Callable[[], CausalGraph], *, repeats: int = REPEATS) -> Recurrence:
     """Run a search several times under fresh noise and count what comes back.
 
     Args:
-        again: Adds noise from the generator to what was measured and returns the pattern found.
+        again: Adds other noise each time to what was measured and returns the pattern found.
         repeats: How often.
     """
-    rng = np.random.default_rng(0)  # of public noise on released numbers
     edges, arrows = Counter[Edge](), Counter[Edge]()
     with tracking("Asking again", total=repeats) as advance:
         for _ in range(repeats):
-            graph = again(rng)
+            graph = again()
             edges.update(graph.adjacencies)
             arrows.update(graph.edges)
             advance(1)
     return Recurrence(repeats, edges, arrows)
 
 
-def edge_confidences(graph: CausalGraph, seen: Recurrence) -> tuple[dict[Edge, float], dict[Edge, float]]:
+def edge_confidences(
+    graph: CausalGraph, seen: Recurrence, curves: Curves = COUNTED, bent: Mapping[Edge, float] | None = None
+) -> tuple[dict[Edge, float], dict[Edge, float]]:
     """Return the confidence of each edge of a graph, and of each arrow's direction.
 
     An arrow that came back as an undirected edge counts half for each direction.
@@ -283,13 +316,24 @@ def edge_confidences(graph: CausalGraph, seen: Recurrence) -> tuple[dict[Edge, f
     Args:
         graph: The pattern that is reported.
         seen: What came back under fresh noise.
+        curves: What that is worth.
+        bent: How much curvature there is about each edge, where effects are taken as linear.
     """
-    sure = {edge: _probability(_EDGE, seen.edges.get(edge, 0), seen.repeats) for edge in graph.adjacencies}
+    sure = {}
+    for edge in graph.adjacencies:
+        a, b = curves.edge
+        times, curvature = seen.edges.get(edge, 0), min((bent or {}).get(edge, 0.0), _MOST_BENT)
+        a -= curves.bent[0] * curvature
+        if times == seen.repeats:
+            a += curves.always - curves.bent[1] * curvature
+        sure[edge] = _probability((a, b), times, seen.repeats)
     ways = {}
+    a, b = curves.direction
+    a -= curves.crowded * len(graph.adjacencies) / max(len(graph), 1)
     for tail, head in graph.edges:
         forward, backward = seen.arrows.get((tail, head), 0), seen.arrows.get((head, tail), 0)
         both = seen.edges.get((min(tail, head), max(tail, head)), 0)
-        ways[tail, head] = _probability(_DIRECTION, forward + (both - forward - backward) / 2, both)
+        ways[tail, head] = _probability((a, b), forward + (both - forward - backward) / 2, both)
     return sure, ways
 
 

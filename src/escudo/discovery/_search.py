@@ -57,6 +57,19 @@ def find_graph(
         start: Where the local search begins.
     """
     evidence = weights.of(values, strictness)
+    return graph_by(evidence, constraints, rounds=rounds, explained=explained, forest=forest, start=start)
+
+
+def graph_by(
+    evidence: Evidence,
+    constraints: Constraints,
+    *,
+    rounds: int,
+    explained: bool = True,
+    forest: bool = False,
+    start: Parents | None = None,
+) -> Parents:
+    """Return the parents of each column in the best graph by some evidence; arguments as in :func:`find_graph`."""
     if forest:
         evidence = evidence.of_pairs()
     allowed = constraints.allowed.copy()
@@ -212,14 +225,10 @@ class _Climb:
         self._evidence, self._bonus, self._fixed = evidence, bonus, fixed
         self._allowed = allowed & ~np.eye(len(allowed), dtype=np.bool_)
         self._d = len(allowed)
-        self._threes: dict[tuple[int, int, int], list[tuple[int, float]]] = {}
-        for scope, total in evidence.four.items():
-            for x in scope:
-                for c in scope:
-                    if c != x:
-                        a, b = (i for i in scope if i not in (x, c))
-                        value = total - float(evidence.triple[a, b, c])
-                        self._threes.setdefault((x, a, b), []).append((c, value))
+        self._beside: dict[tuple[int, ...], list[int]] = {}  # who is the fourth of three columns
+        for scope in evidence.four:
+            for place, c in enumerate(scope):
+                self._beside.setdefault((*scope[:place], *scope[place + 1 :]), []).append(c)
         # Gains below what rounding leaves of large scores are none: they could go round in a circle for ever.
         largest = max(
             float(np.abs(evidence.pair[np.isfinite(evidence.pair)]).max(initial=0.0)), float(np.abs(bonus).max())
@@ -251,8 +260,9 @@ class _Climb:
             else:
                 row = np.full(self._d, -math.inf)
                 if len(listed) == 2:
-                    for c, value in self._threes.get((x, listed[0], listed[1]), ()):
-                        row[c] = value
+                    a, b = listed
+                    for c in self._beside.get(tuple(sorted((x, a, b))), ()):
+                        row[c] = e.four[tuple(sorted((x, a, b, c)))] - e.triple[a, b, c]
             row = row + self._bonus[:, x] + float(self._bonus[listed, x].sum())
             row[~self._allowed[:, x]] = -math.inf
             row[[x, *listed]] = -math.inf
@@ -331,20 +341,22 @@ class _Climb:
 
 def ancestors(parents: Sequence[set[int]]) -> NDArray[np.bool_]:
     """Return at [x, a] whether a is x or an ancestor of it."""
-    above = np.eye(len(parents), dtype=np.bool_)
-    done = [False] * len(parents)
+    d = len(parents)
+    above = [0] * d  # as bits; 0 where it is still to be found
 
-    def visit(x: int) -> None:
+    def visit(x: int) -> int:
+        found = 1 << x
         for a in parents[x]:
-            if not done[a]:
-                visit(a)
-            above[x] |= above[a]
-        done[x] = True
+            found |= above[a] or visit(a)
+        above[x] = found
+        return found
 
-    for x in range(len(parents)):
-        if not done[x]:
+    for x in range(d):
+        if not above[x]:
             visit(x)
-    return above
+    wide = (d + 7) // 8
+    packed = np.frombuffer(b"".join(bits.to_bytes(wide, "little") for bits in above), dtype=np.uint8).reshape(d, wide)
+    return np.unpackbits(packed, axis=1, count=d, bitorder="little").astype(np.bool_)
 
 
 def _reaches(parents: Sequence[set[int]], start: int, end: int, into_end: set[int]) -> bool:

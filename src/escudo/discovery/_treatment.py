@@ -42,8 +42,32 @@ of rows may come out negative: forcing each of them up to zero would add rows th
 and R for given means, and in the means for given N and R. Whatever η is, this bounds D(τ) from below (weak duality), so
 a multiplier that is not quite right makes an interval wider, never narrower.
 
+**An unmeasured cause.** Let a cause that nobody measured raise the chance of the treatment, and that of the outcome, by
+at most the factors a and b, given all that is adjusted for. It can move a risk ratio R by at most a b / (a + b - 1), so
+it explains R away only if both reach the *E-value* :math:`R + \sqrt{R (R - 1)}` (of 1/R, if R is below 1). It is given
+for the estimate and for the end of the interval that is nearest to no effect. A ratio r of the arms' means solves the
+equation g(0) = 0 with signs (1, -r), so its interval is that of a contrast, noise and chance in one. For the mean of a
+number, R is taken as :math:`e^{0.91 d}`, d the effect in standard deviations of the outcome; these come from A, B and
+V, and for the end of the interval they are taken two standard errors larger than measured.
+
+**Refuters** ask a question whose answer is known, with the same columns, strata and intervals.
+
+* *Placebo*: the treatment is replaced by a coin, so the effect is 0.
+* *Random cause*: a coin is adjusted for beside the rest, so the effect is what it was.
+
+The coin of the r-th row of a cell (a stratum, a level of the treatment and a cell of the outcome) is a public function
+of the cell and of r alone. Rows of one cell are alike, so it does not matter which of them is the r-th: this is a fair
+coin for each row. A row more or less in a cell adds or takes away one coin and changes no other, so that the table with
+coins moves by a row at one place for each row that comes or goes: its sensitivity is that of the table without them.
+*Proof.* A cell of n rows gives the vector :math:`\sum_{r \le n} e_{coin(r)}`. For neighbours the cells' numbers of rows
+differ by the rows that leave and come, and the vectors by as many unit vectors (times the row's own, which is the same
+for all rows of a cell): not negative and of length at most 1 each, which is all that the proof above uses.
+
 **Reference.** E. C. Fieller (1954), "Some problems in interval estimation", for ratios without division; S. A. Murphy,
-A. W. van der Vaart (2000), "On profile likelihood", JASA 95, for the χ² limit.
+A. W. van der Vaart (2000), "On profile likelihood", JASA 95, for the χ² limit; P. Ding, T. VanderWeele (2016),
+"Sensitivity analysis without assumptions", Epidemiology 27, and T. VanderWeele, P. Ding (2017), "Sensitivity analysis
+in observational research: introducing the E-value", Annals of Internal Medicine 167, for unmeasured causes; A. Sharma,
+E. Kiciman (2020), "DoWhy: an end-to-end library for causal inference", for refuters.
 """
 
 from __future__ import annotations
@@ -52,7 +76,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from html import escape
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,6 +112,22 @@ class Arm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EValue:
+    """How strong an unmeasured cause must be to explain an effect away.
+
+    It must change both the chance of the treatment and that of the outcome by at least this factor, beside what is
+    adjusted for.
+
+    Attributes:
+        estimate: To move the estimate to no effect.
+        limit: To move the interval's nearest end there, with chance and noise allowed for; 1 where it holds 0.
+    """
+
+    estimate: float
+    limit: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Contrast:
     """The difference between two arms.
 
@@ -96,17 +136,68 @@ class Contrast:
         treated: The level it is taken off from.
         value: The mean outcome under ``treated`` minus that under ``control``.
         interval: Its confidence interval.
+        e_value: What an unmeasured cause would have to be; None in a trial, where chance alone assigned the treatment.
     """
 
     control: str
     treated: str
     value: float
     interval: Interval
+    e_value: EValue | None = None
 
     @property
     def sign_known(self) -> bool:
         """Whether the interval leaves out 0."""
         return self.interval[0] > 0 or self.interval[1] < 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stratum:
+    """How many rows one stratum has, and how they spread over the arms; read off noisy numbers.
+
+    Attributes:
+        name: Its levels of the columns adjusted for.
+        share: Its share of all rows.
+        arms: The share of each arm among its rows.
+    """
+
+    name: str
+    share: float
+    arms: tuple[float, ...]
+
+
+Refuter = Literal["placebo", "random-cause"]
+"""A question with a known answer, asked beside the effect."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refutation:
+    """What came of a question whose answer is known.
+
+    Attributes:
+        kind: ``"placebo"``: the treatment was a coin, so the effect should be 0. ``"random-cause"``: a coin was
+            adjusted for beside the rest, so the effect should be what it is without.
+        value: The estimate.
+        interval: Its confidence interval.
+        passed: Whether the interval holds 0, or meets that of the effect itself.
+    """
+
+    kind: Refuter
+    value: float
+    interval: Interval
+    passed: bool
+
+    def __str__(self) -> str:
+        low, high = map(shown, self.interval)
+        if self.kind == "placebo":
+            name, said = (
+                "placebo treatment",
+                ("holds 0, as it should" if self.passed else "should hold 0, and does not"),
+            )
+        else:
+            name = "random common cause"
+            said = "meets the effect's, as it should" if self.passed else "should meet the effect's, and does not"
+        return f"{name}: {shown(self.value)}, interval {low} to {high}, which {said}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +210,11 @@ class TreatmentEffect:
         contrasts: The differences between pairs of levels; the one asked for comes first.
         arms: The outcome under each level of the treatment.
         confidence: How often intervals made like this hold the truth.
+        joint: Whether the contrasts' intervals hold all their truths together that often, rather than each its own.
         adjustment: The columns adjusted for.
+        overlap: The strata with the most rows, and the arms in each.
+        compared: The share of rows in strata where both arms of the contrast asked for stand out from the noise.
+        refutations: What came of questions with known answers, where these were asked for.
         method: ``"back-door"`` (columns chosen or checked by the graph), ``"stated"`` or ``"trial"``.
         meaning: What the outcome's mean is, in words.
         estimand: What is estimated, as a formula.
@@ -135,7 +230,11 @@ class TreatmentEffect:
     contrasts: tuple[Contrast, ...]
     arms: tuple[Arm, ...]
     confidence: float
+    joint: bool = False
     adjustment: tuple[str, ...]
+    overlap: tuple[Stratum, ...] = ()
+    compared: float = 1.0
+    refutations: tuple[Refutation, ...] = ()
     method: str
     meaning: str
     estimand: str
@@ -182,8 +281,8 @@ class TreatmentEffect:
                 return found
             if (found.treated, found.control) == (str(control), str(treated)):
                 low, high = found.interval
-                return Contrast(
-                    control=found.treated, treated=found.control, value=-found.value, interval=(-high, -low)
+                return replace(
+                    found, control=found.treated, treated=found.control, value=-found.value, interval=(-high, -low)
                 )
         compared = "; ".join(f"{one.control}, {one.treated}" for one in self.contrasts[:20])
         raise InputError(f"These levels of {self.treatment!r} were not compared; those that were: {compared}.")
@@ -206,6 +305,35 @@ class TreatmentEffect:
             f"(between {size[0]} and {size[1]})."
         )
 
+    @property
+    def robustness(self) -> str:
+        """What an unmeasured cause would have to be to explain the effect away, in one sentence; empty in a trial."""
+        found = self.contrasts[0].e_value
+        if found is None:
+            return ""
+        if found.limit <= 1:
+            return (
+                "An unmeasured cause is not needed to explain the effect away: the interval holds 0. (E-value of the "
+                f"estimate {shown(found.estimate)}, of the interval 1.)"
+            )
+        return (
+            "To explain the estimate away, an unmeasured cause would have to change both the chance of "
+            f"{self.treatment} = {self.treated} and that of the outcome {shown(found.estimate)}-fold, beside what is "
+            f"adjusted for; to take the interval to 0, {shown(found.limit)}-fold (E-values)."
+        )
+
+    @property
+    def overlap_sentence(self) -> str:
+        """How many rows can be compared, and where an arm is thinnest, in one sentence."""
+        both = f"{self.treatment} = {self.control} and {self.treated}"
+        told = f"Both {both} are seen where {self.compared:.0%} of the rows lie"
+        places = [[arm.level for arm in self.arms].index(level) for level in (self.control, self.treated)]
+        seen = [(one.arms[place], one, place) for one in self.overlap if one.share > 0 for place in places]
+        if len(self.overlap) < 2 or not seen:
+            return f"{told}."
+        share, one, place = min(seen, key=lambda each: each[0])
+        return f"{told}; thinnest at {one.name}: {share:.0%} have {self.arms[place].level}."
+
     def to_json(self) -> dict[str, Any]:
         """Return the result as JSON values."""
         return {
@@ -223,8 +351,25 @@ class TreatmentEffect:
                 for arm in self.arms
             ],
             "contrasts": [
-                {"control": one.control, "treated": one.treated, "value": one.value, "interval": list(one.interval)}
+                {
+                    "control": one.control,
+                    "treated": one.treated,
+                    "value": one.value,
+                    "interval": list(one.interval),
+                    "e_value": None
+                    if one.e_value is None
+                    else {"estimate": one.e_value.estimate, "limit": one.e_value.limit},
+                }
                 for one in self.contrasts
+            ],
+            "joint": self.joint,
+            "overlap": {
+                "compared": self.compared,
+                "strata": [{"name": one.name, "share": one.share, "arms": list(one.arms)} for one in self.overlap],
+            },
+            "refutations": [
+                {"kind": one.kind, "value": one.value, "interval": list(one.interval), "passed": one.passed}
+                for one in self.refutations
             ],
             "adjustment": list(self.adjustment),
             "method": self.method,
@@ -251,8 +396,11 @@ class TreatmentEffect:
             f"<td>{shown(arm.interval[0])} to {shown(arm.interval[1])}</td></tr>"
             for arm in self.arms
         )
+        told = "<br>".join(
+            escape(line) for line in (self.robustness, self.overlap_sentence, *map(str, self.refutations)) if line
+        )
         return (
-            f"<p><b>{escape(self.verdict)}</b><br>{escape(str(self.guarantee))}</p>"
+            f"<p><b>{escape(self.verdict)}</b><br>{told}<br>{escape(str(self.guarantee))}</p>"
             f"<table><caption>{escape(self.meaning)}, {self.confidence:.0%} intervals</caption>{rows}</table>"
         )
 
@@ -278,6 +426,15 @@ _NEGATIVE = {"no", "false", "0", "n", "none", "never", "absent", "negative", "co
 _SPREAD = {"gaussian": 2.828, "laplace": 0.25}  # c; the first is a hair below √8
 
 
+Coin = Literal["", "arm", "stratum"]
+"""Where a row's coin goes: nowhere, in place of its arm, or beside its stratum."""
+
+_COINS: dict[Refuter, Coin] = {"placebo": "arm", "random-cause": "stratum"}
+REFUTERS: tuple[Refuter, ...] = tuple(_COINS)
+REFUTER_SHARE = 0.2
+"""What each refuter gets of the budget: of ε with Laplace noise, of ρ with Gaussian."""
+
+
 @dataclass(frozen=True, slots=True)
 class AdjustmentTable:
     """What will be measured and how loudly: public, and fixed before a row is read.
@@ -288,6 +445,7 @@ class AdjustmentTable:
         outcome: The outcome as weights.
         adjustment: The columns whose cells are the strata.
         event: The release.
+        coin: Where a row's coin goes, in the table of a refuter.
     """
 
     schema: Schema
@@ -295,61 +453,18 @@ class AdjustmentTable:
     outcome: OutcomeWeights
     adjustment: tuple[str, ...]
     event: GaussianEvent | LaplaceEvent
-
-    @classmethod
-    def prepare(
-        cls,
-        schema: Schema,
-        treatment: str,
-        outcome: str,
-        adjustment: tuple[str, ...],
-        neighbours: Neighbours,
-        budget: Budget,
-        level: object,
-    ) -> AdjustmentTable:
-        """Choose the noise: Laplace where δ is 0, else Gaussian.
-
-        Raises:
-            InputError: If the table would have too many cells.
-        """
-        strata, arms = math.prod(schema.shape(adjustment)), _arms(schema, treatment)
-        weights = outcome_weights(schema[outcome], level, strata * (arms + 1))
-        kinds = 2 if weights.counts else 3
-        cells = strata * (arms * kinds + 1)
-        if cells > _MOST_CELLS:
-            raise InputError(
-                f"the table of {treatment!r}, {outcome!r} and {', '.join(map(repr, adjustment))} would have {cells:,} "
-                f"numbers, more than {_MOST_CELLS:,}; give these columns fewer levels or bins in the schema."
-            )
-        stated = neighbours.stated
-        moved = count_sensitivity(1, **stated)
-        event: GaussianEvent | LaplaceEvent
-        if budget.delta == 0:
-            l1 = moved.l1 * (1 if weights.counts else STEPS * (1 + _SPREAD["laplace"] / 4))
-            event = laplace_event(cells, sensitivity=l1, epsilon=budget.epsilon, integers=True, **stated)
-        else:
-
-            def at(noise: float) -> GaussianEvent:
-                return gaussian_event(
-                    cells,
-                    l2_sensitivity=moved.l2 * weights.steps,
-                    scale=noise * weights.steps,
-                    changed_cells=moved.changed_cells if weights.counts else None,
-                    integers=True,
-                    **stated,
-                )
-
-            event = at(calibrate(at, budget))
-        return cls(schema, treatment, weights, adjustment, event)
+    coin: Coin = ""
 
     @property
     def strata(self) -> int:
         """How many strata there are."""
-        return math.prod(self.schema.shape(self.adjustment))
+        return math.prod(self.schema.shape(self.adjustment)) * (2 if self.coin == "stratum" else 1)
 
     @property
     def arms(self) -> tuple[str, ...]:
-        """The levels of the treatment, as they are shown."""
+        """The levels of the treatment, as they are shown; of a coin, its sides."""
+        if self.coin == "arm":
+            return ("heads", "tails")
         return self.schema[self.treatment].labels[: _arms(self.schema, self.treatment)]
 
     @property
@@ -365,11 +480,15 @@ class AdjustmentTable:
         # The same table with the outcome in finer cells: the engine counts it like any other.
         fine = table.with_columns(self.outcome.column)
         counts = fine.counts((*self.adjustment, self.treatment, self.outcome.column.name))
-        return counts.reshape(self.strata, -1, self.outcome.column.size)
+        return counts.reshape(math.prod(self.schema.shape(self.adjustment)), -1, self.outcome.column.size)
 
     def sums(self, counts: Integers) -> Integers:
         """Return the numbers to release, in steps: for each stratum those of each arm, and missing rows last."""
         outcome, arms = self.outcome, len(self.arms)
+        if self.coin == "arm":
+            counts = np.moveaxis(with_coins(counts, salt=1).sum(axis=1), -1, 1)
+        elif self.coin == "stratum":
+            counts = np.moveaxis(with_coins(counts, salt=2), -1, 1).reshape(self.strata, *counts.shape[1:])
         known = counts[:, :arms, : len(outcome.weights)]
         kept = [known @ outcome.weights, known @ (outcome.steps - outcome.weights)]
         if not outcome.counts:
@@ -400,6 +519,7 @@ class AdjustmentTable:
         a person may all be alike, which makes it k times as large.
         """
         arms, noise = len(self.arms), self.noise_variance
+        spread, scale = np.zeros((self.strata, arms)), 1.0
         together = self.schema.max_rows_per_person or 1
         kinds = 2 if self.outcome.counts else 3
         parts = noisy[:, :-1].reshape(self.strata, arms, kinds)
@@ -409,19 +529,121 @@ class AdjustmentTable:
         covariance[..., 0, 0], covariance[..., 1, 1] = likely[..., 0] * together, likely[..., 1] * together
         if kinds == 3:
             scale = _SPREAD["gaussian" if isinstance(self.event, GaussianEvent) else "laplace"]
+            spread = parts[..., 2] / scale
             rows = likely.sum(axis=-1)
             most = likely[..., 0] * likely[..., 1] / rows
             inner = np.clip((parts[..., 2] - math.sqrt(noise)) / scale, 0.0, 0.999 * most) * together
             covariance += inner[..., None, None] * np.array([[-1.0, 1.0], [1.0, -1.0]])
         covariance += noise * np.eye(2)
         rest = noisy[:, -1]
-        possible = self.schema[self.treatment].missing or self.outcome.column.missing
+        gone = self.schema[self.treatment].missing and self.coin != "arm"
+        possible = gone or self.outcome.column.missing
         return Strata(
             measured=parts[..., :2],
             covariance=covariance,
             rest=rest if possible else np.zeros(self.strata),
             rest_variance=np.maximum(rest, 0.0) * together + noise if possible else np.zeros(self.strata),
+            spread=spread,
+            spread_variance=0.0 if kinds == 2 else noise / scale**2,
         )
+
+
+def adjustment_tables(
+    schema: Schema,
+    treatment: str,
+    outcome: str,
+    adjustment: tuple[str, ...],
+    neighbours: Neighbours,
+    budget: Budget,
+    level: object,
+    refuters: Sequence[Refuter] = (),
+) -> tuple[AdjustmentTable, ...]:
+    """Return the table of the effect and that of each refuter, with their noise: Laplace where δ is 0, else Gaussian.
+
+    Raises:
+        InputError: If a table would have too many cells.
+    """
+    strata, arms = math.prod(schema.shape(adjustment)), _arms(schema, treatment)
+    weights = outcome_weights(schema[outcome], level, strata * (arms + 1))
+    kinds = 2 if weights.counts else 3
+    coins: list[Coin] = ["", *(_COINS[one] for one in refuters)]
+    cells = {
+        "": strata * (arms * kinds + 1),
+        "arm": strata * (2 * kinds + 1),
+        "stratum": strata * 2 * (arms * kinds + 1),
+    }
+    most = max(cells[coin] for coin in coins)
+    if most > _MOST_CELLS:
+        raise InputError(
+            f"the table of {treatment!r}, {outcome!r} and {', '.join(map(repr, adjustment))} would have {most:,} "
+            f"numbers, more than {_MOST_CELLS:,}; give these columns fewer levels or bins in the schema."
+        )
+    stated = neighbours.stated
+    moved = count_sensitivity(1, **stated)
+    shares = [1 - REFUTER_SHARE * len(refuters), *(REFUTER_SHARE for _ in refuters)]
+    events: Sequence[GaussianEvent | LaplaceEvent]
+    if budget.delta == 0:
+        l1 = moved.l1 * (1 if weights.counts else STEPS * (1 + _SPREAD["laplace"] / 4))
+        events = [
+            laplace_event(cells[coin], sensitivity=l1, epsilon=budget.epsilon * share, integers=True, **stated)
+            for coin, share in zip(coins, shares, strict=True)
+        ]
+    else:
+
+        def at(noise: float) -> list[GaussianEvent]:
+            return [
+                gaussian_event(
+                    cells[coin],
+                    l2_sensitivity=moved.l2 * weights.steps,
+                    scale=noise * weights.steps / math.sqrt(share),
+                    changed_cells=moved.changed_cells if weights.counts else None,
+                    integers=True,
+                    **stated,
+                )
+                for coin, share in zip(coins, shares, strict=True)
+            ]
+
+        events = at(calibrate(at, budget))
+    return tuple(
+        AdjustmentTable(schema, treatment, weights, adjustment, event, coin)
+        for event, coin in zip(events, coins, strict=True)
+    )
+
+
+_ROWS_AT_ONCE = 2**22
+
+
+def with_coins(counts: Integers, *, salt: int) -> Integers:
+    """Return how many rows of each cell have a coin on either side: one axis more, of length 2.
+
+    The coin of the r-th row of a cell is a public function of the cell and r, so a row more or less in a cell adds or
+    takes away one coin and changes no other.
+
+    Args:
+        counts: How many rows each cell has.
+        salt: Which coins: other salts give others, independent of these.
+    """
+    flat = counts.reshape(-1)
+    ends = np.cumsum(flat)
+    heads = np.zeros(flat.size, dtype=np.int64)
+    for first in range(0, int(ends[-1]), _ROWS_AT_ONCE):
+        row = np.arange(first, min(first + _ROWS_AT_ONCE, int(ends[-1])))
+        cell = np.searchsorted(ends, row, side="right")
+        rank = row - (ends - flat)[cell]
+        bits = _mixed(_mixed(cell.astype(np.uint64), salt) + rank.astype(np.uint64) * np.uint64(_ODD), salt)
+        heads += np.bincount(cell[bits >> np.uint64(63) == 1], minlength=flat.size)
+    return np.stack([heads, flat - heads], axis=-1).reshape(*counts.shape, 2)
+
+
+_ODD = 0x9E3779B97F4A7C15
+
+
+def _mixed(numbers: NDArray[np.uint64], salt: int) -> NDArray[np.uint64]:
+    """Return the numbers with their bits mixed (G. Steele, D. Lea, C. Flood, "Fast splittable generators", 2014)."""
+    found = numbers + np.uint64(_ODD * (salt + 1) % 2**64)  # modulo 2⁶⁴, like the products below
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        found = (found ^ (found >> np.uint64(shift))) * np.uint64(factor)
+    return found ^ (found >> np.uint64(31))
 
 
 def _arms(schema: Schema, treatment: str) -> int:
@@ -550,12 +772,16 @@ class Strata:
         covariance: Of both, shape (strata, arms, 2, 2), sampling and noise together.
         rest: Rows in no arm, shape (strata,).
         rest_variance: Of these, shape (strata,); zeros where there is nothing to measure.
+        spread: The sum of w (1 - w), shape (strata, arms): zeros where an event is counted.
+        spread_variance: Of the noise in each of these.
     """
 
     measured: Floats
     covariance: Floats
     rest: Floats
     rest_variance: Floats
+    spread: Floats
+    spread_variance: float = 0.0
 
     @property
     def rows(self) -> Floats:
@@ -577,6 +803,8 @@ class Strata:
             covariance=self.covariance[:, arms],
             rest=self.rest + self.rows[:, others].sum(axis=1),
             rest_variance=self.rest_variance + self.covariance[:, others].sum(axis=(1, 2, 3)),
+            spread=self.spread[:, arms],
+            spread_variance=self.spread_variance,
         )
 
 
@@ -781,3 +1009,72 @@ def _share(measured: Floats) -> Floats:
     safe = np.where(rows > 0, rows, 1.0)
     found: Floats = np.where(rows > 0, np.clip(measured[..., 0] / safe, 0.0, 1.0), 0.5)
     return found
+
+
+# ---- an unmeasured cause
+
+_PER_DEVIATION = 0.91  # the logarithm of a risk ratio for one standard deviation of the outcome
+_LARGEST = 20.0  # the largest such logarithm that is told
+
+
+def e_value(ratio: float) -> float:
+    """Return how strongly a cause must act on both treatment and outcome to explain a risk ratio away.
+
+    >>> round(e_value(3.9), 2), round(e_value(1 / 3.9), 2), e_value(1.0)
+    (7.26, 7.26, 1.0)
+    """
+    above = max(ratio, 1 / ratio)
+    return above + math.sqrt(above * (above - 1))
+
+
+def e_value_of_shares(strata: Strata, shares: tuple[float, float], *, critical: float, sign_known: bool) -> EValue:
+    """Return the E-value of two shares.
+
+    Args:
+        strata: What was measured about control and treated.
+        shares: Their shares under do(); brought half a row away from none.
+        critical: As for the interval.
+        sign_known: Whether the interval of their difference leaves out 0, and so that of their ratio 1.
+    """
+    least = 0.5 / max(float(strata.rows.sum()), 1.0)
+    control, treated = (max(share, least) for share in shares)
+    ratio = treated / control
+    if not sign_known or ratio == 1:
+        return EValue(estimate=e_value(ratio), limit=1.0)
+
+    def excess(log_ratio: float) -> float:
+        signs = np.array([-math.exp(log_ratio), 1.0])
+        return math.sqrt(max(_Profile(strata, signs).distance(0.0), 0.0)) - math.sqrt(critical)
+
+    outside, inside = 0.0, math.log(ratio)
+    high, low = max(excess(outside), 1e-9), -math.sqrt(critical)
+    for turn in range(16):
+        if abs(inside - outside) <= 0.01 * abs(inside):
+            break
+        at = outside + (0.5 if turn % 3 == 2 else min(max(high / (high - low), 0.05), 0.95)) * (inside - outside)
+        found = excess(at)
+        if found > 0:
+            outside, high = at, found
+        else:
+            inside, low = at, found
+    return EValue(estimate=e_value(ratio), limit=e_value(math.exp(outside)))
+
+
+def e_value_of_means(strata: Strata, difference: float, nearest: float) -> EValue:
+    """Return the E-value of a difference between means, by their distance in standard deviations.
+
+    Args:
+        strata: What was measured about control and treated.
+        difference: Between the means of weights.
+        nearest: The end of its interval that is nearest to 0; 0 if the interval holds 0.
+    """
+    rows = max(float(strata.rows.sum()), 1.0)
+    mean = min(max(float(strata.measured[..., 0].sum()) / rows, 0.0), 1.0)
+    varied = min(max(mean * (1 - mean) - max(float(strata.spread.sum()), 0.0) / rows, 0.0), 0.25)
+    error = math.sqrt(strata.spread.size * strata.spread_variance + float(strata.covariance.sum())) / rows
+    largest = math.sqrt(min(varied + 2 * error, 0.25))
+    usual = min(max(math.sqrt(varied), math.sqrt(error)), largest)
+    return EValue(
+        estimate=e_value(math.exp(min(_PER_DEVIATION * abs(difference) / usual, _LARGEST))),
+        limit=e_value(math.exp(min(_PER_DEVIATION * abs(nearest) / largest, _LARGEST))),
+    )

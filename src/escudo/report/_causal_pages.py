@@ -459,6 +459,19 @@ def treatment_page(found: TreatmentEffect, *, graph: CausalGraph | None = None, 
         contrasts_chart=interval_chart(pairs[:_MOST_CONTRASTS], title="Differences between levels", zero=True)
         if len(pairs) > 1
         else "",
+        robustness=found.robustness,
+        e_values=[
+            (f"{one.control} → {one.treated}", shown(one.e_value.estimate), shown(one.e_value.limit))
+            for one in found.contrasts[:_MOST_CONTRASTS]
+            if one.e_value is not None
+        ],
+        overlap=found.overlap_sentence,
+        arms=[arm.level for arm in found.arms],
+        strata=[
+            (one.name, f"{one.share:.1%}", *(f"{share:.1%}" for share in one.arms))
+            for one in found.overlap[:_MOST_CONTRASTS]
+        ],
+        refutations=[(str(one), one.passed) for one in found.refutations],
         assumption=_ASSUMED[found.method],
         picture=Markup(_picture(graph, found)),  # safe: names are escaped where they are drawn
         adjusted=", ".join(found.adjustment) or "nothing",

@@ -66,6 +66,27 @@ def test_the_answer_comes_with_its_interval_and_what_it_rests_on(folder: Path) -
     assert "What bronc does to dysp" in (folder / "effect.html").read_text()
 
 
+def test_refuters_robustness_and_overlap_are_shown_and_charged(folder: Path) -> None:
+    refute = ["--refute", "placebo", "--refute", "random-cause", "--seed", "1"]
+    shown = run(*ASK, *GRAPH, *refute, "--report", "effect.html").output
+    assert "placebo: dysp by a coin by either" in shown
+    assert "random cause: dysp by bronc by either, a coin" in shown
+    assert "placebo treatment: " in shown
+    assert "random common cause: 0.6" in shown
+    assert "(E-values)" in shown
+    assert "Both bronc = no and yes are seen where" in shown
+    page = (folder / "effect.html").read_text()
+    assert "Placebo treatment: " in page
+    assert "Overlap: the arms in the largest strata" in page
+    data = json.loads(run(*ASK, *GRAPH, *refute, "--joint", "--json").output)
+    assert [one["kind"] for one in data["refutations"]] == ["placebo", "random-cause"]
+    assert data["guarantee"]["epsilon"] == pytest.approx(0.5)
+    assert data["contrasts"][0]["e_value"]["limit"] > 3
+    assert data["overlap"]["compared"] > 0.9
+    assert data["joint"] is True
+    assert "placebo" in str(refusal(*ASK, *GRAPH, "--refute", "bootstrap"))
+
+
 def test_json_carries_everything(folder: Path) -> None:
     data = json.loads(run(*ASK, *GRAPH, "--seed", "1", "--json").output)
     assert data["interval"][0] < 0.668 < data["interval"][1]

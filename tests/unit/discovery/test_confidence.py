@@ -19,7 +19,7 @@ def test_recurrence_counts_edges_and_arrows():
             CausalGraph.from_edges([], nodes=["a", "b"]),
         ]
     )
-    seen = recurrence(lambda _: next(graphs), repeats=3)
+    seen = recurrence(lambda: next(graphs), repeats=3)
     assert seen.edges == {("a", "b"): 2}
     assert seen.arrows == {("b", "a"): 1}
 

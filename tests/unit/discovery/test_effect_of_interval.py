@@ -18,7 +18,13 @@ def strata_of(measured: object, noise: float, rest: object = None, rest_variance
     for kind in (0, 1):
         covariance[..., kind, kind] = np.maximum(cells[..., kind], 0) + 1 + noise**2
     others = np.zeros(len(cells)) if rest is None else np.array(rest, dtype=float)
-    return Strata(measured=cells, covariance=covariance, rest=others, rest_variance=np.full(len(cells), rest_variance))
+    return Strata(
+        measured=cells,
+        covariance=covariance,
+        rest=others,
+        rest_variance=np.full(len(cells), rest_variance),
+        spread=np.zeros(cells.shape[:2]),
+    )
 
 
 def slow_distance(strata: Strata, contrast: float) -> float:

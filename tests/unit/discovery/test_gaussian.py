@@ -124,7 +124,12 @@ def test_the_plan_is_what_is_charged_and_costs_what_was_asked(table: PrivateTabl
     found = discover(fresh, epsilon=0.7, delta=1e-6, method="gaussian")
     assert [receipt.event for receipt in account.receipts] == [prepared.plan.event]
     assert found.guarantee.for_release
-    assert [leaf.name for leaf in found.plan.leaves()] == ["scales", "whitening", "second moments"]
+    assert [leaf.name for leaf in found.plan.leaves()] == [
+        "scales",
+        "curvature",
+        "whitening",
+        "second moments",
+    ]
 
 
 def test_rows_with_a_missing_value_take_no_part() -> None:

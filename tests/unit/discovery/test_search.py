@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from escudo.causal import CausalGraph, Network
-from escudo.discovery._evidence import UNKNOWN, Evidence, Weights, best_explanation
+from escudo.discovery._evidence import UNKNOWN, Evidence, Weights, best_explanation, chance
 from escudo.discovery._measurement import Residuals, coefficients
 from escudo.discovery._pattern import Constraints, constraints_of, dag, meek_orientation, pattern
 from escudo.discovery._search import _Climb, _scores, best_graph, find_graph, good_graph
@@ -258,3 +258,47 @@ def test_a_climb_ends_where_rounding_promises_gains_for_ever(monkeypatch):
     monkeypatch.setattr(_Climb, "row", lambda self, x, parents: exact(self, x, parents) + 50.0)  # every arrow flatters
     found = good_graph(evidence, ~np.eye(5, dtype=bool), np.zeros((5, 5)), rounds=5, rng=rng)
     assert sum(len(several) for several in found) <= 2  # the columns are independent
+
+
+def chained() -> Network:
+    return Network(
+        levels={name: tuple("abc"[:size]) for name, size in (("v0", 2), ("v1", 3), ("v2", 2), ("v3", 2))},
+        parents={"v1": ("v0",), "v2": ("v1",), "v3": ("v1", "v2")},
+        tables={
+            "v0": [0.3, 0.7],
+            "v1": [[0.7, 0.2, 0.1], [0.2, 0.3, 0.5]],
+            "v2": [[0.9, 0.1], [0.5, 0.5], [0.2, 0.8]],
+            "v3": [[[0.8, 0.2], [0.4, 0.6]], [[0.6, 0.4], [0.1, 0.9]], [[0.3, 0.7], [0.2, 0.8]]],
+        },
+    )
+
+
+def test_several_vectors_at_once_are_weighed_as_each_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = [2, 3, 2, 2]
+    for orders in ((1, 2, 3), (1, 2)):
+        residuals = residuals_of(codes_of(chained(), 3_000), sizes, orders=orders, noise=8.0)
+        weights = Weights(residuals)
+        weights.of(residuals.values, 1.2)  # settles what is looked at
+        others = residuals.values + np.random.default_rng(2).normal(0, 20, (5, residuals.values.size))
+        for most in (2**20, 200):
+            monkeypatch.setattr("escudo.discovery._evidence._AT_ONCE", most)
+            for vector, found in zip(others, weights.several(others, 1.2), strict=True):
+                alone = weights.of(vector, 1.2)
+                for name in ("pair", "triple", "given"):
+                    assert np.allclose(getattr(found, name), getattr(alone, name), rtol=1e-9, atol=1e-7)
+                assert found.four.keys() == alone.four.keys()
+                assert list(found.four.values()) == pytest.approx(list(alone.four.values()))
+
+
+def test_chance_is_what_other_tables_of_the_same_kind_show() -> None:
+    network, sizes, rows = chained(), [2, 3, 2, 2], 2_000
+    drawn = np.array([residuals_of(codes_of(network, rows, seed), sizes).values for seed in range(300)])
+    residuals = residuals_of(codes_of(network, rows, 999), sizes)
+    parents = ((), (0,), (1,), (1, 2))
+    found = chance(residuals, Weights(residuals), parents, np.random.default_rng(1), 600)
+    assert np.abs(found.mean(axis=0)).max() < 0.25 * drawn.std(axis=0).max()
+    assert np.allclose(found.std(axis=0), drawn.std(axis=0), rtol=0.25, atol=0.5)
+    # Residuals go together as they do in the tables: what is wrong in one view is wrong in the others.
+    true, made = np.corrcoef(drawn.T), np.corrcoef(found.T)
+    assert np.abs(true - made).mean() < 0.08
+    assert np.corrcoef(true.ravel(), made.ravel())[0, 1] > 0.9

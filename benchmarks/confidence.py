@@ -1,0 +1,337 @@
+"""How sure ``escudo.discover`` is: of the edges and directions that it reports at a confidence, how many are true.
+
+Run ``python benchmarks/confidence.py`` from the repository's root; it takes about three minutes of one core. It writes
+``benchmarks/results/confidence.json`` and ``confidence.md``, and exits with 1 if a target is missed.
+
+Random graphs over 4 to 10 columns with up to 4 parents each, 500 to 100,000 rows, ε from 0.3 to 10, δ = 1e-6, replace
+one row; fresh rows and noise for each. A direction counts where the edge is true. Targets: in every bin of confidence,
+over all families and settings together, the mean confidence is within 0.05 of the share that is true, as far as the
+bin's own chance allows (two standard errors); and within 0.10 in every family.
+
+* **networks**: categories; laws that are plain, have rare levels, or are functions.
+* **mixed**: categories and numbers that act on each other by lines, squares, steps and logits; numbers are counted in
+  bins.
+* **numbers**: normal, skewed or uniform noise, in one of three networks half of the effects squares; by ``auto``, which
+  takes moments or counts.
+* **gaussian**: the same numbers by ``method="gaussian"``, whatever the effects are.
+
+Options: ``--networks`` is how many of each; ``--fit`` fits the curves of ``escudo/discovery/_pattern.py`` instead, on
+networks of other seeds, and prints them; ``--quick`` is a smoke run that writes nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import math
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from _made import made, told
+
+from escudo.causal import CausalGraph, Network
+from escudo.discovery import _discrete, _gaussian, _pattern, discover
+from escudo.table import PrivateTable, Schema
+
+SEED = 20_261_116
+NETWORKS = 80
+BINS = (0.0, 0.5, 0.7, 0.85, 0.94, 1.0)
+RESULTS = Path(__file__).parent / "results"
+
+Made = tuple[PrivateTable, CausalGraph]
+
+
+def rows_and_budget(rng: np.random.Generator) -> tuple[int, float]:
+    return int(rng.choice([500, 2_000, 10_000, 30_000, 100_000])), float(rng.choice([0.3, 1.0, 3.0, 10.0]))
+
+
+def network(rng: np.random.Generator, rows: int) -> Made:
+    columns, most = int(rng.integers(4, 11)), int(rng.integers(1, 5))
+    names = [f"v{i}" for i in range(columns)]
+    order, sizes = rng.permutation(columns), rng.choice([2, 2, 3, 3, 4], size=columns)
+    kind = rng.choice(["plain", "rare", "functions"])
+    parents, tables = {}, {}
+    for place, i in enumerate(order):
+        count = min(place, int(rng.integers(0, most + 1)))
+        above = [int(j) for j in rng.choice(order[:place], size=count, replace=False)] if count else []
+        shape, size = [int(sizes[j]) for j in above], int(sizes[i])
+        base = rng.dirichlet(np.full(size, 0.4 if kind == "rare" else 1.5))
+        law = rng.dirichlet(np.full(size, rng.choice([0.3, 0.7, 1.5]) if count else 2.0), size=math.prod(shape))
+        mixed = rng.uniform(0.1, 1.0) if count else 1.0
+        law = mixed * law + (1 - mixed) * base
+        if kind == "functions" and count and rng.random() < 0.4:
+            law = np.eye(size)[rng.integers(0, size, size=math.prod(shape))]
+        parents[names[i]] = tuple(names[j] for j in above)
+        tables[names[i]] = law.reshape(*shape, size)
+    levels = {name: [f"l{k}" for k in range(size)] for name, size in zip(names, sizes, strict=True)}
+    found = Network(levels=levels, parents=parents, tables=tables)
+    return PrivateTable(found.sample_frame(rows, rng=rng), Schema.from_dict(levels)), found.graph
+
+
+def mixed(rng: np.random.Generator, rows: int) -> Made:
+    columns, most, share = int(rng.integers(4, 10)), int(rng.integers(1, 5)), float(rng.choice([0.3, 0.6]))
+    values: list[Any] = []
+    sizes: list[int] = []  # of categories; 0 of numbers
+    edges = []
+
+    def acts(i: int) -> Any:
+        if sizes[i]:
+            return rng.normal(size=sizes[i])[values[i]]
+        z = (values[i] - values[i].mean()) / values[i].std()
+        kind = rng.choice(["line", "line", "square", "step"])
+        return {"line": z, "square": (z * z - 1) / math.sqrt(2), "step": 2.0 * (z > rng.normal()) - 1}[kind]
+
+    for j in range(columns):
+        above = [int(i) for i in rng.choice(j, size=min(j, int(rng.integers(0, most + 1))), replace=False)]
+        edges += [(i, j) for i in above]
+        if rng.random() < share:
+            value = rng.normal(size=rows)
+            for i in above:
+                value = value + rng.choice([-1, 1]) * rng.uniform(0.3, 1.3) * acts(i)
+            values.append(value)
+            sizes.append(0)
+        else:
+            size = int(rng.choice([2, 2, 3, 4]))
+            odds = np.zeros((rows, size)) + 0.7 * rng.normal(size=size)
+            for i in above:
+                odds = odds + acts(i)[:, None] * rng.normal(size=size) * rng.uniform(0.4, 1.4)
+            values.append(np.argmax(odds + rng.gumbel(size=odds.shape), axis=1))
+            sizes.append(size)
+    return table_of(rng, values, sizes, edges)
+
+
+def numbers(rng: np.random.Generator, rows: int) -> Made:
+    columns, most = int(rng.integers(4, 11)), int(rng.integers(1, 5))
+    bent, law = float(rng.choice([0.0, 0.0, 0.5])), str(rng.choice(["normal", "skewed", "uniform"]))
+    values: list[Any] = []
+    edges = []
+    for j in range(columns):
+        value = {
+            "normal": lambda: rng.normal(size=rows),
+            "skewed": lambda: rng.exponential(size=rows) - 1,
+            "uniform": lambda: rng.uniform(-math.sqrt(3), math.sqrt(3), rows),
+        }[law]()
+        for i in map(int, rng.choice(j, size=min(j, int(rng.integers(0, most + 1))), replace=False)):
+            edges.append((i, j))
+            z = (values[i] - values[i].mean()) / values[i].std()
+            effect = (z * z - 1) / math.sqrt(2) if rng.random() < bent else z
+            value = value + rng.choice([-1, 1]) * rng.uniform(0.2, 1.5) * effect
+        values.append(value)
+    return table_of(rng, values, [0] * columns, edges)
+
+
+def table_of(
+    rng: np.random.Generator, values: Sequence[Any], sizes: Sequence[int], edges: Sequence[tuple[int, int]]
+) -> Made:
+    names = [f"x{place:02d}" for place in rng.permutation(len(values))]
+    spec: dict[str, Any] = {}
+    frame = {}
+    for i in np.argsort(names):
+        name = names[i]
+        if sizes[i]:
+            spec[name] = [f"l{k}" for k in range(sizes[i])]
+            frame[name] = np.array(spec[name])[values[i]]
+        else:
+            middle, spread = float(values[i].mean()), float(values[i].std())
+            spec[name] = {"type": "numeric", "lower": middle - 4.5 * spread, "upper": middle + 5.5 * spread}
+            frame[name] = values[i]
+    graph = CausalGraph.from_edges([(names[a], names[b]) for a, b in edges], nodes=sorted(names))
+    return PrivateTable(pl.DataFrame(frame), Schema.from_dict(spec)), graph
+
+
+FAMILIES: dict[str, tuple[Callable[[np.random.Generator, int], Made], str]] = {
+    "networks": (network, "auto"),
+    "mixed": (mixed, "auto"),
+    "numbers": (numbers, "auto"),
+    "gaussian": (numbers, "gaussian"),
+}
+
+
+def reported(family: str, count: int, start: int) -> list[dict[str, Any]]:
+    """Return every reported edge and direction with its confidence, and whether it is true."""
+    make, method = FAMILIES[family]
+    found = []
+    for number in range(start, start + count):
+        rng = np.random.default_rng([SEED, sum(family.encode()), number])
+        rows, epsilon = rows_and_budget(rng)
+        table, truth = make(rng, rows)
+        answer = discover(table, epsilon=epsilon, delta=1e-6, method=method, seed=number)
+        about = {"family": family, "number": number, "rows": rows, "epsilon": epsilon, "method": answer.method}
+        about["parents"] = max(len(truth.parents(name)) for name in truth.nodes)
+        there, arrows = set(truth.adjacencies), set(truth.edges)
+        for pair, sure in answer.edge_confidence.items():
+            found.append({**about, "kind": "edge", "confidence": sure, "true": pair in there})
+        for arrow, sure in answer.direction_confidence.items():
+            if (min(arrow), max(arrow)) in there:
+                found.append({**about, "kind": "direction", "confidence": sure, "true": arrow in arrows})
+    return found
+
+
+# -- fitting
+
+
+def fit(count: int) -> None:
+    """Print the curves that turn frequencies into probabilities."""
+    from scipy.optimize import minimize
+
+    seen: dict[str, list[tuple[list[float], bool]]] = {}
+    drawn: list[Any] = []
+    original = _discrete.edge_confidences
+
+    def kept(graph: Any, again: Any, *more: Any) -> Any:
+        drawn.append((graph, again, more[1] if len(more) > 1 else {}))
+        return original(graph, again, *more)
+
+    least = _discrete._LEAST_SURE
+    _discrete.edge_confidences = _gaussian.edge_confidences = kept  # type: ignore[assignment]
+    _discrete._LEAST_SURE = 0.0  # to see doubtful edges
+    for family, (make, method) in FAMILIES.items():
+        for number in range(count):
+            rng = np.random.default_rng([SEED, 1, sum(family.encode()), number])
+            rows, epsilon = rows_and_budget(rng)
+            table, truth = make(rng, rows)
+            drawn.clear()
+            answer = discover(table, epsilon=epsilon, delta=1e-6, method=method, seed=number)
+            graph, again, bent = drawn[0]
+            name = "LINEAR" if answer.method == "gaussian" else "COUNTED" if family == "networks" else "BINNED"
+            there, arrows = set(truth.adjacencies), set(truth.edges)
+            for pair in graph.adjacencies:
+                times = again.edges.get(pair, 0)
+                odds = math.log((times + 0.5) / (again.repeats - times + 0.5))
+                always, curvature = float(times == again.repeats), min(bent.get(pair, 0.0), _pattern._MOST_BENT)
+                features = [odds, *([always, -curvature, -always * curvature] if name == "LINEAR" else [])]
+                seen.setdefault(f"{name} edge", []).append((features, pair in there))
+            for a, b in graph.edges:
+                pair = (min(a, b), max(a, b))
+                if pair in there:
+                    both, forward = again.edges.get(pair, 0), again.arrows.get((a, b), 0)
+                    half = forward + (both - forward - again.arrows.get((b, a), 0)) / 2
+                    odds = math.log((half + 0.5) / (both - half + 0.5))
+                    crowded = -len(graph.adjacencies) / len(graph)
+                    seen.setdefault(f"{name} direction", []).append(([odds, crowded], (a, b) in arrows))
+    _discrete.edge_confidences = _gaussian.edge_confidences = original
+    _discrete._LEAST_SURE = least
+    for name, several in seen.items():
+        x = np.array([[1.0, *features] for features, _ in several])
+        y = np.array([true for _, true in several], dtype=float)
+
+        def loss(curve: Any, x: Any = x, y: Any = y) -> float:
+            z = x @ curve
+            return float(np.mean(np.logaddexp(0, z) - y * z) + 1e-4 * (curve @ curve))
+
+        curve = minimize(loss, np.zeros(x.shape[1])).x
+        print(f"{name}: {y.size} seen, {y.mean():.3f} true, curve {np.round(curve, 2).tolist()}", flush=True)
+
+
+# -- writing down
+
+
+def binned(some: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    found = []
+    for low, high in itertools.pairwise(BINS):
+        those = [one for one in some if low <= one["confidence"] < high or (high == 1.0 == one["confidence"])]
+        if not those:
+            continue
+        stated, true = (float(np.mean([one[key] for one in those])) for key in ("confidence", "true"))
+        # Edges of one network are not independent: its mean counts once.
+        gaps: dict[tuple[str, int], list[float]] = {}
+        for one in those:
+            gaps.setdefault((one["family"], one["number"]), []).append(one["true"] - one["confidence"])
+        off = np.array([sum(each) for each in gaps.values()])
+        error = math.sqrt(float((off**2).sum())) / len(those)
+        found.append({"from": low, "to": high, "seen": len(those), "stated": stated, "true": true, "error": error})
+    return found
+
+
+def within(row: dict[str, Any], most: float) -> bool:
+    return abs(row["true"] - row["stated"]) <= most + 2 * row["error"]
+
+
+def page(result: dict[str, Any]) -> str:
+    lines = [
+        "# How sure discovery is",
+        "",
+        f"{told(result['machine'])}. Made by `python benchmarks/confidence.py`, {result['networks']} networks of each "
+        f"family, {result['seconds'] / 60:.0f} CPU minutes.",
+        "",
+        "| target | met |",
+        "|---|---|",
+        f"| within 0.05 in every bin, over all families | {'yes' if result['met']['together'] else '**no**'} |",
+        f"| within 0.10 in every bin of every family | {'yes' if result['met']['each'] else '**no**'} |",
+        "",
+        "| kind | family | stated between | mean stated | true | ± | seen |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for table in result["bins"]:
+        lines += [
+            f"| {table['kind']} | {table['family']} | {row['from']:g} and {row['to']:g} | {row['stated']:.2f} | "
+            f"{row['true']:.2f} | {2 * row['error']:.2f} | {row['seen']:,} |"
+            for row in table["rows"]
+        ]
+    lines += ["", "± is two standard errors of the share that is true.", ""]
+    lines += ["| setting | edges: stated | true | directions: stated | true |", "|---|---|---|---|---|"]
+    lines += [
+        f"| {row['setting']} | {row['edge'][0]:.2f} | {row['edge'][1]:.2f} | {row['direction'][0]:.2f} | "
+        f"{row['direction'][1]:.2f} |"
+        for row in result["settings"]
+    ]
+    return "\n".join([*lines, ""])
+
+
+def settings(every: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    found = []
+    for key, word in (("parents", "at most {} parents"), ("rows", "{:,} rows"), ("epsilon", "ε = {:g}")):
+        for value in sorted({one[key] for one in every}):
+            row: dict[str, Any] = {"setting": word.format(value)}
+            for kind in ("edge", "direction"):
+                some = [one for one in every if one[key] == value and one["kind"] == kind]
+                row[kind] = [float(np.mean([one[what] for one in some] or [0.0])) for what in ("confidence", "true")]
+            found.append(row)
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--networks", type=int, default=NETWORKS)
+    parser.add_argument("--fit", type=int, metavar="NETWORKS", help="only fit the curves again")
+    parser.add_argument("--quick", action="store_true")
+    options = parser.parse_args()
+    if options.fit:
+        fit(options.fit)
+        return 0
+    count = 4 if options.quick else options.networks
+    start, machine = time.process_time(), made(seed=SEED)
+    every = [one for family in FAMILIES for one in reported(family, count, 0)]
+    bins = []
+    for kind in ("edge", "direction"):
+        some = [one for one in every if one["kind"] == kind]
+        bins.append({"kind": kind, "family": "all", "rows": binned(some)})
+        for family in FAMILIES:
+            rows = binned([one for one in some if one["family"] == family])
+            bins.append({"kind": kind, "family": family, "rows": rows})
+    result = {
+        "machine": machine,
+        "networks": count,
+        "seconds": time.process_time() - start,
+        "bins": bins,
+        "settings": settings(every),
+        "met": {
+            "together": all(within(row, 0.05) for table in bins if table["family"] == "all" for row in table["rows"]),
+            "each": all(within(row, 0.10) for table in bins for row in table["rows"]),
+        },
+    }
+    print(page(result))
+    if not options.quick:
+        (RESULTS / "confidence.json").write_text(json.dumps(result, indent=1) + "\n")
+        (RESULTS / "confidence.md").write_text(page(result))
+    return 0 if all(result["met"].values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
