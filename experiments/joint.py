@@ -12,9 +12,9 @@ students by 44 columns), for ``autoregressive`` and ``vae`` at the paper's ε:
 
 Figures, means over seeds: how much of the true graph is found, arrows or lines alike (F1 of the skeleton); rows in the
 wrong cell of a table of two columns, mean over all pairs (total variation, against rows that no training saw), in
-points; and how much of a row's log-likelihood is gained over independent columns by a logistic regression of each column
-on all others, trained on synthetic rows and asked about those rows (nats a column, times 100): whether dependences are
-there that a learner can use.
+points; and how much of a row's log-likelihood is gained over independent columns by a logistic regression of each
+column on all others, trained on synthetic rows and asked about those rows (nats a column, times 100): whether
+dependences are there that a learner can use.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def apart(made: Codes, tested: Codes) -> float:
 
 
 def gained(made: Codes, tested: Codes) -> float:
-    """Return what logistic regressions on synthetic rows gain on real ones over shares alone, nats a column times 100."""
+    """Return what logistic regressions on synthetic rows gain on real ones over shares alone, in nats times 100."""
     from sklearn.linear_model import LogisticRegression
 
     total = 0.0
