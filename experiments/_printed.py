@@ -1,6 +1,6 @@
 """The paper's VAEs as printed, many at once: what ``printed_vaes.py`` trains, on an accelerator.
 
-Needs escudo's source, jax and numpy only::
+Needs escudo's source, jax, numpy and lazy_loader only::
 
     python experiments/printed_vaes.py --prepare device-data/printed.npz
     PYTHONPATH=src python3 experiments/_printed.py device-data/printed.npz --out DIR     # where the accelerator is
@@ -89,14 +89,23 @@ def trainer(network: Any, *, rows: int, batch: int, steps: int) -> Any:
     return run
 
 
+def tiers_of(network: Any) -> list[list[int]]:
+    """Return the columns in tiers: each tier's parents lie in earlier ones."""
+    parents = {column: set(unit.parents) for unit in network.units for column in unit.columns}
+    tiers: list[list[int]] = []
+    known: set[int] = set()
+    while len(known) < len(parents):
+        tiers.append([column for column in sorted(parents) if column not in known and parents[column] <= known])
+        known.update(tiers[-1])
+    return tiers
+
+
 def sampler(network: Any, size: int) -> Any:
     """Return a function that draws rows from the parameters of one copy."""
     import jax
     import jax.numpy as jnp
 
-    from escudo.synthesis.neural._model import _tiers
-
-    tiers = _tiers(network)
+    tiers = tiers_of(network)
 
     def dense(layer: Any, x: Any) -> Any:
         return x @ layer["w"] + layer.get("b", 0.0)
