@@ -508,7 +508,8 @@ class JointNetwork:
         owner = self.columns.owner
         own = owner[:, None] == np.arange(self.count)  # (features, columns)
         along = self._allowed[:, owner]  # (columns, outputs)
-        return (own[:, :, None] * along[None]).reshape(self.columns.width, -1).astype(np.float32)
+        mask: NDArray[np.float32] = (own[:, :, None] * along[None]).astype(np.float32)
+        return mask.reshape(self.columns.width, -1)
 
     def start(self, biases: Floats) -> dict[str, dict[str, Floats]]:
         """Return parameters to start from: shapes b as given, gates half open, no order, and no dependence yet."""
@@ -532,7 +533,8 @@ class JointNetwork:
         before = order[:, None, :] - order[:, :, None]
         chance = 1 / (1 + np_like.exp(-_SLOPE * edges.reshape(-1, self.count, self.count)))
         soft = chance / (1 + np_like.exp(-_SLOPE * before))
-        return self._allowed * (self._held + (1 - self._held) * soft)
+        gates: Array = self._allowed * (self._held + (1 - self._held) * soft)
+        return gates
 
     # -- what was learnt (numpy)
 

@@ -20,7 +20,7 @@ noise on the private rows, which its ε does not count). These can also be train
 **Graph and network together.** With ``discover="joint"`` there is no graph to follow, or only a part of one: the steps
 are split in two. In the first half every open pair of columns has a gate, an edge's probability, which is learnt with
 the weights behind it (:class:`~escudo.synthesis.neural._network.JointNetwork`); then pairs are kept that are joined
-more strongly than any pair in the same training, noise and all, on rows simulated without a single edge, which is
+more strongly than 99 % of pairs in the same training, noise and all, on rows simulated without a single edge, which is
 free; the second half goes on along the graph that is left. All steps are steps of one DP-SGD: what is decided in
 between is a function of what they released. Directions are those of an order that was learnt to predict with, which is
 no finding: the model's edges are lines, and ``do`` along them is refused, unless ``graph`` states them. In the spirit
@@ -138,6 +138,7 @@ _READ = 65_536
 _PRINTED_RATE = 1e-3  # Adam's, in the paper
 _JOINT_START = 0.1  # of the budget, in squared noise, for single columns where the graph is learnt too
 _JOINT_LONGER = 5  # times the usual steps: weights have to settle before it shows which are needed
+_JOINT_QUANTILE = 0.99  # of pairs without an edge, that one which is kept has to exceed
 _LATENT_RATE = 0.004
 _MOST_GATED = 8192  # columns times features, of which a row has one number each
 
@@ -198,7 +199,7 @@ class _Neural:
         if self.again and self.checkpoint is None:
             raise InputError("again pays once more for what a checkpoint leaves to do; give checkpoint too.")
         if self.discover is not None:
-            self.discover = one_of("discover", self.discover, ("joint",))
+            one_of("discover", self.discover, ("joint",))
             for name in ("checkpoint", "hidden", "start_share", "pretraining", "clip_norm"):
                 if getattr(self, name) not in (None, ()):
                     raise InputError(f"discover='joint' learns graph and network together, and takes no {name}.")
@@ -881,16 +882,18 @@ def arrows_of(
     listed = sorted(pairs)
     strength, weak = network.strengths(learnt), network.strengths(none)
     chance = np.sort([weak[a, b] for a, b in listed])
+    weakest = float(np.quantile(chance, _JOINT_QUANTILE))
     order = _ordered(np.asarray(learnt["order"]["b"]), network.known)
     rank = {column: number for number, column in enumerate(order)}
-    allowed, parents = set(network.pairs), {column: set() for column in range(network.count)}
+    allowed = set(network.pairs)
+    parents: dict[int, set[int]] = {column: set() for column in range(network.count)}
     for cause, effect in network.known:
         parents[effect].add(cause)
     kept = []
     for a, b in listed:
         cause, effect = (a, b) if rank[a] < rank[b] else (b, a)
         below = float(np.searchsorted(chance, strength[a, b]) / (len(chance) + 1))
-        if strength[a, b] > chance[-1] and (cause, effect) in allowed:
+        if strength[a, b] > weakest and (cause, effect) in allowed:
             parents[effect].add(cause)
             kept.append((cause, effect, below))
     return {column: tuple(sorted(several)) for column, several in parents.items()}, kept
@@ -1210,7 +1213,7 @@ def free_steps(network: Network, rows: int, steps: int) -> tuple[Knobs, Iterator
     return Knobs(*map(np.float32, (np.inf, 0.0, _BATCH, rate, steps, 0.95, 0.98))), samples
 
 
-def clip_bound(network: Network, flat: NDArray[np.float32], rows: Codes) -> float:
+def clip_bound(network: Network | JointNetwork, flat: NDArray[np.float32], rows: Codes) -> float:
     """Return the length that all but a few gradients of simulated rows keep to; free, as no private row is read."""
     import jax
 
