@@ -36,12 +36,12 @@ NETWORK = (("queries", "network"), ("histogram", "network"), ("ensemble", "netwo
 def simulated(epsilon: float, pull: float, rng: np.random.Generator) -> pl.DataFrame:
     """Return a log: cause → record → output ← cause; given the cause, the effect of the record is exactly ε.
 
-    Without the cause an answer is "yes" with chance a for the record and a e^-ε without it; the cause multiplies both
-    by 2, where the cause is strong.
+    Without the cause an answer is "yes" with chance 0.2 for the record and 0.2 e^-ε without it, and the cause doubles
+    both; so few say "yes" that "no" tells less than that.
     """
     cause = rng.random(RUNS) < 0.5
     there = rng.random(RUNS) < np.where(cause, pull, 1 - pull)
-    chance = 0.45 * np.where(there, 1.0, math.exp(-epsilon)) * np.where(cause, 2.0, 1.0)
+    chance = 0.2 * np.where(there, 1.0, math.exp(-epsilon)) * np.where(cause, 2.0, 1.0)
     return pl.DataFrame({"there": there, "said": rng.random(RUNS) < chance, "cause": cause})
 
 
