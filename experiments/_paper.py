@@ -13,8 +13,9 @@ columns with children, then the others; the paper's model of Eedi has no arrow f
 has); Asia and Synthetic have a small net for each column with parents, beside z. Private ones clip gradients at 1 and
 add the noise that escudo's accountant finds for the paper's ε at δ = 1e-5, add/remove (the paper searched norm and
 noise on a grid, on the data, and does not print them; for Asia it gives no ε, so that of Pain1000 is taken). The
-others neither clip nor add noise: they promise nothing, so they are trained here and not by a generator of escudo,
-which has no infinite ε.
+others neither clip nor add noise: they promise nothing. One at a time, ``generator="vae"`` trains the same with
+``architecture`` and ``epsilon=None, no_privacy=True``; here they are trained by the hundred. The network of Eedi
+exactly as printed, without the arrow from z to the first group, is ``architecture="eedi"`` (``printed_vaes.py``).
 """
 
 from __future__ import annotations

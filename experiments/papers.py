@@ -83,9 +83,23 @@ class Experiment:
 EXPERIMENTS = (
     *(
         Experiment(name=name, script=f"examples/{name}.py", result=f"{name}.txt", cpu_seconds=1, why="exact; rounding")
-        for name in ("ada_and_byron", "counterexamples", "composition", "social_network")
+        for name in ("ada_and_byron", "counterexamples", "composition", "social_network", "beyond_the_paper")
     ),
-    Experiment(name="stability", script="experiments/stability.py", result="stability.json", cpu_seconds=8),
+    Experiment(name="stability", script="experiments/stability.py", result="stability.json", cpu_seconds=25),
+    Experiment(
+        name="training_set_privacy",
+        script="experiments/training_set_privacy.py",
+        result="training_set_privacy.json",
+        cpu_seconds=25,
+    ),
+    Experiment(
+        name="observed",
+        script="experiments/observed.py",
+        options=("--only", "logs"),
+        result="observed.json",
+        cpu_seconds=12,
+        whole=False,
+    ),
     Experiment(
         name="private_causal_inference",
         script="experiments/private_causal_inference.py",

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from escudo.causal import CausalGraph
     from escudo.mechanisms import Purse
     from escudo.privacy import Account, Neighbours
-    from escudo.synthesis import DiscoveredSynthesis, Prepared, Synthesis
+    from escudo.synthesis import DiscoveredSynthesis, Model, Prepared, Synthesis
     from escudo.table import PrivateTable, Schema
     from escudo.utility import PreparedEvaluated
 
@@ -38,7 +38,7 @@ def release(
     directory: str | os.PathLike[str],
     graph: CausalGraph | Literal["discover"] | None = None,
     *,
-    epsilon: float,
+    epsilon: float | None,
     delta: float | None = None,
     knowledge: CausalGraph | None = None,
     generator: str = "marginals",
@@ -47,6 +47,7 @@ def release(
     csv: bool = False,
     custodian: bool = False,
     overwrite: bool = False,
+    no_privacy: bool = False,
     accept_large_delta: bool = False,
     seed: int | None = None,
     **options: Any,
@@ -58,7 +59,8 @@ def release(
         directory: A new folder for the release.
         graph: Which column causes which; ``"discover"`` to have it learnt from the table under the same budget, with
             its tables used again; None for none.
-        epsilon: What the release may cost.
+        epsilon: What the release may cost; None, with ``no_privacy=True``, for a folder that promises nothing and says
+            so on every page, as :func:`~escudo.synthesis.synthesize` has it.
         delta: At this probability aside; 1e-6 by default, or less where many rows are public.
         knowledge: With ``graph="discover"``: what is known of the graph beforehand.
         generator: A name of ``escudo.synthesis.GENERATORS``, or ``"auto"``.
@@ -68,6 +70,7 @@ def release(
         custodian: Whether to compare with the real rows, too, in a copy of the report beside the folder, which is not
             for release.
         overwrite: Whether an earlier release in that folder may be replaced; nothing else ever is.
+        no_privacy: That ``epsilon=None`` was meant.
         accept_large_delta: Whether a δ that is not below one over the number of rows or people was meant.
         seed: Repeatable noise and rows, for trying things out; marks everything not for release.
         options: What else the generator takes, such as ``checkpoint`` for networks.
@@ -82,8 +85,10 @@ def release(
         BudgetExceededError: If the account does not allow the plan; nothing was spent.
 
     **Guarantee.** (ε, δ) between the table's neighbours, for everything in the folder: the accountant's total of what
-    ``release.plan(...)`` shows.
+    ``release.plan(...)`` shows. With ``no_privacy``: none.
     """
+    from escudo.synthesis import check_no_privacy
+
     question = SyntheticRelease(
         graph=graph,
         knowledge=knowledge,
@@ -98,6 +103,9 @@ def release(
     )
     if not planning():
         check_target(directory, custodian=custodian, overwrite=overwrite)
+    if check_no_privacy(epsilon, delta, no_privacy=no_privacy):
+        return question.without_privacy(table)
+    assert epsilon is not None, "or it was meant"
     budget = Budget(epsilon, usual_delta(table.neighbours) if delta is None else delta)
     prepared = question.prepare(table.schema, table.neighbours, budget)
     return run(prepared, table, purpose=prepared.purpose, accept_large_delta=accept_large_delta, seed=seed)
@@ -153,6 +161,36 @@ class SyntheticRelease:
         )
         return PreparedRelease(question=self, generator=whole)
 
+    def without_privacy(self, table: PrivateTable) -> ReleaseFiles:
+        """Fit without privacy, and write the folder: everything in it says that nothing is promised.
+
+        Raises:
+            InputError: If the generator is never fitted like that, or something was asked for that has to be paid.
+            RefusedError: If a promise was made to the people in the table.
+        """
+        from escudo.synthesis import Synthesis, fit_unprotected
+
+        question = self._question()
+        if self.evaluate is not None or not isinstance(question, Synthesis):
+            what = "an evaluation" if self.evaluate is not None else "a graph that is to be discovered"
+            raise InputError(f"{what} is paid for from a budget, and without privacy there is none; leave it out.")
+        assert self.directory is not None, "there is no plan to be asked for"
+        model = fit_unprotected(question, table, seed=self.seed)
+        return self._written(model, table)
+
+    def _written(self, model: Model, table: PrivateTable, evaluate: Any = None) -> ReleaseFiles:
+        assert self.directory is not None, "only a plan was asked for"
+        return write_release(
+            model,
+            self.directory,
+            rows=self.rows or max(int(model.details["rows"]), 1),
+            dataset=getattr(table.account, "dataset", ""),
+            seed=self.seed,
+            table=table if self.custodian else None,
+            evaluate=evaluate,
+            **self.written,
+        )
+
     def _question(self) -> Synthesis | DiscoveredSynthesis:
         """Return what is asked for the model: one that follows a graph, or a graph and its model together."""
         from escudo.synthesis import DiscoveredSynthesis, Synthesis
@@ -164,11 +202,14 @@ class SyntheticRelease:
                     "all that is known."
                 )
             return Synthesis(graph=self.graph, generator=self.generator, options=self.options)
+        if self.generator in ("vae", "autoregressive"):
+            options = {"discover": "joint", **self.options}
+            return Synthesis(graph=self.knowledge, generator=self.generator, options=options)
         if self.generator != "marginals":
             raise InputError(
                 "a graph that is to be discovered (--graph discover) is found with the tables of generator "
-                f"'marginals', in one go; got {self.generator!r}. To use another generator, run 'escudo discover' "
-                "first and pass its graph."
+                "'marginals', in one go, or learnt together with the networks of 'vae' and 'autoregressive'; got "
+                f"{self.generator!r}. To use another generator, run 'escudo discover' first and pass its graph."
             )
         if unknown := sorted(set(self.options) - {"method"}):
             raise InputError(f"a graph that is to be discovered has no option {unknown[0]!r}; it has method.")
@@ -241,20 +282,9 @@ class PreparedRelease:
         Raises:
             InputError: If the folder cannot be written; what was spent stays spent.
         """
-        asked = self.question
-        assert asked.directory is not None, "only a plan was asked for"
         found = self.generator.run(table, purse)
         model, evaluate = found if isinstance(found, tuple) else (found, None)
         try:
-            return write_release(
-                model,
-                asked.directory,
-                rows=asked.rows or int(model.details["rows"]),
-                dataset=getattr(table.account, "dataset", ""),
-                seed=asked.seed,
-                table=table if asked.custodian else None,
-                evaluate=evaluate,
-                **asked.written,
-            )
+            return self.question._written(model, table, evaluate)
         except InputError as error:  # such as a disk that is full by now
             raise InputError(f"{error} What was spent stays spent.") from None

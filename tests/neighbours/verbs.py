@@ -248,6 +248,18 @@ PYTHON = [
         content="numbers",
         cost=90,
     ),
+    Verb(
+        name="synthesize a graph together with its network",
+        ask=_fitted("autoregressive", graph=False, steps=2, discover="joint"),
+        cost=150,
+    ),
+    Verb(
+        name="synthesize a network as printed",
+        ask=_fitted("vae", architecture="columns", hidden=[2], latent=1, encoder=[2], decoder=[2], steps=2),
+        relations=("replace_one",),
+        units=("row",),  # its number of rows has to be public
+        cost=100,
+    ),
     Verb(name="synthesize with a graph that is found", ask=_synthesized_without_graph, cost=85),
     Verb(name="synthesize and evaluate", ask=_synthesized_and_evaluated, cost=290),
     Verb(name="discover exact", ask=_discovered(method="exact"), cost=70),

@@ -595,3 +595,31 @@ def test_the_oracle_itself_knows_a_textbook_case():
     )
     laws = [model.law(("X",), {"U": 0}, do={"U": v}) for v in (0, 1)]
     assert largest(laws) == pytest.approx(math.log(3))
+
+
+# -- beyond the paper
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_given_what_lies_before_a_data_point_has_no_larger_effect(seed: int) -> None:
+    """Any mechanism of three data points, any population, any covariate of the true data: also where they go along."""
+    rng = np.random.default_rng(seed)
+
+    def law(count: int = 2) -> str:
+        shares = rng.dirichlet(np.full(count, 0.7)) + 1e-6
+        return ", ".join(f"{value}: {share / shares.sum():.17g}" for value, share in enumerate(shares))
+
+    def rows(parents: int, count: int = 2) -> str:
+        cells = product((0, 1), repeat=parents)
+        return "\n".join(f"    {', '.join(map(str, cell))} -> {law(count)}" for cell in cells)
+
+    sem = SEM.parse(
+        f"R1 ~ {law()}\nR2 | R1 ~\n{rows(1)}\nR3 | R1, R2 ~\n{rows(2)}\nC | R1, R3 ~\n{rows(2)}\n"
+        f"D1 := R1\nD2 := R2\nD3 := R3\nO | D1, D2, D3 ~\n{rows(3, 3)}\n"
+    )
+    table = sem.law("O", inputs=["D1", "D2", "D3"]).log
+    for axis, point in enumerate(("D1", "D2", "D3")):
+        bound = float(np.abs(np.diff(table, axis=axis)).max())  # what the mechanism promises this data point
+        for seen in ({"C": 0}, {"C": 1}, {"C": 1, "R2": 0}):
+            laws = [sem.do({point: value}).given(seen).probability("O").log for value in (0, 1)]
+            assert float(np.abs(laws[0] - laws[1]).max()) <= bound + 1e-9

@@ -23,8 +23,9 @@ from escudo.utility import Rows, learner_of
 Floats = NDArray[np.float64]
 Choice = Literal["outliers", "random"]
 CHOICES: tuple[Choice, ...] = ("outliers", "random")
-CLASSIFIERS = ("linear svm", "rbf svm", "forest", "neighbours", "logistic", "likelihood ratio")
-"""Names of the attack classifiers; the last one compares normal laws of each feature with and without the target."""
+CLASSIFIERS = ("linear svm", "rbf svm", "forest", "neighbours", "logistic", "network", "likelihood ratio")
+"""Names of the attack classifiers: ``network`` is a neural one of two hidden layers; the last one compares normal laws
+of each feature with and without the target."""
 
 _NEAREST = 5
 _MOST_COMPARED = 5000
@@ -270,10 +271,20 @@ def train_classifier(name: str, features: Floats, there: NDArray[np.bool_], seed
         return _Constant()
     if name == "likelihood ratio":
         return _LikelihoodRatio(features, there)
+    if name == "network":
+        return _Scaled(_network(seed), features, there)
     learner = learner_of(name.replace("svm", "svc"), "class", seed)
     if name == "neighbours":
         learner.set_params(n_neighbors=min(learner.n_neighbors, len(there)))
     return _Scaled(learner, features, there)
+
+
+def _network(seed: int) -> Any:
+    """Return an untrained neural classifier: two hidden layers, which decay by weight keeps from learning by heart."""
+    learner_of("logistic", "class", seed)  # says so if scikit-learn is not there
+    from sklearn.neural_network import MLPClassifier
+
+    return MLPClassifier((64, 32), alpha=0.1, max_iter=200, random_state=seed)
 
 
 class _Constant:

@@ -8,6 +8,9 @@ Three rungs, one kind of answer (:class:`~escudo.effects.Effect`):
   :class:`Step`;
 * exactly: :func:`exact`, for finite mechanisms and structural equation models.
 
+And one below them, where nothing can be run: :func:`observe` bounds the effect from a log, under assumptions that an
+:class:`ObservedEffect` states, with how strong a hidden cause would have to be to explain it away.
+
 What is audited: anything that :func:`adapt` takes, a :class:`Mechanism`; services by :class:`HttpTarget`, with
 :class:`Uncounted` for answers that must not count. Inputs: :func:`pairs_of` a schema, :func:`query_pairs`. Claims: any
 :class:`~escudo.privacy.Guarantee`, and :func:`renyi_claim`. Broken mechanisms to practise on: ``museum``.
@@ -22,6 +25,7 @@ from __future__ import annotations
 from escudo.auditing._audit import audit
 from escudo.auditing._bounds import Power
 from escudo.auditing._http import HttpTarget
+from escudo.auditing._logs import ObservedEffect, observe
 from escudo.auditing._one_run import OneRun, one_run
 from escudo.auditing._replay import Replay, Step, exact, replay
 from escudo.auditing._result import Audit, History, Outputs
@@ -33,6 +37,7 @@ __all__ = [
     "History",
     "HttpTarget",
     "Mechanism",
+    "ObservedEffect",
     "OneRun",
     "Outputs",
     "Power",
@@ -42,6 +47,7 @@ __all__ = [
     "adapt",
     "audit",
     "exact",
+    "observe",
     "one_run",
     "pairs_of",
     "query_pairs",

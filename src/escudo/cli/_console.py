@@ -236,7 +236,9 @@ def _asks(standing: dict[str, Any]) -> str:
 
 def print_promise(screen: Console, guarantee: Guarantee) -> None:
     """Say what an answer promises, or that it must not leave the house."""
-    if not guarantee.for_release:
+    if guarantee.none:
+        screen.print("NOT FOR RELEASE: made without privacy, it may give away any row of the table.", style="bold red")
+    elif not guarantee.for_release:
         screen.print("NOT FOR RELEASE: the noise was seeded, so anyone can take it off again.", style="bold red")
     screen.print(f"What it means: {guarantee}", markup=False)
 

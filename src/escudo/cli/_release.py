@@ -17,7 +17,6 @@ from escudo.cli._options import (
     Data,
     Dataset,
     Delta,
-    Epsilon,
     LedgerUrl,
     PlanOnly,
     RelationName,
@@ -55,7 +54,9 @@ class ReleaseOptions(TableOptions):
 
     data: Data
     schema: SchemaFile
-    epsilon: Epsilon
+    epsilon: Annotated[
+        float | None, typer.Option("--epsilon", "-e", help="The privacy budget to spend, in all.", show_default=False)
+    ] = None
     delta: Delta = None
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="DIR", help="A new folder for the release.")] = None
     graph: Annotated[
@@ -86,6 +87,15 @@ class ReleaseOptions(TableOptions):
             help="The number of real rows, if it is public; under replace_one it is, unless people are protected.",
         ),
     ] = None
+    no_privacy: Annotated[
+        bool,
+        typer.Option(
+            "--no-privacy",
+            metavar="",
+            help="In place of --epsilon: promise nothing, to compare with. For --generator vae with one of the paper's "
+            "networks (--option architecture=columns), without a ledger: NOT FOR RELEASE.",
+        ),
+    ] = False
     accept_large_delta: AcceptLargeDelta = False
     ledger: LedgerUrl = None
     dataset: Dataset = None
@@ -150,6 +160,7 @@ def release(asked: ReleaseOptions) -> None:
     from escudo.errors import InputError
     from escudo.privacy import Budget, usual_delta
     from escudo.report import check_target
+    from escudo.synthesis import check_no_privacy
 
     start = time.perf_counter()
     out = asked.out
@@ -157,9 +168,16 @@ def release(asked: ReleaseOptions) -> None:
         raise InputError("--out says where the release goes: a new folder. Or add --plan to look first.")
     if out is not None:
         check_target(out, custodian=asked.custodian, overwrite=asked.force)
+    if given_up := check_no_privacy(asked.epsilon, asked.delta, no_privacy=asked.no_privacy):
+        _check_no_ledger(asked)
     table = asked.table()
     with ExitStack() as last:
         question = _question(asked, before_naming=lambda: last.enter_context(to_the_end()))
+        if given_up:
+            files = question.without_privacy(table)
+            _answer(asked, files, time.perf_counter() - start).show(as_json=asked.as_json)
+            return
+        assert asked.epsilon is not None, "or it was meant"
         delta = usual_delta(table.neighbours) if asked.delta is None else asked.delta
         prepared = question.prepare(table.schema, table.neighbours, Budget(asked.epsilon, delta))
         tree = prepared.plan.judged(table.neighbours, accept_large_delta=asked.accept_large_delta)
@@ -180,9 +198,27 @@ def release(asked: ReleaseOptions) -> None:
                 f"Interrupted: nothing was written to {out}. What was spent stays spent.{how}", markup=False
             )
             raise typer.Exit(getattr(stop, "exit_code", 130)) from None
-        seconds = time.perf_counter() - start
-        answer = Answer(_payload(asked, files, seconds), lambda screen: _print_release(screen, out, files, seconds))
-        answer.show(as_json=asked.as_json)
+        _answer(asked, files, time.perf_counter() - start).show(as_json=asked.as_json)
+
+
+def _answer(asked: ReleaseOptions, files: ReleaseFiles, seconds: float) -> Answer:
+    out = asked.out
+    assert out is not None, "something was written"
+    return Answer(_payload(asked, files, seconds), lambda screen: _print_release(screen, out, files, seconds))
+
+
+def _check_no_ledger(asked: ReleaseOptions) -> None:
+    """Refuse to give up privacy where a ledger keeps a promise, or where a budget is asked about."""
+    from escudo.errors import InputError, RefusedError
+
+    if asked.dataset is not None or asked.ledger is not None:
+        raise RefusedError(
+            "--no-privacy promises nothing, and a ledger keeps the promise made to the people in a table: a table with "
+            "an account is not read without privacy. Nothing was read."
+        )
+    for name in ("plan", "checkpoint", "again", "evaluate"):
+        if getattr(asked, name):
+            raise InputError(f"--{name} is about a budget, and with --no-privacy there is none; leave it out.")
 
 
 def _question(asked: ReleaseOptions, *, before_naming: Callable[[], object]) -> SyntheticRelease:
@@ -252,7 +288,8 @@ def _print_release(screen: Console, out: Path, files: ReleaseFiles, seconds: flo
     from escudo.report import warnings_of
 
     model = files.fitted
-    screen.print(f"Released to {out}/   ({seconds:.1f} s)", markup=False, style="bold")
+    done = "Written" if model.guarantee.none else "Released"
+    screen.print(f"{done} to {out}/   ({seconds:.1f} s)", markup=False, style="bold")
     made = _rows(files.rows)
     screen.print(f"  synthetic.parquet   {made:<18} model/         sample it again, or under an intervention")
     screen.print("  report.html         open this          release.json   the machine-readable record")
@@ -267,7 +304,7 @@ def _print_release(screen: Console, out: Path, files: ReleaseFiles, seconds: flo
         _print_graph(screen, found)
     if files.evaluation is not None:
         screen.print(f"How good it is, paid for: {files.evaluation}", markup=False)
-    for warning in warnings_of(model):
+    for warning in [] if model.guarantee.none else warnings_of(model):
         screen.print(f"Warning: {warning}", markup=False, style="yellow")
     print_promise(screen, model.guarantee)
     screen.print(f"Try: escudo sample {_word(str(out / 'model'))} --rows 5{_setting(model)}", markup=False)
@@ -338,9 +375,10 @@ def sample(
         raise InputError(f"--out must end in .csv or .parquet; got {out.name!r}.")
     if out is not None and os.path.exists(out):  # unlike Path's, it takes any name
         raise InputError(f"'{out}' exists; choose another name.")
-    drawn = load(model).sample(
-        rows, do=settings("--do", do), given=settings("--given", given), columns=column, seed=seed
-    )
+    loaded = load(model)
+    if loaded.guarantee.none:  # whoever draws rows may not have seen the folder they came in
+        console(stderr=True).print(f"NOT FOR RELEASE: {loaded.guarantee}", markup=False, style="bold red")
+    drawn = loaded.sample(rows, do=settings("--do", do), given=settings("--given", given), columns=column, seed=seed)
     if out is None:
         return Answer({"rows": drawn.to_dicts()}, lambda screen: _print_rows(screen, drawn))
     try:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol, Unpack, runtime_checkable
 
-from escudo.errors import EscudoError, InputError
+from escudo.errors import EscudoError, InputError, RefusedError
 from escudo.privacy import _trainings as trainings
 from escudo.privacy._events import Event
 from escudo.privacy._guarantee import Guarantee
@@ -162,6 +162,7 @@ class MemoryAccount(AgreedAccount):
         self._failed: dict[int, str] = {}
         self._trainings, self._marks = "{}", set[tuple[int, int, str]]()
         self._lock = threading.Lock()
+        self._given_up = False
 
     @property
     def receipts(self) -> tuple[Receipt, ...]:
@@ -184,6 +185,7 @@ class MemoryAccount(AgreedAccount):
         """
         fact, public = admitted(event, self.terms, for_release=for_release)
         with self._lock:
+            self._require_kept()
             paid = self._tally.require(fact)
             receipt = Receipt(
                 dataset="",
@@ -196,6 +198,31 @@ class MemoryAccount(AgreedAccount):
             self._tally.add(fact, paid)
             self._receipts.append(receipt)
         return receipt
+
+    def give_up(self) -> None:
+        """Note that the table is about to be read without privacy: from here on no sum of spends would be true.
+
+        Nothing can be spent afterwards, as an account says what everything together promises. Only an account in memory
+        can be given up: a ledger's promise was made for good.
+
+        Raises:
+            RefusedError: If there is a cap, or something was spent: that promise would be broken.
+        """
+        with self._lock:
+            if self.terms.epsilon is not None or self._receipts:
+                why = "has a cap" if self.terms.epsilon is not None else "has been charged"
+                raise RefusedError(
+                    f"The table's account {why}, so a promise was made to the people in it: it cannot be read without "
+                    "privacy. Nothing was read."
+                )
+            self._given_up = True
+
+    def _require_kept(self) -> None:
+        if self._given_up:
+            raise RefusedError(
+                "This table was read without privacy before, so nothing that is charged now would be a true sum. Make "
+                "another PrivateTable for private questions, and publish nothing of what was made without privacy."
+            )
 
     def fail(self, receipt: Receipt, reason: str = "") -> None:
         """Mark a spend as failed; it stays spent."""
@@ -261,8 +288,10 @@ class MemoryAccount(AgreedAccount):
 
         Raises:
             InputError: If no finite ε holds at that δ, such as for Gaussian noise at δ = 0.
+            RefusedError: If the table was read without privacy.
         """
         with self._lock:
+            self._require_kept()
             return self._tally.total(delta)
 
     def used(self) -> float:
@@ -277,7 +306,8 @@ class MemoryAccount(AgreedAccount):
 
     def __repr__(self) -> str:
         count = len(self._receipts)
-        return f"in-memory account (not recorded anywhere): {count} spend{'s' * (count != 1)}, {self.terms}"
+        read = ", given up: the table was read without privacy" if self._given_up else ""
+        return f"in-memory account (not recorded anywhere): {count} spend{'s' * (count != 1)}, {self.terms}{read}"
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from html import escape
 from typing import Any
 
 from escudo._validate import positive, probability
-from escudo.errors import InputError
+from escudo.errors import InputError, RefusedError
 from escudo.privacy._conversions import (
     approximate_for_group,
     gdp_for_group,
@@ -58,13 +58,16 @@ _SHOWN_DELTA = 1e-6
 class Guarantee(Stated):
     """A differential privacy guarantee in one notion, for one relation and one unit.
 
-    Exactly one of ``epsilon`` (with or without ``delta``), ``rho``, ``mu`` and ``curve`` is given.
+    Exactly one of ``epsilon`` (with or without ``delta``), ``rho``, ``mu``, ``curve`` and ``none`` is given. The last
+    is for what was made without privacy: it holds at no ε, is never for release, and no account can be charged for it.
 
     >>> print(Guarantee(epsilon=1.0, delta=1e-6))
     Changing one person's row changes the probability of any output by at most a factor e^1.0 (2.72), except with \
 probability 1e-06. [replace one row; accountant: closed form]
     >>> round(Guarantee(rho=0.5).epsilon_at(1e-5), 2)
     4.73
+    >>> print(Guarantee(none=True, for_release=False))
+    Nothing is promised: it was made without privacy, and may give away any row of the table. Not for release.
 
     Attributes:
         epsilon: Bound on the log-ratio of output probabilities.
@@ -73,12 +76,13 @@ probability 1e-06. [replace one row; accountant: closed form]
         mu: Gaussian differential privacy.
         curve: Points (ε, δ) that all hold at once. Between points the chord in e^ε holds, because the true δ is convex
             in e^ε; above the largest ε the smallest δ holds.
+        none: Whether nothing is promised at all.
         relation: ``"replace_one"`` or ``"add_remove"``; synonyms such as ``"bounded"`` are understood.
         unit: ``"row"`` or ``"person"``.
         max_rows_per_person: Most rows of one person; needed for, and only for, ``unit="person"``.
         accountant: What proved the numbers.
         float_safe: Whether the noise was free of floating-point attacks.
-        for_release: False for seeded runs, whose noise can be recomputed.
+        for_release: False for seeded runs, whose noise can be recomputed, and where nothing is promised.
         source: The event that the guarantee was computed from, where there is one: other deltas are then exact.
 
     Raises:
@@ -90,6 +94,7 @@ probability 1e-06. [replace one row; accountant: closed form]
     rho: float | None = None
     mu: float | None = None
     curve: tuple[tuple[float, float], ...] | None = None
+    none: bool = False
     relation: Relation = "replace_one"
     unit: Unit = "row"
     max_rows_per_person: int | None = None
@@ -100,11 +105,16 @@ probability 1e-06. [replace one row; accountant: closed form]
 
     def __post_init__(self) -> None:
         given = [name for name in ("epsilon", "rho", "mu", "curve") if getattr(self, name) is not None]
+        if not isinstance(self.none, bool):
+            raise InputError(f"none of a guarantee must be true or false; got {self.none!r:.60}.")
+        given += ["none"] * self.none
         if len(given) != 1:
             raise InputError(
                 "A guarantee is stated in exactly one notion: epsilon (and delta), rho, mu or curve; got "
-                f"{' and '.join(given) or 'none'}."
+                f"{' and '.join(given) or 'none of them'}."
             )
+        if self.none and (self.for_release or self.source is not None):
+            raise InputError("Where nothing is promised (none=True) there is no source, and for_release is False.")
         checked: dict[str, object] = {
             "relation": parse_relation(self.relation),
             "unit": parse_unit(self.unit, self.max_rows_per_person),
@@ -142,6 +152,8 @@ probability 1e-06. [replace one row; accountant: closed form]
     def epsilon_at(self, delta: float) -> float:
         """Return the smallest known ε such that (ε, δ) holds, or infinity if none is known for this δ."""
         probability("delta", delta)
+        if self.none:
+            return math.inf
         if self.source is not None:
             return RunningTotal.of(self.source).epsilon(delta)
         if self.curve is not None:
@@ -159,6 +171,8 @@ probability 1e-06. [replace one row; accountant: closed form]
     def delta_at(self, epsilon: float) -> float:
         """Return the smallest known δ such that (ε, δ) holds; at most 1."""
         check_loss("epsilon", epsilon)
+        if self.none:
+            return 1.0
         if self.source is not None:
             return RunningTotal.of(self.source).delta(epsilon)
         if self.curve is not None:
@@ -174,7 +188,12 @@ probability 1e-06. [replace one row; accountant: closed form]
         """The guarantee as an event that an account can be charged for.
 
         It is the source where there is one. A bare curve is charged by its point of smallest delta.
+
+        Raises:
+            RefusedError: Where nothing is promised: no budget pays for that.
         """
+        if self.none:
+            raise RefusedError("Nothing is promised here (it was made without privacy), so no account can pay for it.")
         if self.source is not None:
             return self.source
         if self.rho is not None:
@@ -203,11 +222,15 @@ probability 1e-06. [replace one row; accountant: closed form]
         target = parse_relation(relation)
         if target == self.relation:
             return self
+        if self.none:
+            return replace(self, relation=target)
         source = self.event.under(target)  # raises where the step does not follow
         return self._restated(source, steps=2, relation=target)
 
     def for_person(self, max_rows_per_person: int) -> Guarantee:
         """Return the guarantee for a person with several rows, from one for a row; see ``Event.for_person``."""
+        if self.none:
+            return replace(self, unit="person", max_rows_per_person=max_rows_per_person)
         source = self.event.for_person(max_rows_per_person)
         return self._restated(source, steps=max_rows_per_person, unit="person", max_rows_per_person=max_rows_per_person)
 
@@ -258,6 +281,8 @@ probability 1e-06. [replace one row; accountant: closed form]
         stated: dict[str, Any] = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         if self.curve is not None:
             stated["curve"] = [list(point) for point in self.curve]
+        if self.none:  # no number stands there that somebody could take for a bound
+            stated = {"none": True}
         return stated | {
             **self.stated,
             "accountant": self.accountant,
@@ -272,6 +297,11 @@ probability 1e-06. [replace one row; accountant: closed form]
         return f"Guarantee({', '.join(f'{f.name}={getattr(self, f.name)!r}' for f in shown if f.name != 'source')})"
 
     def __str__(self) -> str:
+        if self.none:
+            return (
+                "Nothing is promised: it was made without privacy, and may give away any row of the table. Not for "
+                "release."
+            )
         sentence = f"{self._intervention} {self._effect}. [{', '.join(self._terms)}; accountant: {self.accountant}]"
         if not self.float_safe:
             sentence += " The noise was drawn in floating point, which may leak more than stated."
@@ -318,6 +348,7 @@ probability 1e-06. [replace one row; accountant: closed form]
     def _repr_html_(self) -> str:
         colour = "#1b5e20" if self.for_release else "#b71c1c"
         title = "Privacy guarantee" if self.for_release else "Privacy guarantee, not for release"
+        title = "No privacy guarantee, not for release" if self.none else title
         return (
             f'<div style="border:1px solid {colour};border-left-width:6px;border-radius:4px;padding:8px 12px;'
             f'max-width:60em;font-family:sans-serif"><strong style="color:{colour}">{title}</strong>'

@@ -169,6 +169,10 @@ def promise_sentence(guarantee: Guarantee) -> str:
     'Whatever your row says, it makes nothing in this release more than 2.72 times (e^1.00) as likely, except with \
 probability 1 in 1,000,000.'
     """
+    if guarantee.none:
+        return (
+            "Nothing is promised to anybody in the table: this was made without privacy, and must not be handed over."
+        )
     epsilon, delta = epsilon_delta(guarantee)
     several = guarantee.unit == "person" and guarantee.max_rows_per_person != 1
     if guarantee.relation == "replace_one":

@@ -110,7 +110,8 @@ def release_record(
     graph, added = model.graph, added_arrows(model)
     return {
         "format": _FORMAT,
-        "version": _VERSION,
+        # Whoever knows only records with a promise must not read one without.
+        "version": _VERSION + 1 if model.guarantee.none else _VERSION,
         "made": {
             "time": made.strftime("%Y-%m-%dT%H:%M:%SZ"),
             "escudo": version("escudo"),
@@ -175,9 +176,13 @@ def is_record(path: Path) -> bool:
 def warnings_of(model: Model) -> list[str]:
     """Return what whoever publishes a release should know first: whether its δ is large for the number of records.
 
+    Where nothing is promised that is the first and the last word.
+
     The number is the model's own, exact where it is public and else noisy; where people are protected, there are at
     most as many as rows.
     """
+    if model.guarantee.none:
+        return [str(model.guarantee)]
     rows = model.details.get("rows")
     records = float(rows) if isinstance(rows, int | float) else None
     warning = delta_warning(model.guarantee.delta, records, unit=model.guarantee.unit)
@@ -348,6 +353,15 @@ def limits_of(
 
 def _unprotected(model: Model) -> list[tuple[str, str]]:
     guarantee = model.guarantee
+    if guarantee.none:
+        return [
+            (
+                "Anybody",
+                "The rows of the table were used as they are, without noise. Whoever sees the synthetic rows, the "
+                "model or this page may learn whose rows were in it, and what they say. It is there to be compared "
+                "with releases that keep a promise, by those who may see the table.",
+            )
+        ]
     if guarantee.unit == "row":
         several = (
             "The promise is for one row. A person with several rows, or a family whose rows resemble each other, gets "
@@ -616,6 +630,7 @@ def release_page(
     guarantee, schema, graph = model.guarantee, model.schema, model.graph
     epsilon, delta = epsilon_delta(guarantee)
     promise = promise_sentence(guarantee)
+    trial = "" if guarantee.for_release or guarantee.none else "A trial run. Made without a seed it would promise: "
     look = _look(model, synthetic)
     added = added_arrows(model)
     noise = [one for one in noise_of(model, synthetic.height) if one.what != EVALUATION_PURPOSE]
@@ -624,19 +639,23 @@ def release_page(
         "release.html.j2",
         kind="Release",
         title=f"Synthetic data from {dataset}" if dataset else "Synthetic data from a private table",
-        lead=promise if guarantee.for_release else f"A trial run. Made without a seed it would promise: {promise}",
+        lead=trial + promise,
         source=f"{made:%d %B %Y}".lstrip("0"),
         for_release=guarantee.for_release,
-        warnings=warnings_of(model),
+        unprotected=guarantee.none,
+        withheld="Not for release: made without privacy" if guarantee.none else "Not for release: the noise was seeded",
+        warnings=[] if guarantee.none else warnings_of(model),
         float_safe=guarantee.float_safe,
         facts=_facts(model, synthetic, epsilon, delta),
         files=[
             {"path": entry.path, "about": _ABOUT.get(entry.path, ""), "size": _size(entry.bytes)}
             for entry in sorted(entries, key=lambda entry: list(_ABOUT).index(entry.path))
         ],
-        picture=Markup(promise_picture(guarantee)),  # safe, as is the graph's: names are escaped where they are drawn
+        picture=""
+        if guarantee.none
+        else Markup(promise_picture(guarantee)),  # safe, as is the graph's: names are escaped where they are drawn
         unit=guarantee.unit,
-        who=who_gets_what(guarantee),
+        who=[] if guarantee.none else who_gets_what(guarantee),
         delta=power_of_ten(delta),
         graph=Markup(_drawn(_claimed(graph, added or ()), found)),
         graph_summary=f"{_several(len(schema.names), 'column')}, {_arrows(graph, added)}",
@@ -670,7 +689,7 @@ def release_page(
         citation=_citation(model, dataset, made, epsilon, delta),
         guarantee=guarantee,
         sentence=str(guarantee),
-        curve=[(power_of_ten(at), rounded_up(guarantee.epsilon_at(at))) for at in _DELTAS],
+        curve=[] if guarantee.none else [(power_of_ten(at), rounded_up(guarantee.epsilon_at(at))) for at in _DELTAS],
         events=_capped(json.dumps(model.plan.to_json(), indent=1, ensure_ascii=False)),
         schema_text=_capped(schema.to_toml()),
         fingerprint=schema.fingerprint,
@@ -722,8 +741,10 @@ def _facts(model: Model, synthetic: pl.DataFrame, epsilon: float, delta: float) 
     return [
         ("rows", f"{synthetic.height:,}", "all of them made up"),
         ("columns", f"{len(model.schema.names):,}", _arrows(model.graph, added_arrows(model), "causal arrow")),
-        ("ε", rounded_up(epsilon), f"at δ = {power_of_ten(delta)}" if delta else "with no exception (δ = 0)"),
-        ("protects", f"one {guarantee.unit}", verb),
+        ("promised", "nothing", "made without privacy")
+        if guarantee.none
+        else ("ε", rounded_up(epsilon), f"at δ = {power_of_ten(delta)}" if delta else "with no exception (δ = 0)"),
+        ("protects", "nobody", "not for release") if guarantee.none else ("protects", f"one {guarantee.unit}", verb),
     ]
 
 
@@ -783,6 +804,8 @@ def _noise_row(noise: Any) -> dict[str, Any]:
 
 def _citation(model: Model, dataset: str, made: datetime, epsilon: float, delta: float) -> str:
     guarantee = model.guarantee
+    if guarantee.none:
+        return "Not to be cited: made without privacy, not for release."
     change = "replace one" if guarantee.relation == "replace_one" else "add or remove one"
     promise = f"ε = {rounded_up(epsilon)}" + (f", δ = {power_of_ten(delta)}" if delta else "")
     return (

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     )
     from escudo.synthesis._generators import Chosen as Chosen
     from escudo.synthesis._generators import Synthesis as Synthesis
+    from escudo.synthesis._generators import check_no_privacy as check_no_privacy
+    from escudo.synthesis._generators import fit_unprotected as fit_unprotected
     from escudo.synthesis._generators import neighbours_of as neighbours_of
     from escudo.synthesis._laws import (
         Conditional,
@@ -89,8 +91,10 @@ __getattr__, __dir__, _ = lazy_loader.attach(
             "Generator",
             "Prepared",
             "Synthesis",
+            "check_no_privacy",
             "neighbours_of",
             "fit",
+            "fit_unprotected",
             "fitting",
             "prepare",
             "synthesize",

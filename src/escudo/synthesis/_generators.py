@@ -29,14 +29,14 @@ from escudo import asking
 from escudo._validate import one_of, whole
 from escudo.asking import AskOptions, running, verb
 from escudo.causal import CausalGraph
-from escudo.errors import InputError
-from escudo.mechanisms import Purse
-from escudo.privacy import Budget, Neighbours, Plan, usual_delta
+from escudo.errors import InputError, RefusedError
+from escudo.mechanisms import Purse, one_stream
+from escudo.privacy import Budget, MemoryAccount, Neighbours, Plan, usual_delta
 from escudo.synthesis._linear import Linear
 from escudo.synthesis._marginals import Marginals
 from escudo.synthesis._model import Model
 from escudo.synthesis._moments import Independent, Moments, OneWay
-from escudo.synthesis.neural import Autoregressive, Vae
+from escudo.synthesis.neural import Autoregressive, PreparedUnprotected, Vae
 from escudo.table import PrivateTable, Schema
 
 T = TypeVar("T")
@@ -91,13 +91,32 @@ class Synthesis:
         """
         schema.require_confirmed()
         name, why = choose(schema) if self.generator == "auto" else (self.generator, "")
+        prepared = self._made(name).prepare(schema, self.graph, neighbours, above_zero(budget))
+        return Chosen.of(prepared, why) if why else prepared
+
+    def unprotected(self, schema: Schema, neighbours: Neighbours) -> PreparedUnprotected:
+        """Choose what is fitted where nothing is promised.
+
+        Raises:
+            InputError: If the generator is never fitted without privacy, or an option is unknown to it.
+            RefusedError: If the schema is not confirmed.
+        """
+        schema.require_confirmed()
+        generator = self._made(self.generator)
+        if not isinstance(generator, Vae):
+            raise InputError(
+                f"generator {self.generator!r} is never fitted without privacy; only 'vae' is, with one of the paper's "
+                "architectures, such as architecture='columns'. Give an epsilon."
+            )
+        return generator.unprotected(schema, self.graph, neighbours)
+
+    def _made(self, name: str) -> Generator:
         make = GENERATORS[one_of("generator", name, GENERATORS)]
         known = inspect.signature(make).parameters
         if unknown := sorted(set(self.options) - set(known)):
             offered = ", ".join(known) or "none"
             raise InputError(f"generator {name!r} has no option {unknown[0]!r}; it has {offered}.")
-        prepared = make(**self.options).prepare(schema, self.graph, neighbours, above_zero(budget))
-        return Chosen.of(prepared, why) if why else prepared
+        return make(**self.options)
 
 
 def prepare(
@@ -188,9 +207,10 @@ def synthesize(
     table: PrivateTable,
     graph: CausalGraph | None,
     *,
-    epsilon: float,
+    epsilon: float | None,
     delta: float | None = None,
     generator: str = "marginals",
+    no_privacy: bool = False,
     accept_large_delta: bool = False,
     seed: int | None = None,
     **options: Any,
@@ -200,9 +220,12 @@ def synthesize(
     Args:
         table: The private table; its account is charged once, for the whole plan, before any noise is drawn.
         graph: Which column causes which: full, partial (columns left out are open) or None.
-        epsilon: What the release may cost.
+        epsilon: What the release may cost. None, with ``no_privacy=True``, for a network of the paper that is trained
+            without clipping and noise, to compare with: nothing is promised then.
         delta: At this probability aside; 1e-6 by default, or less where many rows are public.
         generator: ``"marginals"``, another name of ``GENERATORS``, or ``"auto"``: by a public rule, stated in the plan.
+        no_privacy: That ``epsilon=None`` was meant. The table must have no ledger, no cap and no spend behind it, and
+            nothing can be charged to its account afterwards; the model says of itself that nothing is promised.
         accept_large_delta: Whether a δ that is not below one over the number of rows or people was meant; it is
             refused otherwise, by a public or stated number (``Plan.judged``).
         seed: Repeatable noise for tests and demonstrations; marks everything not for release.
@@ -212,10 +235,12 @@ def synthesize(
         The model, with its guarantee. Sampling it is free.
 
     Raises:
-        RefusedError: If the schema is not confirmed, or δ is too large for the table; nothing was spent.
+        RefusedError: If the schema is not confirmed, δ is too large for the table, or privacy is given up where a
+            promise was made; nothing was spent.
         BudgetExceededError: If the account does not allow the plan; nothing was spent.
 
-    **Guarantee.** (ε, δ) between the table's neighbours: the accountant's total of the plan's events.
+    **Guarantee.** (ε, δ) between the table's neighbours: the accountant's total of the plan's events. Without privacy:
+    none.
 
     >>> import polars as pl, escudo
     >>> frame = pl.DataFrame({"smoke": ["yes", "no"] * 500, "ill": ["yes", "no", "no", "no"] * 250})
@@ -226,9 +251,51 @@ def synthesize(
     ['yes']
     """
     question = Synthesis(graph, generator, options)
+    if check_no_privacy(epsilon, delta, no_privacy=no_privacy):
+        return fit_unprotected(question, table, seed=seed)
+    assert epsilon is not None, "or it was meant"
     budget = Budget(epsilon, usual_delta(table.neighbours) if delta is None else delta)
     prepared = question.prepare(table.schema, table.neighbours, budget)
     return fit(prepared, table, accept_large_delta=accept_large_delta, seed=seed)
+
+
+def check_no_privacy(epsilon: float | None, delta: float | None, *, no_privacy: bool) -> bool:
+    """Return whether privacy is given up, once it is sure that this was meant: an ε that is missing never says so.
+
+    Raises:
+        InputError: If only one of ``epsilon=None`` and ``no_privacy=True`` was said.
+    """
+    if not isinstance(no_privacy, bool):
+        raise InputError(f"no_privacy must be True or False; got {type(no_privacy).__name__}.")
+    if epsilon is None and not no_privacy:
+        raise InputError(
+            "epsilon is missing, so nothing would be promised. Give one; or, to compare with a model without privacy "
+            "that must never be published, say so: epsilon=None, no_privacy=True (--no-privacy)."
+        )
+    if epsilon is not None and no_privacy:
+        raise InputError("no_privacy gives up every promise, so epsilon must be None; leave one of them out.")
+    if no_privacy and delta is not None:
+        raise InputError("no_privacy gives up every promise, so there is no delta; leave it out.")
+    return no_privacy
+
+
+def fit_unprotected(question: Synthesis, table: PrivateTable, *, seed: int | None = None) -> Model:
+    """Fit without privacy, which the table's account is told first: it must have promised nothing.
+
+    Raises:
+        InputError: If the generator is never fitted like that.
+        RefusedError: If the table has a ledger, a cap or a spend behind it, or there is a plan to be asked for.
+    """
+    prepared = question.unprotected(table.schema, table.neighbours)
+    if asking.planning():
+        raise RefusedError("Without privacy there is no budget, so there is no plan to show.")
+    if not isinstance(table.account, MemoryAccount):
+        raise RefusedError(
+            "The table has an account in a ledger, which promises something to the people in it: it cannot be read "
+            "without privacy. Nothing was read."
+        )
+    table.account.give_up()
+    return prepared.fit(table, one_stream(seed))
 
 
 class FitOptions(AskOptions, total=False):

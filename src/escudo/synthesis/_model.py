@@ -207,7 +207,8 @@ class Model(ABC):
         return f"{type(self).__name__}({', '.join(self._facts())})"
 
     def _facts(self) -> list[str]:
-        return [self.generator, f"{len(self.schema.names)} columns", f"{len(self.graph.edges)} arrows"]
+        facts = [self.generator, f"{len(self.schema.names)} columns", f"{len(self.graph.edges)} arrows"]
+        return ["WITHOUT PRIVACY", *facts] if self.guarantee.none else facts
 
     def __str__(self) -> str:
         article = "An" if self.generator.startswith(("a", "e", "i", "u")) else "A"  # "one-way" begins with a w

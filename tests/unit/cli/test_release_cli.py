@@ -711,3 +711,23 @@ def test_learning_a_schema_refuses_it_too(folder: Path) -> None:
     learn = ["schema", "learn", "visits.parquet", "--epsilon", "1", "--delta", "0.01"]
     assert isinstance(refusal(*learn), RefusedError)
     assert "Warning: δ = 0.01 is too large" in run(*learn, "--accept-large-delta", "--out", "learnt.toml").output
+
+
+def test_no_privacy_has_to_be_said_and_is_said_again(folder: Path) -> None:
+    base = ["release", "visits.parquet", "--schema", "visits.toml", "--graph", "clinic.dot", "--out", "open"]
+    network = ["--generator", "vae", "--option", "architecture=columns", "--option", "epochs=1", "--seed", "1"]
+    missing = CliRunner().invoke(app, [*base, *network])
+    assert isinstance(missing.exception, InputError)
+    assert "--no-privacy" in str(missing.exception)
+    for more in (["--dataset", "visits"], ["--epsilon", "1"], ["--plan"], ["--evaluate", "0.1"]):
+        refused = CliRunner().invoke(app, [*base, *network, "--no-privacy", *more])
+        assert isinstance(refused.exception, InputError | RefusedError), more
+        assert not (folder / "open").exists()
+    result = run(*base, *network, "--no-privacy")
+    assert "NOT FOR RELEASE: made without privacy" in result.output
+    assert "Released to" not in result.output
+    told = json.loads((folder / "open" / "release.json").read_text())
+    assert told["guarantee"]["none"] is True
+    assert told["guarantee"]["for_release"] is False
+    drawn = run("sample", "open/model", "--rows", "2")
+    assert "NOT FOR RELEASE" in drawn.stderr

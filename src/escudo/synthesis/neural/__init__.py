@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from escudo.synthesis.neural._training import Autoregressive, Vae
     from escudo.synthesis.neural._training import Checkpoint as Checkpoint
     from escudo.synthesis.neural._training import PreparedNeural as PreparedNeural
+    from escudo.synthesis.neural._training import PreparedUnprotected as PreparedUnprotected
 
 __all__ = ["Autoregressive", "NeuralModel", "Vae", "begin", "finish", "on_accelerator"]
 
@@ -30,6 +31,6 @@ __getattr__, __dir__, _ = lazy_loader.attach(
     submod_attrs={
         "_many": ["begin", "finish", "on_accelerator"],
         "_model": ["NeuralModel", "read_model"],
-        "_training": ["Autoregressive", "Checkpoint", "PreparedNeural", "Vae"],
+        "_training": ["Autoregressive", "Checkpoint", "PreparedNeural", "PreparedUnprotected", "Vae"],
     },
 )

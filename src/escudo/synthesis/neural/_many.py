@@ -51,6 +51,7 @@ from escudo.synthesis.neural._training import (
     free_steps,
     measured_rows,
     parameters_of,
+    random_start,
     simulated_rows,
 )
 from escudo.table import PrivateTable
@@ -156,6 +157,13 @@ def begin(prepared: PreparedNeural, table: PrivateTable, seed: int, guarantee: G
     """Measure the start of a fit; the account is charged for all of it, as by :meth:`PreparedNeural.run`."""
     rng, network = np.random.default_rng(seed), prepared.network
     purse = Purse(table.account, rng, plan=prepared.plan, guarantee=guarantee)
+    if prepared.start is None:
+        start, rows = random_start(network, rng), prepared.codes(table)
+        purse.within(prepared.training.event(**prepared.neighbours.stated), purpose="training by DP-SGD")
+        none, count = rows[:0], prepared.neighbours.rows or 1
+        return Begun(
+            start=start, rows=rows, count=count, simulated=none, measured=none, seed=int(rng.integers(0, 2**63))
+        )
     first = prepared.start.run(table, purse)
     purse.within(prepared.training.event(**prepared.neighbours.stated), purpose="training by DP-SGD")
     arrays, rows = parameters_of(network, first), prepared.codes(table)
@@ -193,7 +201,9 @@ def finish(
     def copies() -> Iterator[Copy]:
         for chunk in _chunks(left, width):
             for fit, start in zip(chunk, _pretrained(prepared, chunk, width), strict=True):
-                settled = prepared.settle(clip_bound(network, start, fit.measured), fit.count)
+                settled = prepared.training
+                if prepared.start is not None:
+                    settled = prepared.settle(clip_bound(network, start, fit.measured), fit.count)
                 yield Copy(start, fit.rows, settled.knobs(fit.count), seed=fit.seed, count=fit.count)
 
     flats = train_many(
@@ -209,7 +219,7 @@ def finish(
         yield NeuralModel(
             schema=prepared.schema,
             graph=prepared.graph,
-            stated=prepared.start.design.structure.stated,
+            stated=prepared.stated,
             network=network,
             parameters=network.layout.unflatten(flat.astype(np.float64)),
             guarantee=guarantee,

@@ -85,6 +85,9 @@ class NeuralModel(CellModel):
             "encoder": list(network.encoder),
             "decoder": list(network.decoder),
         }
+        for name in ("encoded", "reached"):  # files of other networks are as they always were
+            if (some := getattr(network, name)) is not None:
+                form[name] = list(some)
         arrays = {
             f"{layer}/{name}": np.asarray(self.parameters[layer][name], np.float64) for layer, name, _ in network.shapes
         }
@@ -185,6 +188,8 @@ def read_model(form: Mapping[str, Any], arrays: Mapping[str, Any], common: Mappi
         latent=_width(form["latent"], least=0),
         encoder=_widths(form["encoder"]),
         decoder=_widths(form["decoder"]),
+        encoded=None if form.get("encoded") is None else _places(form["encoded"], count),
+        reached=None if form.get("reached") is None else _places(form["reached"], count),
     )
     parameters: dict[str, dict[str, Any]] = {}
     for layer, name, _ in network.shapes:

@@ -43,10 +43,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from escudo.errors import InputError
 
 if TYPE_CHECKING:
     from escudo.causal import CausalGraph
@@ -176,6 +178,10 @@ class Columns:
             owner[block.start : block.start + block.count * block.width] = np.repeat(block.columns, block.width)
         return owner
 
+    def places(self, some: tuple[int, ...] | None) -> NDArray[np.int64]:
+        """Return the features of some columns; None for all."""
+        return np.arange(self.width) if some is None else np.flatnonzero(np.isin(self.owner, some))
+
     def features(self, codes: Array, np_like: Any) -> Array:
         """Return the features of rows of cells, of shape (rows, width).
 
@@ -255,6 +261,8 @@ class Network:
         latent: The length of z; 0 for none.
         encoder: Widths of the hidden layers of q(z | x).
         decoder: Widths of the hidden layers from z on.
+        encoded: The columns that q(z | x) reads; None for all.
+        reached: The columns that z acts on; None for all.
     """
 
     columns: Columns
@@ -264,6 +272,8 @@ class Network:
     latent: int = 0
     encoder: tuple[int, ...] = (128, 64)
     decoder: tuple[int, ...] = (64, 128)
+    encoded: tuple[int, ...] | None = None
+    reached: tuple[int, ...] | None = None
 
     def __hash__(self) -> int:
         return self._hash  # compiled programs are looked up by it at every call
@@ -285,14 +295,17 @@ class Network:
             made.append((name, "w", (inputs, outputs)))
             if name != "hidden out":
                 made.append((name, "b", (outputs,)))
-        if self.latent:
-            sizes = (width, *self.encoder)
-            made += _dense("encode", sizes)
-            for name in ("mean", "spread"):
-                made += [(name, "w", (sizes[-1], self.latent)), (name, "b", (self.latent,))]
-            sizes = (self.latent, *self.decoder)
-            made += [*_dense("decode", sizes), ("decode out", "w", (sizes[-1], width))]
-        return tuple(made)
+        return (*made, *_latent_shapes(self, len(self._read), len(self._written)))
+
+    @cached_property
+    def _read(self) -> NDArray[np.int64]:
+        """The features that q(z | x) reads."""
+        return self.columns.places(self.encoded)
+
+    @cached_property
+    def _written(self) -> NDArray[np.int64]:
+        """The outputs that z acts on."""
+        return self.columns.places(self.reached)
 
     @cached_property
     def layout(self) -> Layout:
@@ -361,8 +374,6 @@ class Network:
         import jax
         import jax.numpy as jnp
 
-        from escudo.mechanisms.dpsgd import normal
-
         features = self.columns.features(codes, jnp)
         outputs: Array = jnp.zeros((codes.shape[0], self.columns.width))
         if self.has_direct:
@@ -375,16 +386,10 @@ class Network:
             outputs += x
         cost: Array = 0.0
         if self.latent:
-            x = features
-            for depth in range(len(self.encoder)):
-                x = jax.nn.relu(tape.dense(f"encode {depth}", x))
-            mean, spread = tape.dense("mean", x), tape.dense("spread", x)
-            drawn = jnp.issubdtype(key.dtype, jnp.floating)
-            z = mean + jnp.exp(spread / 2) * (key if drawn else normal(key, mean.shape, stream=1, tails=False))
-            for depth in range(len(self.decoder)):
-                z = jax.nn.relu(tape.dense(f"decode {depth}", z))
-            outputs += tape.dense("decode out", z)
-            cost = 0.5 * (mean**2 + jnp.exp(spread) - 1 - spread).sum(axis=-1)
+            from_z, cost = _through_latent(
+                self, tape, features if self.encoded is None else features[:, self._read], key
+            )
+            outputs = outputs + from_z if self.reached is None else outputs.at[:, self._written].add(from_z)
         base = tape.bias("base", codes.shape[0])
         return cost - self.columns.log_likelihood(codes, outputs, base)
 
@@ -394,7 +399,8 @@ class Network:
         """Return what z adds to the outputs, of shape (rows, width)."""
         for depth in range(len(self.decoder)):
             z = np.maximum(z @ parameters[f"decode {depth}"]["w"] + parameters[f"decode {depth}"]["b"], 0.0)
-        added: Floats = z @ parameters["decode out"]["w"]
+        added: Floats = np.zeros((len(z), self.columns.width))
+        added[:, self._written] = z @ parameters["decode out"]["w"]
         return added
 
     def from_parents(
@@ -421,6 +427,164 @@ class Network:
         """Return which of the units with parents have one of the wanted outputs."""
         columns = set(self.columns.owner[wanted].tolist())
         return np.array([bool(columns & set(unit.columns)) for unit in self.units if unit.parents])
+
+
+_SLOPE = 4.0  # of gates: steps of an optimiser are short, and a gate is to open or close within some dozens of them
+
+
+@dataclass(frozen=True)
+class JointNetwork:
+    r"""A network that learns which columns act on which together with how they do.
+
+    Every open pair i → j has a gate between 0 and 1, and parents act through their gates:
+
+    .. math:: u_j = \sum_i σ(4 e_{ij})\, σ(4 (o_j - o_i))\, φ(x_i) W_{ij}
+
+    The first factor is the edge's probability, the second says that i comes before j: of i → j and j → i at most one
+    can be open, and once places o are taken for an order, what is left has no cycle. There is no z: it would explain
+    what edges are to be found by.
+
+    Gates and places are parameters like any other: they come through the tape as biases, so that a row's gradient by
+    them is known row by row, is part of the one vector whose length is clipped, and gets its noise. Nothing else in
+    DP-SGD knows that there is a graph, so its proof holds as it stands.
+
+    Args:
+        columns: The columns.
+        pairs: The pairs (cause, effect) that may be joined.
+        known: Those of them that are: their gate is open.
+    """
+
+    columns: Columns
+    pairs: tuple[tuple[int, int], ...]
+    known: tuple[tuple[int, int], ...] = ()
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(tuple(getattr(self, part.name) for part in fields(self)))
+
+    @property
+    def count(self) -> int:
+        """How many columns there are."""
+        return len(self.columns.specs)
+
+    @cached_property
+    def shapes(self) -> Shapes:
+        """The arrays of each layer."""
+        width, count = self.columns.width, self.count
+        return (
+            ("base", "b", (self.columns.biases,)),
+            ("pairs", "w", (width, count * width)),
+            ("edges", "b", (count * count,)),
+            ("order", "b", (count,)),
+        )
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Where the arrays lie in one vector of parameters."""
+        from escudo.mechanisms.dpsgd import Layout
+
+        return Layout(self.shapes)
+
+    @cached_property
+    def _allowed(self) -> NDArray[np.float32]:
+        made = np.zeros((self.count, self.count), np.float32)
+        for cause, effect in self.pairs:
+            made[cause, effect] = 1.0
+        return made
+
+    @cached_property
+    def _held(self) -> NDArray[np.float32]:
+        made = np.zeros((self.count, self.count), np.float32)
+        for cause, effect in self.known:
+            made[cause, effect] = 1.0
+        return made
+
+    @cached_property
+    def _mask(self) -> NDArray[np.float32]:
+        """Which features speak for which column to which output: a column's own, along the pairs."""
+        owner = self.columns.owner
+        own = owner[:, None] == np.arange(self.count)  # (features, columns)
+        along = self._allowed[:, owner]  # (columns, outputs)
+        mask: NDArray[np.float32] = (own[:, :, None] * along[None]).astype(np.float32)
+        return mask.reshape(self.columns.width, -1)
+
+    def start(self, biases: Floats) -> dict[str, dict[str, Floats]]:
+        """Return parameters to start from: shapes b as given, gates half open, no order, and no dependence yet."""
+        made = {layer: {name: np.zeros(shape)} for layer, name, shape in self.shapes}
+        made["base"]["b"] = biases
+        return made
+
+    def __call__(self, tape: Tape, codes: Array, key: Array) -> Array:
+        """Return the loss of each row of cells, its negative log-likelihood; it takes no random numbers."""
+        import jax.numpy as jnp
+
+        rows, width = codes.shape[0], self.columns.width
+        features = self.columns.features(codes, jnp)
+        said = tape.masked("pairs", features, self._mask).reshape(rows, self.count, width)
+        gates = self._gates(tape.bias("edges", rows), tape.bias("order", rows), jnp)
+        outputs = (said * gates[:, :, self.columns.owner]).sum(axis=1)
+        return -self.columns.log_likelihood(codes, outputs, tape.bias("base", rows))
+
+    def _gates(self, edges: Array, order: Array, np_like: Any) -> Array:
+        """Return the gates of each row, of shape (rows, causes, effects)."""
+        before = order[:, None, :] - order[:, :, None]
+        chance = 1 / (1 + np_like.exp(-_SLOPE * edges.reshape(-1, self.count, self.count)))
+        soft = chance / (1 + np_like.exp(-_SLOPE * before))
+        gates: Array = self._allowed * (self._held + (1 - self._held) * soft)
+        return gates
+
+    # -- what was learnt (numpy)
+
+    def weights(self, parameters: Mapping[str, Mapping[str, Floats]]) -> tuple[Floats, Floats]:
+        """Return what features add to outputs through the gates, of shape (features, outputs), and the gates."""
+        edges, order = parameters["edges"]["b"], parameters["order"]["b"]
+        gates = self._gates(np.asarray(edges)[None], np.asarray(order)[None], np)[0]
+        width, owner = self.columns.width, self.columns.owner
+        whole = (np.asarray(parameters["pairs"]["w"]) * self._mask).reshape(width, self.count, width)
+        through: Floats = whole[np.arange(width), owner] * gates[np.ix_(owner, owner)]
+        return through, gates
+
+    def strengths(self, parameters: Mapping[str, Mapping[str, Floats]]) -> Floats:
+        """Return how strongly each pair of columns is joined, either way: a symmetric matrix."""
+        through, _ = self.weights(parameters)
+        owner, squares = self.columns.owner, np.zeros((self.count, self.count))
+        np.add.at(squares, (owner[:, None], owner[None, :]), through**2)
+        both: Floats = np.sqrt(squares + squares.T)
+        return both
+
+
+def _latent_shapes(network: Network, read: int, written: int) -> Shapes:
+    """Return the arrays of the layers around z, from so many features to so many outputs; none without z."""
+    if not network.latent:
+        return ()
+    sizes = (read, *network.encoder)
+    heads = [
+        part
+        for name in ("mean", "spread")
+        for part in ((name, "w", (sizes[-1], network.latent)), (name, "b", (network.latent,)))
+    ]
+    out = (network.latent, *network.decoder)
+    return (*_dense("encode", sizes), *heads, *_dense("decode", out), ("decode out", "w", (out[-1], written)))
+
+
+def _through_latent(network: Network, tape: Tape, x: Array, key: Array) -> tuple[Array, Array]:
+    """Return what one draw of z ~ q(z | x) adds to the outputs it acts on, and KL(q(z | x) || p(z)); in jax."""
+    import jax
+    import jax.numpy as jnp
+
+    from escudo.mechanisms.dpsgd import normal
+
+    for depth in range(len(network.encoder)):
+        x = jax.nn.relu(tape.dense(f"encode {depth}", x))
+    mean, spread = tape.dense("mean", x), tape.dense("spread", x)
+    drawn = jnp.issubdtype(key.dtype, jnp.floating)
+    z = mean + jnp.exp(spread / 2) * (key if drawn else normal(key, mean.shape, stream=1, tails=False))
+    for depth in range(len(network.decoder)):
+        z = jax.nn.relu(tape.dense(f"decode {depth}", z))
+    return tape.dense("decode out", z), 0.5 * (mean**2 + jnp.exp(spread) - 1 - spread).sum(axis=-1)
 
 
 def _dense(name: str, sizes: tuple[int, ...]) -> Shapes:
@@ -474,6 +638,95 @@ def units_of(schema: Schema, graph: CausalGraph | None, *, latent: bool) -> tupl
     )
     parents = {name: several for names, several in named for name in names}
     return units, structure.fitted_graph({name: parents[name] for name in schema.names})
+
+
+# ---- the networks of the paper, as printed
+
+Architecture = Literal["graph", "plain", "columns", "pain", "eedi"]
+ARCHITECTURES: dict[Architecture, tuple[tuple[int, ...], int, int]] = {
+    "plain": ((), 100, 100),
+    "columns": ((16, 16), 100, 100),
+    "pain": ((128, 64), 100, 100),
+    "eedi": ((128, 64), 200, 1000),
+}
+"""Those of *Causally Constrained Data Synthesis*, Appendix C: hidden widths, size of a sample, epochs (its Table 3)."""
+
+
+def printed(
+    schema: Schema, graph: CausalGraph | None, architecture: Architecture, sizes: Mapping[str, Any]
+) -> tuple[Network, CausalGraph, CausalGraph]:
+    r"""Return a network of the paper, the graph over columns that it follows, and what it claims about causes.
+
+    * ``plain``: a VAE of all columns, without a graph;
+    * ``columns``: p(z) ∏ p(xᵢ | paᵢ, z), a small net for each column with parents;
+    * ``pain``: the graph condensed to x₁ → x₂, the columns with children and the others: q(z | x₁, x₂) and
+      p(z) p(x₁ | z) p(x₂ | x₁, z);
+    * ``eedi``: the same columns, but z acts on x₂ alone and is read off it alone: q(z | x₂) and
+      p(z) p(x₁) p(x₂ | x₁, z).
+
+    Both condensed ones add what x₁ and what z say before a column's law is made of it, which is how p(x₂ | x₁) times
+    p(x₂ | z) reads as one law. p(x₁) of ``eedi`` is not printed: its columns are independent here. The encoder's other
+    factor, q(x₁ | x₂), stands for x₁ that were not observed; they are, so it has no part in the bound.
+
+    A condensed graph claims x₁ → x₂ and nothing about single columns, so ``do`` is refused where these are several.
+    """
+    from escudo.synthesis._structure import structure_of
+
+    width, hidden = len(schema.names), ARCHITECTURES[architecture][0]
+    structure = structure_of(schema, graph)
+    if architecture != "plain" and graph is None:
+        raise InputError(f"architecture={architecture!r} follows a causal graph; give one, or take 'plain'.")
+    claimed, reached = structure.stated, None
+    if architecture == "plain":
+        units: tuple[Unit, ...] = (Unit(tuple(range(width)), ()),)
+        claimed = structure_of(schema, None).stated
+    elif architecture == "columns":
+        units, _ = units_of(schema, graph, latent=True)
+    else:
+        first, rest = _halves(schema, graph)
+        units = (Unit(first, ()), Unit(rest, first))
+        claimed = _condensed_claim([schema.names[place] for place in first], [schema.names[place] for place in rest])
+        reached = rest if architecture == "eedi" else None
+    network = Network(
+        columns=columns_of(schema),
+        units=units,
+        direct=False,
+        encoded=reached,
+        reached=reached,
+        **{"hidden": hidden, **{name: value for name, value in sizes.items() if value}},
+    )
+    parents = {
+        schema.names[place]: tuple(schema.names[parent] for parent in unit.parents)
+        for unit in units
+        for place in unit.columns
+    }
+    return network, structure.fitted_graph({name: parents[name] for name in schema.names}), claimed
+
+
+def _halves(schema: Schema, graph: CausalGraph | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the columns with children, and the others."""
+    assert graph is not None
+    directed = graph if graph.is_dag else graph.extension()
+    acting = {
+        name
+        for node in directed.nodes
+        if node not in directed.latents and directed.children(node)
+        for name in directed.groups.get(node, (node,))
+    }
+    first = tuple(place for place, name in enumerate(schema.names) if name in acting)
+    rest = tuple(place for place, name in enumerate(schema.names) if name not in acting)
+    if not first:
+        raise InputError("The graph has no arrow, so there is nothing to condense; take architecture='plain'.")
+    return first, rest
+
+
+def _condensed_claim(first: list[str], rest: list[str]) -> CausalGraph:
+    from escudo.causal import CausalGraph
+
+    names = ["x1", "x2"]
+    while set(names) & {*first, *rest}:
+        names = [name + "_" for name in names]
+    return CausalGraph.from_edges([(names[0], names[1])], groups=dict(zip(names, (first, rest), strict=True)))
 
 
 def _condensed(graph: CausalGraph) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:

@@ -10,7 +10,21 @@ data: no learning rate, no early stop, no normalisation.
 **Guarantee.** The events of the start, and T :class:`~escudo.privacy.SampledGaussianEvent` for T steps. The noise of
 the steps is drawn in floating point, so the guarantee is marked as not float-safe.
 
+**As printed.** With ``architecture`` the network and the training are the paper's own: started at random, samples of
+100 or 200 rows, Adam at 0.001, the last parameters; clipped at 1, unless said otherwise (the paper searched clip and
+noise on the private rows, which its ε does not count). These can also be trained without clipping and noise
+(:meth:`Vae.unprotected`), for comparisons: then nothing is promised, and everything that comes of it says so.
+
 **Reference.** *Causally Constrained Data Synthesis for Private Data Release*, sections 3 and 4, Appendix C.
+
+**Graph and network together.** With ``discover="joint"`` there is no graph to follow, or only a part of one: the steps
+are split in two. In the first half every open pair of columns has a gate, an edge's probability, which is learnt with
+the weights behind it (:class:`~escudo.synthesis.neural._network.JointNetwork`); then pairs are kept that are joined
+more strongly than 99 % of pairs in the same training, noise and all, on rows simulated without a single edge, which is
+free; the second half goes on along the graph that is left. All steps are steps of one DP-SGD: what is decided in
+between is a function of what they released. Directions are those of an order that was learnt to predict with, which is
+no finding: the model's edges are lines, and ``do`` along them is refused, unless ``graph`` states them. In the spirit
+of VICause, which the paper uses without saying how it was trained.
 
 **Where a training starts**: at a model that was fitted with a share of the budget, not at random.
 
@@ -66,7 +80,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -85,6 +99,7 @@ from escudo.privacy import (
     Account,
     Budget,
     Event,
+    Guarantee,
     Neighbours,
     Plan,
     RepeatedEvent,
@@ -97,8 +112,19 @@ from escudo.synthesis._laws import Conditional, LogitConditional, MaxConditional
 from escudo.synthesis._model import CausalModel, anchor_of
 from escudo.synthesis._moment_family import Form
 from escudo.synthesis._moments import Independent, Moments, PreparedMoments
+from escudo.synthesis._structure import graph_of, structure_of
 from escudo.synthesis.neural._model import NeuralModel
-from escudo.synthesis.neural._network import Block, Network, columns_of, units_of
+from escudo.synthesis.neural._network import (
+    ARCHITECTURES,
+    Architecture,
+    Block,
+    JointNetwork,
+    Network,
+    Unit,
+    columns_of,
+    printed,
+    units_of,
+)
 from escudo.table import PrivateTable, Schema
 
 if TYPE_CHECKING:
@@ -109,6 +135,12 @@ Floats = NDArray[np.float64]
 Parameters = dict[str, dict[str, Floats]]
 
 _READ = 65_536
+_PRINTED_RATE = 1e-3  # Adam's, in the paper
+_JOINT_START = 0.1  # of the budget, in squared noise, for single columns where the graph is learnt too
+_JOINT_LONGER = 5  # times the usual steps: weights have to settle before it shows which are needed
+_JOINT_QUANTILE = 0.99  # of pairs without an edge, that one which is kept has to exceed
+_LATENT_RATE = 0.004
+_MOST_GATED = 8192  # columns times features, of which a row has one number each
 
 
 # ---- the generators
@@ -138,6 +170,7 @@ class _Neural:
     learning_rate: float | None = None
     checkpoint: str | PathLike[str] | None = None
     again: bool = False
+    discover: Literal["joint"] | None = None
 
     def __post_init__(self) -> None:
         """Bring the options into their form, or say which one cannot be."""
@@ -165,16 +198,77 @@ class _Neural:
             raise InputError(f"again must be True or False; got {type(self.again).__name__}.")
         if self.again and self.checkpoint is None:
             raise InputError("again pays once more for what a checkpoint leaves to do; give checkpoint too.")
+        if self.discover is not None:
+            one_of("discover", self.discover, ("joint",))
+            for name in ("checkpoint", "hidden", "start_share", "pretraining", "clip_norm"):
+                if getattr(self, name) not in (None, ()):
+                    raise InputError(f"discover='joint' learns graph and network together, and takes no {name}.")
+
+    def unprotected(self, schema: Schema, graph: CausalGraph | None, neighbours: Neighbours) -> PreparedUnprotected:
+        """Choose what is trained where nothing is promised; for one of the paper's architectures only."""
+        raise InputError(
+            f"generator {self.name!r} is not fitted without privacy like this; only 'vae' with one of the paper's "
+            "architectures is, such as architecture='columns'. Give an epsilon."
+        )
+
+    def _joint(
+        self, schema: Schema, graph: CausalGraph | None, neighbours: Neighbours, budget: Budget
+    ) -> PreparedJoint:
+        """Choose how graph and network are learnt together, from public facts alone."""
+        columns, rows = columns_of(schema), neighbours.rows
+        if len(schema.names) * columns.width > _MOST_GATED:
+            raise InputError(
+                f"discover='joint' has a gate for every pair of columns, which are too many here: {len(schema.names)} "
+                "columns. Run 'escudo discover' first and pass its graph."
+            )
+        if self.batch is not None and rows is None:
+            raise InputError("batch is a number of rows out of public_rows; give that too.")
+        pairs, known = open_pairs(schema, graph)
+        rule = rule_for(rows, len(schema.names), budget.epsilon, latent=False)
+        start = Independent().prepare(
+            schema, None, neighbours, Budget(_epsilon_of_share(_JOINT_START, budget), budget.delta)
+        )
+        taken = start.plan.event
+        assert taken is not None
+        steps = max(_JOINT_LONGER * rule.steps if self.steps is None else self.steps, 2)
+        sampled = rule.sampling_probability if self.batch is None or rows is None else min(1.0, self.batch / rows)
+
+        def events(noise: float) -> list[Event]:
+            return [taken, RepeatedEvent(event=step_event(neighbours, sampled, noise), count=steps)]
+
+        sizes = {"latent": self.latent, "encoder": self.encoder, "decoder": self.decoder}
+        return PreparedJoint(
+            generator=self.name,
+            schema=schema,
+            knowledge=graph,
+            network=JointNetwork(columns=columns, pairs=pairs, known=known),
+            latent=sizes if self.latent else {},
+            start=start,
+            training=Training(
+                steps=steps // 2,
+                sampling_probability=sampled,
+                noise_multiplier=calibrate(events, budget),
+                clip_norm=1.0,
+                learning_rate=rule.learning_rate if self.learning_rate is None else self.learning_rate,
+                averaging=rule.averaging,
+            ),
+            later=steps - steps // 2,
+            given=frozenset({"learning_rate"} if self.learning_rate is not None else ()),
+            neighbours=neighbours,
+            delta=budget.delta,
+        )
 
     def prepare(
         self, schema: Schema, graph: CausalGraph | None, neighbours: Neighbours, budget: Budget
-    ) -> PreparedNeural:
+    ) -> PreparedNeural | PreparedJoint:
         """Choose the network, the start and the training from public facts alone.
 
         Raises:
             InputError: If ``batch`` is given where the number of rows is not public, or ``checkpoint`` is of another
                 release.
         """
+        if self.discover is not None:
+            return self._joint(schema, graph, neighbours, budget)
         rows = neighbours.rows
         if self.batch is not None and rows is None:
             raise InputError("batch is a number of rows out of public_rows; give that too.")
@@ -261,15 +355,113 @@ class Vae(_Neural):
             ledger, or one in memory while the process lasts.
         again: Whether to pay once more for the steps that are left where a checkpoint cannot go on for nothing: it is
             an older copy, or was resumed and then stopped before its next state was kept, or its fit has ended.
+        architecture: ``"graph"`` for escudo's own; ``"plain"``, ``"columns"``, ``"pain"`` or ``"eedi"`` for one that
+            the paper printed (see ``neural/_network.printed``), started at random and trained as there.
+        epochs: For a printed one: how often the rows are gone through; as in the paper if None.
+        discover: ``"joint"`` to learn the graph together with the network, under the same budget; ``graph`` is then
+            what is known of it.
     """
 
     name: ClassVar[str] = "vae"
+
+    architecture: Architecture = "graph"
+    epochs: int | None = None
 
     def __post_init__(self) -> None:
         self.latent = whole("latent", self.latent)
         if self.latent == 0:
             raise InputError("latent must be at least 1; without a latent use generator='autoregressive'.")
         _Neural.__post_init__(self)
+        self.architecture = one_of("architecture", self.architecture, ("graph", *ARCHITECTURES))
+        if self.epochs is not None:
+            self.epochs = whole("epochs", self.epochs, minimum=1)
+        if self.architecture == "graph":
+            if self.epochs is not None:
+                raise InputError("epochs goes with one of the paper's architectures; give steps instead.")
+            return
+        if self.epochs is not None and self.steps is not None:
+            raise InputError("epochs and steps say the same twice; give one of them.")
+        usual = {part.name: part.default for part in fields(self)}
+        started = ("direct", "start", "start_share", "form", "pretraining", "checkpoint", "again", "discover")
+        if told := [name for name in started if getattr(self, name) != usual[name]]:
+            raise InputError(
+                f"architecture={self.architecture!r} is trained as printed, from a random start; it takes no {told[0]}."
+            )
+
+    def prepare(
+        self, schema: Schema, graph: CausalGraph | None, neighbours: Neighbours, budget: Budget
+    ) -> PreparedNeural | PreparedJoint:
+        """Choose the network and the training from public facts alone.
+
+        Raises:
+            InputError: If the number of rows is needed and not public.
+        """
+        if self.architecture == "graph":
+            return _Neural.prepare(self, schema, graph, neighbours, budget)
+        rows = neighbours.rows
+        if rows is None:
+            raise InputError(
+                f"architecture={self.architecture!r} is trained on samples of a number of rows, and measures nothing "
+                "beforehand: say how many rows there are, where the table is made (public_rows), if that is public."
+            )
+        network, followed, claimed = self._printed(schema, graph)
+        steps, sampled = self._length(rows)
+
+        def events(noise: float) -> Event:
+            return RepeatedEvent(event=step_event(neighbours, sampled, noise), count=steps)
+
+        return PreparedNeural(
+            generator=self.name,
+            schema=schema,
+            graph=followed,
+            network=network,
+            start=None,
+            claimed=claimed,
+            architecture=self.architecture,
+            training=Training(
+                steps=steps,
+                sampling_probability=sampled,
+                noise_multiplier=calibrate(events, budget),
+                clip_norm=1.0 if self.clip_norm is None else self.clip_norm,
+                learning_rate=_PRINTED_RATE if self.learning_rate is None else self.learning_rate,
+                averaging=0.0,
+            ),
+            given=frozenset({"clip_norm", "learning_rate"}),
+            pretraining=0,
+            neighbours=neighbours,
+            delta=budget.delta,
+        )
+
+    def unprotected(self, schema: Schema, graph: CausalGraph | None, neighbours: Neighbours) -> PreparedUnprotected:
+        """Choose what is trained without clipping and noise: nothing is promised.
+
+        Raises:
+            InputError: If the architecture is escudo's own, which is never trained like that.
+        """
+        if self.architecture == "graph":
+            return _Neural.unprotected(self, schema, graph, neighbours)
+        if self.clip_norm is not None:
+            raise InputError("clip_norm bounds what one row adds, for noise to hide it; without privacy there is none.")
+        network, followed, claimed = self._printed(schema, graph)
+        return PreparedUnprotected(
+            generator=self,
+            schema=schema,
+            graph=followed,
+            claimed=claimed,
+            network=network,
+            neighbours=neighbours,
+        )
+
+    def _printed(self, schema: Schema, graph: CausalGraph | None) -> tuple[Network, CausalGraph, CausalGraph]:
+        sizes = {name: getattr(self, name) for name in ("hidden", "latent", "encoder", "decoder")}
+        return printed(schema, graph, self.architecture, sizes)
+
+    def _length(self, rows: int) -> tuple[int, float]:
+        """Return how many steps there are, and the chance of each row in each."""
+        _, batch, epochs = ARCHITECTURES[self.architecture]
+        batch = min(batch if self.batch is None else self.batch, max(rows, 1))
+        steps = (epochs if self.epochs is None else self.epochs) * rows // batch if self.steps is None else self.steps
+        return max(steps, 1), batch / max(rows, 1)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -289,6 +481,7 @@ class Autoregressive(_Neural):
         learning_rate: As for :class:`Vae`.
         checkpoint: As for :class:`Vae`.
         again: As for :class:`Vae`.
+        discover: As for :class:`Vae`.
     """
 
     name: ClassVar[str] = "autoregressive"
@@ -308,26 +501,38 @@ class PreparedNeural:
         schema: The columns.
         graph: The graph over columns that the network follows.
         network: The network.
-        start: The model that the training starts from.
+        start: The model that the training starts from; None for one that starts at random.
         training: The training; where its clip bound and learning rate are left to rules, they follow from the start.
         given: Which of ``clip_norm`` and ``learning_rate`` were asked for.
         pretraining: Steps on simulated rows, which are free.
         neighbours: Which tables are neighbours, and what is public about them.
         delta: The δ at which the plan is stated.
         checkpoint: What to go on from if the fit is stopped; None for nothing.
+        claimed: Where there is no start: what is claimed about causes.
+        architecture: Which of the paper's networks it is; ``"graph"`` for escudo's own.
     """
 
     generator: str
     schema: Schema
     graph: CausalGraph
     network: Network
-    start: PreparedMoments
+    start: PreparedMoments | None
     training: Training
     given: frozenset[str]
     pretraining: int
     neighbours: Neighbours
     delta: float
     checkpoint: Checkpoint | None = None
+    claimed: CausalGraph | None = None
+    architecture: str = "graph"
+
+    @property
+    def stated(self) -> CausalGraph:
+        """What is claimed about causes."""
+        if self.start is not None:
+            return self.start.design.structure.stated
+        assert self.claimed is not None, "one of them is there"
+        return self.claimed
 
     @property
     def plan(self) -> Plan:
@@ -337,7 +542,9 @@ class PreparedNeural:
             f"{rounds.sampling_probability:.3g} of the rows each" if rounds.sampling_probability < 1 else "all rows"
         )
         step = step_event(self.neighbours, rounds.sampling_probability, rounds.noise_multiplier)
-        children = [child for child in self.start.plan.children if child.name != "sampling"]
+        children = []
+        if self.start is not None:
+            children += [child for child in self.start.plan.children if child.name != "sampling"]
         if self.pretraining:
             children.append(Plan("training on rows simulated from that"))
         children += [
@@ -356,17 +563,20 @@ class PreparedNeural:
         seeded fit then gives what it would have given; one for release draws the steps that are left anew. The account
         knows of the training's end before the model leaves.
         """
-        first, paid = self._start_model(table, purse)
-        parameters = pretrain(self.network, parameters_of(self.network, first), first, self.pretraining)
-        rows = expected_rows(first)
-        training = self.settle(clip_bound(self.network, parameters, measured_rows(first)), rows)
+        if self.start is None:
+            parameters, paid = random_start(self.network, purse.stream), self._paid(purse)
+            rows, training = self.neighbours.rows or 1, self.training
+        else:
+            first, paid = self._start_model(table, purse, self.start)
+            parameters = pretrain(self.network, parameters_of(self.network, first), first, self.pretraining)
+            rows = expected_rows(first)
+            training = self.settle(clip_bound(self.network, parameters, measured_rows(first)), rows)
         value = self._train(parameters, self.codes(table), training, rows, paid)
         arrays = self.network.layout.unflatten(value.astype(np.float64))
-        structure = self.start.design.structure
         model = NeuralModel(
             schema=self.schema,
             graph=self.graph,
-            stated=structure.stated,
+            stated=self.stated,
             network=self.network,
             parameters=arrays,
             guarantee=purse.guarantee,
@@ -375,13 +585,13 @@ class PreparedNeural:
             details={
                 "rows": rows,
                 "parameters": self.network.layout.size,
-                "start": self.start.design.generator,
+                **self._origin,
                 "steps": training.steps,
                 "sampling_probability": training.sampling_probability,
                 "noise_multiplier": training.noise_multiplier,
                 "l2_clip_norm": training.clip_norm,
                 "learning_rate": training.learning_rate,
-                "stated_arrows": structure.stated_arrows,
+                "stated_arrows": self._stated_arrows,
                 **anchor_of(purse),
             },
         )
@@ -398,7 +608,23 @@ class PreparedNeural:
             return charging(account, plan, **terms)
         return self.checkpoint.paying(account, plan, stream, **terms)
 
-    def _start_model(self, table: PrivateTable, purse: Purse) -> tuple[CausalModel, Purse]:
+    @property
+    def _origin(self) -> dict[str, str]:
+        """Where the training started, for the model's details."""
+        if self.start is None:
+            return {"start": "random", "architecture": self.architecture}
+        return {"start": self.start.design.generator}
+
+    @property
+    def _stated_arrows(self) -> list[list[str]]:
+        if self.start is not None:
+            return self.start.design.structure.stated_arrows
+        return [list(edge) for edge in self.graph.edges if set(edge) <= set(self.stated.columns)]
+
+    def _paid(self, purse: Purse) -> Purse:
+        return purse.within(self.training.event(**self.neighbours.stated), purpose="training by DP-SGD")
+
+    def _start_model(self, table: PrivateTable, purse: Purse, start: PreparedMoments) -> tuple[CausalModel, Purse]:
         """Return the model that the training starts from, measured now or by the fit that was stopped.
 
         And the purse that the training is paid from.
@@ -408,7 +634,7 @@ class PreparedNeural:
         if kept is not None and kept.begun:
             event, first = kept.left, kept.read_start()
         else:
-            first = self.start.run(table, purse)
+            first = start.run(table, purse)
             if kept is not None:
                 kept.keep_start(first, purse.stream)
         return first, purse.within(event, purpose="training by DP-SGD")
@@ -432,9 +658,7 @@ class PreparedNeural:
 
     def codes(self, table: PrivateTable) -> NDArray[np.generic]:
         """Return the rows as cells, in the smallest type that holds every cell of the schema. Private."""
-        kind = np.min_scalar_type(max(self.schema.sizes.values()) - 1)
-        none = np.empty((0, len(self.schema.names)), kind)  # a table without rows may have no batch either
-        return np.concatenate([none, *table.batches(_READ)], dtype=kind, casting="unsafe")
+        return _codes(self.schema, table)
 
     @property
     def facts(self) -> dict[str, str]:
@@ -461,6 +685,327 @@ class PreparedNeural:
         if "learning_rate" not in self.given:
             rate = learning_rate_for(rate, noise)
         return replace(training, clip_norm=clip_norm, learning_rate=rate)
+
+
+def _codes(schema: Schema, table: PrivateTable) -> NDArray[np.generic]:
+    kind = np.min_scalar_type(max(schema.sizes.values()) - 1)
+    none = np.empty((0, len(schema.names)), kind)  # a table without rows may have no batch either
+    return np.concatenate([none, *table.batches(_READ)], dtype=kind, casting="unsafe")
+
+
+def random_start(network: Any, stream: np.random.Generator | None) -> NDArray[np.float32]:
+    """Return parameters drawn without a look at any row: from a seeded stream, or from the operating system."""
+    made = network.start(np.random.default_rng() if stream is None else stream)
+    return np.concatenate([made[layer][name].ravel() for layer, name, _ in network.shapes]).astype(np.float32)
+
+
+# ---- graph and network together
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedJoint:
+    """What will be measured and how loudly, where the graph is learnt with the network: public, and fixed beforehand.
+
+    Attributes:
+        generator: The generator's name.
+        schema: The columns.
+        knowledge: What is known of the graph: its arrows are there, what it forbids is not, all else is open.
+        network: The network with gates.
+        latent: Sizes of z and the layers around it, which join in the second half; none without z.
+        start: The levels of single columns, which the training starts from.
+        training: Its first half; the clip bound follows from the start, which is released.
+        later: How many steps the second half has, at the same noise.
+        given: Whether the learning rate was asked for.
+        neighbours: Which tables are neighbours, and what is public about them.
+        delta: The δ at which the plan is stated.
+    """
+
+    generator: str
+    schema: Schema
+    knowledge: CausalGraph | None
+    network: JointNetwork
+    latent: Mapping[str, Any]
+    start: PreparedMoments
+    training: Training
+    later: int
+    given: frozenset[str]
+    neighbours: Neighbours
+    delta: float
+
+    @property
+    def plan(self) -> Plan:
+        """The budget tree."""
+        rounds, network = self.training, self.network
+        step = step_event(self.neighbours, rounds.sampling_probability, rounds.noise_multiplier)
+        gates = len(network.pairs) - len(network.known)
+        children = [child for child in self.start.plan.children if child.name != "sampling"]
+        buys = f"noisy gradients of {network.layout.size:,} parameters, the gates of {gates:,} arrows among them"
+        children += [
+            Plan("training of graph and network", step, count=rounds.steps, buys=buys),
+            Plan("the same on rows simulated without edges"),
+            Plan("training along the graph", step, count=self.later, buys="noisy gradients along what was found"),
+            Plan("sampling"),
+        ]
+        return Plan(self.generator, children=children, delta=self.delta)
+
+    def run(self, table: PrivateTable, purse: Purse) -> NeuralModel:
+        """Fit the start, learn graph and network, and train along the graph.
+
+        Only the two trainings read rows; the graph is a function of the first one's result and of simulated rows.
+        """
+        network, first = self.network, self.start.run(table, purse)
+        rows, codes = expected_rows(first), _codes(self.schema, table)
+        parameters = network.start(parameters_of(_alone(network.columns), first)["base"]["b"])
+        flat = np.asarray(network.layout.flatten(parameters), np.float32)
+        training = self._settled(self.training, clip_bound(network, flat, measured_rows(first)), rows)
+        learnt = network.layout.unflatten(self._train(network, flat, codes, training, rows, purse))
+        none = network.layout.unflatten(
+            simulated_training(network, flat, first.codes(rows, seed=_SEED), training, rows)
+        )
+        parents, found = arrows_of(network, learnt, none)
+        follower, start = _along(network, learnt, parents, self.latent)
+        names = self.schema.names
+        causes = {names[child]: tuple(names[parent] for parent in several) for child, several in parents.items()}
+        stated = self._stated([(names[a], names[b]) for a, b, _ in found])
+        rate = self.training.learning_rate if self.given or not self.latent else _LATENT_RATE
+        second = replace(self.training, steps=self.later, decline=0.8, learning_rate=rate)
+        model = NeuralModel(
+            schema=self.schema,
+            graph=graph_of(causes),
+            stated=stated,
+            network=follower,
+            parameters=follower.layout.unflatten(start.astype(np.float64)),
+            guarantee=purse.guarantee,
+            generator=self.generator,
+            plan=self.plan,
+            details={
+                "rows": rows,
+                "start": self.start.design.generator,
+                "discover": "joint",
+                "steps": training.steps + self.later,
+                "sampling_probability": training.sampling_probability,
+                "noise_multiplier": training.noise_multiplier,
+                "stated_arrows": [list(edge) for edge in stated.edges if edge[0] in causes.get(edge[1], ())],
+                "discovery": {
+                    "method": "joint",
+                    "edges": [
+                        {"from": names[a], "to": names[b], "directed": False, "confidence": sure}
+                        | {"direction_confidence": None}
+                        for a, b, sure in found
+                    ],
+                    "cannot_tell": "",
+                    "notes": [
+                        "Learnt with the network: a confidence is the share of pairs without an edge that came out "
+                        "weaker under the same noise, and directions only help to imitate the table."
+                    ],
+                },
+                **anchor_of(purse),
+            },
+        )
+        simulated = model.codes(_MEASURED, seed=_SEED).astype(codes.dtype)
+        second = self._settled(second, clip_bound(follower, start, simulated), rows)
+        value = self._train(follower, start, codes, second, rows, purse)
+        return replace(model, parameters=follower.layout.unflatten(value.astype(np.float64)))
+
+    def _train(
+        self, network: Any, flat: NDArray[np.float32], codes: Any, training: Training, rows: int, purse: Purse
+    ) -> NDArray[np.float32]:
+        paid = purse.within(training.event(**self.neighbours.stated), purpose="training by DP-SGD")
+        terms: dict[str, Any] = {"seed": paid.stream, **self.neighbours.stated}
+        return train(
+            network, network.layout, flat, codes, training, expected_rows=rows, delta=self.delta, **terms
+        ).value
+
+    def _settled(self, training: Training, bound: float, rows: int) -> Training:
+        noise = training.noise_multiplier * bound / max(rows * training.sampling_probability, 1.0)
+        rate = training.learning_rate if self.given else learning_rate_for(training.learning_rate, noise)
+        return replace(training, clip_norm=bound, learning_rate=rate)
+
+    def _stated(self, found: list[tuple[str, str]]) -> CausalGraph:
+        """Return what is claimed about causes: what was known, and lines along what was found."""
+        known = {} if self.knowledge is None else {"edges": self.knowledge.edges}
+        arrows = known.get("edges", ())
+        joined = {frozenset(arrow) for arrow in arrows}
+        lines = [pair for pair in found if frozenset(pair) not in joined]
+        return CausalGraph.from_edges(arrows, nodes=self.schema.names, undirected=lines)
+
+
+def open_pairs(
+    schema: Schema, graph: CausalGraph | None
+) -> tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]:
+    """Return the pairs (cause, effect) that may be joined, and those of them that are known to be.
+
+    Raises:
+        InputError: If the graph has groups or latents, which a graph that is to be learnt does not know.
+    """
+    names = schema.names
+    place = {name: number for number, name in enumerate(names)}
+    if graph is None:
+        return tuple((a, b) for a in place.values() for b in place.values() if a != b), ()
+    structure_of(schema, graph)  # names are those of the schema
+    if graph.groups or graph.latents or graph.undirected_edges:
+        raise InputError("discover='joint' takes arrows between columns that are known, and forbidden ones; no others.")
+    known = tuple((place[a], place[b]) for a, b in graph.edges)
+    barred = {(place[a], place[b]) for a, b in graph.forbidden} | {(b, a) for a, b in known}
+    pairs = tuple((a, b) for a in place.values() for b in place.values() if a != b and (a, b) not in barred)
+    return pairs, known
+
+
+def simulated_training(
+    network: Any, flat: NDArray[np.float32], rows: Codes, training: Training, expected: int
+) -> NDArray[np.float32]:
+    """Return the parameters after the same training, noise and all, on rows that were simulated; free."""
+    from escudo.mechanisms.dpsgd import capacity_for, first_state, result, run, slots_of
+
+    knobs, state = training.knobs(expected), first_state(flat)
+    sampled = training.sampling_probability
+    capacity, rng, rows = capacity_for(expected, sampled), np.random.default_rng(_SEED), _smallest(rows)
+    with tracking("The same on rows without edges", total=training.steps) as advance:
+        for segment in slots_of(rng, rows=len(rows), probability=sampled, steps=training.steps, capacity=capacity):
+            batches = segment._replace(rows=rows[segment.rows])
+            state = run(network, network.layout, training.recipe, None, knobs, state, batches)
+            advance(int(segment.last.sum()))
+    return np.asarray(result(knobs, state))
+
+
+def arrows_of(
+    network: JointNetwork, learnt: Mapping[str, Mapping[str, Any]], none: Mapping[str, Mapping[str, Any]]
+) -> tuple[dict[int, tuple[int, ...]], list[tuple[int, int, float]]]:
+    """Return each column's parents, and the open pairs that are kept, with how sure they are; no cycle among them.
+
+    Args:
+        network: The network with gates.
+        learnt: Its parameters after a training.
+        none: Its parameters after the same training on rows without edges.
+    """
+    pairs = {tuple(sorted(pair)) for pair in network.pairs} - {tuple(sorted(pair)) for pair in network.known}
+    listed = sorted(pairs)
+    strength, weak = network.strengths(learnt), network.strengths(none)
+    chance = np.sort([weak[a, b] for a, b in listed])
+    weakest = float(np.quantile(chance, _JOINT_QUANTILE))
+    order = _ordered(np.asarray(learnt["order"]["b"]), network.known)
+    rank = {column: number for number, column in enumerate(order)}
+    allowed = set(network.pairs)
+    parents: dict[int, set[int]] = {column: set() for column in range(network.count)}
+    for cause, effect in network.known:
+        parents[effect].add(cause)
+    kept = []
+    for a, b in listed:
+        cause, effect = (a, b) if rank[a] < rank[b] else (b, a)
+        below = float(np.searchsorted(chance, strength[a, b]) / (len(chance) + 1))
+        if strength[a, b] > weakest and (cause, effect) in allowed:
+            parents[effect].add(cause)
+            kept.append((cause, effect, below))
+    return {column: tuple(sorted(several)) for column, several in parents.items()}, kept
+
+
+def _ordered(places: Floats, known: tuple[tuple[int, int], ...]) -> list[int]:
+    """Return the columns by their places, but none before a cause that is known."""
+    left, order = set(range(len(places))), []
+    while left:
+        free = [column for column in left if not any(b == column and a in left for a, b in known)]
+        first = min(free, key=lambda column: (places[column], column))
+        order.append(first)
+        left.remove(first)
+    return order
+
+
+def _alone(columns: Any) -> Network:
+    """Return a network without arrows."""
+    return Network(columns=columns, units=tuple(Unit((place,), ()) for place in range(len(columns.specs))))
+
+
+def _along(
+    network: JointNetwork,
+    learnt: Mapping[str, Mapping[str, Any]],
+    parents: Mapping[int, tuple[int, ...]],
+    latent: Mapping[str, Any],
+) -> tuple[Network, NDArray[np.float32]]:
+    """Return the network that follows the arrows which were kept, and where its training goes on."""
+    follower = Network(
+        columns=network.columns,
+        units=tuple(Unit((child,), several) for child, several in parents.items()),
+        **latent,
+    )
+    made = follower.start(np.random.default_rng(_SEED))
+    made["base"]["b"] = np.asarray(learnt["base"]["b"], np.float64)
+    if follower.has_direct:
+        made["direct"]["w"] = network.weights(learnt)[0] * follower.direct_mask
+    return follower, np.asarray(follower.layout.flatten(made), np.float32)
+
+
+# ---- without privacy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedUnprotected:
+    """One of the paper's networks, to be trained without clipping and noise. Nothing is promised.
+
+    It has no ``run``: no purse pays for it, and :mod:`escudo.asking` cannot ask it.
+
+    Attributes:
+        generator: The generator.
+        schema: The columns.
+        graph: The graph over columns that the network follows.
+        claimed: What is claimed about causes.
+        network: The network.
+        neighbours: Which tables would be neighbours, if something were promised.
+    """
+
+    generator: Vae
+    schema: Schema
+    graph: CausalGraph
+    claimed: CausalGraph
+    network: Network
+    neighbours: Neighbours
+
+    @property
+    def plan(self) -> Plan:
+        """What is done; none of it is paid for, as no budget could."""
+        return Plan(
+            self.generator.name, children=[Plan("training on the rows themselves, WITHOUT PRIVACY"), Plan("sampling")]
+        )
+
+    def fit(self, table: PrivateTable, stream: np.random.Generator | None) -> NeuralModel:
+        """Train on the rows as they are; whoever calls it has seen to it that this was meant."""
+        from escudo.mechanisms.dpsgd import Knobs, Recipe, capacity_for, first_state, run, slots_of
+
+        rng = np.random.default_rng() if stream is None else stream
+        network, rows = self.network, _codes(self.schema, table)
+        steps, sampled = self.generator._length(len(rows))
+        given = self.generator.learning_rate
+        rate = _PRINTED_RATE if given is None else given
+        knobs = Knobs(*map(np.float32, (np.inf, 0.0, max(len(rows) * sampled, 1.0), rate, 1e9, 0.0, 0.0)))
+        state = first_state(random_start(network, rng))
+        capacity = capacity_for(len(rows), sampled)
+        segments = slots_of(rng, rows=len(rows), probability=sampled, steps=steps, capacity=capacity)
+        filled = rows if len(rows) else np.zeros((1, rows.shape[1]), rows.dtype)
+        with tracking("Training without privacy", total=steps) as advance:
+            for segment in segments:
+                batches = segment._replace(rows=filled[segment.rows])
+                state = run(network, network.layout, Recipe(averaged=False), None, knobs, state, batches)
+                advance(int(segment.last.sum()))
+        flat = np.asarray(state.parameters, np.float64)
+        return NeuralModel(
+            schema=self.schema,
+            graph=self.graph,
+            stated=self.claimed,
+            network=network,
+            parameters=network.layout.unflatten(flat),
+            guarantee=Guarantee(none=True, for_release=False, accountant="none", **self.neighbours.stated),
+            generator=self.generator.name,
+            plan=self.plan,
+            details={
+                "rows": len(rows),
+                "parameters": network.layout.size,
+                "start": "random",
+                "architecture": self.generator.architecture,
+                "steps": steps,
+                "sampling_probability": sampled,
+                "learning_rate": rate,
+                "stated_arrows": [list(edge) for edge in self.graph.edges if set(edge) <= set(self.claimed.columns)],
+            },
+        )
 
 
 def step_event(neighbours: Neighbours, sampled: float, noise: float) -> SampledGaussianEvent:
@@ -513,7 +1058,7 @@ def rule_for(rows: int | None, columns: int, epsilon: float, *, latent: bool = F
         start_share=min(max(1 - known * epsilon / (100 * columns), 0.6), 0.9),
         steps=round(_STEPS * longer),
         sampling_probability=min(1.0, _LARGEST_SAMPLE / known),
-        learning_rate=0.004 if latent else 0.03,
+        learning_rate=_LATENT_RATE if latent else 0.03,
         averaging=0.8,
         pretraining=min(200 + 20 * columns, 5000),
     )
@@ -668,7 +1213,7 @@ def free_steps(network: Network, rows: int, steps: int) -> tuple[Knobs, Iterator
     return Knobs(*map(np.float32, (np.inf, 0.0, _BATCH, rate, steps, 0.95, 0.98))), samples
 
 
-def clip_bound(network: Network, flat: NDArray[np.float32], rows: Codes) -> float:
+def clip_bound(network: Network | JointNetwork, flat: NDArray[np.float32], rows: Codes) -> float:
     """Return the length that all but a few gradients of simulated rows keep to; free, as no private row is read."""
     import jax
 
