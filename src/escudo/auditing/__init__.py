@@ -13,8 +13,8 @@ What is audited: anything that :func:`adapt` takes, a :class:`Mechanism`; servic
 :class:`~escudo.privacy.Guarantee`, and :func:`renyi_claim`. Broken mechanisms to practise on: ``museum``.
 
 How it works: ``_audit`` (the run), ``_wealth`` (how it bets, and why the error rate holds), ``_experiment`` (the runs
-of a pair), ``_outputs``, ``_cells``, ``_scores``, ``_views`` (what it looks at), ``_calibration`` (what it believes),
-``_bounds`` (what stands beside the bound).
+of a pair), ``_pairs`` (what is asked), ``_outputs``, ``_cells``, ``_scores``, ``_views`` (what it looks at),
+``_calibration`` (what it believes), ``_bounds`` (what stands beside the bound).
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from escudo.auditing._audit import audit
 from escudo.auditing._bounds import Power
 from escudo.auditing._http import HttpTarget
 from escudo.auditing._one_run import OneRun, one_run
+from escudo.auditing._pairs import pairs_of, query_pairs
 from escudo.auditing._replay import Replay, Step, exact, replay
 from escudo.auditing._result import Audit, History, Outputs
-from escudo.auditing._targets import Mechanism, Uncounted, adapt, pairs_of, query_pairs
+from escudo.auditing._targets import Mechanism, Uncounted, adapt
 from escudo.auditing._wealth import renyi_claim
 
 __all__ = [
