@@ -271,8 +271,10 @@ class _Runner:
         labels = self._assigned(most) if stored is None else stored.labels
         pair = pair if stored is None else stored.pair
         new: list[tuple[Any, Any]] = []
-        if pair == len(self._pairs) and self._questions is not None:
-            new = self._questions.take(labels.size)
+        if pair == len(self._pairs):
+            new = [] if self._questions is None else self._questions.take(labels.size)
+            if stored is not None and len(new) < labels.size:
+                raise InputError("the log is damaged: it holds new questions that were never asked. Name another file.")
             labels = labels[: len(new)]
         outputs, counted = self._observe(pair, labels, stored, new)
         self._blocks += 1
@@ -616,7 +618,7 @@ class _Run:
 
     def _hopeless(self) -> bool:
         """Return whether every run fails, in ways from which nothing can be told."""
-        if self._answers or self._runs < _FAILED or self._evidence.crossed:
+        if self._answers or self._runner.calls < _FAILED or self._evidence.crossed:
             return False
         if self._runs >= _FAILED_ANYHOW:
             return self._evidence.peak < 1.0

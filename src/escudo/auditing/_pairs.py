@@ -207,10 +207,18 @@ class _Answers:
 
     @property
     def surprising(self) -> bool:
-        """Whether answers came and went, and the latest run of equal ones is too long to be chance."""
+        """Whether answers came and went, and the latest run of equal ones is too long to be chance.
+
+        Let k of n earlier answers be like these. If answers are independent, and nothing else is known of how likely
+        this one is (a Beta prior of 1/2, 1/2), the next is like it with probability (k + 1/2) / (n + 1), and so on. A
+        run is surprising if it is less likely than one in a thousand, for each answer with which it could have begun.
+        """
         total = self.counts.total()
-        chance = (self.counts[self.last] - self.run + 1) / (total - self.run + 2)
-        return len(self.counts) > 1 and self.run > 2 and total * chance ** (self.run - 1) < _SURPRISE
+        like, others = self.counts[self.last] - self.run, total - self.counts[self.last]
+        if not others or self.run < 3:
+            return False
+        steps = np.arange(1, self.run)
+        return float(np.log((like + steps + 0.5) / (like + others + steps + 1)).sum()) < np.log(_SURPRISE / total)
 
 
 class Repeats:

@@ -13,6 +13,7 @@ import asyncio
 import copy
 import inspect
 import re
+import threading
 import weakref
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import islice
@@ -172,7 +173,7 @@ class _Adapted:
     def __init__(self, call: Callable[[Any, np.random.Generator], Any], target: Any) -> None:
         self._call = call
         self.target = target
-        self._loop: asyncio.Runner | None = None
+        self._own = threading.local()  # of each thread that calls it: its event loop
         batch = getattr(target, "batch", None)
         self.batch = batch if callable(batch) else None
 
@@ -192,18 +193,19 @@ class _Adapted:
         return items_of(output) if isinstance(output, Iterator) else output
 
     def _awaited(self, later: Awaitable[Any]) -> Any:
-        """Return what comes of an awaitable, in one event loop for all calls: clients live in the one they began in."""
+        """Return what comes of an awaitable, in one event loop for all calls of a thread: clients live in theirs."""
 
         async def wait() -> Any:
             return await later
 
-        if self._loop is None:
-            self._loop = asyncio.Runner()
-            weakref.finalize(self, self._loop.close)
+        loop: asyncio.Runner | None = getattr(self._own, "loop", None)
+        if loop is None:
+            loop = self._own.loop = asyncio.Runner()
+            weakref.finalize(self, loop.close)
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            return self._loop.run(wait())
+            return loop.run(wait())
         if inspect.iscoroutine(later):
             later.close()
         raise Unreachable(

@@ -379,7 +379,7 @@ class TestLog:
         last = json.loads(path.read_text().splitlines()[-1])
         assert "assigned" in last
         # The same assignments are made good after the crash.
-        resumed = quiet(lambda d, rng: d, log=path)
+        resumed = quiet(lambda d, rng: d, log=path, memoryless=True)
         assert resumed.violated
 
     def test_uncounted_answers_survive_in_the_log(self, tmp_path):
