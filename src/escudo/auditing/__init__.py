@@ -8,6 +8,10 @@ Three rungs, one kind of answer (:class:`~escudo.effects.Effect`):
   :class:`Step`;
 * exactly: :func:`exact`, for finite mechanisms and structural equation models.
 
+Many at once: a :class:`Suite` of audits with one error over all of them, whose :class:`SuiteResult` has a
+:class:`SuiteEntry` for each; :func:`assert_private` in tests. What files and command lines say of them:
+:func:`mechanism_named`, :func:`pairs_in`, :func:`plain_pairs`, :func:`headers_of`.
+
 What is audited: anything that :func:`adapt` takes, a :class:`Mechanism`; services by :class:`HttpTarget`, with
 :class:`Uncounted` for answers that must not count. Inputs: :func:`pairs_of` a schema, :func:`query_pairs`. Claims: any
 :class:`~escudo.privacy.Guarantee`, and :func:`renyi_claim`. Broken mechanisms to practise on: ``museum``.
@@ -26,6 +30,16 @@ from escudo.auditing._one_run import OneRun, one_run
 from escudo.auditing._pairs import pairs_of, query_pairs
 from escudo.auditing._replay import Replay, Step, exact, replay
 from escudo.auditing._result import Audit, History, Outputs
+from escudo.auditing._suite import (
+    Suite,
+    SuiteEntry,
+    SuiteResult,
+    assert_private,
+    headers_of,
+    mechanism_named,
+    pairs_in,
+    plain_pairs,
+)
 from escudo.auditing._targets import Mechanism, Uncounted, adapt
 from escudo.auditing._wealth import renyi_claim
 
@@ -39,12 +53,20 @@ __all__ = [
     "Power",
     "Replay",
     "Step",
+    "Suite",
+    "SuiteEntry",
+    "SuiteResult",
     "Uncounted",
     "adapt",
+    "assert_private",
     "audit",
     "exact",
+    "headers_of",
+    "mechanism_named",
     "one_run",
+    "pairs_in",
     "pairs_of",
+    "plain_pairs",
     "query_pairs",
     "renyi_claim",
     "replay",

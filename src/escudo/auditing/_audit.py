@@ -449,16 +449,16 @@ class _Evidence:
     def curve(self, alpha: float, claimed: float) -> tuple[tuple[float, float], ...]:
         """Return lower bounds on ε at several δ, all of them right with probability 1 - ``alpha``.
 
-        Each has an equal part of the error, by the union bound; bets are those that were made, at other odds.
+        Each has an equal part of the error, by the union bound; bets are those that were made, at other odds. What is
+        refuted at a δ is refuted at every smaller one.
         """
         deltas = sorted({*_CURVE, claimed})
         threshold = math.log(len(deltas) / alpha)
-        found = []
-        for delta in deltas:
-            frontier = Frontier(self._book, coarse_family(delta), threshold)
-            frontier.look()
-            found.append((delta, frontier.bound))
-        return tuple(found)
+        bounds, best = [], 0.0
+        for delta in reversed(deltas):
+            best = max(best, Frontier(self._book, coarse_family(delta), threshold).look())
+            bounds.append((delta, best))
+        return tuple(bounds[::-1])
 
     @property
     def epsilon_lower(self) -> float:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import rankdata
 
 from escudo.auditing._bounds import FixedEvent, Prospect, choose_event
 from escudo.auditing._calibration import Belief
@@ -36,6 +37,7 @@ _EXPLORED = 0.3  # part of all runs that goes into finding the best pair
 _LEAST = 60  # runs a pair gets in its first round,
 _GLANCE = 18  # or so many where there are very many pairs,
 _ROUND = 2400  # so that a round of them has about this many in all
+_RANKED = 8  # numbers of an output that are compared by their ranks
 _FEW = 16  # up to so many pairs, half of them stay; of more, a third
 _MOST = 30_000  # runs a pair gets in one round
 
@@ -164,6 +166,19 @@ class Experiment:
             promise(counts, use.order, self._prospect) for use, counts in zip(self.uses, self.counts, strict=True)
         )
 
+    def moved(self) -> float:
+        """Return by how many standard errors some number of the outputs is larger under one dataset, by their ranks."""
+        if not self._kept:
+            return 0.0
+        sample = self.sample()
+        second = int(sample.labels.sum())
+        first = len(sample) - second
+        if not first or not second:
+            return 0.0
+        ranks = rankdata(np.nan_to_num(sample.outputs.values[:, :_RANKED], nan=-np.inf), axis=0)
+        apart = ranks[sample.labels].sum(axis=0) - second * (len(sample) + 1) / 2
+        return float(np.abs(apart).max() / math.sqrt(first * second * (len(sample) + 1) / 12))
+
     @property
     def kept_rows(self) -> int:
         """How many outputs are kept."""
@@ -271,7 +286,10 @@ class Rounds:
     def _halve(self) -> None:
         ranked = sorted(self._live, key=lambda experiment: -experiment.promise())
         keep = ranked[: (len(ranked) + 1) // 2 if len(ranked) <= _FEW else (len(ranked) + 2) // 3]
-        dropped = ranked[len(keep) :]
+        if len(ranked) > _FEW:  # after a glance a promise is mostly luck: what moves as a whole may stay as well
+            moved = sorted(self._live, key=lambda experiment: -experiment.moved())
+            keep = list({id(one): one for one in (*keep, *moved[: len(ranked) // 6])}.values())
+        dropped = [experiment for experiment in ranked if experiment not in keep]
         for experiment in dropped:
             experiment.close()
         self._book.drop(tuple(sorted(experiment.index for experiment in dropped)))
