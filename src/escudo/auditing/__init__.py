@@ -10,7 +10,7 @@ Three rungs, one kind of answer (:class:`~escudo.effects.Effect`):
 
 Many at once: a :class:`Suite` of audits with one error over all of them, whose :class:`SuiteResult` has a
 :class:`SuiteEntry` for each; :func:`assert_private` in tests. What files and command lines say of them:
-:func:`mechanism_named`, :func:`pairs_in`, :func:`plain_pairs`, :func:`headers_of`.
+:func:`claim_of`, :func:`mechanism_named`, :func:`pairs_in`, :func:`plain_pairs`, :func:`headers_of`.
 
 What is audited: anything that :func:`adapt` takes, a :class:`Mechanism`; services by :class:`HttpTarget`, with
 :class:`Uncounted` for answers that must not count. Inputs: :func:`pairs_of` a schema, :func:`query_pairs`. Claims: any
@@ -35,6 +35,7 @@ from escudo.auditing._suite import (
     SuiteEntry,
     SuiteResult,
     assert_private,
+    claim_of,
     headers_of,
     mechanism_named,
     pairs_in,
@@ -60,6 +61,7 @@ __all__ = [
     "adapt",
     "assert_private",
     "audit",
+    "claim_of",
     "exact",
     "headers_of",
     "mechanism_named",

@@ -139,7 +139,10 @@ def audit(
         mechanism = HttpTarget(target)
     if (pairs is None) == (schema is None):
         raise InputError("give pairs of neighbouring datasets, or a schema to make them from; exactly one of the two.")
-    chosen = read_pairs(pairs) if pairs is not None else pairs_of(schema, relation=claim.relation)  # type: ignore[arg-type]
+    if schema is not None:
+        chosen = pairs_of(schema, relation=claim.relation, unit=claim.unit)
+    else:
+        chosen = read_pairs(pairs or ())
     question = _Question(
         mechanism=adapt(mechanism),
         name=name_of(mechanism),

@@ -37,10 +37,11 @@ from numpy.typing import NDArray
 from escudo._validate import one_of, positive_integer
 from escudo.auditing._outputs import MAX_WIDTH, Encoded, Encoder, content_of, kind_of
 from escudo.errors import InputError
-from escudo.privacy import Relation
+from escudo.privacy import Relation, Unit
 from escudo.table import Categorical, Column, Numeric, Schema
 
 Pair = tuple[Any, Any, str]
+Record = dict[str, Any]
 Floats = NDArray[np.float64]
 
 _SURPRISE = (
@@ -52,6 +53,8 @@ _KEPT = 50_000  # answers of a question that are remembered
 _ENTRIES, _LEVELS = 8, 8  # numbers of a record, and kinds of records, of which properties are looked at
 _LINES = 2  # predictions that an answer is compared with
 _TRIES = 200  # to make a pair that is new
+_ALONE = 8  # columns that are changed alone, and levels of each
+_WHO = "\0 who"  # in a record, whose it is
 
 
 # ---- pairs that are given, or made from a schema
@@ -104,16 +107,21 @@ def query_pairs(length: int, *, by: float = 1.0) -> list[Pair]:
     return found
 
 
-def pairs_of(schema: Schema, *, relation: Relation = "replace_one", rows: Sequence[int] = (1, 5)) -> list[Pair]:
+def pairs_of(
+    schema: Schema, *, relation: Relation = "replace_one", rows: Sequence[int] = (1, 5), unit: Unit | None = None
+) -> list[Pair]:
     """Return neighbouring tables as polars frames: the ones in which mistakes show.
 
-    Corners of the domain, values at and beyond the bounds, tables of one record and (``add_remove``) of none, equal
-    records, one record unlike all others, missing values, and the changed record first, in the middle and last.
+    Corners of the domain, values at, just beyond and far beyond the bounds, an outlier among ordinary records, tables
+    of one record and (``add_remove``) of none, equal records, one record unlike all others, levels that nobody else
+    has, missing values, the changed record first, in the middle and last; and where a person may have several rows,
+    one who has as many as count, and one who has more. An audit searches them with one error over all.
 
     Args:
         schema: The public description of the table.
         relation: ``"replace_one"``: one record takes other values; ``"add_remove"``: one record is not there.
         rows: Sizes of the tables.
+        unit: Whether a ``"row"`` differs or a ``"person"`` with all their rows; by default what the schema protects.
 
     Raises:
         SchemaError: If a column has no levels or bounds.
@@ -122,45 +130,98 @@ def pairs_of(schema: Schema, *, relation: Relation = "replace_one", rows: Sequen
     >>> [label for _, _, label in pairs_of(schema)][:2]
     ['1 record, lowest to highest', '1 record, lowest to missing']
     """
-    import polars as pl
-
     one_of("relation", relation, ("replace_one", "add_remove"))
-    low = {c.name: _value(c, "lowest") for c in schema.fields}
-    high = {c.name: _value(c, "highest") for c in schema.fields}
-    changed = [("highest", high), ("missing", {c.name: _value(c, "missing") for c in schema.fields})]
-    if any(isinstance(c, Numeric) for c in schema.fields):
-        changed += [
-            ("beyond the bounds", {c.name: _value(c, "beyond") for c in schema.fields}),
-            ("the middle", {c.name: _value(c, "middle") for c in schema.fields}),
-        ]
-    if len(schema.fields) > 1:
-        changed += [(f"highest {c.name} only", {**low, c.name: high[c.name]}) for c in schema.fields[:8]]
-    kinds = {c.name: _kind(c) for c in schema.fields}
-
-    def frame(records: list[dict[str, Any]]) -> pl.DataFrame:
-        return pl.DataFrame({name: [r[name] for r in records] for name in schema.names}, schema=kinds, strict=False)
-
+    one_of("unit", unit or schema.unit, ("row", "person"))
+    tables = _Tables(schema, relation)
     found: list[Pair] = []
     for size in dict.fromkeys(positive_integer("rows", n) for n in rows):
-        noun = "record" if size == 1 else "records"
-        for words, record in changed:
+        found += tables.of_size(size)
+    if relation == "add_remove":
+        found.insert(0, tables.pair([], [tables.low], "no record and one"))
+    if schema.person_id is not None and (unit or schema.unit) == "person":
+        found += tables.of_a_person(schema.max_rows_per_person or 1)
+    return found
+
+
+class _Tables:
+    """Makes tables of a schema out of a few telling records."""
+
+    def __init__(self, schema: Schema, relation: Relation) -> None:
+        self._schema, self._relation = schema, relation
+        self.low, self.high, self._middle = (self._record(which) for which in ("lowest", "highest", "middle"))
+        self._changed = [("highest", self.high), ("missing", self._record("missing"))]
+        if any(isinstance(column, Numeric) for column in schema.fields):
+            self._changed += [
+                ("beyond the bounds", self._record("beyond")),
+                ("the middle", self._middle),
+                ("just beyond the bounds", self._record("just beyond")),
+            ]
+        if len(schema.fields) > 1:
+            self._changed += [
+                (f"highest {c.name} only", {**self.low, c.name: self.high[c.name]}) for c in schema.fields[:_ALONE]
+            ]
+            self._changed += [
+                (f"missing {c.name} only", {**self.low, c.name: _value(c, "missing")}) for c in schema.fields[:_ALONE]
+            ]
+        for column in schema.fields:
+            if isinstance(column, Categorical):
+                between = column.levels[1:-1][:_ALONE]
+                self._changed += [(f"{column.name} {level!r}", {**self.low, column.name: level}) for level in between]
+
+    def of_size(self, size: int) -> list[Pair]:
+        """Return pairs of tables of one size."""
+        noun, before = "record" if size == 1 else "records", self._relation == "replace_one"
+        others = _people([self.low] * (size - 1))
+        found = []
+        for words, record in self._changed:
             for place in dict.fromkeys((0, size // 2, size - 1)) if words == "highest" else (0,):
                 where = "" if size == 1 or words != "highest" else f", number {place + 1}"
-                rest = [low] * (size - 1)
-                if relation == "replace_one":
-                    pair = [*rest[:place], low, *rest[place:]], [*rest[:place], record, *rest[place:]]
-                    label = f"{size} {noun}, lowest to {words}{where}"
+                first, second = ([*others[:place], one, *others[place:]] for one in (self.low, record))
+                if before:
+                    found.append(self.pair(first, second, f"{size} {noun}, lowest to {words}{where}"))
                 else:
-                    pair = rest, [*rest[:place], record, *rest[place:]]
                     label = f"{size - 1} and {size} records, one with {words} more{where}"
-                found.append((frame(pair[0]), frame(pair[1]), label))
-        if size > 1 and relation == "replace_one":
-            found.append(
-                (frame([low] + [high] * (size - 1)), frame([high] * size), f"{size} {noun}, the odd one joins")
-            )
-    if relation == "add_remove":
-        found.insert(0, (frame([]), frame([low]), "no record and one"))
-    return found
+                    found.append(self.pair(others, second, label))
+        if size == 1:
+            return found
+        ordinary, equal = _people([self._middle] * (size - 1)), _people([self.high] * (size - 1))
+        odd = f"{size} {noun}, the odd one joins" if before else f"{size - 1} and {size} equal records"
+        found.append(self.pair([self.low, *equal] if before else equal, [self.high, *equal], odd))
+        out = f"{size} {noun}, one an outlier" if before else f"{size - 1} ordinary records and an outlier"
+        outlier = [self._record("beyond"), *ordinary]
+        found.append(self.pair([self._middle, *ordinary] if before else ordinary, outlier, out))
+        return found
+
+    def of_a_person(self, most: int) -> list[Pair]:
+        """Return pairs in which all rows of one person change, or come: as many as count, and more than that."""
+        found, others = [], _people([self.low] * 3)
+        for count in dict.fromkeys((most, 2 * most + 1)):
+            before = [self.low] * count if self._relation == "replace_one" else []
+            label = f"one person with {count} rows {'changed' if before else 'more'}"
+            found.append(self.pair([*others, *before], [*others, *[self.high] * count], label))
+        return found
+
+    def pair(self, first: list[Record], second: list[Record], label: str) -> Pair:
+        """Return two tables; records that name nobody are those of the person who differs."""
+        return self._frame(first), self._frame(second), label
+
+    def _frame(self, records: list[Record]) -> Any:
+        import polars as pl
+
+        kinds = {column.name: _kind(column) for column in self._schema.fields}
+        values = {name: [record[name] for record in records] for name in self._schema.names}
+        if self._schema.person_id is not None:
+            kinds[self._schema.person_id] = pl.String
+            values[self._schema.person_id] = [record.get(_WHO, "the one who differs") for record in records]
+        return pl.DataFrame(values, schema=kinds, strict=False)
+
+    def _record(self, which: str) -> Record:
+        return {column.name: _value(column, which) for column in self._schema.fields}
+
+
+def _people(records: Sequence[Record]) -> list[Record]:
+    """Return records of as many people."""
+    return [{**record, _WHO: f"person {place + 1}"} for place, record in enumerate(records)]
 
 
 def _value(column: Column, which: str) -> Any:
@@ -176,6 +237,7 @@ def _value(column: Column, which: str) -> Any:
         "highest": upper,
         "middle": (lower + upper) / 2,
         "beyond": upper + 1000 * (upper - lower),
+        "just beyond": upper + (1 if column.integer else (upper - lower) / 1000),
     }[which]
     return round(number) if column.integer else float(number)
 

@@ -233,13 +233,14 @@ class Suite:
         return SuiteResult(confidence=self.confidence, entries=tuple(found))
 
     def _ask(self, one: Mapping[str, Any], confidence: float) -> Audit:
-        claim = _claim(one)
-        options = {key: one[key] for key in ("max_runs", "max_seconds", "seed", "workers", "memoryless", "last_bits")
-                   if key in one}  # fmt: skip
         if "schema" in one and "pairs" in one:
             raise InputError("give pairs or a schema, not both.")
-        if "schema" in one:
-            options["schema"] = Schema.read(self.folder / one["schema"])
+        schema = Schema.read(self.folder / one["schema"]) if "schema" in one else None
+        claim = claim_of(one, schema)
+        options = {key: one[key] for key in ("max_runs", "max_seconds", "seed", "workers", "memoryless", "last_bits")
+                   if key in one}  # fmt: skip
+        if schema is not None:
+            options["schema"] = schema
         elif isinstance(one.get("pairs"), str):
             options["pairs"] = pairs_in(self.folder / one["pairs"])
         else:
@@ -263,12 +264,23 @@ def _given(changed: Mapping[str, Any], one: Mapping[str, Any]) -> dict[str, Any]
     return {key: value for key, value in changed.items() if value is not None and key in one}
 
 
-def _claim(one: Mapping[str, Any]) -> Guarantee:
-    said = {key: one[key] for key in ("epsilon", "rho", "mu") if key in one}
-    if len(said) != 1:
-        raise InputError(f"say what is claimed with one of epsilon, rho and mu; got {len(said)} of them.")
-    rest = {key: one[key] for key in ("delta", "relation") if key in one}
-    return Guarantee(**said, **rest)
+def claim_of(said: Mapping[str, Any], schema: Schema | None) -> Guarantee:
+    """Return what is claimed: of a person with all their rows, where the schema says whose rows they are.
+
+    Args:
+        said: One of ``epsilon``, ``rho`` and ``mu``; ``delta`` and ``relation`` if they are not the usual ones.
+        schema: Of the tables, if there is one.
+
+    Raises:
+        InputError: If not one thing is claimed.
+    """
+    claimed = {key: said[key] for key in ("epsilon", "rho", "mu") if said.get(key) is not None}
+    if len(claimed) != 1:
+        raise InputError(f"say what is claimed with one of epsilon, rho and mu; got {len(claimed)} of them.")
+    terms: dict[str, Any] = {key: said[key] for key in ("delta", "relation") if said.get(key) is not None}
+    if schema is not None and schema.person_id is not None:
+        terms |= {"unit": "person", "max_rows_per_person": schema.max_rows_per_person}
+    return Guarantee(**claimed, **terms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from escudo.auditing import Audit, SuiteResult
     from escudo.auditing.museum import Finding
     from escudo.privacy import Guarantee
+    from escudo.table import Schema
 
 _VIOLATED = 5
 
@@ -113,20 +114,20 @@ def audit(asked: AuditOptions) -> Filed:
         return _suite(asked)
     if asked.junit is not None:
         raise InputError("--junit goes with a suite: escudo audit suite.toml --junit FILE.")
-    claim = _claim(asked)
-    with _no_way_out(asked.mechanism or ""):
-        target, name = _target(asked)
     if asked.pairs is not None and asked.schema is not None:
         raise InputError("give --pairs or --schema, not both.")
+    from escudo.table import Schema
+
+    claim = _claim(asked, schema := None if asked.schema is None else Schema.read(asked.schema))
+    with _no_way_out(asked.mechanism or ""):
+        target, name = _target(asked)
     from escudo.auditing import audit as run
     from escudo.auditing import pairs_in, plain_pairs
 
     confidence = 0.95 if asked.confidence is None else asked.confidence
     options: dict[str, Any] = {} if asked.max_runs is None else {"max_runs": asked.max_runs}
-    if asked.schema is not None:
-        from escudo.table import Schema
-
-        options["schema"] = Schema.read(asked.schema)
+    if schema is not None:
+        options["schema"] = schema
     else:
         options["pairs"] = plain_pairs(claim.relation) if asked.pairs is None else pairs_in(asked.pairs)
     with _no_way_out(name), _live(confidence) as show:
@@ -250,13 +251,13 @@ def _ending(found: Audit) -> Exception | None:
     )
 
 
-def _claim(asked: AuditOptions) -> Guarantee:
-    from escudo.privacy import Guarantee
+def _claim(asked: AuditOptions, schema: Schema | None) -> Guarantee:
+    from escudo.auditing import claim_of
 
     said = {"epsilon": asked.epsilon, "rho": asked.rho, "mu": asked.mu}
     if (given := sum(value is not None for value in said.values())) != 1:
         raise InputError(f"say what is claimed with one of --epsilon, --rho and --mu; got {given} of them.")
-    return Guarantee(**said, delta=asked.delta, relation=asked.relation)  # type: ignore[arg-type]
+    return claim_of({**said, "delta": asked.delta, "relation": asked.relation}, schema)
 
 
 def _target(asked: AuditOptions) -> tuple[Any, str]:

@@ -10,10 +10,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from escudo.auditing import audit
+from escudo.auditing import audit, pairs_of
 from escudo.auditing._pairs import NewQuestions, Repeats, _Answers, key_of
 from escudo.errors import InputError
 from escudo.privacy import Guarantee
+from escudo.table import Schema
 
 CLAIM = Guarantee(epsilon=1.0)
 PAIR = ([0, 0, 0], [0, 0, 1])
@@ -191,3 +192,52 @@ def test_a_log_of_new_questions_that_were_never_asked_is_refused(tmp_path):
     (tmp_path / "log").write_bytes(lines)
     with pytest.raises(InputError, match="log is damaged"):
         quiet(lambda rows, rng: 0, max_runs=60, log=tmp_path / "log")
+
+
+class TestSchemas:
+    SCHEMA = Schema.from_dict(
+        {"age": {"type": "numeric", "lower": 0, "upper": 100, "integer": True}, "town": ["a", "b", "c"]}
+    )
+
+    @pytest.mark.parametrize("relation", ["replace_one", "add_remove"])
+    def test_every_pair_differs_in_one_record(self, relation):
+        pairs = pairs_of(self.SCHEMA, relation=relation)
+        assert len({label for _, _, label in pairs}) == len(pairs)
+        for first, second, label in pairs:
+            one, other = (Counter(map(str, frame.rows())) for frame in (first, second))
+            gone, come = ((one - other).total(), (other - one).total())
+            assert (gone, come) == ((1, 1) if relation == "replace_one" else (0, 1)), label
+
+    def test_boundaries_outliers_levels_duplicates_and_missing_values_are_there(self):
+        labels = {label for _, _, label in pairs_of(self.SCHEMA)}
+        for words in ("lowest to just beyond", "an outlier", "town 'b'", "the odd one joins", "missing age only"):
+            assert any(words in label for label in labels), words
+        assert "4 and 5 equal records" in {label for _, _, label in pairs_of(self.SCHEMA, relation="add_remove")}
+
+    def test_a_person_with_as_many_rows_as_count_and_with_more(self):
+        schema = Schema.from_dict({"ill": ["no", "yes"]}, person_id="who", max_rows_per_person=3)
+        pairs = {label: (first, second) for first, second, label in pairs_of(schema, relation="add_remove")}
+        first, second = pairs["one person with 7 rows more"]
+        assert len(second) == len(first) + 7
+        assert set(second["who"]) - set(first["who"]) == {"the one who differs"}
+        assert "one person with 3 rows more" in pairs
+        rows = [label for _, _, label in pairs_of(schema, relation="add_remove", unit="row")]
+        assert not any("one person" in label for label in rows)
+
+    def test_a_bound_on_a_persons_rows_that_is_forgotten_is_found(self):
+        schema = Schema.from_dict({"ill": ["no", "yes"]}, person_id="who", max_rows_per_person=2)
+        claim = Guarantee(epsilon=1.0, relation="add_remove", unit="person", max_rows_per_person=2)
+
+        def noisy(frame, rng, most):
+            rows = frame.group_by("who").head(most) if most else frame
+            return round(len(rows) + rng.laplace(scale=2.0), 3)
+
+        found = [
+            audit(
+                lambda frame, rng, most=most: noisy(frame, rng, most),
+                claim=claim, schema=schema, seed=1, max_runs=3000, progress=False,
+            )
+            for most in (0, 2)
+        ]  # fmt: skip
+        assert [one.violated for one in found] == [True, False]
+        assert "one person with 5 rows more" in " ".join(found[0].notes)
