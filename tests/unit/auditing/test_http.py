@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -429,3 +433,27 @@ class TestLimits:
     def test_limits_cannot_be_taken_off(self, options: dict[str, Any]) -> None:
         with pytest.raises(InputError, match=next(iter(options))):
             HttpTarget("http://localhost/", **options)
+
+
+DOCUMENTED = Path(__file__).parents[3] / "docs" / "how-to" / "services.md"
+LANGUAGES = {"javascript": ("node", "service.js"), "java": ("java", "Service.java")}  # Python's runs with the page
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_documented_service_keeps_the_contract(language: str, tmp_path: Path) -> None:
+    program, name = LANGUAGES[language]
+    if shutil.which(program) is None:
+        pytest.skip(f"{program} is not on this machine")
+    [code] = re.findall(
+        rf"^```{language}\n(.*?)^```$", DOCUMENTED.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+    )
+    (tmp_path / name).write_text(code, encoding="utf-8")
+    with subprocess.Popen([program, name], cwd=tmp_path, stdout=subprocess.PIPE, text=True) as running:
+        try:
+            assert running.stdout is not None
+            url = f"http://127.0.0.1:{int(running.stdout.readline())}/"
+            target, claim = HttpTarget(url), Guarantee(epsilon=1.0, relation="add_remove")
+            found = audit(target, claim=claim, pairs=[([1, 0], [1, 0, 1])], max_runs=60, seed=1, progress=False)
+            assert (found.answers, found.violated) == (60, False)
+        finally:
+            running.kill()
