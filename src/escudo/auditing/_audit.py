@@ -579,7 +579,7 @@ class _Run:
                         to_decide = evidence.runs_to_decide(experiment, wealth)
                         on_progress(self._runs, evidence.epsilon_lower, to_decide)
                 if advance is not None:
-                    advance(self._runs - before)
+                    advance(self._runs - before, f"(ε ≥ {evidence.epsilon_lower:.2f})")
                 if done:
                     stopped = "violated" if decided or ended is None else ended
                     break
