@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations, pairwise
 from typing import Protocol
 
@@ -96,6 +97,10 @@ class ByStructure:
         return facts if self._entry is None else np.where(facts != 0, outputs.values[:, self._entry], np.nan)
 
 
+def _is_of(kind: str, structure: str) -> float:
+    return float(kind_of(structure) == kind)
+
+
 def _kinds(sample: Encoded, structures: Sequence[str], used: Sequence[int]) -> list[Column]:
     """Return what kind of output it is; where kinds have several structures, which one, and how long it is.
 
@@ -105,18 +110,15 @@ def _kinds(sample: Encoded, structures: Sequence[str], used: Sequence[int]) -> l
     kinds = [kind_of(structures[code]) for code in codes]
     several = len(set(kinds)) < codes.size
     found = [Column("kind", Kinds(structures, whole=whole)) for whole in ((False, True) if several else (False,))]
-    if codes.size > 1:
+    if codes.size > _FEW_VALUES:
         found.append(Column("length of the text", ByStructure(structures, lambda structure: float(len(structure)))))
     for kind in sorted({kind for code, kind in zip(codes, kinds, strict=True) if is_failure(structures[code])}):
         inside = np.isin(sample.codes, codes[[one == kind for one in kinds]])
         if not inside.all() and inside.sum() > 0.02 * runs.sum():
             filled = [i for i in used if not np.isnan(sample.values[inside, i]).all()]
+            of_this = partial(_is_of, kind)
             found += [
-                Column(
-                    f"entry {i + 1} of {kind}",
-                    ByStructure(structures, lambda structure, kind=kind: float(kind_of(structure) == kind), i),
-                )
-                for i in filled[:_OF_ERRORS]
+                Column(f"entry {i + 1} of {kind}", ByStructure(structures, of_this, i)) for i in filled[:_OF_ERRORS]
             ]
     return found
 

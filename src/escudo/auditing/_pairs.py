@@ -25,6 +25,7 @@ both: tables, lists and arrays give as many new pairs as wanted, of records that
 from __future__ import annotations
 
 import hashlib
+import math
 import pickle
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -47,8 +48,8 @@ Floats = NDArray[np.float64]
 _SURPRISE = (
     1e-3  # a run of equal answers less likely than this, given how often that answer comes otherwise, is a cache
 )
-_REPEATED = 14  # so many equal answers to questions asked again, and nothing else, are no noise drawn at every call;
-GIVEN_UP = 100  # after so many, where there are no new questions, nothing more can be learnt
+_REPEATED = 10  # so many equal answers to both questions of pairs, asked again, are no noise drawn at every call
+GIVEN_UP = 100  # after so many equal answers, where there are no new questions, nothing more can be learnt
 _KEPT = 50_000  # answers of a question that are remembered
 _ENTRIES, _LEVELS = 8, 8  # numbers of a record, and kinds of records, of which properties are looked at
 _LINES = 2  # predictions that an answer is compared with
@@ -280,7 +281,8 @@ class _Answers:
         if not others or self.run < 3:
             return False
         steps = np.arange(1, self.run)
-        return float(np.log((like + steps + 0.5) / (like + others + steps + 1)).sum()) < np.log(_SURPRISE / total)
+        chance = float(np.log((like + steps + 0.5) / (like + others + steps + 1)).sum())
+        return chance < math.log(_SURPRISE / total)
 
 
 class Repeats:
@@ -324,8 +326,12 @@ class Repeats:
 
     @property
     def settled(self) -> bool:
-        """Whether it is time for new questions."""
-        return self.caching or (not self.varied and self.again >= _REPEATED)
+        """Whether it is time for new questions: both datasets of some pairs were asked often enough."""
+        if self.caching or self.varied:
+            return self.caching
+        known = self._answers
+        both = [pair for pair in self._questions if all(question in known for question in pair)]
+        return sum(min(known[question].run for question in pair) - 1 for pair in both) >= _REPEATED
 
 
 def key_of(dataset: Any) -> bytes:
@@ -508,7 +514,7 @@ def _made(pairs: Sequence[tuple[Any, Any]], rng: np.random.Generator) -> Iterato
     while sources:
         for source in sources:
             yield source(rng, int(rng.integers(1, int(size) + 1)))
-        size += 0.2
+        size += 0.2 + 0.01 * size
 
 
 def _extending(pair: tuple[Any, Any]) -> Callable[[np.random.Generator, int], tuple[Any, Any]] | None:
@@ -523,9 +529,9 @@ def _extending(pair: tuple[Any, Any]) -> Callable[[np.random.Generator, int], tu
     common = [place for place, mark in enumerate(marks) if mark in both] or list(range(len(everything)))
 
     def extend(rng: np.random.Generator, count: int) -> tuple[Any, Any]:
-        share = rng.random()  # so that not all mixtures are alike
-        few = rng.choice(common, size=max(1, len(common) // 2))
-        chosen = [int(rng.choice(few if rng.random() < share else common)) for _ in range(count)]
+        few = rng.choice(common, size=max(1, len(common) // 2))  # so that not all mixtures are alike
+        share = rng.random(count) < rng.random()
+        chosen = np.where(share, rng.choice(few, size=count), rng.choice(common, size=count)).tolist()
         return _with_records(pair[0], pair, chosen), _with_records(pair[1], pair, chosen)
 
     return extend
