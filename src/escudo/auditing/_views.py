@@ -238,7 +238,8 @@ def _learn(
         linear = fit_linear(trees)
         scores += [linear] if linear is not None else []
     if len(sample) >= 2000 and len(values) > 1:
-        scores.append(fit_boosted(columns[:_TREE_COLUMNS], trees, rng))
+        plain = [c for c in columns if not c.name.startswith("distance")]  # a tree asks for both tails by itself
+        scores.append(fit_boosted(plain[:_TREE_COLUMNS], trees, rng))
     for score in scores:
         levels = score(seen.outputs.part(slice(0, 300_000)))
         cells = cut(levels, _most_cells(len(sample)))
