@@ -429,6 +429,7 @@ class _Evidence:
         own = own_family(claim, runs)
         self._own = None if own is None else Frontier(book, own, self._threshold, window=8)
         self.peak = -math.inf
+        self._due = 0  # after how many runs stronger claims are looked at again
         self._looks: list[tuple[int, float, float]] = []
 
     @property
@@ -443,10 +444,11 @@ class _Evidence:
         value = self._claim.epsilon if self._claim.epsilon is not None else self._claim.mu or self._claim.rho
         return self.crossed and (frontier is None or value is None or frontier.bound >= value)
 
-    def confirmed(self) -> bool:
+    def confirmed(self, runs: int) -> bool:
         """Return whether the claim is refuted, looking at all stronger ones now that its own wealth is enough."""
         if self.crossed and not self.violated:
             (self._frontier if self._claim.epsilon is not None else self._own or self._frontier).look()
+            self._due = runs + max(1, runs // 50)
         return self.violated
 
     def curve(self, alpha: float, claimed: float) -> tuple[tuple[float, float], ...]:
@@ -482,12 +484,14 @@ class _Evidence:
             epsilon_lower=np.array([look[2] for look in self._looks]),
         )
 
-    def refuting(self, experiment: Experiment, labels: Labels, cells: Sequence[Cells]) -> int | None:
-        """Return after how many runs of a block the claim's wealth is enough, if it is: when to look closer."""
+    def refuting(self, experiment: Experiment, labels: Labels, cells: Sequence[Cells], runs: int) -> int | None:
+        """Return after how many runs of a block the claim's wealth is enough, if it is: when to look closer.
+
+        Once it was enough, and stronger claims were not refuted yet, that is after some more runs.
+        """
+        if self.crossed:
+            return self._due - runs if 0 < self._due - runs <= labels.size else None
         path = self._path(experiment, labels, cells)
-        if self.crossed:  # before: look again after some more runs
-            self.peak = max(self.peak, float(path.max(initial=-math.inf)))
-            return max(1, min(labels.size, experiment.runs // 50))
         crossed = np.flatnonzero(path >= self._threshold)
         self.peak = max(self.peak, float(path.max(initial=-math.inf)))
         return int(crossed[0]) + 1 if crossed.size else None
@@ -569,19 +573,21 @@ class _Run:
                 before, called = self._runs, self._runner.calls
                 experiment = self._block()
                 wealth = evidence.log_wealth()
-                decided = evidence.confirmed() and asked.stop_early
+                # Blocks of single calls end where time says, which must not decide when to look.
+                broken = evidence.confirmed(self._runs) if self._runner.batched else evidence.violated
                 ended = self._ended(time.perf_counter() - start, called)
-                done = ended is not None or decided
+                done = ended is not None or (broken and asked.stop_early)
                 if done or self._runs >= self._next_look:
                     self._next_look = _next_look(self._runs)
                     evidence.look(self._runs, wealth)
+                    done |= evidence.violated and asked.stop_early
                     if on_progress is not None:
                         to_decide = evidence.runs_to_decide(experiment, wealth)
                         on_progress(self._runs, evidence.epsilon_lower, to_decide)
                 if advance is not None:
                     advance(self._runs - before, f"(ε ≥ {evidence.epsilon_lower:.2f})")
                 if done:
-                    stopped = "violated" if decided or ended is None else ended
+                    stopped = "violated" if (evidence.violated and asked.stop_early) or ended is None else ended
                     break
                 if not self._left and not self._held(experiment):
                     live, met = len(self._rounds.live), self._runner.encoder.structures
@@ -611,8 +617,8 @@ class _Run:
         repeats = self._runner.repeats
         if repeats is None or experiment is self._pooled or not repeats.forbid(experiment.index):
             return False
-        for one in self._rounds.live:  # an answer that is kept since some time may have been bet on
-            one.close(void=repeats.caching)
+        for one in self._rounds.live if repeats.caching else ():  # answers that are kept may have been bet on
+            one.close(void=True)
         if repeats.settled and not self._no_new:
             self._no_new = not self._runner.ask_anew()
             if not self._no_new:
@@ -637,19 +643,19 @@ class _Run:
         block = self._runner.next(self._turn.index, self._left)
         self._left = max(0, self._left - block.calls) if block.calls else 0
         experiment, made = [*self._experiments, self._pooled][block.pair], block.counted
-        repeats = self._runner.repeats
-        watched = len(made) <= _EVERY_RUN and not (
-            repeats is not None and repeats.caching and block.pair != self._pooled.index
-        )
+        repeats, evidence, early = self._runner.repeats, self._evidence, self._asked.stop_early
+        kept = repeats is not None and repeats.caching and experiment is not self._pooled
+        watched = len(made) <= _EVERY_RUN and not kept
         while len(made):
             cells = experiment.cells(made.outputs)
-            last = self._evidence.refuting(experiment, made.labels, cells) if cells and watched else None
+            look = bool(cells) and watched and (early or not evidence.crossed)
+            last = evidence.refuting(experiment, made.labels, cells, self._runs) if look else None
             counted = made.part(slice(0, last))
             experiment.add(counted, [where[:last] for where in cells])
             self._runs += len(counted)
             self._answers += self._runner.encoder.answers(counted.outputs)
             made = made.part(slice(len(counted), None))
-            if last is not None and self._asked.stop_early and self._evidence.confirmed():
+            if last is not None and early and evidence.confirmed(self._runs):
                 break
         return experiment
 

@@ -261,6 +261,18 @@ class TestRunning:
         first.pop("seconds"), second.pop("seconds")
         assert first == second
 
+    def test_when_a_claim_is_refuted_does_not_depend_on_how_long_calls_take(self, monkeypatch):
+        def noisy(dataset, rng):
+            return round(dataset + rng.laplace(scale=0.5), 3)
+
+        first = [quiet(noisy, seed=seed).to_json() for seed in range(3)]
+        monkeypatch.setattr(_audit, "_SLOW_BLOCK", 1e-9)
+        second = [quiet(noisy, seed=seed).to_json() for seed in range(3)]
+        for one in (*first, *second):
+            assert one.pop("seconds") >= 0
+            assert one["violated"]
+        assert first == second
+
     def test_without_a_seed_one_is_drawn_and_recorded(self):
         found = quiet(Geometric(0.4), seed=None)
         again = quiet(Geometric(0.4), seed=found.seed)
@@ -525,7 +537,8 @@ class TestBlindSpots:
         claim = Guarantee(epsilon=0.5, delta=0.01)
         found = quiet(scaled, claim=claim, seed=seed, max_runs=3000, last_bits=False)
         assert found.violated
-        assert "distance of the output from" in found.witness.y["event"]
+        event = found.witness.y["event"]  # in the one or the other words
+        assert "distance of the output from" in event or " or output ≥ " in event
 
     def test_wide_outputs_are_looked_at_in_bounded_time(self, monkeypatch):
         class Wide:
