@@ -83,7 +83,7 @@ papers: $(VENV)/.dev-ready
 DATA    ?= ../shared/data
 PEERS   := build/peers
 BENCHES := ledger caps counts engines inference effects estimation direction discovery gaussian_discovery effect_of \
-	audit_power audit_museum audit_sniper audit_inputs audit_own release tables wide dpsgd shadows neural_quality neural_tables
+	audit_power audit_museum audit_sniper audit_inputs audit_own audit_product release tables wide dpsgd shadows neural_quality neural_tables
 
 bench: $(BENCHES:%=bench-%)
 	$(BIN)/python benchmarks/summary.py

@@ -175,6 +175,22 @@ class FixedEvent:
         _, high = clopper_pearson(int(hits[other]), int(totals[other]), alpha / 2)
         return max(0.0, math.log((low - delta) / high)) if low > delta else 0.0
 
+    def plausible(self, *, delta: float, alpha: float) -> float | None:
+        """Return the largest ε that these guesses make plausible; other guesses, or inputs, may show more."""
+        if not delta:
+            up, down = self.guess > 0, self.guess < 0
+            right = int(self.counts[up, 1].sum() + self.counts[down, 0].sum())
+            wrong = int(self.counts[up, 0].sum() + self.counts[down, 1].sum())
+            share = clopper_pearson(right, right + wrong, alpha)[1] if right + wrong else 1.0
+            return math.log(share / (1 - share)) if 0.5 < share < 1 else None
+        likely, other, cells = (1, 0, self.guess > 0) if (self.guess > 0).any() else (0, 1, self.guess < 0)
+        hits, totals = self.counts[cells].sum(axis=0), self.counts.sum(axis=0)
+        if not totals.all():
+            return None
+        _, high = clopper_pearson(int(hits[likely]), int(totals[likely]), alpha / 2)
+        low, _ = clopper_pearson(int(hits[other]), int(totals[other]), alpha / 2)
+        return math.log((high - delta) / low) if high - delta > low > 0 else None
+
 
 def choose_event(uses: Sequence[Use], beliefs: Sequence[Belief], prospect: Prospect) -> FixedEvent | None:
     """Return the guesses that promise the best bound in the end, in the first of the uses that has any."""

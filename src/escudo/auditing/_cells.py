@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations, pairwise
 from typing import Protocol
 
@@ -22,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from escudo.auditing._calibration import cell_by_cell
-from escudo.auditing._outputs import Encoded, Labels, Sample, kind_of
+from escudo.auditing._outputs import Encoded, Labels, Sample, is_failure, kind_of
 
 Floats = NDArray[np.float64]
 Cells = NDArray[np.intp]
@@ -30,8 +31,11 @@ Cells = NDArray[np.intp]
 MOST_CELLS = 144
 
 _ALL_PAIRS = 8  # up to so many numbers every pairwise difference is looked at
-_GRAINS = 4  # so many numbers have their last bits looked at
+_GRAINS = 4  # so many numbers have their last bits looked at,
+_MIDDLES = 4  # and how far from their middle they are,
+_OF_ERRORS = 4  # and so many numbers of each kind of error are looked at by themselves
 _SAMPLE = 300_000
+_FEW_VALUES = 12  # a number that takes no more values has no tails
 _ODD = np.random.default_rng(3).integers(1, 2**62, size=300, dtype=np.uint64) * 2 + 1
 
 
@@ -74,11 +78,49 @@ class Kinds:
         return np.array(self._of, dtype=np.float64)[outputs.codes]
 
 
-def _kinds(sample: Encoded, structures: Sequence[str]) -> list[Column]:
-    """Return what kind of output it is, and where kinds have several structures, which one."""
-    codes = np.unique(sample.codes)
-    several = len({kind_of(structures[code]) for code in codes}) < codes.size
-    return [Column("kind", Kinds(structures, whole=whole)) for whole in ((False, True) if several else (False,))]
+class ByStructure:
+    """A number of each output that depends on its structure: a fact about the structure, or an entry where that is so.
+
+    Args:
+        structures: What the codes of outputs mean; more may be met later.
+        fact: A number, from a structure.
+        entry: Which entry to give where the fact is not 0; None for the fact itself.
+    """
+
+    def __init__(self, structures: Sequence[str], fact: Callable[[str], float], entry: int | None = None) -> None:
+        self._structures, self._fact, self._entry = structures, fact, entry
+        self._of: list[float] = []
+
+    def __call__(self, outputs: Encoded) -> Floats:
+        self._of += map(self._fact, self._structures[len(self._of) :])
+        facts = np.array(self._of, dtype=np.float64)[outputs.codes]
+        return facts if self._entry is None else np.where(facts != 0, outputs.values[:, self._entry], np.nan)
+
+
+def _is_of(kind: str, structure: str) -> float:
+    return float(kind_of(structure) == kind)
+
+
+def _kinds(sample: Encoded, structures: Sequence[str], used: Sequence[int]) -> list[Column]:
+    """Return what kind of output it is; where kinds have several structures, which one, and how long it is.
+
+    The numbers of an error are also looked at by themselves: they need not mean what those of an answer mean.
+    """
+    codes, runs = np.unique(sample.codes, return_counts=True)
+    kinds = [kind_of(structures[code]) for code in codes]
+    several = len(set(kinds)) < codes.size
+    found = [Column("kind", Kinds(structures, whole=whole)) for whole in ((False, True) if several else (False,))]
+    if codes.size > _FEW_VALUES:
+        found.append(Column("length of the text", ByStructure(structures, lambda structure: float(len(structure)))))
+    for kind in sorted({kind for code, kind in zip(codes, kinds, strict=True) if is_failure(structures[code])}):
+        inside = np.isin(sample.codes, codes[[one == kind for one in kinds]])
+        if not inside.all() and inside.sum() > 0.02 * runs.sum():
+            filled = [i for i in used if not np.isnan(sample.values[inside, i]).all()]
+            of_this = partial(_is_of, kind)
+            found += [
+                Column(f"entry {i + 1} of {kind}", ByStructure(structures, of_this, i)) for i in filled[:_OF_ERRORS]
+            ]
+    return found
 
 
 def columns_of(
@@ -97,7 +139,7 @@ def columns_of(
     used = [i for i in range(width) if not empty[:, i].all()]
     found = [_value(i, width) for i in used]
     if sample.codes.any():
-        found += _kinds(sample, structures)
+        found += _kinds(sample, structures, used)
     if empty[:, used].any():
         found.append(Column("count of numbers", lambda o: (~np.isnan(o.values)).sum(axis=1).astype(np.float64)))
     couples = list(combinations(used, 2) if len(used) <= _ALL_PAIRS else pairwise(used))
@@ -109,6 +151,11 @@ def columns_of(
             Column("smallest", lambda o: np.fmin.reduce(o.values, axis=1)),
             Column("place of the largest", lambda o: np.nan_to_num(o.values, nan=-np.inf).argmax(axis=1) + 1.0),
         ]
+    for i in used[:_MIDDLES]:
+        seen = sample.values[:, i]
+        seen = seen[np.isfinite(seen)]
+        if np.unique(seen[:1000]).size > _FEW_VALUES:
+            found.append(_from_middle(i, float(np.median(seen)), width))
     for i in used[:_GRAINS] if last_bits else ():
         seen = sample.values[:2000, i]
         seen = seen[np.isfinite(seen)]
@@ -133,6 +180,15 @@ def _difference(i: int, j: int) -> Column:
         return np.round(difference, 9)
 
     return Column(f"entry {i + 1} minus entry {j + 1}", compute)
+
+
+def _from_middle(i: int, middle: float, width: int) -> Column:
+    """Return how far a number is from the middle: both tails together are one end of this, what is between the other.
+
+    Where noise of a scale that depends on the data is added, each tail by itself says half as much.
+    """
+    what = "the output" if width == 1 else f"entry {i + 1}"
+    return Column(f"distance of {what} from {middle:.6g}", lambda o: np.abs(o.values[:, i] - middle))
 
 
 def _grain(i: int, reference: float, words: str, width: int) -> Column:
@@ -192,7 +248,9 @@ def cut(numbers: Floats, most: int, points: Sequence[float] = ()) -> Cut:
     if not finite.size:
         return Cut(np.empty(0), missing)
     distinct = (
-        finite[np.flatnonzero(np.diff(finite, prepend=-np.inf) > 0)] if np.isfinite(finite[0]) else np.unique(finite)
+        finite[np.flatnonzero(np.append(True, finite[1:] > finite[:-1]))]
+        if np.isfinite(finite[0])
+        else np.unique(finite)
     )
     if distinct.size <= most:
         return Cut(distinct[1:], missing)

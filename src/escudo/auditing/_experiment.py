@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import rankdata
 
 from escudo.auditing._bounds import FixedEvent, Prospect, choose_event
 from escudo.auditing._calibration import Belief
@@ -33,7 +34,11 @@ _NEW = 1.05  # so much growth of the runs is worth another look before that choi
 _RECOUNT = 1.3  # stakes follow the counts again after so much growth,
 _RECOUNTED_FROM = 24  # from so many runs on
 _EXPLORED = 0.3  # part of all runs that goes into finding the best pair
-_LEAST = 60  # runs a pair gets in its first round
+_LEAST = 60  # runs a pair gets in its first round,
+_GLANCE = 18  # or so many where there are very many pairs,
+_ROUND = 2400  # so that a round of them has about this many in all
+_RANKED = 8  # numbers of an output that are compared by their ranks
+_FEW = 16  # up to so many pairs, half of them stay; of more, a third
 _MOST = 30_000  # runs a pair gets in one round
 
 
@@ -145,11 +150,11 @@ class Experiment:
             self.fixed = choose_event(self.uses, self._beliefs, self._prospect)
         self._open(fresh)
 
-    def close(self) -> None:
-        """Settle the open stage; its counts join those before."""
+    def close(self, *, void: bool = False) -> None:
+        """Settle the open stage, if void to the bettor's loss; its counts join those before."""
         if self.stage is None:
             return
-        self._book.close(self.stage)
+        (self._book.void if void else self._book.close)(self.stage)
         self.before = [b + view.counts for b, view in zip(self.before, self.stage.views, strict=True)]
         self.stage = None
 
@@ -160,6 +165,19 @@ class Experiment:
         return max(
             promise(counts, use.order, self._prospect) for use, counts in zip(self.uses, self.counts, strict=True)
         )
+
+    def moved(self) -> float:
+        """Return by how many standard errors some number of the outputs is larger under one dataset, by their ranks."""
+        if not self._kept:
+            return 0.0
+        sample = self.sample()
+        second = int(sample.labels.sum())
+        first = len(sample) - second
+        if not first or not second:
+            return 0.0
+        ranks = rankdata(np.nan_to_num(sample.outputs.values[:, :_RANKED], nan=-np.inf), axis=0)
+        apart = ranks[sample.labels].sum(axis=0) - second * (len(sample) + 1) / 2
+        return float(np.abs(apart).max() / math.sqrt(first * second * (len(sample) + 1) / 12))
 
     @property
     def kept_rows(self) -> int:
@@ -222,6 +240,9 @@ class Experiment:
 class Rounds:
     """Gives equal runs to all pairs still in the race, then drops the less promising half, until one is left.
 
+    Of very many pairs each has a glance first, and a third stays: one bad pair among hundreds is found in far fewer
+    runs than each of them would need.
+
     Validity does not depend on it: which pair is next is decided by the past alone, and the capital of a dropped pair
     goes to those that stay.
     """
@@ -238,6 +259,13 @@ class Rounds:
         """The pairs still in the race."""
         return tuple(self._live)
 
+    def pool(self, pooled: Experiment) -> None:
+        """Give all runs from now on, and all the capital, to new questions."""
+        for experiment in self._live:
+            experiment.close()
+        self._book.pool()
+        self._live = [pooled]
+
     def next(self) -> tuple[Experiment, int]:
         """Return the pair whose turn it is and how many runs it may have before others are looked at."""
         if len(self._live) == 1:
@@ -252,12 +280,16 @@ class Rounds:
         if len(self._live) < 2:
             return 0
         so_far = min(experiment.runs for experiment in self._live)
-        return so_far + int(min(_MOST, max(_LEAST, self._budget / len(self._live))))
+        least = max(_GLANCE, min(_LEAST, _ROUND // len(self._live)))
+        return so_far + int(min(_MOST, max(least, self._budget / len(self._live))))
 
     def _halve(self) -> None:
         ranked = sorted(self._live, key=lambda experiment: -experiment.promise())
-        keep = ranked[: (len(ranked) + 1) // 2]
-        dropped = ranked[len(keep) :]
+        keep = ranked[: (len(ranked) + 1) // 2 if len(ranked) <= _FEW else (len(ranked) + 2) // 3]
+        if len(ranked) > _FEW:  # after a glance a promise is mostly luck: what moves as a whole may stay as well
+            moved = sorted(self._live, key=lambda experiment: -experiment.moved())
+            keep = list({id(one): one for one in (*keep, *moved[: len(ranked) // 6])}.values())
+        dropped = [experiment for experiment in ranked if experiment not in keep]
         for experiment in dropped:
             experiment.close()
         self._book.drop(tuple(sorted(experiment.index for experiment in dropped)))

@@ -9,39 +9,36 @@ What makes a service different from a function, and what is done about it:
 * One run is one call. A refused call is not repeated within the run, because the claim is about one call: what two of
   them say together may be 2ε-private only, and a private service would be accused. When it asks for time (429, or 503
   with ``Retry-After``), or no answer came at all, the *next* run waits.
-* It may answer from a cache, or seed its noise by the question. Repeats are then no independent runs: the first
-  dataset is asked several times before anything counts, and long runs of equal answers are watched for later. Once
-  found, an answer that was seen before, under either dataset, does not count. That is a rule fixed before each answer,
-  so that it cannot mislead; it only costs power.
+* It may answer from a cache, or seed its noise by the question. What holds for all mechanisms holds here: where answers
+  repeat, new questions are asked instead (:mod:`escudo.auditing._pairs`). An answer that says that it comes from a
+  cache (``Age``, ``X-Cache``, ``CF-Cache-Status``) does not count at all.
 * Every call costs privacy: n calls of an ε-private service are nε-private at best.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from email.message import Message
 from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from escudo._validate import positive, positive_integer, whole
+from escudo._validate import positive, positive_integer
 from escudo.auditing._outputs import parsed
 from escudo.auditing._targets import Reply, Uncounted, Unreachable
 from escudo.errors import InputError
 
-_PROBES = 12
 _SILENT = 4
-"""A service that does not answer so many probes at the start is not there."""
-_SURPRISE = 1e-3
-"""A run of equal answers less likely than this, given how often that answer comes otherwise, is a cache."""
+"""A service that does not answer so many calls at the start is not there."""
+_REFUSED = 8
+"""A service that refuses so many calls at the start, each after the time it asked for, refuses all."""
 _LONGEST_WAIT = 300.0
 _LARGEST = 1_000_000
 _LONGEST_SILENCE = 5.0
@@ -54,34 +51,6 @@ class _Reply:
     body: Any
     seconds: float
     cached: bool
-    wait: float
-    """Seconds until the next call, if this one was refused or not answered; else 0."""
-
-    @property
-    def key(self) -> str:
-        """A fingerprint of the answer: as many are kept as calls are made."""
-        return hashlib.sha256(json.dumps([self.status, self.body], sort_keys=True).encode()).hexdigest()
-
-
-@dataclass(slots=True, kw_only=True)
-class _Answers:
-    """What was answered to one question so far."""
-
-    counts: Counter[str] = field(default_factory=Counter)
-    last: str = ""
-    run: int = 0
-
-    def add(self, key: str) -> None:
-        self.run = self.run + 1 if key == self.last else 1
-        self.last = key
-        self.counts[key] += 1
-
-    @property
-    def surprising(self) -> bool:
-        """Whether the latest run of equal answers is too long to be chance."""
-        total = self.counts.total()
-        chance = (self.counts[self.last] - self.run + 1) / (total - self.run + 2)
-        return self.run > 2 and total * chance ** (self.run - 1) < _SURPRISE
 
 
 class HttpTarget:
@@ -92,9 +61,8 @@ class HttpTarget:
     and nowhere else: redirects are outputs, and proxies are not asked.
 
     Attributes:
-        calls: Requests made so far, probes included: each may have cost the service's ε.
-        uncounted: Answers that were not counted because they had been seen before.
-        sticky: Whether answers were found to repeat themselves.
+        calls: Requests made so far: each may have cost the service's ε.
+        cached: Answers that came from a cache by their own account, and did not count.
     """
 
     def __init__(
@@ -106,7 +74,6 @@ class HttpTarget:
         timeout: float = 30.0,
         largest_answer: int = _LARGEST,
         calls_per_second: float | None = None,
-        probes: int = _PROBES,
         clock: Any = time,
     ) -> None:
         """Take the service at ``url``.
@@ -118,7 +85,6 @@ class HttpTarget:
             timeout: Seconds for a whole call, from connecting to the last byte; what takes longer is no answer.
             largest_answer: The most bytes of an answer that are read; of a longer one, the output is that it is longer.
             calls_per_second: The most requests a second; by default as fast as the service answers.
-            probes: How often the first dataset is asked before anything counts.
             clock: Waits and tells the time, as the module :mod:`time` does; for tests.
 
         Raises:
@@ -127,8 +93,7 @@ class HttpTarget:
         self._where = _Where.of(url)
         self.url = url
         self.calls = 0
-        self.uncounted = 0
-        self.sticky = False
+        self.cached = 0
         self._headers = {
             "Host": self._where.name,
             "Connection": "close",
@@ -141,10 +106,8 @@ class HttpTarget:
         self._largest = positive_integer("largest_answer", largest_answer)
         rate = None if calls_per_second is None else positive("calls_per_second", calls_per_second)
         self._pause = 0.0 if rate is None else 1 / rate
-        self._probes = whole("probes", probes)
         self._clock = clock
-        self._asked: dict[str, _Answers] = {}
-        self._seen: set[str] = set()
+        self._lock = threading.Lock()  # several calls may be made at a time
         self._next = 0.0
         self._refused = 0  # calls in a row
         self._statuses: Counter[int] = Counter()
@@ -153,19 +116,21 @@ class HttpTarget:
         """Return one output of the service on ``dataset``.
 
         Raises:
-            Uncounted: If answers repeat themselves and this one was seen before.
-            Unreachable: If nobody answered any of the probes.
+            Uncounted: If the answer comes from a cache, by its own account.
+            Unreachable: If nobody answers, or every call is refused, from the first on.
         """
-        question = json.dumps(self._encode(dataset), sort_keys=True, default=_plain)
-        if not self._asked and self._probes:
-            self._probe(question)
-        reply = self._ask(question)
-        # whether to count is decided by what was known before this answer, and by the set of earlier answers
-        skip = reply.cached or (self.sticky and reply.key in self._seen)
-        self._note(question, reply)
-        if skip:
-            self.uncounted += 1
-            raise Uncounted("the service repeats an earlier answer.")
+        reply = self._ask(json.dumps(self._encode(dataset), sort_keys=True, default=_plain))
+        where = self.url.partition("?")[0]
+        if self.calls == self._statuses[0] == _SILENT:
+            raise Unreachable(f"nobody answers at {where}. Is the address right, and the service up?")
+        if self.calls == self._refused == _REFUSED:
+            raise Unreachable(
+                f"{where} refused all of {_REFUSED} calls, each after the time that it asked for. Call it less often "
+                "(calls_per_second, --rate), or ask whoever runs it to let the audit in."
+            )
+        if reply.cached:
+            self.cached += 1
+            raise Uncounted("the service answers from a cache.")
         return Reply(seconds=reply.seconds, status=reply.status, value=reply.body)
 
     @property
@@ -178,51 +143,24 @@ class HttpTarget:
         if self.calls and not any(200 <= status < 300 for status in self._statuses):
             seen = ", ".join(f"status {status}" for status in sorted(self._statuses))
             said.append(f"No call was answered ({seen}): are the address, the headers and the form of the data right?")
-        elif self.sticky:
-            said.append(
-                "The service gives the same answer to the same question again: a cache, noise drawn once for each "
-                f"question, or no noise at all. {self.uncounted:,} repeated answers were not counted. To audit it "
-                "all the same, give many input pairs."
-            )
-        elif self.uncounted:
-            said.append(f"{self.uncounted:,} answers came from a cache, by their own account, and were not counted.")
+        elif self.cached:
+            said.append(f"{self.cached:,} answers came from a cache, by their own account, and were not counted.")
         return tuple(said)
-
-    def _probe(self, question: str) -> None:
-        """Ask one question several times, and see whether the answer is always the same."""
-        replies: list[_Reply] = []
-        for _ in range(self._probes):
-            replies.append(self._ask(question))
-            if len(replies) == min(self._probes, _SILENT) and all(reply.status == 0 for reply in replies):
-                where = self.url.partition("?")[0]
-                raise Unreachable(f"nobody answers at {where}. Is the address right, and the service up?")
-        for reply in replies:
-            self._note(question, reply)
-        answers = [reply.key for reply in replies if not reply.wait]
-        self.sticky = self.sticky or (len(answers) > 1 and len(set(answers)) == 1)
-
-    def _note(self, question: str, reply: _Reply) -> None:
-        self._seen.add(reply.key)
-        answers = self._asked.setdefault(question, _Answers())
-        answers.add(reply.key)
-        if reply.status == 200 and answers.surprising:
-            self.sticky = True
 
     def _ask(self, question: str) -> _Reply:
         """Send a question once; how long to wait before the next one is decided without looking at the body."""
         self._wait_turn()
-        self.calls += 1
         start = self._clock.perf_counter()
         status, headers, data = self._send(question.encode())
         now = self._clock.perf_counter()
-        wait = _asked_to_wait(status, headers, self._refused)
-        self._refused = 0 if wait is None else self._refused + 1
-        self._statuses[status] += 1
-        if wait is not None:
-            self._next = max(self._next, now + wait)
-        return _Reply(
-            status=status, body=self._body(data), seconds=now - start, cached=_names_a_cache(headers), wait=wait or 0.0
-        )
+        with self._lock:
+            self.calls += 1
+            wait = _asked_to_wait(status, headers, self._refused)
+            self._refused = 0 if wait is None else self._refused + 1
+            self._statuses[status] += 1
+            if wait is not None:
+                self._next = max(self._next, now + wait)
+        return _Reply(status=status, body=self._body(data), seconds=now - start, cached=_names_a_cache(headers))
 
     def _body(self, data: bytes) -> Any:
         if len(data) > self._largest:
@@ -230,10 +168,12 @@ class HttpTarget:
         return parsed(data.decode("utf-8", errors="replace"))
 
     def _wait_turn(self) -> None:
-        now = self._clock.perf_counter()
-        if now < self._next:
-            self._clock.sleep(self._next - now)
-        self._next = max(now, self._next) + self._pause
+        with self._lock:
+            now = self._clock.perf_counter()
+            turn = max(now, self._next)
+            self._next = turn + self._pause
+        if now < turn:
+            self._clock.sleep(turn - now)
 
     def _send(self, body: bytes) -> tuple[int, Message, bytes]:
         """Return status, headers and body of one request; status 0 when no whole answer came in time."""

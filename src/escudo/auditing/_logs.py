@@ -184,7 +184,7 @@ def observe(
     """
     import narwhals as nw
 
-    frame: nw.DataFrame[Any] = nw.from_native(log, eager_only=True)  # type: ignore[call-overload] # any frame
+    frame: nw.DataFrame[Any] = nw.from_native(log, eager_only=True)
     names = (record, output, *adjust)
     if len(set(names)) < len(names):
         raise InputError("record, output and adjust must be different columns.")

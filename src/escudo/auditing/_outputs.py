@@ -118,12 +118,14 @@ class Encoder:
         if array is not None:
             return self._of_array(array)
         rows = [self._flat(output) for output in outputs]
-        width = max((len(row) for _, row in rows), default=0)
-        if width > MAX_WIDTH:
-            self.summarised, width = True, MAX_WIDTH
+        width = min(max((len(row) for _, row in rows), default=0), MAX_WIDTH)
         values = np.full((len(rows), max(width, 1)), np.nan)
         for i, (_, row) in enumerate(rows):
-            values[i, : min(len(row), width)] = row[:width]
+            if len(row) > MAX_WIDTH:
+                self.summarised = True
+                values[i] = _fold(np.array([row]))[0]
+            else:
+                values[i, : len(row)] = row
         return Encoded(values, np.array([code for code, _ in rows], dtype=np.int32))
 
     def code_of(self, structure: str) -> int:
@@ -436,7 +438,7 @@ class TrialLog:
         try:
             self.seed = _whole(head["seed"], "seed")
             for block in self.stored(Encoder()):  # damage is found here, where it can be said what is wrong
-                if block.pair >= len(facts["pairs"]):
+                if block.pair > len(facts["pairs"]):  # new questions come after the pairs
                     raise ValueError("a pair that the audit does not have")
         except (KeyError, TypeError, ValueError, AttributeError, zlib.error) as error:
             missing = isinstance(error, KeyError | TypeError | AttributeError)

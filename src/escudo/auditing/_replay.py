@@ -33,8 +33,9 @@ import numpy as np
 from escudo._card import card
 from escudo._validate import positive_integer, whole
 from escudo.auditing._outputs import Encoder
+from escudo.auditing._pairs import read_pairs
 from escudo.auditing._result import show_dataset
-from escudo.auditing._targets import Failure, Mechanism, adapt, own_copy, read_pairs, run_one
+from escudo.auditing._targets import Failure, Mechanism, adapt, own_copy, run_one
 from escudo.effects import CountMechanism, Effect, Witness, definitions, effect, show_epsilon
 from escudo.effects import Mechanism as FiniteMechanism
 from escudo.errors import InputError

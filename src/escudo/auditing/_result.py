@@ -27,7 +27,7 @@ from escudo.auditing._views import CornerCells
 from escudo.effects import Effect, Witness, show_epsilon
 from escudo.privacy import Guarantee
 
-Stopped = Literal["violated", "runs", "time"]
+Stopped = Literal["violated", "runs", "time", "failed", "repeats"]
 
 _QUOTED = re.compile(r"b?(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")")
 _END = re.compile(r", |[\]})]")
@@ -56,11 +56,15 @@ class Audit:
         clopper_pearson: The familiar second answer: an event is chosen after a fifth of the runs (up to half of few),
             and the later ones bound it, by Clopper-Pearson. Valid for a number of runs fixed beforehand; 0 if the
             audit stopped before.
+        curve: If the audit ran on: lower bounds (δ, ε), all right together at the stated confidence.
+        plausible: If the audit ran on: the largest ε that is plausible for the event of ``clopper_pearson``. No
+            guarantee: other events, or inputs, may show more. None if nothing was counted.
         history: Wealth and bound over time.
         outputs: What came out under both inputs of the witness pair.
         power: What the audit would have seen.
         pairs: Labels of the input pairs, in order.
-        stopped: Why it ended.
+        stopped: Why it ended: the claim is refuted, runs or time were used up, every run failed, or answers repeat
+            and there is nothing new to ask.
         seconds: Wall-clock time.
         seed: Repeats the audit.
         notes: What else a reader should know, one sentence each.
@@ -76,6 +80,8 @@ class Audit:
     witness: Witness | None = None
     lower: float | None = None
     clopper_pearson: float = 0.0
+    curve: tuple[tuple[float, float], ...] = ()
+    plausible: float | None = None
     history: History
     outputs: Outputs | None = None
     power: Power | None = None
@@ -93,8 +99,8 @@ class Audit:
 
     @property
     def nothing_audited(self) -> bool:
-        """Whether no run gave an answer, so that finding no violation says nothing."""
-        return not self.violated and (self.runs == 0 or self.answers == 0)
+        """Whether no run gave an answer, or none that could be bet on, so that finding no violation says nothing."""
+        return not self.violated and (self.runs == 0 or self.answers == 0 or self.stopped == "repeats")
 
     @property
     def effect(self) -> Effect:
@@ -133,6 +139,8 @@ class Audit:
             return f"VIOLATED: the claim {self.claimed} is rejected; {bound} ({early} {self.runs:,} runs)."
         if self.nothing_audited:
             why = f"all {self.runs:,} runs ended with an error" if self.runs else "no run counted"
+            if self.stopped == "repeats":
+                why = "every question always has the same answer, and there are too few new ones to ask"
             return f"Nothing was audited: {why}, so that nothing is known about the claim {self.claimed}."
         text = f"No violation found; {bound} ({self.runs:,} runs)"
         if self.power is not None:
@@ -150,7 +158,7 @@ class Audit:
         return {
             **plain(self, "epsilon_lower", "delta", "violated", "nothing_audited", "runs", "answers", "claim"),
             **plain(self, "confidence", "lower"),
-            **plain(self, "clopper_pearson", "effect", "history", "outputs", "power", "pairs"),
+            **plain(self, "clopper_pearson", "curve", "plausible", "effect", "history", "outputs", "power", "pairs"),
             **plain(self, "stopped", "seconds", "seed", "notes", "verdict"),
         }
 

@@ -324,7 +324,7 @@ def _steps_of(columns: int, couples: int) -> int:
 
 def _steps(values: Floats, most: int) -> Cut:
     """Return cells that end at quantiles, equally far in log odds, or at every value where there are few."""
-    seen = values[~np.isnan(values)][:200_000]
+    seen = values[np.isfinite(values)][:200_000]
     if not seen.size:
         return Cut(np.empty(0))
     distinct = np.unique(seen)

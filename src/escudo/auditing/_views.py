@@ -52,6 +52,8 @@ from escudo.auditing._wealth import promised_bounds, sets_of
 Floats = NDArray[np.float64]
 
 _SCREENED = 60_000  # rows on which columns are compared
+_LOOKED = 48  # columns that are looked at closely,
+_GLANCED = 4000  # after so many rows of all of them were glanced at
 _TREE_ROWS = 400_000
 _TREE_COLUMNS = 40
 _FEW = 32  # whole outputs, each of which may be named
@@ -114,6 +116,7 @@ def choose_views(
     points = []  # where something may happen: at the noiseless answers
     if sample.outputs.values.shape[1] == 1:
         points = [float(r[0]) for r in references if r.size and np.isfinite(r[0])]
+    columns = _worth_a_look(columns, sample.part(~held))
     single = _best_columns(columns, sample, points, prospect)
     candidates = [
         *_told_in_words(single, sample, ~held, structures),
@@ -221,7 +224,9 @@ def _learn(
     trees = seen.part(slice(0, _TREE_ROWS))
     found: list[Partition] = []
     scores: list[Score] = []
-    values = [c for c in columns if c.name.startswith(("entry", "output")) and "minus" not in c.name]
+    values = [
+        c for c in columns if c.name.startswith(("entry", "output")) and not {"minus", "of"} & set(c.name.split())
+    ]
     if len(values) > 1:
         chain = [values[0], *(c for c in columns if "minus" in c.name and _adjacent(c.name))]
         for chosen in (values, chain):
@@ -233,7 +238,8 @@ def _learn(
         linear = fit_linear(trees)
         scores += [linear] if linear is not None else []
     if len(sample) >= 2000 and len(values) > 1:
-        scores.append(fit_boosted(columns[:_TREE_COLUMNS], trees, rng))
+        plain = [c for c in columns if not c.name.startswith("distance")]  # a tree asks for both tails by itself
+        scores.append(fit_boosted(plain[:_TREE_COLUMNS], trees, rng))
     for score in scores:
         levels = score(seen.outputs.part(slice(0, 300_000)))
         cells = cut(levels, _most_cells(len(sample)))
@@ -244,6 +250,27 @@ def _learn(
 def _adjacent(name: str) -> bool:
     first, second = (int(part.split()[1]) for part in name.split(" minus "))
     return second == first + 1
+
+
+def _worth_a_look(columns: Sequence[Column], fitting: Sample) -> list[Column]:
+    """Return the columns whose cells differ most between the datasets, at a glance; all of them if they are few.
+
+    So that wide outputs take time in proportion to their width, and what is learnt afterwards a bounded one. Beliefs
+    come from runs that are not glanced at, and bets are on later ones.
+    """
+    if len(columns) <= _LOOKED:
+        return list(columns)
+    glanced = fitting.part(slice(0, _GLANCED))
+    apart = []
+    for column in columns:
+        numbers = column(glanced.outputs)
+        cells = cut(numbers, _most_cells(len(glanced)) // 2)
+        counts = runs_per_cell(cells(numbers), glanced.labels, cells.cells)
+        expected = counts.sum(axis=1, keepdims=True) * counts.sum(axis=0) / max(counts.sum(), 1.0)
+        filled = expected > 0
+        apart.append(float(((counts - expected)[filled] ** 2 / expected[filled]).sum()) - cells.cells)
+    best = sorted(np.argsort(-np.array(apart), kind="stable")[:_LOOKED].tolist())
+    return [columns[i] for i in best]
 
 
 def _best_columns(

@@ -20,8 +20,11 @@ over runs is a supermartingale starting at 1.
 
 **Many bets.** An account per input pair, way of choosing cells and size of bet holds a part of the capital 1; a run
 multiplies the accounts of its pair. At times fixed by the past, capital may be moved between accounts: the total stays
-a supermartingale because it does under any such transfer. By Ville's inequality it *ever* reaches 1/α with probability
-at most α: whenever it does, the claim is rejected at confidence 1 - α, all events, bets, directions and pairs together.
+a supermartingale because it does under any such transfer, and if part of it is thrown away. An account may also bet on
+runs of many pairs, one after the other: nothing above asks two runs to have the same datasets, only that the claim
+holds between the two of each run, and that φ was chosen before its coin. By Ville's inequality it *ever* reaches 1/α
+with probability at most α: whenever it does, the claim is rejected at confidence 1 - α, all events, bets, directions
+and pairs together.
 A front of several points (ε, δ) has a capital for each, and their average is a supermartingale too.
 
 **Cells.** φ is constant on the cells of a partition that was fixed before, so the wealth of an account over a stage
@@ -141,16 +144,34 @@ def epsilon_family(delta: float, max_runs: int = 10_000_000, *, claimed: float |
     return Family(values=np.array(values), front=lambda epsilon: Front(epsilons=np.array([epsilon]), deltas=slack))
 
 
+def coarse_family(delta: float) -> Family:
+    """Return (ε, δ) claims for one δ, a few hundredths apart: for bounds that stand beside others."""
+    values = [0.0, 0.02]
+    while values[-1] < _TOP:
+        values.append(values[-1] + 0.03 + 0.02 * values[-1])
+    slack = np.array([delta])
+    return Family(values=np.array(values), front=lambda epsilon: Front(epsilons=np.array([epsilon]), deltas=slack))
+
+
 def own_family(claim: Guarantee, max_runs: int = 10_000_000) -> Family | None:
-    """Return all claims in the notion of ``claim``, or None where it has no parameter of its own."""
+    """Return claims in the notion of ``claim``, itself among them, or None where it has no parameter of its own."""
     least, ratio = max(0.002, 1 / math.sqrt(max_runs)), 1 + min(0.05, max(0.01, 2 / math.sqrt(max_runs)))
     shifts = least * ratio ** np.arange(math.ceil(math.log(20 / least) / math.log(ratio)))
-    if claim.mu is not None:
-        return Family(values=np.asarray(shifts, dtype=np.float64), front=_gdp_front)
-    if claim.rho is not None:
-        # The same grid in the size of a Gaussian shift, μ = √(2ρ), because noise is compared with it.
-        return Family(values=np.asarray(shifts**2 / 2), front=_zcdp_front)
-    return None
+    own = claim.mu if claim.mu is not None else claim.rho
+    if own is None:
+        return None
+    # For ρ, the same grid in the size of a Gaussian shift, μ = √(2ρ), because noise is compared with it.
+    values = np.unique(np.append(shifts if claim.mu is not None else shifts**2 / 2, own))
+    front = _gdp_front if claim.mu is not None else _zcdp_front
+    return Family(values=values, front=lambda value: _of_six(claim) if value == own else front(value))
+
+
+@lru_cache(maxsize=64)
+def _of_six(claim: Guarantee) -> Front:
+    """Return the points of a claim that are tested, six of them as of others of its family."""
+    front = front_of(claim)
+    chosen = np.resize(np.arange(front.epsilons.size), 6)
+    return Front(front.epsilons[chosen], front.deltas[chosen])
 
 
 @lru_cache(maxsize=4096)
@@ -450,7 +471,9 @@ class Book:
 
     pairs: int
     horizon: float = 1e4
-    entries: list[tuple[Literal["open", "close", "drop"], Stage | tuple[int, ...]]] = field(default_factory=list)
+    entries: list[tuple[Literal["open", "close", "void", "drop", "pool"], Stage | tuple[int, ...]]] = field(
+        default_factory=list
+    )
 
     @property
     def log_weights(self) -> Floats:
@@ -467,6 +490,14 @@ class Book:
     def close(self, stage: Stage) -> None:
         """Settle a stage's bets."""
         self.entries.append(("close", stage))
+
+    def void(self, stage: Stage) -> None:
+        """Settle a stage's bets to the bettor's loss: what was won is given back, and what was lost stays lost."""
+        self.entries.append(("void", stage))
+
+    def pool(self) -> None:
+        """Give up all pairs; what comes next is bet on with all the capital, as one more. Stages must be closed."""
+        self.entries.append(("pool", ()))
 
     def drop(self, pairs: tuple[int, ...]) -> None:
         """Give up pairs; their capital goes to the others in equal parts. Their stages must be closed."""
@@ -497,7 +528,9 @@ class Points:
             what, entry = self.book.entries[self._read]
             self._read += 1
             if isinstance(entry, Stage):
-                self._begin(entry) if what == "open" else self._settle(entry)
+                self._begin(entry) if what == "open" else self._settle(entry, void=what == "void")
+            elif what == "pool":
+                self._pool()
             else:
                 self._drop(entry)
 
@@ -540,8 +573,14 @@ class Points:
             tables.append(found.reshape(self.epsilons.size, roles * BETS, *found.shape[-2:]))
         self._open[stage.pair] = (stage, tables)
 
-    def _settle(self, stage: Stage) -> None:
-        self.capital[stage.pair] += _gain(*self._open.pop(stage.pair))
+    def _settle(self, stage: Stage, *, void: bool) -> None:
+        gain = _gain(*self._open.pop(stage.pair))
+        self.capital[stage.pair] += np.minimum(gain, 0.0) if void else gain
+
+    def _pool(self) -> None:
+        total = log_sum(self.capital[self.live], axis=(0, 2))
+        self.live = [len(self.capital)]
+        self.capital = np.concatenate([self.capital, (total[:, None] + self._weights)[None]])
 
     def _drop(self, pairs: tuple[int, ...]) -> None:
         self.live = [p for p in self.live if p not in pairs]

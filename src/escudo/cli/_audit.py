@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from escudo.auditing import Audit
+    from escudo.auditing import Audit, SuiteResult
     from escudo.auditing.museum import Finding
     from escudo.privacy import Guarantee
+    from escudo.table import Schema
 
 _VIOLATED = 5
 
@@ -34,7 +35,9 @@ class AuditOptions:
 
     mechanism: Annotated[
         str | None,
-        typer.Argument(metavar="MODULE:FUNCTION", help="What to audit, called as function(dataset, rng)."),
+        typer.Argument(
+            metavar="MODULE:FUNCTION", help="What to audit, called as function(dataset, rng); or a suite, FILE.toml."
+        ),
     ] = None
     epsilon: Annotated[float | None, typer.Option(help="The claim: ε.")] = None
     delta: Annotated[float, typer.Option(help="The claim: δ, with --epsilon.")] = 0.0
@@ -49,7 +52,11 @@ class AuditOptions:
     ] = None
     url: Annotated[str | None, typer.Option(help="Audit a service instead: POST {'dataset': ...} to this.")] = None
     header: Annotated[
-        list[str] | None, typer.Option(metavar="NAME: VALUE", help="With --url: a header to send; repeatable.")
+        list[str] | None,
+        typer.Option(
+            metavar="NAME: VALUE",
+            help="With --url: a header to send; 'env:VARIABLE' as its value is read from the environment; repeatable.",
+        ),
     ] = None
     rate: Annotated[float | None, typer.Option(help="With --url: the most calls a second.")] = None
     timeout: Annotated[
@@ -58,7 +65,22 @@ class AuditOptions:
     largest_answer: Annotated[
         int | None, typer.Option(min=1, metavar="BYTES", help="With --url: read so much of an answer; 1 MB by default.")
     ] = None
-    confidence: Annotated[float, typer.Option(help="Of everything the audit says.")] = 0.95
+    workers: Annotated[int, typer.Option(min=1, help="Calls that are made at a time, for slow services.")] = 1
+    memoryless: Annotated[
+        bool,
+        typer.Option(
+            "--memoryless", metavar="", help="It keeps nothing between calls, so that equal answers count each time."
+        ),
+    ] = False
+    run_on: Annotated[
+        bool,
+        typer.Option(
+            "--run-on", metavar="", help="Use all runs, also once the claim is rejected: how bad is it, at which δ?"
+        ),
+    ] = False
+    confidence: Annotated[
+        float | None, typer.Option(help="Of everything the audit says; 0.95, or what a suite says.", show_default=False)
+    ] = None
     max_runs: Annotated[int | None, typer.Option(min=1, help="The most runs of the mechanism.")] = None
     seed: Annotated[int | None, typer.Option(help="Repeat an audit exactly.")] = None
     log: Annotated[
@@ -68,6 +90,9 @@ class AuditOptions:
         Path | None,
         typer.Option("--report", "-r", "--out", "-o", metavar="FILE", help="Write a page with the verdict."),
     ] = None
+    junit: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="With a suite: write its findings as JUnit XML.")
+    ] = None
 
 
 @command
@@ -75,39 +100,44 @@ def audit(asked: AuditOptions) -> Filed:
     """Measure a mechanism's ε by a randomised experiment, and say whether it breaks its claim.
 
     Ends with code 5 if it does. An audit can show that a claim is false, and never that it is true. Without --pairs and
-    --schema the inputs are short lists of zeros and ones.
+    --schema the inputs are short lists of zeros and ones. A suite is a TOML file of many audits with one error.
 
     Example: escudo audit mylib.mechanisms:noisy_count --epsilon 1 --schema visits.toml --report audit.html
+
+    Example: escudo audit suite.toml --report audits.html --junit audits.xml
     """
     from escudo.report import audit_page, check_page, write
 
     if asked.out is not None:
         check_page(asked.out)
-    claim = _claim(asked)
-    with _no_way_out(asked.mechanism or ""):
-        target, name = _target(asked)
+    if asked.mechanism is not None and asked.mechanism.endswith(".toml"):
+        return _suite(asked)
+    if asked.junit is not None:
+        raise InputError("--junit goes with a suite: escudo audit suite.toml --junit FILE.")
     if asked.pairs is not None and asked.schema is not None:
         raise InputError("give --pairs or --schema, not both.")
-    given = (
-        _pairs(asked.pairs)
-        if asked.pairs is not None
-        else _plain_pairs(claim.relation)
-        if asked.schema is None
-        else None
-    )
+    from escudo.table import Schema
+
+    claim = _claim(asked, schema := None if asked.schema is None else Schema.read(asked.schema))
+    with _no_way_out(asked.mechanism or ""):
+        target, name = _target(asked)
     from escudo.auditing import audit as run
+    from escudo.auditing import pairs_in, plain_pairs
 
+    confidence = 0.95 if asked.confidence is None else asked.confidence
     options: dict[str, Any] = {} if asked.max_runs is None else {"max_runs": asked.max_runs}
-    if asked.schema is not None:
-        from escudo.table import Schema
-
-        options["schema"] = Schema.read(asked.schema)
-    with _no_way_out(name), _live(asked.confidence) as show:
+    if schema is not None:
+        options["schema"] = schema
+    else:
+        options["pairs"] = plain_pairs(claim.relation) if asked.pairs is None else pairs_in(asked.pairs)
+    with _no_way_out(name), _live(confidence) as show:
         found = run(
             target,
             claim=claim,
-            pairs=given,
-            confidence=asked.confidence,
+            confidence=confidence,
+            stop_early=not asked.run_on,
+            memoryless=asked.memoryless,
+            workers=asked.workers,
             seed=asked.seed,
             log=asked.log,
             progress=False,
@@ -164,6 +194,51 @@ def museum(
     return Answer(payload, lambda console: _print_museum(console, found), ending)
 
 
+def _suite(asked: AuditOptions) -> Filed:
+    """Run the audits of a file, and say what each found."""
+    from escudo._files import write_whole
+    from escudo.auditing import Suite
+    from escudo.report import suite_page, write
+
+    assert asked.mechanism is not None
+    own = (
+        asked.epsilon,
+        asked.rho,
+        asked.mu,
+        asked.schema,
+        asked.pairs,
+        asked.url,
+        asked.header,
+        asked.rate,
+        asked.log,
+    )
+    if any(one is not None for one in own) or asked.run_on or asked.memoryless:
+        raise InputError(
+            "a suite says itself what is claimed and how it is asked; only --confidence, --max-runs, --seed, "
+            "--workers, --report and --junit go with it."
+        )
+    workers = None if asked.workers == 1 else asked.workers
+    changed = {"max_runs": asked.max_runs, "seed": asked.seed, "workers": workers}
+    suite = Suite.read(asked.mechanism, confidence=asked.confidence, **changed)
+    found = suite.run()
+
+    def tell(written: bool) -> Answer:
+        page = asked.out if written else None
+        payload = {**found.to_json(), "report": None if page is None else str(page)}
+        ending: Exception | None = typer.Exit(_VIOLATED) if found.violated else None
+        if ending is None and found.count("error"):
+            ending = InputError(f"{found.verdict} See above which, and why.")
+        return Answer(payload, lambda console: _print_suite(console, found, page), ending)
+
+    def write_files() -> None:
+        if asked.out is not None:
+            write(suite_page(found, source=str(asked.mechanism)), asked.out)
+        if asked.junit is not None:
+            write_whole(asked.junit, found.to_junit().encode())
+
+    return Filed(tell, write_files)
+
+
 def _ending(found: Audit) -> Exception | None:
     """Return how an audit ends: if no run gave an answer, that nothing was found is no finding, and an error."""
     if found.violated:
@@ -176,13 +251,13 @@ def _ending(found: Audit) -> Exception | None:
     )
 
 
-def _claim(asked: AuditOptions) -> Guarantee:
-    from escudo.privacy import Guarantee
+def _claim(asked: AuditOptions, schema: Schema | None) -> Guarantee:
+    from escudo.auditing import claim_of
 
     said = {"epsilon": asked.epsilon, "rho": asked.rho, "mu": asked.mu}
     if (given := sum(value is not None for value in said.values())) != 1:
         raise InputError(f"say what is claimed with one of --epsilon, --rho and --mu; got {given} of them.")
-    return Guarantee(**said, delta=asked.delta, relation=asked.relation)  # type: ignore[arg-type]
+    return claim_of({**said, "delta": asked.delta, "relation": asked.relation}, schema)
 
 
 def _target(asked: AuditOptions) -> tuple[Any, str]:
@@ -194,83 +269,17 @@ def _target(asked: AuditOptions) -> tuple[Any, str]:
     if asked.mechanism is not None:
         if asked.header or limits:
             raise InputError("--header, --rate, --timeout and --largest-answer go with --url.")
-        return _loaded(asked.mechanism), asked.mechanism
-    from escudo.auditing import HttpTarget
+        from escudo.auditing import mechanism_named
+
+        return mechanism_named(asked.mechanism), asked.mechanism
+    from escudo.auditing import HttpTarget, headers_of
 
     assert asked.url is not None
     pieces = [text.partition(":") for text in asked.header or []]
     if any(not colon for _, colon, _ in pieces):
         raise InputError("--header takes 'Name: value'.")
-    sent = {key.strip(): value.strip() for key, _, value in pieces}
+    sent = headers_of({key.strip(): value.strip() for key, _, value in pieces})
     return HttpTarget(asked.url, headers=sent, **limits), asked.url.partition("?")[0]  # a key may follow
-
-
-def _loaded(name: str) -> Any:
-    """Return what ``module:function`` or ``file.py:function`` names; a class is made without arguments."""
-    import importlib
-    import importlib.util
-    import sys
-
-    where, colon, what = name.rpartition(":")
-    if not colon or not where or not what:
-        raise InputError(
-            f"{name!r} must be MODULE:FUNCTION, such as mylib.mechanisms:noisy_count or audit_me.py:count."
-        )
-    try:
-        if where.endswith(".py"):
-            spec = importlib.util.spec_from_file_location(Path(where).stem, where)
-            if spec is None or spec.loader is None or not Path(where).exists():
-                raise InputError(f"there is no file {where!r}.")
-            module = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(module)
-        else:
-            sys.path.insert(0, "")
-            module = importlib.import_module(where)
-    except ImportError as error:
-        raise InputError(f"cannot import {where!r}: {error}.") from error
-    except InputError:
-        raise
-    except Exception as error:  # whatever the user's own file does
-        raise InputError(
-            f"importing {where!r} failed with a {type(error).__name__}; run the command again as 'escudo --debug ...' "
-            "to see where."
-        ) from error
-    found: Any = module
-    for part in what.split("."):
-        if not hasattr(found, part):
-            from escudo._validate import did_you_mean
-
-            raise InputError(f"{where!r} has no {what!r}.{did_you_mean(part, dir(found))}")
-        found = getattr(found, part)
-    if not isinstance(found, type):
-        return found
-    try:
-        return found()
-    except TypeError as error:
-        raise InputError(f"{what!r} is a class that cannot be made without arguments; name a function.") from error
-
-
-def _pairs(path: Path) -> list[tuple[Any, Any, str]]:
-    import json
-
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"cannot read {path.name!r}: {error.strerror or error}.") from error
-    except ValueError as error:
-        raise InputError(f"{path.name!r} is not JSON: {error}.") from error
-    if not isinstance(data, list) or not data or any(not isinstance(one, list) or len(one) != 2 for one in data):
-        raise InputError(f"{path.name!r} must hold a list of pairs, such as [[[0, 0], [0, 1]], [[1, 1], [1, 0]]].")
-    return [(first, second, f"{_cut(str(first))} against {_cut(str(second))}") for first, second in data]
-
-
-def _plain_pairs(relation: str) -> list[tuple[Any, Any, str]]:
-    """Return short lists of zeros and ones, for mechanisms that take a list of numbers."""
-    if relation == "replace_one":
-        lists = [([0, 0, 0], [0, 0, 1]), ([1, 1, 1], [1, 1, 0]), ([0, 1, 1], [1, 1, 1])]
-    else:
-        lists = [([0, 0], [0, 0, 1]), ([1, 1], [1, 1, 0]), ([1], [1, 1])]
-    return [(first, second, f"{first} against {second}") for first, second in lists]
 
 
 @contextmanager
@@ -317,6 +326,11 @@ def _print_audit(console: Console, found: Audit, out: Path | None) -> None:
     lines.append(
         ("second opinion", f"split-sample Clopper-Pearson, for a fixed number of runs: ε ≥ {found.clopper_pearson:.2f}")
     )
+    if found.curve:
+        shown = ", ".join(f"{epsilon:.2f} at δ = {delta:g}" for delta, epsilon in found.curve)
+        lines.append(("how bad", f"ε ≥ {shown} (all at once with {100 * found.confidence:.4g} % confidence)"))
+    if found.plausible is not None:
+        lines.append(("plausible", f"ε up to {found.plausible:.2f} on that event; no guarantee, others may show more"))
     lines += [("note", note) for note in found.notes]
     seed = f", seed {found.seed}" if found.seed is not None else ""
     lines.append(("took", f"{found.runs:,} runs, {found.seconds:.1f} s{seed}"))
@@ -324,6 +338,23 @@ def _print_audit(console: Console, found: Audit, out: Path | None) -> None:
         lines.append(("report", str(out)))
     for label, text in lines:
         console.print(Text(f"  {label:<16}", style="dim") + Text(text))
+
+
+def _print_suite(console: Console, found: SuiteResult, out: Path | None) -> None:
+    from rich.text import Text
+
+    styles = {
+        "violated": ("VIOLATED", "bold red"),
+        "error": ("error", "bold yellow"),
+        "passed": ("no violation", "green"),
+    }
+    for entry in found.entries:
+        console.print(Text(f"{entry.name}: ") + Text(*styles[entry.outcome]))
+        for line in entry.lines if entry.outcome != "passed" else entry.lines[:1]:
+            console.print(Text(f"  {line}"))
+    console.print(Text(found.verdict, "bold"))
+    if out is not None:
+        console.print(Text(f"  {'report':<16}", style="dim") + Text(str(out)))
 
 
 def _witness_lines(found: Audit) -> list[tuple[str, str]]:

@@ -5,6 +5,7 @@
 * :func:`effects_page`: all effects of a model on its outputs;
 * :func:`effects_picture`: its diagram, with ε on the arrows;
 * :func:`audit_page`, :func:`direction_page`, :func:`discovery_page`, :func:`treatment_page`: one answer each;
+* :func:`suite_page`: many audits;
 * :func:`ledger_page`: what all releases of a dataset together can change;
 * :func:`write_release`: a release folder, with :func:`release_page` for people and ``release.json``
   (:func:`release_schema`) for machines, both with :func:`warnings_of` it; :func:`check_target`: whether it can be
@@ -24,7 +25,7 @@ import lazy_loader
 if TYPE_CHECKING:
     from escudo.report._causal_pages import direction_page, discovery_page, treatment_page
     from escudo.report._custodian import attack_page, custodian_page, evaluation_page
-    from escudo.report._effect_pages import audit_page, effects_page, effects_picture, ledger_page
+    from escudo.report._effect_pages import audit_page, effects_page, effects_picture, ledger_page, suite_page
     from escudo.report._page import check_page, is_report, render, write
     from escudo.report._release_folder import (
         ReleaseFiles,
@@ -42,7 +43,7 @@ else:  # loaded on first use: a page needs little, and the next one other things
         submod_attrs={
             "_causal_pages": ["direction_page", "discovery_page", "treatment_page"],
             "_custodian": ["attack_page", "custodian_page", "evaluation_page"],
-            "_effect_pages": ["audit_page", "effects_page", "effects_picture", "ledger_page"],
+            "_effect_pages": ["audit_page", "effects_page", "effects_picture", "ledger_page", "suite_page"],
             "_page": ["check_page", "is_report", "render", "write"],
             "_release_folder": [
                 "ReleaseFiles",

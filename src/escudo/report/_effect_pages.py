@@ -35,7 +35,7 @@ from escudo.report._svg import Line, Scale, bars, histogram, lines
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-    from escudo.auditing import Audit, Outputs
+    from escudo.auditing import Audit, Outputs, SuiteResult
     from escudo.causal import SEM, CausalGraph
 
 
@@ -275,7 +275,36 @@ def audit_page(found: Audit, *, mechanism: str = "") -> str:
         second=show_epsilon(found.clopper_pearson),
         seed=found.seed,
         power=found.power,
+        curve=[(f"{delta:g}", show_epsilon(epsilon)) for delta, epsilon in found.curve],
+        plausible=None if found.plausible is None else show_epsilon(found.plausible),
+        confidence=f"{100 * found.confidence:.4g} %",
     )
+
+
+def suite_page(found: SuiteResult, *, source: str = "") -> str:
+    """Return the report on a suite of audits: what each found, and the whole verdict of those that need a look.
+
+    Args:
+        found: The findings.
+        source: The file it was read from, for the heading.
+    """
+    words = {"violated": "rejected", "error": "not audited", "passed": "no violation found"}
+    rows = [
+        {
+            "name": _cut(entry.name),
+            "outcome": words[entry.outcome],
+            "broken": entry.outcome != "passed",
+            "claim": "" if entry.audit is None else entry.audit.claimed,
+            "bound": "" if entry.audit is None else show_epsilon(entry.audit.epsilon_lower),
+            "runs": "" if entry.audit is None else f"{entry.audit.runs:,}",
+            "lines": [_cut(line) for line in entry.lines],
+        }
+        for entry in found.entries
+    ]
+    title = "A promise is broken" if found.violated else "No broken promise was found"
+    if found.count("error") and not found.violated:
+        title = "Not everything could be audited"
+    return render("suite.html.j2", kind="Audits", title=title, lead=found.verdict, source=source, rows=rows)
 
 
 def _title(found: Audit) -> str:

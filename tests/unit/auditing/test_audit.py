@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 
@@ -9,7 +10,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from escudo.auditing import Uncounted, _audit, adapt, audit
+from escudo.auditing import Uncounted, _audit, _views, adapt, audit
+from escudo.auditing._outputs import Encoder
 from escudo.errors import InputError
 from escudo.mechanisms import laplace
 from escudo.privacy import Guarantee
@@ -259,6 +261,18 @@ class TestRunning:
         first.pop("seconds"), second.pop("seconds")
         assert first == second
 
+    def test_when_a_claim_is_refuted_does_not_depend_on_how_long_calls_take(self, monkeypatch):
+        def noisy(dataset, rng):
+            return round(dataset + rng.laplace(scale=0.5), 3)
+
+        first = [quiet(noisy, seed=seed).to_json() for seed in range(3)]
+        monkeypatch.setattr(_audit, "_SLOW_BLOCK", 1e-9)
+        second = [quiet(noisy, seed=seed).to_json() for seed in range(3)]
+        for one in (*first, *second):
+            assert one.pop("seconds") >= 0
+            assert one["violated"]
+        assert first == second
+
     def test_without_a_seed_one_is_drawn_and_recorded(self):
         found = quiet(Geometric(0.4), seed=None)
         again = quiet(Geometric(0.4), seed=found.seed)
@@ -379,7 +393,7 @@ class TestLog:
         last = json.loads(path.read_text().splitlines()[-1])
         assert "assigned" in last
         # The same assignments are made good after the crash.
-        resumed = quiet(lambda d, rng: d, log=path)
+        resumed = quiet(lambda d, rng: d, log=path, memoryless=True)
         assert resumed.violated
 
     def test_uncounted_answers_survive_in_the_log(self, tmp_path):
@@ -468,3 +482,126 @@ class TestSeams:
         found = audit(cached, claim=Guarantee(epsilon=1.0), pairs=[([0], [1])], max_runs=300, seed=1, progress=False)
         assert len(calls) == 300
         assert found.runs == 20
+
+
+class TestBlindSpots:
+    def test_what_would_have_been_seen_is_not_said_of_texts_that_never_repeat(self):
+        def digest(dataset, rng):
+            return hashlib.sha256(rng.bytes(8)).hexdigest()
+
+        found = quiet(digest, max_runs=300)
+        assert found.power is None
+        assert any("texts that came only once, and nothing orders them" in note for note in found.notes)
+        assert quiet(lambda d, rng: f"{rng.integers(9)} cases", max_runs=300).power is not None
+
+    def test_the_length_of_a_text_is_looked_at(self):
+        def longer(dataset, rng):
+            return "".join(rng.choice(list("abcdefgh"), 8 + 4 * (rng.random() < 0.1 + 0.8 * dataset)))
+
+        found = quiet(longer)
+        assert found.violated
+        assert "length of the text" in found.witness.y["event"]
+
+    @pytest.mark.parametrize("seed", [1, 2])
+    def test_numbers_in_texts_json_and_errors_take_as_many_runs_as_bare_ones(self, seed):
+        def bare(dataset, rng):
+            return round(dataset + rng.laplace(scale=0.4), 3)
+
+        def failing(dataset, rng):
+            raise ValueError(f"the sum {bare(dataset, rng)} is too large")
+
+        forms = [
+            bare,
+            lambda d, rng: f"about {bare(d, rng)} mg",
+            lambda d, rng: json.dumps({"sum": bare(d, rng)}),
+            failing,
+        ]
+        runs = [quiet(form, seed=seed, last_bits=False).runs for form in forms]
+        assert max(runs[1:]) <= 1.5 * runs[0] < 600
+
+    def test_the_numbers_of_errors_are_no_answers(self):
+        def mixed(dataset, rng):  # answers say nothing; every other call fails, and its text tells
+            if rng.random() < 0.5:
+                return round(100 * rng.random(), 3)
+            raise ValueError(f"{round(dataset * 3 + rng.laplace(scale=1.0) + 50, 3)} is too large")
+
+        found = quiet(mixed, last_bits=False, max_runs=4000)
+        assert found.violated
+        assert "of error: ValueError" in found.witness.y["event"]
+
+    @pytest.mark.parametrize("seed", [1, 2])
+    def test_noise_whose_scale_depends_on_the_data_is_seen_in_both_tails(self, seed):
+        def scaled(dataset, rng):  # at ε = 1, δ(1) = 0.06
+            return round(rng.normal(scale=1.0 + 0.9 * dataset), 3)
+
+        claim = Guarantee(epsilon=0.5, delta=0.01)
+        found = quiet(scaled, claim=claim, seed=seed, max_runs=3000, last_bits=False)
+        assert found.violated
+        event = found.witness.y["event"]  # in the one or the other words
+        assert "distance of the output from" in event or " or output ≥ " in event
+
+    def test_wide_outputs_are_looked_at_in_bounded_time(self, monkeypatch):
+        class Wide:
+            def __call__(self, dataset, rng):
+                return self.batch(dataset, 1, rng)[0]
+
+            def batch(self, dataset, count, rng):
+                numbers = rng.normal(size=(count, 1000))
+                numbers[:, 700:] += 0.5 * dataset  # what is far out counts as well
+                return np.round(numbers, 3)
+
+        looked, whole = [], _views._best_columns
+        monkeypatch.setattr(
+            _views, "_best_columns", lambda columns, *rest: looked.append(len(columns)) or whole(columns, *rest)
+        )
+        assert quiet(Wide(), max_runs=200).violated
+        assert max(looked) <= 48
+
+    def test_long_lists_are_summarised_as_arrays_are(self):
+        numbers = np.arange(1000.0)
+        wide, again = Encoder(), Encoder()
+        rows = wide.encode([numbers.tolist(), (2 * numbers).tolist()]).values
+        assert np.array_equal(rows, again.encode(np.stack([numbers, 2 * numbers])).values)
+        assert wide.summarised
+
+    def test_a_mechanism_that_always_fails_in_the_same_way_is_not_run_for_ever(self):
+        found = quiet(lambda dataset, rng: 1 / 0, max_runs=100_000)
+        assert (found.stopped, found.nothing_audited) == ("failed", True)
+        assert found.runs < 200
+
+    @pytest.mark.parametrize(
+        "claim", [CLAIM, Guarantee(epsilon=0.8, delta=0.01), Guarantee(mu=0.7), Guarantee(rho=0.2)]
+    )
+    def test_a_claim_is_never_rejected_with_a_bound_below_it(self, claim):
+        for seed in range(6):
+            found = quiet(lambda d, rng: round(d + rng.normal(scale=0.6), 3), claim=claim, seed=seed, max_runs=4000)
+            assert found.violated
+            assert (found.epsilon_lower if claim.epsilon else found.lower) >= (claim.epsilon or claim.mu or claim.rho)
+
+    def test_several_workers_draw_what_one_would(self):
+        def noisy(dataset, rng):
+            return round(dataset + rng.laplace(scale=0.5), 3)
+
+        one, three = (quiet(noisy, workers=workers).to_json() for workers in (1, 3))
+        one.pop("seconds"), three.pop("seconds")
+        assert one == three
+
+    def test_coroutines_are_awaited_by_every_worker(self):
+        async def later(dataset, rng):
+            return int(dataset + rng.geometric(0.9))
+
+        assert quiet(later, workers=3, max_runs=300).violated
+
+    def test_one_bad_pair_among_many_is_found_in_far_fewer_runs_than_each_of_them_needs(self):
+        class Shifted:
+            def __call__(self, dataset, rng):
+                return self.batch(dataset, 1, rng)[0]
+
+            def batch(self, dataset, count, rng):
+                return np.round(dataset + rng.laplace(size=count), 3)
+
+        pairs = [(0, 4, "the bad one") if i == 37 else (i % 5, i % 5 + 1) for i in range(60)]
+        found = quiet(Shifted(), pairs=pairs, max_runs=12_000)
+        assert found.violated
+        assert found.runs < 4000
+        assert "the bad one" in " ".join(found.notes)

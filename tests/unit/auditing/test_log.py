@@ -76,7 +76,7 @@ DAMAGE: dict[str, list[Any]] = {
     "runs as text": [HEAD, ASSIGNED | {"runs": "10"}],
     "runs as truth": [HEAD, ASSIGNED | {"runs": True, "assigned": "80"}],
     "a pair below 0": [HEAD, ASSIGNED | {"pair": -1}],
-    "a pair too many": [HEAD, ASSIGNED | {"pair": 2}],
+    "a pair too many": [HEAD, ASSIGNED | {"pair": 3}],
     "no width": [HEAD, ASSIGNED, SEEN | {"width": 0}],
     "a width too many": [HEAD, ASSIGNED, SEEN | {"width": 10**9}],
     "fewer outputs": [HEAD, ASSIGNED, SEEN | {"values": packed(np.arange(18.0))}],

@@ -117,7 +117,7 @@ class TestLater:
         async def leak(dataset, rng):
             return dataset
 
-        found = quiet(leak)
+        found = quiet(leak, memoryless=True)
         assert found.violated
         assert set(found.outputs.labels) == {"0", "1"}
 
@@ -233,7 +233,7 @@ class TestErrors:
         def fails(dataset, rng):
             raise ValueError(f"{dataset} records are too few")
 
-        found = quiet(fails)
+        found = quiet(fails, memoryless=True)
         assert found.violated
         assert not found.nothing_audited
 
@@ -271,7 +271,7 @@ class TestErrors:
         def service(dataset, rng):
             return Reply(seconds=0.1, status=200 + 300 * dataset, value={"count": 1} if not dataset else "no")
 
-        assert quiet(service, features=lambda output: output["value"]["count"]).violated
+        assert quiet(service, features=lambda output: output["value"]["count"], memoryless=True).violated
 
 
 class TestNothing:
@@ -346,7 +346,7 @@ class TestOwnCopies:
 
         for mechanism in (Eats(), EatsMany()):
             pair = ([1], [1, 1])
-            found = quiet(mechanism, pairs=[pair], stop_early=False, max_runs=60)
+            found = quiet(mechanism, pairs=[pair], stop_early=False, max_runs=60, memoryless=True)
             assert set(found.outputs.labels) == {"1", "2"}
             assert pair == ([1], [1, 1])
 

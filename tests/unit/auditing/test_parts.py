@@ -143,7 +143,8 @@ class TestNames:
 
 class TestColumns:
     def test_vectors_have_differences_and_sums(self):
-        names = [c.name for c in columns_of(encoded(np.random.default_rng(0).normal(size=(50, 3))), last_bits=False)]
+        numbers = np.random.default_rng(0).normal(size=(50, 3))
+        names = [c.name for c in columns_of(encoded(numbers), last_bits=False)]
         assert names == [
             "entry 1",
             "entry 2",
@@ -155,15 +156,21 @@ class TestColumns:
             "largest",
             "smallest",
             "place of the largest",
+            *(f"distance of entry {i + 1} from {middle:.6g}" for i, middle in enumerate(np.median(numbers, axis=0))),
         ]
 
     def test_last_bits_are_looked_at_over_the_noiseless_answer_too(self):
         sample = encoded(np.random.default_rng(0).normal(size=50))
         names = [c.name for c in columns_of(sample, [np.array([0.0]), np.array([3.0])])]
-        assert names == ["output", "last bit of the output", "last bit over noiseless answer 2 of the output"]
+        assert names == [
+            "output",
+            "distance of the output from 0.0994562",
+            "last bit of the output",
+            "last bit over noiseless answer 2 of the output",
+        ]
 
     def test_whole_numbers_have_no_last_bits(self):
-        assert len(columns_of(encoded(np.arange(40)))) == 1
+        assert len(columns_of(encoded(np.arange(40) % 10))) == 1
 
     def test_the_grain_of_no_number_is_none(self):
         assert np.isnan(grain(np.array([0.0, np.inf, np.nan, 5e-324]))).all()

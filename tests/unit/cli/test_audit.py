@@ -8,12 +8,14 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 import typer
 from typer.testing import CliRunner, Result
 
+from escudo.auditing import headers_of
 from escudo.cli._audit import _live, audit, museum
 from escudo.errors import InputError
 
@@ -295,3 +297,109 @@ def test_a_key_in_the_address_of_a_service_is_shown_nowhere(folder: Path) -> Non
     from escudo.cli._audit import AuditOptions, _target
 
     assert _target(AuditOptions(url="http://localhost/count?key=secret"))[1] == "http://localhost/count"
+
+
+SUITE = """\
+confidence = 0.99
+max_runs = 3000
+seed = 1
+
+[[audit]]
+name = "half the noise"
+mechanism = "audited_here.py:half_the_noise"
+epsilon = 1.0
+pairs = "pairs.json"
+
+[[audit]]
+name = "enough noise"
+mechanism = "audited_here.py:enough_noise"
+epsilon = 1.0
+pairs = [[[0, 0], [0, 1]]]
+max_runs = 500
+"""
+
+
+class TestSuites:
+    def test_a_suite_ends_with_five_and_writes_a_page_and_junit(self, folder: Path) -> None:
+        (folder / "suite.toml").write_text(SUITE)
+        done = run("audit", "suite.toml", "--report", "page.html", "--junit", "out.xml")
+        assert done.exit_code == 5
+        assert "1 of 2 claims rejected at 99 % confidence over all of them." in done.stdout
+        page = (folder / "page.html").read_text(encoding="utf-8")
+        assert "A promise is broken" in page
+        assert "half the noise" in page
+        cases = ElementTree.fromstring((folder / "out.xml").read_text(encoding="utf-8")).findall(".//testcase")
+        assert [case.get("name") for case in cases] == ["half the noise", "enough noise"]
+        assert ["VIOLATED" in (case.findtext("failure") or "") for case in cases] == [True, False]
+
+    def test_json_and_changed_terms(self, folder: Path) -> None:
+        (folder / "suite.toml").write_text(SUITE)
+        done = run("audit", "suite.toml", "--max-runs", 100, "--confidence", 0.9, "--json")
+        data = json.loads(done.stdout)
+        assert data["confidence"] == 0.9
+        assert [one["audit"]["confidence"] for one in data["audits"]] == [pytest.approx(0.95)] * 2
+        assert all(one["audit"]["runs"] <= 100 for one in data["audits"])
+
+    def test_what_cannot_be_audited_is_an_error_of_its_own(self, folder: Path) -> None:
+        text = '[[audit]]\nname = "gone"\nmechanism = "nowhere.py:f"\nepsilon = 1.0\n'
+        (folder / "suite.toml").write_text(
+            text + text.replace("gone", "fails").replace("nowhere.py:f", "audited_here:refusing")
+        )
+        with pytest.raises(InputError, match=r"0 of 2 claims rejected.*2 could not be audited"):
+            run("audit", "suite.toml", "--junit", "out.xml")
+        root = ElementTree.fromstring((folder / "out.xml").read_text(encoding="utf-8"))
+        assert root.get("errors") == "2"
+        assert "there is no file" in (root.findtext(".//error") or "")
+
+    @pytest.mark.parametrize(
+        ("text", "options", "message"),
+        [
+            ("nonsense", (), "not TOML"),
+            ("seed = 1\n", (), r"at least one \[\[audit\]\]"),
+            (SUITE.replace('"enough noise"', '"half the noise"'), (), "name of its own"),
+            (SUITE.replace("max_runs = 500", "max_run = 500"), (), "unknown key 'max_run'.*max_runs"),
+            ("colour = 1\n" + SUITE, (), "unknown key 'colour'"),
+            (SUITE, ("--epsilon", 1), "a suite says itself"),
+            (SUITE, ("--run-on",), "a suite says itself"),
+        ],
+        ids=["no toml", "empty", "one name twice", "a key of an audit", "a key", "a claim", "running on"],
+    )
+    def test_what_is_not_understood_is_refused(
+        self, folder: Path, text: str, options: tuple[Any, ...], message: str
+    ) -> None:
+        (folder / "suite.toml").write_text(text)
+        with pytest.raises(InputError, match=message):
+            run("audit", "suite.toml", *options)
+
+    def test_junit_goes_with_a_suite(self, folder: Path) -> None:
+        with pytest.raises(InputError, match="--junit goes with a suite"):
+            run("audit", "audited_here.py:enough_noise", "--epsilon", 1, "--junit", "out.xml")
+
+
+class TestHowBad:
+    def test_running_on_says_how_bad_it_is(self, folder: Path) -> None:
+        options = ("--epsilon", 0.5, *PAIRS, "--max-runs", 4000, "--run-on")
+        done = run("audit", "audited_here.py:half_the_noise", *options, "--json")
+        data = json.loads(done.stdout)
+        assert done.exit_code == 5
+        assert data["runs"] == 4000
+        deltas, bounds = zip(*data["curve"], strict=True)
+        assert deltas == (0.0, 1e-5, 1e-4, 1e-3, 0.01, 0.03, 0.1)
+        assert 1 < bounds[0] <= 2
+        assert all(bound <= 2 for bound in bounds)
+        assert list(bounds) == sorted(bounds, reverse=True)
+        assert data["epsilon_lower"] <= data["plausible"]
+        shown = run("audit", "audited_here.py:half_the_noise", *options, "--report", "page.html").stdout
+        assert "(all at once with 95 % confidence)" in shown
+        assert "no guarantee, others may show more" in shown
+        assert "How bad is it?" in (folder / "page.html").read_text(encoding="utf-8")
+
+
+def test_a_header_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SERVICE_KEY", "s3cret")
+    assert headers_of({"Authorization": "env:SERVICE_KEY", "X-Plain": "yes"}) == {
+        "Authorization": "s3cret",
+        "X-Plain": "yes",
+    }
+    with pytest.raises(InputError, match="the environment, which has no 'OTHER'"):
+        headers_of({"Authorization": "env:OTHER"})
