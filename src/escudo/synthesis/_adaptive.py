@@ -1,15 +1,15 @@
-r"""Which pairs of columns are measured besides what a graph states: picked privately, round by round, where rows differ.
+r"""Which pairs of columns are measured besides what a graph states: picked privately, round by round.
 
-A graph made by hand leaves dependence out, and no graph leaves out all of it. So part of the budget is kept for pairs of
-columns that the model, as fitted so far, gets wrong. Pairs enter the observed law and are never arrows: nothing is
+A graph made by hand leaves dependence out, and no graph leaves out all of it. So part of the budget is kept for pairs
+of columns that the model, as fitted so far, gets wrong. Pairs enter the observed law and are never arrows: nothing is
 claimed to cause another because the two go together.
 
-**One plan, whatever is found.** Gaussian noise is bought in equal *units*: a table measured with m of them is released m
-times, each with the same noise σ, and averaged, so that it has noise σ/√m. How many units there are, what one costs,
-how many picks there are and what each costs is fixed by the schema, the graph and the budget. Only which tables they
-go to is decided on the way, by what was released before: an adaptive composition of mechanisms that were settled
-beforehand, which is what loss distributions bound. No number of rows is in the plan, so none has to be released or
-told for it; what depends on the number of rows below takes it from the first tables.
+**One plan, whatever is found.** Gaussian noise is bought in equal *units*: a table measured with m of them is released
+m times, each with the same noise σ, and averaged, so that it has noise σ/√m. How many units there are, what one costs,
+how many picks there are and what each costs is fixed by the schema, the graph and the budget. Only which tables they go
+to is decided on the way, by what was released before: an adaptive composition of mechanisms that were settled
+beforehand, which is what loss distributions bound. No number of rows is in the plan, so none has to be released or told
+for it; what depends on the number of rows below takes it from the first tables.
 
 **A score** for each pair of columns, and for each larger table of the graph, measured before or not,
 
@@ -19,22 +19,22 @@ how far its counts are from the model's in l1, less what would still be missed o
 that the model knows to be nearly empty no more than what is there. σ_t is the noise it would then have, together with
 what it was measured before. Model, number of rows and σ are public by then, so the score moves no further than the l1
 norm of one contingency table, Δ. The exponential mechanism picks one of them, or *none*, whose score is
-:math:`(2Δ/ε_{pick}) \ln(\text{candidates})`: about as much as the largest of so many noises, so that a pair is measured
-if its score is more than that.
+:math:`(Δ/ε_{pick}) \ln(\text{candidates})`, half of what the largest of so many noises adds: nothing is measured for a
+score that noise alone may well have made.
 
-**Rounds.** Half a pick for each column, then everything is fitted again. A picked table gets its part of the units that
-are left, and at least m of them, m = 1 to begin with. *None* ends the round and doubles m; three of them are the end.
-What is left goes to tables measured before, half of it to those of single columns. Within a round no cycle of pairs is
-closed where rows are many (x below): a pair between columns that a round has joined already looks wrong only until the
-model is fitted again.
+**Rounds.** A pick for every fourth column, then everything is fitted again. Within a round no cycle of pairs is closed:
+a pair between columns that a round has joined already looks wrong only until the model is fitted again. A picked table
+gets its part of the units that are left, and at least m of them, m = 1 to begin with. *None* ends the round and doubles
+m; three of them are the end. What is left goes to tables measured before, half of it to those of single columns.
 
-**How many picks** are used is a public rule of the rows: with L the noise of one table that had the whole budget, n̂ the
-rows and w the columns, x = L√w/n̂, and there are w·clip(0.13/√x, 0.75, 4) picks. The first 0.75w of them are louder than
-the others: few rows need few picks that are right, many rows need many. So at a small n̂·ε hardly anything but single
-columns and a few pairs is measured, and the generator does what it would do for independent columns.
+**How many picks** are used is a public rule of the rows: with L the noise of one table that had the whole budget, n̂
+the rows and w the columns, x = L√w/n̂, and there are w·clip(0.2/√x, 0.75, 4) picks. The first 2w of them are louder
+than the others: few rows need few picks that are right, many rows need many. So at a small n̂·ε hardly anything but
+single columns and a few pairs is measured.
 
-**Single columns** are always measured, and get so much of the units that their mean error, :math:`\sqrt{2/π} σ c/2n̂`, is
-at most 0.6 % or their part of the budget 45 %.
+**Single columns** are always measured. Where columns have few levels, pairs of them count them as well, so that single
+columns get little of the budget; where they have many (:func:`largeness`), up to 15 % of it, and so many of the units
+that their mean error, :math:`\sqrt{2/π} σ c/2n̂`, is at most 0.6 %, but no more than 30 % of the budget.
 
 **Guarantee.** A composition of discrete Gaussian and exponential events, shown in the plan.
 
@@ -61,13 +61,17 @@ from escudo.synthesis._laws import Conditional, draw
 from escudo.table import CountSensitivity, PrivateTable, Schema, count_sensitivity
 
 UNITS_PER_COLUMN = 6
-LOUD_PICKS, MOST_PICKS = 0.75, 4.0
-"""Picks for each column: the loud ones, and all of them."""
+FEWEST_PICKS, LOUD_PICKS, MOST_PICKS = 0.75, 2.0, 4.0
+"""Picks for each column: those that are used at least, the loud ones, and all of them."""
 
-_PICKS = 0.13  # over √x
-_MANY_ROWS = 0.003  # x below which a round closes no cycle
+ONE_WAYS, _MOST_ONE_WAYS = 0.15, 0.45
+"""Of the budget, for single columns with many levels: at first, and with the units given to them."""
+
+_PICKS = 0.2  # over √x
 _ONE_WAY_ERROR = 0.006
 _NONES = 3
+_NONE = 0.5  # of what the largest of so many noises adds
+_BATCH = 0.25  # picks for each column, before everything is fitted again
 _SIMULATED, _WIDE_SIMULATED = 2**16, 2**14
 _WIDE = 60  # columns: from here on pairs are counted by matrix products, and room for them is bounded, not looked for
 _MOST_LEVELS = 6000  # of all columns together
@@ -85,15 +89,13 @@ class Adaptive:
         units: How many there are.
         picks: What a pick costs, and how many there are, loud ones first.
         level: The noise of one table that had the whole budget.
-        one_ways: The part of the budget that single columns had before, and
-        rest: what the units are of it.
+        rest: What part of it the units are.
     """
 
     unit: GaussianEvent
     units: int
     picks: tuple[tuple[ExponentialEvent, int], ...]
     level: float
-    one_ways: float
     rest: float
 
     @property
@@ -171,8 +173,9 @@ class _Run:
     def measure_columns(self) -> None:
         """Give single columns the units they need, the neediest first."""
         singles = [(name,) for name in self.columns if (name,) in self.tables]
-        unit = self.terms.rest / max(self.terms.units, 1)
-        most = math.floor(max(0.45 - self.terms.one_ways, 0.0) / unit) if unit else 0
+        unit = self.terms.rest / self.terms.units
+        more = (_MOST_ONE_WAYS - ONE_WAYS) * largeness([self.fits.sizes[name] for name in self.columns])
+        most = math.floor(more / unit)
         for _ in range(min(most, self.left)):
             errors = [self.tables[name].scale * self.tables[name].counts.size for name in singles]
             if not errors or math.sqrt(2 / math.pi) * float(np.mean(errors)) / 2 <= _ONE_WAY_ERROR * self.fits.total:
@@ -182,7 +185,7 @@ class _Run:
     def pick(self) -> None:
         """Pick and measure, round by round."""
         events = [event for event, count in self.terms.picks for _ in range(count)]
-        wanted = len(self.columns) * min(max(_PICKS / math.sqrt(self.shortage), LOUD_PICKS), MOST_PICKS)
+        wanted = len(self.columns) * min(max(_PICKS / math.sqrt(self.shortage), FEWEST_PICKS), MOST_PICKS)
         waiting = iter(events[: max(round(wanted), 1)])
         picks = min(len(events), max(round(wanted), 1))
         least, nones = 1, 0
@@ -192,10 +195,13 @@ class _Run:
             offered = [each for each in self.candidates if holds(each)]
             scores = self.scores(offered, units)
             joined: dict[str, str] = {}
-            for event in islice(waiting, max(len(self.columns) // 2, 1)):
+            for event in islice(waiting, max(round(len(self.columns) * _BATCH), 1)):
                 picks -= 1
+                offered = [
+                    each for each in offered if len(each) > 2 or _root(joined, each[0]) != _root(joined, each[1])
+                ]
                 each = [scores[columns] for columns in offered]
-                none = 2 * moved(event).l1 / event.epsilon * math.log(max(len(offered), 2))
+                none = _NONE * 2 * moved(event).l1 / event.epsilon * math.log(max(len(offered), 2))
                 picked = self.purse.choose(
                     np.array([*each, none]), event, sensitivity=moved(event).l1, purpose="pick a table"
                 )
@@ -203,8 +209,7 @@ class _Run:
                     nones, least = nones + 1, 2 * least
                     break
                 columns = offered.pop(picked)
-                if self.shortage < _MANY_ROWS and len(columns) == 2 and not _join(joined, *columns):
-                    continue
+                joined[_root(joined, columns[0])] = _root(joined, columns[1])
                 if columns not in self.tables:
                     pair = (columns[0], columns[1])
                     if not self.fits.still_holds(self.pairs, pair):
@@ -269,6 +274,15 @@ def scores(
     return found
 
 
+def largeness(sizes: Sequence[int]) -> float:
+    """Return whether columns have few levels, 0, so that pairs of them count them as well, or many, 1.
+
+    >>> largeness([2, 2, 2]), largeness([5]), largeness([20, 2])
+    (0.0, 0.5, 1.0)
+    """
+    return min(max((sum(sizes) / len(sizes) - 2) / 6, 0.0), 1.0)
+
+
 def _predicted(
     drawn: Mapping[str, Counts], exact: Mapping[Columns, Counts], width: int
 ) -> Callable[[Columns], NDArray[np.int64]]:
@@ -286,24 +300,20 @@ def _predicted(
     for columns, counts in exact.items():
         sizes.update(zip(columns, counts.shape, strict=True))
     starts = np.concatenate([[0], np.cumsum(list(sizes.values()))])
-    place = {name: slice(int(start), int(start) + size) for (name, size), start in zip(sizes.items(), starts, strict=False)}
+    place = {
+        name: slice(int(start), int(start) + size) for (name, size), start in zip(sizes.items(), starts, strict=False)
+    }
     products = one_hot_products([np.stack([drawn[name] for name in sizes], axis=1)], starts)
     return lambda columns: (
         products[place[columns[0]], place[columns[1]]].ravel() if len(columns) == 2 else one_by_one(columns)
     )
 
 
-def _join(joined: dict[str, str], first: str, second: str) -> bool:
-    """Join two columns; return whether they were apart."""
-
-    def root(name: str) -> str:
-        while joined.setdefault(name, name) != name:
-            name = joined[name]
-        return name
-
-    one, two = root(first), root(second)
-    joined[one] = two
-    return one != two
+def _root(joined: dict[str, str], name: str) -> str:
+    """Return what stands for all columns that one is joined with."""
+    while joined.setdefault(name, name) != name:
+        name = joined[name]
+    return name
 
 
 # ---- tables
@@ -348,8 +358,8 @@ def candidate_tables(schema: Schema, tables: Sequence[Columns]) -> list[Columns]
     varying = [name for name in schema.names if schema[name].size > 1]
     if (levels := sum(schema[name].size for name in varying)) > _MOST_LEVELS:
         raise InputError(
-            f"The columns have {levels:,} levels together, more than {_MOST_LEVELS:,}: counting all pairs of them would "
-            "be too slow. Use fewer levels or bins, or generator='moments'."
+            f"The columns have {levels:,} levels together, more than {_MOST_LEVELS:,}: counting all pairs would be too "
+            "slow. Use fewer levels or bins, or generator='moments'."
         )
     larger = [each for each in tables if len(each) > 2]
     held = {frozenset(pair) for columns in larger for pair in combinations(columns, 2)}

@@ -3,11 +3,11 @@ r"""From noisy tables to one law per column: first tables that agree, then condi
 **Total.** It is fixed beforehand, at what is public or at the tables' precision-weighted mean: cutting off negative
 counts would otherwise raise it, and everything rare with it.
 
-**Margins first** (:func:`margins_of`). Cells of large tables are mostly noise, and what is cut off below zero there adds
-up: where columns are counted by such tables after cutting, a share of 4.8 % came out as 9.7 %. So each column is counted
-before anything is cut. Every table that holds it is summed over its other columns, negative counts and all; the sums
-are unbiased, with noise σ² times the cells summed, and are averaged by their precision. The nearest margin that is not
-negative and adds up to the total is then *fixed*: no cell of a larger table moves it any more. Its bias is that of
+**Margins first** (:func:`margins_of`). Cells of large tables are mostly noise, and what is cut off below zero there
+adds up: where columns are counted by such tables after cutting, a share of 4.8 % came out as 9.7 %. So each column is
+counted before anything is cut. Every table that holds it is summed over its other columns, negative counts and all; the
+sums are unbiased, with noise σ² times the cells summed, and are averaged by their precision. The nearest margin that is
+not negative and adds up to the total is then *fixed*: no cell of a larger table moves it any more. Its bias is that of
 cutting one sum of noise at zero, which is less than the noise stated for it.
 
 **Agreement** (:func:`agreeing`). Noisy tables contradict each other where they share columns, and hold negative counts.
@@ -134,7 +134,7 @@ class TableFits:
     def has_room(self, pairs: Sequence[Pair], *, exactly: bool) -> Callable[[Columns], bool]:
         """Return what says whether a table may be picked beside these pairs.
 
-        Where some laws do not come from tables there is no observed law, and pairs are open arrows: one for each effect.
+        Where some laws do not come from tables there is no observed law, and pairs are open arrows, one an effect.
         """
         if not self.settled:
             return Room(self, pairs, exactly=exactly).holds
@@ -202,7 +202,7 @@ def margins_of(tables: Sequence[NoisyTable], *, total: float) -> dict[str, Float
     >>> one = NoisyTable(("a",), np.array([7.0, 3.0]), 1.0)
     >>> two = NoisyTable(("b", "a"), np.array([[6.0, -1.0], [3.0, 4.0]]), 1.0)
     >>> margins_of([one, two], total=10.0)["a"].round(2).tolist()
-    [7.0, 3.0]
+    [7.33, 2.67]
     """
     sums: dict[str, list[tuple[float, Floats]]] = {}
     for table in tables:
@@ -228,7 +228,7 @@ def agreeing(tables: Sequence[NoisyTable], *, total: float, sweeps: int = _SWEEP
     >>> one = NoisyTable(("a",), np.array([7.0, 3.0]), 1.0)
     >>> two = NoisyTable(("b", "a"), np.array([[6.0, -1.0], [3.0, 4.0]]), 1.0)
     >>> [table.counts.round(2).tolist() for table in agreeing([one, two], total=10.0)]
-    [[7.0, 3.0], [[5.0, 0.0], [2.0, 3.0]]]
+    [[7.33, 2.67], [[4.0, 0.0], [3.33, 2.67]]]
     """
     margins = margins_of(tables, total=total)
     shared = [(columns, holders) for columns, holders in _shared([t.columns for t in tables]) if len(columns) > 1]
@@ -325,10 +325,9 @@ def _bring_together(
     """Project onto the tables whose sums over ``columns`` are as fixed, or, where they are not, equal."""
     sums = [sums_over(tables[place].columns, found[place], columns) for place in holders]
     merged = [found[place].size / part.size for place, part in zip(holders, sums, strict=True)]
-    common = fixed
-    if common is None:
-        weights = [1 / (tables[place].scale ** 2 * cells) for place, cells in zip(holders, merged, strict=True)]
-        common = sum(w * part for w, part in zip(weights, sums, strict=True)) / sum(weights)
+    weights = [1 / (tables[place].scale ** 2 * cells) for place, cells in zip(holders, merged, strict=True)]
+    mean = sum(weight * part for weight, part in zip(weights, sums, strict=True)) / sum(weights)
+    common = np.asarray(mean) if fixed is None else fixed
     for place, part, cells in zip(holders, sums, merged, strict=True):
         scope = tables[place].columns
         change = np.transpose((common - part) / cells, [columns.index(name) for name in scope if name in columns])
@@ -501,7 +500,9 @@ class Room:
                     waiting.append((cost, other))
         # In another tree, there is nothing on the way.
         home = self._tree(next(iter(self._within[name])))
-        reached.update(each for each in self._cliques if each not in home and size * self._fits.sizes[each] <= self._left)
+        reached.update(
+            each for each in self._cliques if each not in home and size * self._fits.sizes[each] <= self._left
+        )
         self._reached[name] = reached
         return reached
 

@@ -8,11 +8,12 @@ it to go with, for the observed law. Without a graph there are no families, and 
 **Tables**, from schema and graph alone: each column by itself, always, since adding up a large table's cells is a poor
 way to count a column; and families of the graph that lie in no other. With three columns or fewer, all pairs.
 
-**Shares** of the budget, as inverse variance. Single columns get ``ONE_WAYS``, in proportion to the root of their cells
-(rounded to a power of two, so that few kinds of noise are to be accounted for). Where the graph names all columns,
-families get ``FAMILIES``, in proportion to the cube root of their cells, and picks ``PICKS_BESIDE``; where it names
-none, picks get ``PICKS``; between the two, by the part of the columns that are in families. The rest are units for what
-is picked. A table with share s gets noise of 1/√s times a level, and the accountant finds the level.
+**Shares** of the budget, as inverse variance. Single columns get ``ONE_WAYS`` where they have many levels and half of
+it where they have few, in proportion to the root of their cells (rounded to a power of two, so that few kinds of noise
+are to be accounted for). Where the graph names all columns, families get ``FAMILIES``, in proportion to the cube root
+of their cells, and picks ``PICKS_BESIDE``; where it names none, picks get ``PICKS``; between the two, by the part of
+the columns that are in families. The rest are units for what is picked. A table with share s gets noise of 1/√s times a
+level, and the accountant finds the level.
 
 **Open arrows** (see ``_structure``). A column that may have a cause nobody stated gets, as its cause in the graph that
 is followed, the one among those allowed that it goes with most in the pairs that were measured, by mutual information.
@@ -55,13 +56,15 @@ from escudo.privacy import Budget, Event, ExponentialEvent, GaussianEvent, Neigh
 from escudo.synthesis._adaptive import (
     LOUD_PICKS,
     MOST_PICKS,
+    ONE_WAYS,
     UNITS_PER_COLUMN,
     Adaptive,
     candidate_tables,
+    largeness,
     measure,
     moved,
 )
-from escudo.synthesis._estimation import Columns, NoisyTable, Pair, TableFits, sums_over, total_of
+from escudo.synthesis._estimation import Columns, NoisyTable, Pair, TableFits, total_of
 from escudo.synthesis._laws import MAX_TABLE_CELLS, Conditional
 from escudo.synthesis._model import CausalModel, anchor_of, public_rows
 from escudo.synthesis._moment_fit import FittedMoments, check_fittable, fit_moments
@@ -140,6 +143,7 @@ def shares_of(
         neighbours=neighbours,
         one_ways={(name,): 2.0 ** round(math.log2(schema[name].size) / 2) for name in columns},
         families=families,
+        largeness=largeness([schema[name].size for name in columns]),
         named=len({name for each in families for name in each}) / len(columns),
         candidates=tuple(candidates),
         large=large,
@@ -262,12 +266,10 @@ class PreparedMarginals:
 
     def _causes(self, agreed: Sequence[NoisyTable], fits: TableFits) -> list[Arrow]:
         """Return for each column that may get a cause the one it goes with most, among those measured with it."""
-        told = {
-            frozenset(each.columns): _mutual_information(each.counts) for each in agreed if len(each.columns) == 2
-        }
+        told = {frozenset(each.columns): _mutual_information(each.counts) for each in agreed if len(each.columns) == 2}
         best: dict[str, tuple[float, Arrow]] = {}
         for arrow in self.structure.open_arrows:
-            cause, effect = arrow
+            effect = arrow[1]
             family = family_of(self.schema, self.structure, arrow)
             says = told.get(frozenset(arrow), 0.0)
             if says > best.get(effect, (0.0, arrow))[0] and cells_of(self.schema, family) <= MOST_IN_PAIRS:
@@ -502,13 +504,10 @@ class LargeFamilies:
 # ---- what each release gets of the budget
 
 
-ONE_WAYS = 0.15
-"""Of the budget, as inverse variance, for single columns, before units are given to them."""
-
 FAMILIES = 0.55
-"""And for families, where they hold all columns."""
+"""Of the budget, as inverse variance, for families, where they hold all columns."""
 
-PICKS, PICKS_BESIDE = 0.15, 0.06
+PICKS, PICKS_BESIDE = 0.12, 0.06
 """And for picks: without a graph, and beside one that names all columns."""
 
 _LOUD = 2 / 3  # of what picks get
@@ -522,6 +521,7 @@ class TableShares:
         neighbours: Which tables are neighbours.
         one_ways: The tables of single columns, each with its weight,
         families: and those of families.
+        largeness: Whether columns have many levels.
         named: What part of the columns is in families.
         candidates: What may be picked; nothing where nothing is left to be found.
         large: The families that are measured by moments; None where there are none.
@@ -530,6 +530,7 @@ class TableShares:
     neighbours: Neighbours
     one_ways: Mapping[Columns, float]
     families: Mapping[Columns, float]
+    largeness: float
     named: float
     candidates: tuple[Columns, ...]
     large: LargeFamilies | None
@@ -538,12 +539,12 @@ class TableShares:
     def _parts(self) -> tuple[float, float, float, float]:
         """What single columns, families, picks and units get; large families are among the families."""
         named = 1.0 if self.large is not None else self.named
+        alone = ONE_WAYS * (1 + self.largeness) / 2
         picks = PICKS + named * (PICKS_BESIDE - PICKS) if self.candidates else 0.0
         families = FAMILIES * named
-        rest = 1 - ONE_WAYS - families - picks
         if self.candidates:
-            return ONE_WAYS, families, picks, rest
-        return (ONE_WAYS, 1 - ONE_WAYS, 0.0, 0.0) if families else (1.0, 0.0, 0.0, 0.0)
+            return alone, families, picks, 1 - alone - families - picks
+        return (alone, 1 - alone, 0.0, 0.0) if families else (1.0, 0.0, 0.0, 0.0)
 
     def tables(self, level: float) -> dict[Columns, GaussianEvent]:
         """Return the release of each table."""
@@ -565,7 +566,7 @@ class TableShares:
         if not self.candidates:
             return None
         width = len(self.one_ways)
-        alone, _, picks, rest = self._parts
+        _, _, picks, rest = self._parts
         units = max(round(UNITS_PER_COLUMN * width * rest / (1 - ONE_WAYS - PICKS)), 1)
         loud = math.ceil(LOUD_PICKS * width)
         quiet = round(MOST_PICKS * width) - loud
@@ -577,7 +578,6 @@ class TableShares:
                 (self._pick(picks * (1 - _LOUD) / quiet, level), quiet),
             ),
             level=level,
-            one_ways=alone,
             rest=rest,
         )
 
