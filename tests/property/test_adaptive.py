@@ -17,6 +17,7 @@ from escudo.table import Schema, count_sensitivity
 SIZES = {"a": 2, "b": 3, "c": 2}
 SCHEMA = Schema.from_dict({name: [str(level) for level in range(size)] for name, size in SIZES.items()})
 PAIRS = [("a", "b"), ("a", "c"), ("b", "c")]
+GAIN = {("a", "b"): 1.0, ("a", "c"): 1.0, ("b", "c"): 0.3}  # the last was measured before
 ROW = st.tuples(*(st.integers(0, size - 1) for size in SIZES.values()))
 
 Codes = NDArray[np.int64]
@@ -37,7 +38,7 @@ def scores(rows: list[tuple[int, ...]], seed: int, total: float) -> dict[tuple[s
         counts = np.zeros((SIZES[first], SIZES[second]), dtype=np.int64)
         np.add.at(counts, (codes[:, names.index(first)], codes[:, names.index(second)]), 1)
         exact[first, second] = counts
-    return _adaptive.scores(laws, exact, dict.fromkeys(PAIRS, 3.0), total, len(SIZES))  # type: ignore[return-value]
+    return _adaptive.scores(laws, exact, dict.fromkeys(PAIRS, 3.0), GAIN, total, len(SIZES))  # type: ignore[return-value]
 
 
 @given(rows=st.lists(ROW, max_size=12), other=ROW, seed=st.integers(0, 99), total=st.floats(1.0, 40.0))

@@ -17,7 +17,8 @@ for it; what depends on the number of rows below takes it from the first tables.
 
 how far its counts are from the model's in l1, less what would still be missed once it is measured: noise, but in cells
 that the model knows to be nearly empty no more than what is there. σ_t is the noise it would then have, together with
-what it was measured before. Model, number of rows and σ are public by then, so the score moves no further than the l1
+what it was measured before; where it was, the score is no more than the part of its noise that is taken away, of how
+far it is. Model, number of rows and σ are public by then, so the score moves no further than the l1
 norm of one contingency table, Δ. The exponential mechanism picks one of them, or *none*, whose score is
 :math:`(Δ/ε_{pick}) \ln(\text{candidates})`, half of what the largest of so many noises adds: nothing is measured for a
 score that noise alone may well have made.
@@ -180,7 +181,7 @@ class _Run:
             errors = [self.tables[name].scale * self.tables[name].counts.size for name in singles]
             if not errors or math.sqrt(2 / math.pi) * float(np.mean(errors)) / 2 <= _ONE_WAY_ERROR * self.fits.total:
                 break
-            self.measure(_neediest([self.tables[name] for name in singles]), 1)
+            self.measure(neediest([self.tables[name] for name in singles]), 1)
 
     def pick(self) -> None:
         """Pick and measure, round by round."""
@@ -225,7 +226,7 @@ class _Run:
         others = [each for each in self.tables if len(each) > 1]
         for place in range(self.left):
             among = (singles if place % 2 else others) or singles or others
-            self.measure(_neediest([self.tables[each] for each in among]), 1)
+            self.measure(neediest([self.tables[each] for each in among]), 1)
 
     def measure(self, columns: Columns, units: int) -> None:
         """Release a table so many times, and average."""
@@ -241,13 +242,16 @@ class _Run:
         precision = units / self.terms.unit.scale**2
         known = {each: self.tables[each].scale ** -2.0 for each in offered if each in self.tables}
         noise = {each: (precision + known.get(each, 0.0)) ** -0.5 for each in offered}
-        return scores(laws, {each: self.exact[each] for each in offered}, noise, self.fits.total, len(self.columns))
+        gain = {each: 1 - noise[each] * math.sqrt(known.get(each, 0.0)) for each in offered}
+        exact = {each: self.exact[each] for each in offered}
+        return scores(laws, exact, noise, gain, self.fits.total, len(self.columns))
 
 
 def scores(
     laws: Mapping[str, Conditional],
     exact: Mapping[Columns, Counts],
     noise: Mapping[Columns, float],
+    gain: Mapping[Columns, float],
     rows: float,
     width: int,
 ) -> dict[Columns, float]:
@@ -257,11 +261,13 @@ def scores(
         laws: The model, in an order to draw rows: public.
         exact: The counts of each table: private.
         noise: What noise a table would have, once it is measured: public.
+        gain: And what part of its noise that takes away, at most 1: public.
         rows: The number of rows: public.
         width: The number of columns.
 
     **Sensitivity.** The l1 sensitivity of one contingency table: the model's counts and the part that is subtracted are
-    the same for neighbours, and |‖c - e‖ - ‖c' - e‖| ≤ ‖c - c'‖.
+    the same for neighbours, and |‖c - e‖ - ‖c' - e‖| ≤ ‖c - c'‖. A part of that moves less, and the smaller of two
+    numbers no further than the one of them that moves more.
     """
     simulated = _SIMULATED if width < _WIDE else _WIDE_SIMULATED
     drawn = draw(laws, {}, simulated, np.random.default_rng(_SEED))
@@ -270,7 +276,8 @@ def scores(
     for columns, counts in exact.items():
         expected = predicted(columns) * (rows / simulated)
         missed = math.sqrt(2 / math.pi) * float(np.minimum(expected, noise[columns]).sum())
-        found[columns] = float(np.abs(counts.ravel() - expected).sum()) - missed
+        apart = float(np.abs(counts.ravel() - expected).sum())
+        found[columns] = min(apart - missed, gain[columns] * apart)
     return found
 
 
@@ -344,7 +351,7 @@ def average_repeats(tables: Sequence[NoisyTable]) -> list[NoisyTable]:
     return result
 
 
-def _neediest(tables: Sequence[NoisyTable]) -> Columns:
+def neediest(tables: Sequence[NoisyTable]) -> Columns:
     """Return the table that more precision helps most: weights in the budget are as they are where √c σ³ is equal."""
     return max(tables, key=lambda table: math.sqrt(table.counts.size) * table.scale**3).columns
 
