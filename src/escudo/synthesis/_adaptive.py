@@ -23,10 +23,11 @@ norm of one contingency table, Δ. The exponential mechanism picks one of them, 
 :math:`(Δ/ε_{pick}) \ln(\text{candidates})`, half of what the largest of so many noises adds: nothing is measured for a
 score that noise alone may well have made.
 
-**Rounds.** A pick for every fourth column, then everything is fitted again. Within a round no cycle of pairs is closed:
-a pair between columns that a round has joined already looks wrong only until the model is fitted again. A picked table
-gets its part of the units that are left, and at least m of them, m = 1 to begin with. *None* ends the round and doubles
-m; three of them are the end. What is left goes to tables measured before, half of it to those of single columns.
+**Rounds.** A pick for every fourth column (for more of them in wide tables), then everything is fitted again. Within a
+round no cycle of pairs is closed: a pair between columns that a round has joined already looks wrong only until the
+model is fitted again. A picked table gets its part of the units that are left, and at least m of them, m = 1 to begin
+with. *None* ends the round and doubles m; three of them are the end. What is left goes to tables measured before, half
+of it to those of single columns.
 
 **How many picks** are used is a public rule of the rows: with L the noise of one table that had the whole budget, n̂
 the rows and w the columns, x = L√w/n̂, and there are w·clip(0.2/√x, 0.75, 4) picks. The first 2w of them are louder
@@ -196,7 +197,8 @@ class _Run:
             offered = [each for each in self.candidates if holds(each)]
             scores = self.scores(offered, units)
             joined: dict[str, str] = {}
-            for event in islice(waiting, max(round(len(self.columns) * _BATCH), 1)):
+            batch = _BATCH * min(max(len(self.columns) / _WIDE, 1.0), 4.0)
+            for event in islice(waiting, max(round(batch * len(self.columns)), 1)):
                 picks -= 1
                 offered = [
                     each for each in offered if len(each) > 2 or _root(joined, each[0]) != _root(joined, each[1])
