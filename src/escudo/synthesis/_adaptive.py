@@ -200,9 +200,8 @@ class _Run:
             batch = _BATCH * min(max(len(self.columns) / _WIDE, 1.0), 4.0)
             for event in islice(waiting, max(round(batch * len(self.columns)), 1)):
                 picks -= 1
-                offered = [
-                    each for each in offered if len(each) > 2 or _root(joined, each[0]) != _root(joined, each[1])
-                ]
+                group = {name: _root(joined, name) for name in self.columns}
+                offered = [each for each in offered if len(each) > 2 or group[each[0]] != group[each[1]]]
                 each = [scores[columns] for columns in offered]
                 none = _NONE * 2 * moved(event).l1 / event.epsilon * math.log(max(len(offered), 2))
                 picked = self.purse.choose(
@@ -212,7 +211,8 @@ class _Run:
                     nones, least = nones + 1, 2 * least
                     break
                 columns = offered.pop(picked)
-                joined[_root(joined, columns[0])] = _root(joined, columns[1])
+                if len(columns) == 2:
+                    joined[group[columns[0]]] = group[columns[1]]
                 if columns not in self.tables:
                     pair = (columns[0], columns[1])
                     if not self.fits.still_holds(self.pairs, pair):
