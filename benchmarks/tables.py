@@ -14,10 +14,11 @@ runs that the result holds and measures what is missing; a run that was added sa
 
 **What is compared.** A third of the rows, drawn at random, is held out. Every method gets the other two thirds as its
 private table, the same public bins, ε and δ, add/remove neighbours, and makes as many rows as it was given. escudo is
-not told their number. *Error* is the total variation between the marginals of those rows and of the private table,
-over all pairs and over 100 fixed triples of columns; AIM's workload, by its default, is all pairs. *Accuracy* is of a
+not told their number. *Error* is the total variation between the marginals of those rows and of the private table, over
+all pairs and over 100 fixed triples of columns; AIM's workload, by its default, is all pairs. *Accuracy* is of a
 logistic regression and of a random forest that learn five columns of Adult and NLTCS from the others on synthetic rows
-and are tested on the held-out third (``--no-learn`` leaves it out). What each method was told beyond the public bins stands beside its figures.
+and are tested on the held-out third (``--no-learn`` leaves it out). What each method was told beyond the public bins
+stands beside its figures.
 """
 
 from __future__ import annotations
