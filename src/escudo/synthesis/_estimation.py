@@ -168,24 +168,6 @@ class TableFits:
         return observed_laws(self.sizes, given, agreed, sweeps=_FEW_TREE_SWEEPS)
 
 
-def estimate(
-    sizes: Mapping[str, int],
-    parents: Mapping[str, Columns],
-    tables: Sequence[NoisyTable],
-    *,
-    total: float | None,
-) -> dict[str, TableConditional]:
-    """Return each column's law given its parents.
-
-    Args:
-        sizes: Cells of each column.
-        parents: Each column's parents, each of which some table holds together with it.
-        tables: What was released.
-        total: The number of rows where it is public; estimated from the tables otherwise.
-    """
-    return laws_of(sizes, parents, agreeing(tables, total=max(total_of(tables) if total is None else total, 1.0)))
-
-
 def total_of(tables: Sequence[NoisyTable]) -> float:
     """Return the number of rows that all tables together speak for: the mean of their sums, weighted by precision."""
     weights = np.array([1 / (table.counts.size * table.scale**2) for table in tables])

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from escudo.causal import Network
-from escudo.synthesis._estimation import NoisyTable, agreeing, estimate, margins_of, total_of
+from escudo.synthesis._estimation import NoisyTable, agreeing, laws_of, margins_of, total_of
 
 Floats = NDArray[np.float64]
 SCALE = 30.0
@@ -30,6 +30,12 @@ def noisy_clinic(clinic: Network, *, rows: int, seed: int, scale: float = SCALE)
         np.add.at(counts, tuple(codes[name] for name in columns), 1)
         tables.append(NoisyTable(columns, counts + rng.normal(0, scale, counts.shape), scale))
     return tables
+
+
+def estimate(sizes: Any, parents: Any, tables: list[NoisyTable], *, total: float | None) -> dict[str, Any]:
+    """Return each column's law given its parents, as generators find it."""
+    rows = total_of(tables) if total is None else total
+    return dict(laws_of(sizes, parents, agreeing(tables, total=rows)))
 
 
 def sums(table: NoisyTable, columns: tuple[str, ...]) -> Floats:
