@@ -131,20 +131,25 @@ class TableFits:
         """Return what each column is given in the observed law, in an order to draw them; None if it has none."""
         return None if self.settled else arrange(self.sizes, [*self.tables, *pairs])
 
+    @property
+    def follows_arrows(self) -> bool:
+        """Whether rows follow the laws along the arrows: some come from no table, or the observed law has no room."""
+        return bool(self.settled) or arrange(self.sizes, self.tables) is None
+
     def has_room(self, pairs: Sequence[Pair], *, exactly: bool) -> Callable[[Columns], bool]:
         """Return what says whether a table may be picked beside these pairs.
 
-        Where some laws do not come from tables there is no observed law, and pairs are open arrows, one an effect.
+        Where rows follow the arrows, pairs are open arrows: one for each effect.
         """
-        if not self.settled:
+        if not self.follows_arrows:
             return Room(self, pairs, exactly=exactly).holds
         taken = {effect for _, effect in pairs}
         return lambda columns: columns in self.tables or (columns in self.open_arrows and columns[1] not in taken)
 
     def still_holds(self, pairs: Sequence[Pair], pair: Pair) -> bool:
         """Return whether one pair may be picked beside these."""
-        if self.settled:
-            return all(pair[1] != effect for _, effect in pairs)
+        if self.follows_arrows:
+            return self.has_room(pairs, exactly=True)(pair)
         return self.given([*pairs, pair]) is not None
 
     def observed(self, agreed: Sequence[NoisyTable], pairs: Sequence[Pair]) -> dict[str, Conditional]:
@@ -159,7 +164,7 @@ class TableFits:
     def drawable(self, tables: Sequence[NoisyTable], pairs: Sequence[Pair]) -> dict[str, Conditional]:
         """Return about what laws rows follow without an intervention, in an order to draw them."""
         agreed = self.agreed(tables, roughly=True)
-        if self.settled:
+        if self.follows_arrows:
             followed = self.along(pairs)
             laws = followed.laws(agreed)
             return {name: laws[name] for name in followed.order}

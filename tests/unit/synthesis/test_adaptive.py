@@ -184,6 +184,15 @@ def test_where_the_observed_law_is_full_what_is_held_is_measured_again(
     assert not any(isinstance(event, GaussianEvent) for event in planned - spent)
 
 
+def test_where_the_graph_itself_is_too_much_for_the_observed_law_rows_follow_its_arrows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_estimation, "_MAX_TOTAL", 10)
+    model = fitted()
+    assert not model.observed
+    assert (model.sample(20_000, seed=0)["a"] == model.sample(20_000, seed=0)["b"]).mean() > 0.8
+
+
 def test_where_room_is_seen_at_once_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seeing it is quick: a pair may be missed, but what arranging everything anew refuses is hardly ever offered."""
     monkeypatch.setattr(_estimation, "_MAX_CELLS", 60)
