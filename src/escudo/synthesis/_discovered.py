@@ -239,8 +239,7 @@ def find(
                 kept.append(pair)
         joined = kept
     sure = {pair: _score(strength[pair], bound.get(pair, _LEAST)) if pair not in must else 1.0 for pair in joined}
-    arrows, directions, ends = _directions(names, joined, apart, bound, says, known)
-    lines = [pair for pair in joined if pair not in arrows and pair[::-1] not in arrows]
+    arrows, lines, directions, ends = _directions(names, joined, apart, bound, says, known)
     graph = CausalGraph.from_edges(sorted(arrows), nodes=tuple(names), undirected=lines)
     return Found(graph=graph, parents=_parents(graph), edges=sure, directions=directions, ends=ends)
 
@@ -252,8 +251,8 @@ def _directions(
     bound: Mapping[Pair, float],
     says: Information,
     known: Constraints,
-) -> tuple[set[Pair], dict[Pair, float], list[Pair]]:
-    """Return the arrows that common effects, knowledge and what they imply give; how sure; what was not measured."""
+) -> tuple[set[Pair], list[Pair], dict[Pair, float], list[Pair]]:
+    """Return the arrows that common effects and knowledge give; open edges; how sure; what was not measured."""
     place = {name: number for number, name in enumerate(names)}
     beside = _beside(joined, dict.fromkeys(joined, 1.0))
     adjacent = set(joined)
@@ -274,21 +273,25 @@ def _directions(
             if shown > 2 * bound[pair]:
                 for end in (one, other):
                     votes[end, middle] = max(votes.get((end, middle), 0.0), _score(shown, bound[pair]))
-    lines = {frozenset((place[a], place[b])) for a, b in joined}
+    lines = sorted((min(place[a], place[b]), max(place[a], place[b])) for a, b in joined)
     arrows = set(known.required)
-    for a, b in map(sorted, lines):
-        if known.allowed[a, b] != known.allowed[b, a]:
-            arrows.add((a, b) if known.allowed[a, b] else (b, a))
-    for (a, b), _ in sorted(votes.items(), key=lambda vote: -vote[1]):
-        arrow = place[a], place[b]
-        if (b, a) in votes or arrow[::-1] in arrows or not known.allowed[arrow]:
-            continue
-        if not first_cycle((str(x), str(y)) for x, y in {*arrows, arrow}):
+
+    def closes(arrow: tuple[int, int]) -> bool:
+        return bool(first_cycle((str(a), str(b)) for a, b in sorted({*arrows, arrow})))
+
+    for a, b in lines:  # what may go one way only; where that closes a cycle, it is not there
+        if known.allowed[a, b] != known.allowed[b, a] and not closes(way := (a, b) if known.allowed[a, b] else (b, a)):
+            arrows.add(way)
+    lines = [(a, b) for a, b in lines if {(a, b), (b, a)} & arrows or known.allowed[a, b] == known.allowed[b, a]]
+    for one, middle in sorted(votes, key=lambda vote: -votes[vote]):
+        arrow = place[one], place[middle]
+        open_way = (middle, one) not in votes and arrow[::-1] not in arrows and bool(known.allowed[arrow])
+        if open_way and (min(arrow), max(arrow)) in lines and not closes(arrow):
             arrows.add(arrow)
     waiting = True
     while waiting:  # a — b is a → b where it would close a cycle the other way round
         waiting = False
-        for a, b in (way for line in lines for way in (tuple(line), tuple(line)[::-1])):
+        for a, b in [*lines, *((b, a) for a, b in lines)]:
             settled = (a, b) in arrows or (b, a) in arrows or not known.allowed[a, b]
             if not settled and any((a, c) in arrows and (c, b) in arrows for c in range(len(names))):
                 arrows.add((a, b))
@@ -299,7 +302,8 @@ def _directions(
         arrow: 1.0 if (place[arrow[0]], place[arrow[1]]) in known.required else votes.get(arrow, least)
         for arrow in named
     }
-    return named, sure, sorted(ends, key=lambda pair: -ends[pair])
+    open_lines = [_sorted((names[a], names[b])) for a, b in lines if not {(a, b), (b, a)} & arrows]
+    return named, open_lines, sure, sorted(ends, key=lambda pair: -ends[pair])
 
 
 def _parents(graph: CausalGraph) -> dict[str, tuple[str, ...]]:
@@ -311,7 +315,7 @@ def _parents(graph: CausalGraph) -> dict[str, tuple[str, ...]]:
             name: number
             for number, name in enumerate(CausalGraph.from_edges(graph.edges, nodes=graph.nodes).topological_order())
         }
-        arrows = [*graph.edges, *(tuple(sorted(line, key=order.__getitem__)) for line in graph.undirected_edges)]
+        arrows = [*graph.edges, *((a, b) if order[a] < order[b] else (b, a) for a, b in graph.undirected_edges)]
     return {name: tuple(each for each in graph.nodes if (each, name) in set(arrows)) for name in graph.nodes}
 
 

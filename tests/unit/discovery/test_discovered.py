@@ -11,7 +11,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from escudo.causal import CausalGraph, asia
+from escudo.causal import CausalGraph, Knowledge, asia
 from escudo.cli._release import release
 from escudo.discovery import constraints_of
 from escudo.errors import BudgetExceededError, EscudoError, InputError
@@ -106,6 +106,13 @@ def test_what_cannot_be_told_stays_open(collider_schema):
     tiers = CausalGraph.from_edges([], nodes=names, tiers=[["a"], ["b", "c"]])
     known = find(names, laws, tables, 1000.0, constraints_of(schema, tiers))
     assert ("a", "b") in known.graph.edges
+    # What knowledge allows in one direction only, and would close a cycle, is not there.
+    every = {**laws, "c": TableConditional(("a", "b"), np.array([[[0.9, 0.1], [0.4, 0.6]], [[0.6, 0.4], [0.1, 0.9]]]))}
+    round_about = Knowledge(forbidden=(("b", "a"), ("c", "b"), ("a", "c")))
+    ruled = CausalGraph(nodes=names, knowledge=round_about)
+    cut = find(names, every, tables, 1000.0, constraints_of(schema, ruled))
+    assert len(cut.graph.edges) == 2
+    assert not cut.graph.undirected_edges
 
 
 def test_wide_columns_are_generated_at_full_resolution():
