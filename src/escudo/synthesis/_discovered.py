@@ -20,9 +20,10 @@ too.
 **Laws** for do() are those of the tables along some graph that agrees with the arrows. The observed law is that of all
 tables, as without a graph.
 
-*How sure* an edge is: its conditional mutual information u against the bound t that it had to pass, as u²/(u² + t²); of
-a direction likewise what shows once b is given. These are scores between 0 and 1, more for stronger findings, and not
-frequencies.
+*How sure* an edge is: its conditional mutual information u against the bound t that it had to pass, as u²/(u² + 4t²);
+of a direction likewise what shows once b is given. The 4 was read off 179 edges found on Asia, Sachs, Child and Alarm
+(20,000 rows, ε = 0.1 and 1): of those scored below 0.3, 0.3 to 0.5, 0.5 to 0.8, 0.8 to 0.96 and above, 28, 56, 62, 95
+and 100 % were there. Networks of another kind are not covered.
 
 **Guarantee.** A composition of discrete Gaussian and exponential events, shown in the plan. Which tables are measured
 depends on the rows only through what was released before.
@@ -361,7 +362,7 @@ def _made_by_noise(table: NoisyTable, rows: float) -> float:
 
 
 def _score(found: float, bound: float) -> float:
-    return found**2 / (found**2 + bound**2)
+    return found**2 / (found**2 + 4 * bound**2)
 
 
 def _toward(strength: Mapping[Pair, float], name: str, pair: Pair) -> float:
