@@ -13,9 +13,9 @@ pair's table alone would make, :math:`\sum_{cells} \min(σ/np, 1)^2 p / 2`.
 and the two depend on each other once b is given. That asks for the table of a and c, which rounds of picks often leave
 out: where a → b → c, the model gets a and c right by itself, and where a → b ← c it is right to think them unrelated.
 So before the graph is read off, the ends of such triples are measured, those first of which the model thinks that they
-depend on each other most. What those arrows and the knowledge say is claimed, with what else would close a cycle, and
-nothing more: all other edges stay open, and do() at them is refused. Arrows that contradict each other are left open,
-too.
+depend on each other most, and only where noise would not hide it; otherwise the other tables are measured again. What
+those arrows and the knowledge say is claimed, with what else would close a cycle, and nothing more: all other edges
+stay open, and do() at them is refused. Arrows that contradict each other are left open, too.
 
 **Laws** for do() are those of the tables along some graph that agrees with the arrows. The observed law is that of all
 tables, as without a graph.
@@ -56,7 +56,7 @@ from escudo.synthesis._model import CausalModel, anchor_of
 from escudo.synthesis._structure import graph_of, structure_of, with_lines
 from escudo.table import PrivateTable, Schema
 
-ORIENTATION = 0.1
+ORIENTATION = 0.05
 """Of the budget, as inverse variance: for tables that tell directions."""
 
 _ENDS_PER_COLUMN = 0.5
@@ -143,8 +143,12 @@ class PreparedDiscovered:
         fits, pairs = fitted.fits, list(fitted.pairs)
         wanted: list[Columns] = []
         if self.several:
-            for pair in self._find(fitted).ends:
-                if len(wanted) < self.several and fits.still_holds(pairs, pair):
+            laws = fits.drawable(fitted.tables, fitted.pairs)
+            says = Information(laws)
+            found = find(self.schema.names, laws, fitted.tables, fits.total, self.known)
+            for pair in found.ends:
+                telling = says.tells(*pair, rows=fits.total, noise=self.ends.scale)
+                if telling and len(wanted) < self.several and fits.still_holds(pairs, pair):
                     pairs.append(pair)
                     wanted.append(pair)
         for columns in wanted:
@@ -333,6 +337,15 @@ class Information:
         some = tuple(given)
         both = self._entropy((first, second, *some))
         return max(self._entropy((first, *some)) + self._entropy((second, *some)) - both - self._entropy(some), 0.0)
+
+    def tells(self, first: str, second: str, *, rows: float, noise: float) -> bool:
+        """Return whether a table of two columns with this noise tells their law from that of unrelated ones."""
+        sizes = self._sizes[first], self._sizes[second]
+        cells = self._rows[first] * sizes[1] + self._rows[second]
+        law = np.bincount(cells, minlength=math.prod(sizes)).reshape(sizes) / _SIMULATED
+        apart = np.outer(law.sum(axis=1), law.sum(axis=0))
+        missed = math.sqrt(2 / math.pi) * np.minimum(rows * apart, noise).sum()
+        return bool(rows * np.abs(law - apart).sum() > 2 * missed)
 
     def _entropy(self, columns: Columns) -> float:
         """Return the entropy of columns; what drawing only so many rows hides is added (Miller and Madow)."""
