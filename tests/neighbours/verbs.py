@@ -235,7 +235,6 @@ PYTHON = [
     Verb(name="synthesize marginals", ask=_fitted("marginals"), cost=30),
     Verb(name="synthesize marginals, whole call", ask=_synthesized("marginals"), cost=75),
     Verb(name="synthesize without a graph", ask=_fitted("marginals", graph=False), cost=45),
-    Verb(name="synthesize marginals, repaired", ask=_fitted("marginals", repair=True), cost=170),
     Verb(name="synthesize moments", ask=_fitted("moments"), cost=50),
     Verb(name="synthesize one-way", ask=_fitted("one-way"), cost=50),
     Verb(name="synthesize independent", ask=_fitted("independent"), cost=45),

@@ -35,8 +35,8 @@ NUMBERS: dict[str, Any] = {
 }
 PARTIAL = CausalGraph.from_edges([("a", "b"), ("c", "b"), ("b", "d")])  # says nothing of e
 GENERATORS: dict[str, tuple[str, CausalGraph | None, dict[str, Any]]] = {
-    "marginals, repaired": ("marginals", PARTIAL, {"repair": True}),
-    "marginals without a graph": ("marginals", None, {"repair": True}),
+    "marginals": ("marginals", PARTIAL, {}),
+    "marginals without a graph": ("marginals", None, {}),
     "marginals of few public rows": ("marginals", PARTIAL, {"public_rows": 40}),
     "moments, repaired": ("moments", PARTIAL, {"repair": True}),
     "moments, tightly clipped": ("moments", None, {"clip": 1.2}),

@@ -15,19 +15,11 @@ moments: ``_gaussian.py``. Effects: ``_effect_of.py`` (the verb, and which colum
 """
 
 from escudo.discovery._discover import METHODS, Discovery, Measured, Prepared, discover, prepare, run_prepared
+from escudo.discovery._effect_of import effect_of, prepare_effect
 
 # What a generator with a graph of its own shares with discovery; not documented.
-from escudo.discovery._discrete import Design as Design
-from escudo.discovery._discrete import PreparedDiscrete as PreparedDiscrete
-from escudo.discovery._discrete import design_of as design_of
-from escudo.discovery._effect_of import effect_of, prepare_effect
-from escudo.discovery._measurement import MOST_NUMBERS as MOST_NUMBERS
-from escudo.discovery._measurement import Levels as Levels
-from escudo.discovery._measurement import Residuals as Residuals
-from escudo.discovery._measurement import Scope as Scope
-from escudo.discovery._measurement import measure as measure
-from escudo.discovery._measurement import release_event as release_event
-from escudo.discovery._measurement import table_batches as table_batches
+from escudo.discovery._pattern import Constraints as Constraints
+from escudo.discovery._pattern import constraints_of as constraints_of
 from escudo.discovery._treatment import REFUTERS, Arm, Contrast, EValue, Refutation, Stratum, TreatmentEffect
 from escudo.discovery._treatment import shown as shown  # for the command line and reports
 

@@ -179,21 +179,36 @@ def _pure_curve(epsilon: float, *, slack: float = 0.0) -> PrivacyCurve:
 
 
 def _exponential(event: ExponentialEvent) -> PrivacyCurve:
-    """Bounded range ε: ε-DP, and ε²/8-zCDP.
+    r"""Bounded range ε: ε-DP, ε²/8-zCDP, and the curve :math:`δ(x) = (e^{ε/2} - e^{x/2})^2 / (e^ε - 1)` for x ≤ ε.
 
     **Proof.** The loss Z = log(P/Q) lies in an interval of length ε; it takes both signs, so |Z| ≤ ε. Let
     K(s) = log E_Q[e^{sZ}], so K(0) = K(1) = 0 and D_α = K(α)/(α - 1). K″(s) is the variance of Z under a tilted
     measure, at most ε²/4. Hence K(s) - s(s - 1)ε²/8 is concave and 0 at 0 and 1, so it is at most 0 for s > 1:
     D_α ≤ αε²/8. The smaller of this and the ε-DP divergence holds at each order.
 
-    **Reference.** Cesar, Rogers (2020), "Bounding, concentrating, and truncating".
+    *Curve.* δ(x) = E_Q[(e^Z - e^x)₊] with E_Q[e^Z] = 1 and Z in [t - ε, t]. What is averaged is convex in e^Z, so it is
+    largest where Z takes both ends only: t with probability p = (e^ε - e^t)/(e^ε - 1) under P, which makes
+    p (1 - e^{x-t}) for x ≤ t. Over t that is largest at t = (ε + x)/2, with the value above. Whatever t is, and though
+    it may be another in every pick, the curve bounds that of the pick; it is convex in e^x, and the same in both
+    orders, since swapping P and Q swaps t for ε - t. So it is the curve of a pair that dominates every pick.
+
+    **Reference.** Cesar, Rogers (2020), "Bounding, concentrating, and truncating"; Dong, Durfee, Rogers (2020),
+    "Optimal differential privacy composition for exponential mechanisms", for the pairs of two points.
     """
     pure = _pure_curve(event.epsilon)
+    if event.epsilon == 0:
+        return pure
+    loss = event.epsilon
 
     def divergences(orders: FloatArray) -> FloatArray:
-        return np.minimum(pure.divergences(orders), _up(orders * (event.epsilon**2 / 8)))
+        return np.minimum(pure.divergences(orders), _up(orders * (loss**2 / 8)))
 
-    return replace(pure, divergences=divergences)
+    def deltas(epsilons: FloatArray) -> FloatArray:
+        # e^{-ε} times both parts of the fraction, which stays finite
+        root = np.expm1(np.minimum(epsilons - loss, 0.0) / 2)
+        return _probabilities(root**2 / -math.expm1(-loss))
+
+    return replace(pure, divergences=divergences, exact=HockeyStick(deltas=deltas, top=loss))
 
 
 def _laplace(event: LaplaceEvent) -> PrivacyCurve:

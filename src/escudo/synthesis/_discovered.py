@@ -1,56 +1,68 @@
-r"""Synthesis without a graph: discovery and generator under one plan, from one set of measurements.
+r"""Synthesis with a graph that is found under the same budget: the table first, the graph read off it.
 
-Of the budget (in ρ), ``STRUCTURE_SHARE`` goes to the residual tables that discovery needs. The graph that is found for
-generating (all of the one that is reported, in its directions, and more) says which families matter, and the rest
-measures their residuals again. Both measurements of a residual are averaged by precision, so that what the structure
-cost is not lost to the laws; tables are made of the averages, brought to agreement, and turned into one law per column
-as for any graph.
+The table is made as without a graph (``_marginals``): single columns, and pairs of columns that go together, picked
+round by round. So it is about as good as a table without a graph, whatever becomes of the graph. The graph is
+post-processing of what was measured; ``ORIENTATION`` of the budget is kept for what tells directions.
 
-Families hold at most three parents. Where a table over all cells of a family (wide columns are merged for discovery,
-but not here) would be larger than the data can fill, the parents that say least are left out.
+**Which columns are joined.** A pair is a candidate if it was measured: what was never picked is explained by the rest
+as far as the budget could tell. It stays joined if no set S of up to two of its neighbours separates it: if the
+conditional mutual information of the two given S, under the fitted law, is above ``_LEAST`` nats plus what noise of the
+pair's table alone would make, :math:`\sum_{cells} \min(σ/np, 1)^2 p / 2`.
 
-**Guarantee.** A composition of Gaussian events, shown in the plan; their sensitivity is proved in
-``discovery/_measurement.py``. Which families are measured depends on the table only through what was released before.
+**Directions.** In a — b — c with a and c not joined, b is a common effect if what separates a from c does not hold b,
+and the two depend on each other once b is given. That asks for the table of a and c, which rounds of picks often leave
+out: where a → b → c, the model gets a and c right by itself, and where a → b ← c it is right to think them unrelated.
+So before the graph is read off, the ends of such triples are measured, those first of which the model thinks that they
+depend on each other most, and only where noise would not hide it; otherwise the other tables are measured again. What
+those arrows and the knowledge say is claimed, with what else would close a cycle, and nothing more: all other edges
+stay open, and do() at them is refused. Arrows that contradict each other are left open, too.
+
+**Laws** for do() are those of the tables along some graph that agrees with the arrows. The observed law is that of all
+tables, as without a graph.
+
+*How sure* an edge is: its conditional mutual information u against the bound t that it had to pass, as u²/(u² + 4t²);
+of a direction likewise what shows once b is given. The 4 was read off 179 edges found on Asia, Sachs, Child and Alarm
+(20,000 rows, ε = 0.1 and 1): of those scored below 0.3, 0.3 to 0.5, 0.5 to 0.8, 0.8 to 0.96 and above, 28, 56, 62, 95
+and 100 % were there. Networks of another kind are not covered.
+
+**Guarantee.** A composition of discrete Gaussian and exponential events, shown in the plan. Which tables are measured
+depends on the rows only through what was released before.
+
+**Reference.** P. Spirtes, C. Glymour, R. Scheines (2000), "Causation, prediction, and search", for separating sets and
+common effects; D. Colombo, M. Maathuis (2014), "Order-independent constraint-based causal structure learning", JMLR.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from escudo.causal import CausalGraph
-from escudo.discovery import (
-    MOST_NUMBERS,
-    Design,
-    Levels,
-    PreparedDiscrete,
-    Residuals,
-    Scope,
-    design_of,
-    measure,
-    release_event,
-    table_batches,
-)
-from escudo.errors import InputError
+from escudo._validate import one_of
+from escudo.causal import CausalGraph, first_cycle
+from escudo.discovery import METHODS, Constraints, constraints_of
+from escudo.errors import GraphError, InputError
 from escudo.mechanisms import Purse
-from escudo.privacy import Budget, GaussianEvent, Neighbours, Plan, calibrate
-from escudo.synthesis._estimation import NoisyTable, estimate
+from escudo.privacy import Budget, Event, GaussianEvent, Neighbours, Plan, RepeatedEvent, calibrate
+from escudo.synthesis._adaptive import average_repeats, measure, neediest
+from escudo.synthesis._estimation import Columns, NoisyTable, Pair
 from escudo.synthesis._generators import above_zero, neighbours_of
-from escudo.synthesis._laws import TableConditional
+from escudo.synthesis._laws import Conditional, draw
+from escudo.synthesis._marginals import Fitted, PreparedMarginals, cells_of, shares_of, table_event
 from escudo.synthesis._model import CausalModel, anchor_of
-from escudo.synthesis._structure import graph_of, with_lines
+from escudo.synthesis._structure import graph_of, structure_of, with_lines
 from escudo.table import PrivateTable, Schema
 
-Floats = NDArray[np.float64]
+ORIENTATION = 0.05
+"""Of the budget, as inverse variance: for tables that tell directions."""
 
-STRUCTURE_SHARE = 0.7
-"""Of ρ: what goes to the tables that both the graph and the laws are read off."""
-
+_ENDS_PER_COLUMN = 0.5
+_LEAST = 0.005  # nats
+_NEIGHBOURS = 6  # of a pair, that may separate it
+_SIMULATED, _SEED = 2**15, 20_220_902
 _FULL = 0.05  # a family's table has at most this many cells for each row,
 _SMALL = 64  # or this many
 
@@ -61,24 +73,33 @@ class PreparedDiscovered:
 
     Attributes:
         schema: The columns.
-        structure: How the graph is found.
-        families: The release of the residuals of its families.
+        table: How the table is measured.
+        ends: The release of a table that tells directions,
+        several: and how many there are.
+        known: What is known of the graph.
         delta: The δ at which the plan is stated.
     """
 
     schema: Schema
-    structure: PreparedDiscrete
-    families: GaussianEvent
+    table: PreparedMarginals
+    ends: GaussianEvent
+    several: int
+    known: Constraints
     delta: float
 
     @property
     def plan(self) -> Plan:
         """The budget tree."""
+        directions = []
+        if self.several:
+            more = "or more of the others"
+            directions.append(Plan("tables that tell directions", self.ends, count=self.several, buys=more))
         return Plan(
             "marginals",
             children=[
-                Plan("graph, and tables for the laws", children=self.structure.plan.children),
-                Plan("tables of the graph's families", self.families, buys="laws"),
+                *self.table.measured,
+                *directions,
+                Plan("graph from what was measured"),
                 Plan("fitting all tables together"),
                 Plan("sampling"),
             ],
@@ -86,43 +107,305 @@ class PreparedDiscovered:
         )
 
     def run(self, table: PrivateTable, purse: Purse) -> CausalModel:
-        """Find the graph, measure its families, and estimate."""
-        found = self.structure.find(table, purse)
-        assert found.tables is not None
-        levels, residuals = found.tables.levels, found.tables.residuals
-        raw = replace(levels, groups={})
-        parents = _affordable(found.generating_graph, raw, residuals.rows)
-        families = _largest(raw, parents)
-        scopes = _closure(families)
-        fresh = measure(table, raw, scopes, self.families, purse, residuals.rows)
-        together = _together(residuals, fresh, levels)
-        tables = [
-            NoisyTable(tuple(raw.names[i] for i in scope), cells, scale)
-            for scope, cells, scale in _tables(together, families)
-        ]
-        sizes = {name: self.schema[name].size for name in self.schema.names}
-        causes = {name: parents.get(name, ()) for name in self.schema.names}
-        laws = {
-            name: TableConditional(law.parents, np.ascontiguousarray(law.table))  # model files need plain memory
-            for name, law in estimate(sizes, causes, tables, total=residuals.rows).items()
-        }
-        told = found.to_json()
+        """Measure, read off the graph, and estimate."""
+        fitted = self._with_ends(table, purse, self.table.fitted(table, purse))
+        fits = fitted.fits
+        found = self._find(fitted)
+        agreed = fits.agreed(fitted.tables)
+        parents = affordable(self.schema, found.parents, fits.total)
+        followed = fits.along((cause, name) for name, several in parents.items() for cause in several)
+        arrows = [(cause, name) for name, several in parents.items() for cause in several]
         return CausalModel(
             schema=self.schema,
-            graph=graph_of(causes),
-            stated=with_lines(found.graph, [(cause, name) for name, several in causes.items() for cause in several]),
-            conditionals=laws,
+            graph=graph_of(followed.parents),
+            stated=with_lines(found.graph, arrows),
+            conditionals=followed.laws(agreed),
+            observed=followed.observed(agreed, fitted.pairs),
             guarantee=purse.guarantee,
             generator="marginals",
-            plan=self.plan,
+            plan=purse.plan,
             details={
-                "rows": found.rows,
+                "rows": fits.total,
                 # Where the direction is a finding; the others only help to imitate the table.
-                "stated_arrows": [[a, b] for a, b in found.graph.edges if a in causes[b]],
-                "discovery": {key: told[key] for key in ("method", "edges", "cannot_tell", "notes")},
+                "stated_arrows": [[a, b] for a, b in found.graph.edges if a in parents[b]],
+                "discovery": found.told(),
                 **anchor_of(purse),
             },
         )
+
+    def _find(self, fitted: Fitted) -> Found:
+        laws = fitted.fits.drawable(fitted.tables, fitted.pairs)
+        return find(self.schema.names, laws, fitted.tables, fitted.fits.total, self.known)
+
+    def _with_ends(self, table: PrivateTable, purse: Purse, fitted: Fitted) -> Fitted:
+        """Measure the ends of triples whose directions hang on them; what is left over goes to the other tables."""
+        tables = {each.columns: each for each in fitted.tables}
+        fits, pairs = fitted.fits, list(fitted.pairs)
+        wanted: list[Columns] = []
+        if self.several:
+            laws = fits.drawable(fitted.tables, fitted.pairs)
+            says = Information(laws)
+            found = find(self.schema.names, laws, fitted.tables, fits.total, self.known)
+            for pair in found.ends:
+                telling = says.tells(*pair, rows=fits.total, noise=self.ends.scale)
+                if telling and len(wanted) < self.several and fits.still_holds(pairs, pair):
+                    pairs.append(pair)
+                    wanted.append(pair)
+        for columns in wanted:
+            tables[columns] = measure(columns, table.counts(list(columns)), self.ends, purse)
+        for _ in range(self.several - len(wanted)):
+            needy = neediest(list(tables.values()))
+            fresh = measure(needy, table.counts(list(needy)), self.ends, purse)
+            (tables[needy],) = average_repeats([tables[needy], fresh])
+        return Fitted(list(tables.values()), pairs, fits)
+
+
+# ---- the graph, from what was released
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A graph that was read off a fitted law.
+
+    Attributes:
+        graph: What is claimed: arrows, and undirected edges.
+        parents: Each column's parents in some graph that agrees with it.
+        edges: How sure each edge is,
+        directions: and each arrow.
+        ends: Pairs that were not measured and on which directions hang, the most telling ones first.
+    """
+
+    graph: CausalGraph
+    parents: Mapping[str, tuple[str, ...]]
+    edges: Mapping[Pair, float]
+    directions: Mapping[Pair, float]
+    ends: Sequence[Pair]
+
+    def told(self) -> dict[str, object]:
+        """Return what a report says of it, as JSON values."""
+        lines = [(a, b, False) for a, b in self.graph.undirected_edges]
+        told = [
+            {
+                "from": a,
+                "to": b,
+                "directed": directed,
+                "confidence": round(self.edges[min(a, b), max(a, b)], 4),
+                "direction_confidence": round(self.directions.get((a, b), 1.0), 4) if directed else None,
+            }
+            for a, b, directed in [*((a, b, True) for a, b in self.graph.edges), *lines]
+        ]
+        nothing = "" if told else "no two columns go together more than noise would make them"
+        return {"method": "auto", "edges": told, "cannot_tell": nothing, "notes": []}
+
+
+def find(
+    names: Sequence[str],
+    laws: Mapping[str, Conditional],
+    tables: Sequence[NoisyTable],
+    rows: float,
+    known: Constraints,
+) -> Found:
+    """Return the graph of what was measured: post-processing.
+
+    Args:
+        names: The columns.
+        laws: The fitted law, in an order to draw rows.
+        tables: What was measured.
+        rows: The number of rows, noisy or public.
+        known: What is known of the graph.
+    """
+    says = Information(laws)
+    place = {name: number for number, name in enumerate(names)}
+    pairs = {_sorted(each.columns): each for each in tables if len(each.columns) == 2}
+    bound = {pair: _LEAST + _made_by_noise(each, rows) for pair, each in pairs.items()}
+    must = {_sorted((names[a], names[b])) for a, b in known.required}
+    must |= {_sorted(tuple(names[number] for number in pair)) for pair in known.joined}
+    may = {
+        pair
+        for pair in pairs
+        if known.allowed[place[pair[0]], place[pair[1]]] or known.allowed[place[pair[1]], place[pair[0]]]
+    }
+    strength = {pair: says.shared(*pair) for pair in sorted(may | must)}
+    apart: dict[Pair, Columns] = {pair: () for pair in may - must if strength[pair] <= bound[pair]}
+    joined = [pair for pair in strength if pair not in apart]
+    for size in (1, 2):
+        beside = _beside(joined, strength)
+        kept = []
+        for pair in joined:
+            around = [each for each in dict.fromkeys([*beside[pair[0]], *beside[pair[1]]]) if each not in pair]
+            around = sorted(around, key=lambda each: -min(_toward(strength, each, pair), 1e9))[:_NEIGHBOURS]
+            tried = {given: says.shared(*pair, given) for given in combinations(around, size)}
+            least = min(tried, key=tried.__getitem__, default=None)
+            if least is not None:
+                strength[pair] = min(strength[pair], tried[least])
+            if pair not in must and least is not None and tried[least] <= bound[pair]:
+                apart[pair] = least
+            else:
+                kept.append(pair)
+        joined = kept
+    sure = {pair: _score(strength[pair], bound.get(pair, _LEAST)) if pair not in must else 1.0 for pair in joined}
+    arrows, lines, directions, ends = _directions(names, joined, apart, bound, says, known)
+    graph = CausalGraph.from_edges(sorted(arrows), nodes=tuple(names), undirected=lines)
+    return Found(graph=graph, parents=_parents(graph), edges=sure, directions=directions, ends=ends)
+
+
+def _directions(
+    names: Sequence[str],
+    joined: Sequence[Pair],
+    apart: Mapping[Pair, Columns],
+    bound: Mapping[Pair, float],
+    says: Information,
+    known: Constraints,
+) -> tuple[set[Pair], list[Pair], dict[Pair, float], list[Pair]]:
+    """Return the arrows that common effects and knowledge give; open edges; how sure; what was not measured."""
+    place = {name: number for number, name in enumerate(names)}
+    beside = _beside(joined, dict.fromkeys(joined, 1.0))
+    adjacent = set(joined)
+    votes: dict[Pair, float] = {}
+    ends: dict[Pair, float] = {}
+    for middle in names:
+        for one, other in combinations(sorted(beside.get(middle, ())), 2):
+            pair = _sorted((one, other))
+            if pair in adjacent:
+                continue
+            if pair not in apart:
+                ends[pair] = max(ends.get(pair, 0.0), says.shared(*pair))
+                continue
+            given = apart[pair]
+            if middle in given:
+                continue
+            shown = says.shared(*pair, (*given, middle))
+            if shown > 2 * bound[pair]:
+                for end in (one, other):
+                    votes[end, middle] = max(votes.get((end, middle), 0.0), _score(shown, bound[pair]))
+    lines = sorted((min(place[a], place[b]), max(place[a], place[b])) for a, b in joined)
+    arrows = set(known.required)
+
+    def closes(arrow: tuple[int, int]) -> bool:
+        return bool(first_cycle((str(a), str(b)) for a, b in sorted({*arrows, arrow})))
+
+    for a, b in lines:  # what may go one way only; where that closes a cycle, it is not there
+        if known.allowed[a, b] != known.allowed[b, a] and not closes(way := (a, b) if known.allowed[a, b] else (b, a)):
+            arrows.add(way)
+    lines = [(a, b) for a, b in lines if {(a, b), (b, a)} & arrows or known.allowed[a, b] == known.allowed[b, a]]
+    for one, middle in sorted(votes, key=lambda vote: -votes[vote]):
+        arrow = place[one], place[middle]
+        open_way = (middle, one) not in votes and arrow[::-1] not in arrows and bool(known.allowed[arrow])
+        if open_way and (min(arrow), max(arrow)) in lines and not closes(arrow):
+            arrows.add(arrow)
+    waiting = True
+    while waiting:  # a — b is a → b where it would close a cycle the other way round
+        waiting = False
+        for a, b in [*lines, *((b, a) for a, b in lines)]:
+            settled = (a, b) in arrows or (b, a) in arrows or not known.allowed[a, b]
+            if not settled and any((a, c) in arrows and (c, b) in arrows for c in range(len(names))):
+                arrows.add((a, b))
+                waiting = True
+    named = {(names[a], names[b]) for a, b in arrows}
+    least = min(votes.values(), default=1.0)
+    sure = {
+        arrow: 1.0 if (place[arrow[0]], place[arrow[1]]) in known.required else votes.get(arrow, least)
+        for arrow in named
+    }
+    open_lines = [_sorted((names[a], names[b])) for a, b in lines if not {(a, b), (b, a)} & arrows]
+    return named, open_lines, sure, sorted(ends, key=lambda pair: -ends[pair])
+
+
+def _parents(graph: CausalGraph) -> dict[str, tuple[str, ...]]:
+    """Return each column's parents in a graph that agrees with the arrows, and adds no common effect if it can."""
+    try:
+        arrows = list(graph.extension().edges)
+    except GraphError:
+        order = {
+            name: number
+            for number, name in enumerate(CausalGraph.from_edges(graph.edges, nodes=graph.nodes).topological_order())
+        }
+        arrows = [*graph.edges, *((a, b) if order[a] < order[b] else (b, a) for a, b in graph.undirected_edges)]
+    return {name: tuple(each for each in graph.nodes if (each, name) in set(arrows)) for name in graph.nodes}
+
+
+class Information:
+    """What columns say of each other under a law, in nats: from rows drawn of it."""
+
+    def __init__(self, laws: Mapping[str, Conditional]):
+        self._rows = draw(laws, {}, _SIMULATED, np.random.default_rng(_SEED))
+        self._sizes = {name: law.size for name, law in laws.items()}
+        self._entropies: dict[frozenset[str], float] = {}
+
+    def shared(self, first: str, second: str, given: Iterable[str] = ()) -> float:
+        """Return the mutual information of two columns given others."""
+        some = tuple(given)
+        both = self._entropy((first, second, *some))
+        return max(self._entropy((first, *some)) + self._entropy((second, *some)) - both - self._entropy(some), 0.0)
+
+    def tells(self, first: str, second: str, *, rows: float, noise: float) -> bool:
+        """Return whether a table of two columns with this noise tells their law from that of unrelated ones."""
+        sizes = self._sizes[first], self._sizes[second]
+        cells = self._rows[first] * sizes[1] + self._rows[second]
+        law = np.bincount(cells, minlength=math.prod(sizes)).reshape(sizes) / _SIMULATED
+        apart = np.outer(law.sum(axis=1), law.sum(axis=0))
+        missed = math.sqrt(2 / math.pi) * np.minimum(rows * apart, noise).sum()
+        return bool(rows * np.abs(law - apart).sum() > 2 * missed)
+
+    def _entropy(self, columns: Columns) -> float:
+        """Return the entropy of columns; what drawing only so many rows hides is added (Miller and Madow)."""
+        if not columns:
+            return 0.0
+        key = frozenset(columns)
+        if key not in self._entropies:
+            cells = np.zeros(_SIMULATED, dtype=np.int64)
+            for name in columns:
+                cells = cells * self._sizes[name] + self._rows[name]
+            if math.prod(self._sizes[name] for name in columns) <= 2 * _SIMULATED:
+                counts = np.bincount(cells)
+            else:
+                counts = np.unique(cells, return_counts=True)[1]
+            share = counts[counts > 0] / _SIMULATED
+            self._entropies[key] = float(-(share * np.log(share)).sum() + (share.size - 1) / (2 * _SIMULATED))
+        return self._entropies[key]
+
+
+def _made_by_noise(table: NoisyTable, rows: float) -> float:
+    """Return about how many nats the noise of a pair's table makes where there are none."""
+    share = np.maximum(table.counts, 0.0) / rows
+    alone = np.outer(share.sum(axis=1), share.sum(axis=0)) / max(float(share.sum()), 1e-9)
+    noise = np.minimum(table.scale / np.maximum(alone * rows, 1e-9), 1.0)
+    free = (table.counts.shape[0] - 1) * (table.counts.shape[1] - 1) / table.counts.size
+    return float((noise**2 * alone).sum() * free / 2)
+
+
+def _score(found: float, bound: float) -> float:
+    return found**2 / (found**2 + 4 * bound**2)
+
+
+def _toward(strength: Mapping[Pair, float], name: str, pair: Pair) -> float:
+    """Return how strongly a column is joined to the ends of a pair."""
+    return sum(strength.get(_sorted((name, end)), 0.0) for end in pair)
+
+
+def _beside(joined: Iterable[Pair], strength: Mapping[Pair, float]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for a, b in sorted(joined, key=lambda pair: -strength[pair]):
+        found.setdefault(a, []).append(b)
+        found.setdefault(b, []).append(a)
+    return found
+
+
+def _sorted(columns: Sequence[str]) -> Pair:
+    first, second = sorted(columns)
+    return first, second
+
+
+def affordable(schema: Schema, parents: Mapping[str, Columns], rows: float) -> dict[str, Columns]:
+    """Return each column's parents, without those that make its table larger than the rows can fill."""
+    room = max(_FULL * rows, _SMALL)
+    found = {}
+    for name, several in parents.items():
+        kept = sorted(several, key=lambda parent: schema[parent].size)
+        while kept and cells_of(schema, (name, *kept)) > room:
+            kept.pop()
+        found[name] = tuple(sorted(kept, key=schema.names.index))
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,18 +430,24 @@ class DiscoveredSynthesis:
         schema.require_confirmed()
         if self.method == "gaussian":
             raise InputError("A generator from discovery needs tables: use method='auto', or name another generator.")
+        one_of("method", self.method, METHODS)
         above_zero(budget)
-        design = design_of(schema, neighbours, budget, self.knowledge, self.method)
+        known = constraints_of(schema, self.knowledge)
+        shares, structure, paired = shares_of(schema, structure_of(schema, None), neighbours, budget)
+        several = max(round(_ENDS_PER_COLUMN * len(shares.one_ways)), 1) if shares.candidates else 0
+        kept = 1 - ORIENTATION if several else 1.0
 
-        def events(level: float) -> list[GaussianEvent]:
-            return [*design.events(level / math.sqrt(STRUCTURE_SHARE)), _families(design, level)]
+        def ends(level: float) -> GaussianEvent:
+            return table_event(neighbours, level * math.sqrt(max(several, 1) / ORIENTATION))
+
+        def events(level: float) -> list[Event]:
+            tables = shares.events(level / math.sqrt(kept))
+            return [*tables, *([RepeatedEvent(event=ends(level), count=several)] if several else [])]
 
         level = calibrate(events, budget)
+        table = PreparedMarginals(schema, shares, structure, paired, level / math.sqrt(kept), budget.delta)
         return PreparedDiscovered(
-            schema=schema,
-            structure=design.at(level / math.sqrt(STRUCTURE_SHARE), schema, budget.delta),
-            families=_families(design, level),
-            delta=budget.delta,
+            schema=schema, table=table, ends=ends(level), several=several, known=known, delta=budget.delta
         )
 
 
@@ -192,61 +481,3 @@ def prepare_discovered(
     """
     question = DiscoveredSynthesis(knowledge, method)
     return question.prepare(schema, neighbours_of(schema, relation, public_rows), Budget(epsilon, delta))
-
-
-def _families(design: Design, level: float) -> GaussianEvent:
-    return release_event(level / math.sqrt(1 - STRUCTURE_SHARE), design.neighbours, numbers=MOST_NUMBERS)
-
-
-def _affordable(graph: CausalGraph, levels: Levels, rows: float) -> dict[str, tuple[str, ...]]:
-    """Return each column's parents, without those that make its table larger than the rows can fill."""
-    place = {name: number for number, name in enumerate(levels.names)}
-    room = max(_FULL * rows, _SMALL)
-
-    def cells(name: str, several: Sequence[str]) -> int:
-        return levels.raw_cells(tuple(place[x] for x in (name, *several)))
-
-    kept = {name: sorted(graph.parents(name), key=lambda x: levels.cells[place[x]]) for name in levels.names}
-    for name, several in kept.items():
-        while several and cells(name, several) > room:
-            several.pop()
-    while any(kept.values()) and sum(cells(name, several) for name, several in kept.items()) > MOST_NUMBERS:
-        max(kept.items(), key=lambda family: (bool(family[1]), cells(*family)))[1].pop()
-    return {name: tuple(sorted(several, key=levels.names.index)) for name, several in kept.items()}
-
-
-def _largest(levels: Levels, parents: Mapping[str, Sequence[str]]) -> list[Scope]:
-    """Return the families that lie in no other, as columns by number."""
-    place = {name: number for number, name in enumerate(levels.names)}
-    families = {tuple(sorted(place[x] for x in (name, *several))) for name, several in parents.items()}
-    return sorted(f for f in families if not any(set(f) < set(other) for other in families))
-
-
-def _closure(families: Sequence[Scope]) -> list[Scope]:
-    """Return all sets of columns within the families, small ones first."""
-    inner = {
-        part
-        for family in families
-        for order in range(1, len(family) + 1)
-        for part in itertools.combinations(family, order)
-    }
-    return sorted(inner, key=lambda scope: (len(scope), scope))
-
-
-def _together(first: Residuals, fresh: Residuals, levels: Levels) -> Residuals:
-    """Return the fresh residuals, averaged with the first ones where both are about the same levels."""
-    same = {scope: start for scope, start in first.starts.items() if levels.groups.keys().isdisjoint(scope)}
-    shared = replace(first, sizes=fresh.sizes, starts=same)
-    return shared.joined(fresh)
-
-
-def _tables(residuals: Residuals, scopes: Sequence[Scope]) -> list[tuple[Scope, Floats, float]]:
-    """Return the table of each scope, and the standard deviation of the noise in one of its cells."""
-    found = []
-    for batch in table_batches(residuals, scopes):
-        variance = np.zeros(len(batch.scopes))
-        for axes, noise in batch.noise.items():
-            variance += noise / math.prod(size**2 for axis, size in enumerate(batch.shape) if axis not in axes)
-        made = batch.tables(residuals.values, residuals.rows)
-        found += [(s, cells, math.sqrt(v)) for s, cells, v in zip(batch.scopes, made, variance, strict=True)]
-    return found

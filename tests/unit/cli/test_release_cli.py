@@ -98,7 +98,7 @@ def test_the_help_names_every_generator() -> None:
 
 def test_a_release_prints_the_plan_first_and_then_what_was_made_and_what_it_means(folder: Path) -> None:
     shown = run(*RELEASE, "--out", "out").stdout
-    assert re.match(r"marginals +ε = 1\.00, δ = 1e-06, replace one row \(PLD\)\n├─ family tables", shown)
+    assert re.match(r"marginals +ε = 1\.00, δ = 1e-06, replace one row \(PLD\)\n├─ single columns", shown)
     parts = [
         "dysp | bronc, either",
         "Ledger   none",

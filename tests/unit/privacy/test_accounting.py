@@ -58,8 +58,29 @@ def test_a_hundred_selections_do_not_come_out_as_one():
     event = ExponentialEvent(epsilon=1.0)
     counted = RunningTotal().add(event, 100)
     assert counted.epsilon(1e-6) == pytest.approx(37.4, abs=0.1)
-    assert convolved(event, 100, 1e-6) == pytest.approx(83.53, abs=0.01)
+    assert convolved(event, 100, 1e-6) == pytest.approx(41.50, abs=0.01)
     assert RunningTotal.of(ExponentialEvent(epsilon=0.0)).epsilon(1e-6) == 0.0
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 1.0, 4.0])
+def test_the_curve_of_a_selection_bounds_every_selection_and_is_reached(epsilon):
+    curve = curve_of(ExponentialEvent(epsilon=epsilon)).exact
+    at = np.linspace(0, 1.2 * epsilon, 25)
+    bound = curve.deltas(at)
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        scores = rng.normal(0, 3, size := rng.integers(2, 6))
+        moved = scores + rng.choice([-1.0, 1.0], size) * rng.choice([1.0, rng.random()])
+        chance, other = (np.exp(each * epsilon / 2) / np.exp(each * epsilon / 2).sum() for each in (scores, moved))
+        found = np.maximum(chance[None, :] - np.exp(at)[:, None] * other[None, :], 0).sum(axis=1)
+        assert (found <= bound + 1e-12).all()
+    for x, delta in zip(at, bound, strict=True):
+        if x < epsilon:  # two outcomes whose losses are at the ends of the range, at the worst place of it
+            top = (epsilon + x) / 2
+            share = (math.exp(epsilon) - math.exp(top)) / math.expm1(epsilon)
+            assert share * -math.expm1(x - top) == pytest.approx(delta, rel=1e-9)
+        else:
+            assert delta < 1e-15
 
 
 BY_NOISE = {

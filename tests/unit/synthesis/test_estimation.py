@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import warnings
 from typing import Any
 
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from escudo.causal import Network
-from escudo.synthesis._estimation import NoisyTable, agreeing, estimate, total_of
+from escudo.synthesis._estimation import NoisyTable, agreeing, laws_of, margins_of, total_of
 
 Floats = NDArray[np.float64]
 SCALE = 30.0
@@ -29,6 +30,12 @@ def noisy_clinic(clinic: Network, *, rows: int, seed: int, scale: float = SCALE)
         np.add.at(counts, tuple(codes[name] for name in columns), 1)
         tables.append(NoisyTable(columns, counts + rng.normal(0, scale, counts.shape), scale))
     return tables
+
+
+def estimate(sizes: Any, parents: Any, tables: list[NoisyTable], *, total: float | None) -> dict[str, Any]:
+    """Return each column's law given its parents, as generators find it."""
+    rows = total_of(tables) if total is None else total
+    return dict(laws_of(sizes, parents, agreeing(tables, total=rows)))
 
 
 def sums(table: NoisyTable, columns: tuple[str, ...]) -> Floats:
@@ -52,15 +59,17 @@ def by_active_sets(tables: list[NoisyTable], total: float) -> list[Floats]:
 
     def constrained(flat: Floats) -> Floats:
         parts = split(flat)
-        found = [np.array([part.counts.sum()]) for part in parts]
+        found = [sums(part, (name,)) for part in parts for name in part.columns]
         for a, b in itertools.combinations(parts, 2):
             shared = tuple(sorted(set(a.columns) & set(b.columns)))
-            if shared:
+            if len(shared) > 1:
                 found.append((sums(a, shared) - sums(b, shared)).ravel())
         return np.concatenate(found)
 
+    margins = margins_of(tables, total=total)
     matrix = np.stack([constrained(unit) for unit in np.eye(wanted.size)], axis=1)
-    goal = np.concatenate([np.full(len(tables), total), np.zeros(len(matrix) - len(tables))])
+    fixed = np.concatenate([margins[name] for table in tables for name in table.columns])
+    goal = np.concatenate([fixed, np.zeros(len(matrix) - fixed.size)])
     price = 1e4
     solved, _ = nnls(
         np.concatenate([np.diag(precision), price * matrix]), np.concatenate([precision * wanted, price * goal])
@@ -70,12 +79,14 @@ def by_active_sets(tables: list[NoisyTable], total: float) -> list[Floats]:
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("scales", [(1.0, 1.0, 1.0), (1.0, 5.0, 0.3)], ids=["even", "uneven"])
-def test_the_agreeing_tables_are_the_nearest_ones(seed: int, scales: tuple[float, ...]) -> None:
+@pytest.mark.parametrize("last", [("a", "c", "d"), ("a", "b", "d")], ids=["apart", "sharing a pair"])
+def test_the_agreeing_tables_are_the_nearest_ones(seed: int, scales: tuple[float, ...], last: tuple[str, ...]) -> None:
     rng = np.random.default_rng(seed)
+    shape = [3 if name == "b" else 2 for name in last]
     tables = [
         NoisyTable(("a", "b"), rng.normal(2, 4, (2, 3)), scales[0]),
         NoisyTable(("c", "b"), rng.normal(2, 4, (2, 3)), scales[1]),
-        NoisyTable(("a", "c", "d"), rng.normal(1, 4, (2, 2, 2)), scales[2]),
+        NoisyTable(last, rng.normal(1, 4, shape), scales[2]),
     ]
     found = agreeing(tables, total=15.0)
     for table, wanted in zip(found, by_active_sets(tables, 15.0), strict=True):
@@ -99,6 +110,20 @@ def test_tables_that_agree_already_stay_as_they_are(clinic: Network) -> None:
     tables = [NoisyTable(table.columns, table.counts, 1.0) for table in exact]
     for table, wanted in zip(agreeing(tables, total=5000.0), exact, strict=True):
         np.testing.assert_allclose(table.counts, wanted.counts, atol=1e-9)
+
+
+def test_margins_are_averaged_before_anything_is_cut() -> None:
+    """A large table that is mostly noise does not lift what is rare: cutting comes after adding up."""
+    rng = np.random.default_rng(0)
+    truth = np.outer([0.952, 0.048], np.full(50, 1 / 50)) * 1000
+    shares = []
+    for _ in range(50):
+        noisy = [NoisyTable(("rare", "many"), truth + rng.normal(0, 20, truth.shape), 20.0)]
+        shares.append(agreeing(noisy, total=1000.0)[0].counts[1].sum() / 1000)
+    assert np.mean(shares) == pytest.approx(0.048, abs=4 * 0.001 * 20 * math.sqrt(25) / math.sqrt(50))
+    precise = NoisyTable(("a",), np.array([7.0, 3.0]), 1.0)
+    vague = NoisyTable(("a", "b"), np.full((2, 8), 1.25 / 2), 1.0)
+    assert margins_of([precise, vague], total=10.0)["a"] == pytest.approx([5 + 2 * 8 / 9, 5 - 2 * 8 / 9])
 
 
 def test_the_total_weighs_tables_by_their_precision() -> None:

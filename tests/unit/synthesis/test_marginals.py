@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from escudo.causal import CausalGraph, Network
 from escudo.errors import BudgetExceededError, GraphError, InputError, NotIdentifiableError, RefusedError
 from escudo.mechanisms import Purse
-from escudo.privacy import GaussianEvent, MemoryAccount, guarantee_of, plan
+from escudo.privacy import ExponentialEvent, GaussianEvent, MemoryAccount, guarantee_of, plan
 from escudo.privacy._totals import leaves
 from escudo.synthesis import CausalModel, prepare, synthesize
 from escudo.table import PrivateTable, Schema
@@ -56,7 +57,7 @@ CHAIN = Schema.from_dict({name: YES_NO for name in "abcd"})
     "edges", [None, [("a", "b")], [("a", "b"), ("b", "c"), ("c", "d")]], ids=["none", "part", "full"]
 )
 @pytest.mark.parametrize("relation", ["replace_one", "add_remove"])
-def test_every_leaf_of_the_plan_is_spent_once_and_nothing_else(edges: Any, relation: str, spy: Any) -> None:
+def test_no_more_is_spent_than_the_plan_shows(edges: Any, relation: str, spy: Any) -> None:
     graph = None if edges is None else CausalGraph.from_edges(edges)
     prepared = prepare(CHAIN, graph, relation=relation, **BUDGET)
     prepared.run(
@@ -64,9 +65,10 @@ def test_every_leaf_of_the_plan_is_spent_once_and_nothing_else(edges: Any, relat
         Purse(spy, np.random.default_rng(0), plan=prepared.plan, guarantee=prepared.plan.guarantee()),
     )
     assert prepared.plan.event is not None
-    assert sorted(map(repr, spy.events)) == sorted(
-        repr(leaf) for leaf, count in leaves(prepared.plan.event) for _ in range(count)
-    )
+    left = Counter(dict(leaves(prepared.plan.event)))
+    left.subtract(spy.events)
+    assert min(left.values()) >= 0
+    assert {type(event) for event, count in left.items() if count} <= {ExponentialEvent}
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0])
@@ -100,7 +102,7 @@ def test_large_tables_get_less_noise_per_cell() -> None:
 
 def test_a_table_inside_another_is_not_paid_for_twice(clinic: Network, clinic_schema: Schema) -> None:
     made = plan(synthesize, clinic_schema, clinic.graph, **BUDGET)
-    assert [leaf.name for leaf in made.leaves()] == [
+    assert [leaf.name for leaf in made.children[1].leaves()] == [
         "tub | asia",
         "lung | smoke",
         "bronc | smoke",
@@ -184,7 +186,7 @@ def test_a_partial_graph_keeps_its_arrows_and_the_rest_is_picked() -> None:
     assert ("b", "a") in model.graph.edges
     assert ("b", "c") in model.graph.edges
     assert model.graph.parents("d") == ()  # named in the graph, and not joined: stated to have no cause
-    assert "pick a cause" in str(model.plan)
+    assert "pick a table" in str(model.plan)
 
 
 def test_a_picked_cause_joins_the_stated_ones_in_one_family() -> None:
@@ -331,12 +333,6 @@ def test_a_family_beyond_any_table_is_refused_with_a_way_out_before_anything_is_
     with pytest.raises(InputError, match=r"25,000,000 cells.*fewer levels"):
         fitted(table, CausalGraph.from_edges([("a", "b")]))
     assert account.receipts == ()
-
-
-def test_too_many_open_pairs_are_refused_with_a_way_out() -> None:
-    schema = Schema.from_dict({f"c{i}": YES_NO for i in range(100)})
-    with pytest.raises(InputError, match=r"4,950 pairs.*State more of the graph"):
-        prepare(schema, None, **BUDGET)
 
 
 # -- refusals

@@ -1,4 +1,4 @@
-"""What repair picks by: no neighbouring table moves a score further than the sensitivity its noise is made for."""
+"""What tables are picked by: no neighbouring table moves a score further than the sensitivity its noise is made for."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from escudo.privacy import ExponentialEvent, GaussianEvent, Relation
-from escudo.synthesis import TableConditional
-from escudo.synthesis import _marginals as repair_module
-from escudo.synthesis._marginals import Repair
+from escudo.privacy import Relation
+from escudo.synthesis import TableConditional, _adaptive
 from escudo.table import Schema, count_sensitivity
 
 SIZES = {"a": 2, "b": 3, "c": 2}
 SCHEMA = Schema.from_dict({name: [str(level) for level in range(size)] for name, size in SIZES.items()})
 PAIRS = [("a", "b"), ("a", "c"), ("b", "c")]
+GAIN = {("a", "b"): 1.0, ("a", "c"): 1.0, ("b", "c"): 0.3}  # the last was measured before
 ROW = st.tuples(*(st.integers(0, size - 1) for size in SIZES.values()))
 
 Codes = NDArray[np.int64]
@@ -26,10 +25,10 @@ Codes = NDArray[np.int64]
 
 @pytest.fixture(autouse=True)
 def few_simulated_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repair_module, "_SIMULATED", 64)
+    monkeypatch.setattr(_adaptive, "_SIMULATED", 64)
 
 
-def scores(rows: list[tuple[int, ...]], seed: int, total: float, relation: Relation) -> dict[tuple[str, str], float]:
+def scores(rows: list[tuple[int, ...]], seed: int, total: float) -> dict[tuple[str, str], float]:
     """Return the scores of all pairs under some model that does not depend on the rows."""
     rng = np.random.default_rng(seed)
     laws = {name: TableConditional((), rng.dirichlet(np.ones(size))) for name, size in SIZES.items()}
@@ -39,12 +38,7 @@ def scores(rows: list[tuple[int, ...]], seed: int, total: float, relation: Relat
         counts = np.zeros((SIZES[first], SIZES[second]), dtype=np.int64)
         np.add.at(counts, (codes[:, names.index(first)], codes[:, names.index(second)]), 1)
         exact[first, second] = counts
-    repair = Repair(
-        pick=ExponentialEvent(epsilon=0.1, relation=relation),
-        table=GaussianEvent(l2_sensitivity=1.0, scale=3.0, grid=1.0, changed_cells=1, relation=relation),
-        picks=1,
-    )
-    return repair._scores(laws, exact, total)
+    return _adaptive.scores(laws, exact, dict.fromkeys(PAIRS, 3.0), GAIN, total, len(SIZES))  # type: ignore[return-value]
 
 
 @given(rows=st.lists(ROW, max_size=12), other=ROW, seed=st.integers(0, 99), total=st.floats(1.0, 40.0))
@@ -55,18 +49,18 @@ def test_adding_or_replacing_a_row_moves_no_score_by_more_than_its_sensitivity(
     neighbours += [("replace_one", [*rows[:place], other, *rows[place + 1 :]]) for place in range(len(rows))]
     for relation, neighbour in neighbours:
         most = count_sensitivity(1, relation=relation, unit="row", max_rows_per_person=None).l1
-        here, there = (scores(table, seed, total, relation) for table in (rows, neighbour))
+        here, there = (scores(table, seed, total) for table in (rows, neighbour))
         assert all(abs(here[pair] - there[pair]) <= most + 1e-9 for pair in PAIRS)
 
 
 def test_the_bounds_are_reached() -> None:
     """A worse neighbour would have been found: some pair's score moves by the whole of its sensitivity."""
-    few, more = scores([(0, 0, 0)] * 9, 1, 1.0, "add_remove"), scores([(0, 0, 0)] * 10, 1, 1.0, "add_remove")
+    few, more = scores([(0, 0, 0)] * 9, 1, 1.0), scores([(0, 0, 0)] * 10, 1, 1.0)
     assert max(abs(few[pair] - more[pair]) for pair in PAIRS) == pytest.approx(1.0)
     most = [(0, 0, 0)] * 40  # more than the model expects, while of some other row it expects at least one
-    here = scores([*most, (0, 0, 0)], 1, 30.0, "replace_one")
+    here = scores([*most, (0, 0, 0)], 1, 30.0)
     moves = []
     for last in itertools.product(*map(range, SIZES.values())):
-        there = scores([*most, last], 1, 30.0, "replace_one")
+        there = scores([*most, last], 1, 30.0)
         moves += [abs(here[pair] - there[pair]) for pair in PAIRS]
     assert max(moves) == pytest.approx(2.0)

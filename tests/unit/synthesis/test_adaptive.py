@@ -1,0 +1,260 @@
+"""What ``marginals`` looks for: no more than the plan shows is spent, and dependence nobody stated comes back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from escudo.causal import CausalGraph
+from escudo.errors import InputError
+from escudo.mechanisms import Purse
+from escudo.privacy import ExponentialEvent, GaussianEvent, guarantee_of
+from escudo.privacy._totals import leaves
+from escudo.synthesis import CausalModel, _adaptive, _estimation, fit, prepare, synthesize
+from escudo.synthesis._adaptive import average_repeats, candidate_tables, counts_of
+from escudo.synthesis._estimation import NoisyTable, Room, TableFits, arrange
+from escudo.table import PrivateTable, Schema
+
+YES_NO = ["no", "yes"]
+NAMES = "abcdef"
+SCHEMA = Schema.from_dict({name: YES_NO for name in NAMES})
+GRAPH = CausalGraph.from_edges([("a", "b"), ("b", "c"), ("d", "e"), ("e", "f")])
+BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
+
+
+def frame(rows: int = 20_000) -> pl.DataFrame:
+    """Return two chains as the graph says, and a hidden cause of a and f that it does not know."""
+    rng = np.random.default_rng(0)
+
+    def copied(column: Any, share: float = 0.15) -> Any:
+        return column ^ (rng.random(rows) < share)
+
+    hidden = rng.random(rows) < 0.5
+    a, d = copied(hidden, 0.05), rng.random(rows) < 0.3
+    b, e = copied(a), copied(d)
+    columns = {"a": a, "b": b, "c": copied(b), "d": d, "e": e, "f": copied(hidden, 0.05)}
+    return pl.DataFrame({name: np.where(column, "yes", "no") for name, column in columns.items()})
+
+
+def fitted(**options: Any) -> CausalModel:
+    model = synthesize(PrivateTable(frame(), SCHEMA), GRAPH, seed=1, **{**BUDGET, **options})
+    assert isinstance(model, CausalModel)
+    return model
+
+
+def planned_and_spent(prepared: Any, spy: Any, rows: int = 500) -> tuple[Counter[Any], Counter[Any]]:
+    """Return how often the plan shows each event, and how often a run spent it."""
+    prepared.run(
+        PrivateTable(frame(rows), SCHEMA),
+        Purse(spy, np.random.default_rng(0), plan=prepared.plan, guarantee=prepared.plan.guarantee()),
+    )
+    return Counter(dict(leaves(prepared.plan.event))), Counter(spy.events)
+
+
+@pytest.mark.parametrize("relation", ["replace_one", "add_remove"])
+@pytest.mark.parametrize("edges", ["full", "none"])
+@pytest.mark.parametrize("rows", [60, 20_000])
+def test_no_more_is_spent_than_the_plan_shows_and_all_noise_that_was_paid_for_is_used(
+    relation: str, edges: str, rows: int, spy: Any
+) -> None:
+    prepared = prepare(SCHEMA, GRAPH if edges == "full" else None, relation=relation, **BUDGET)
+    planned, spent = planned_and_spent(prepared, spy, rows)
+    assert spent <= planned
+    assert all(isinstance(event, ExponentialEvent) for event in planned - spent)
+    assert sum(count for event, count in spent.items() if isinstance(event, ExponentialEvent)) > 0
+    everything = [event for event, count in planned.items() for _ in range(count)]
+    assert guarantee_of(everything, delta=1e-6).epsilon == pytest.approx(1.0, rel=2e-3)
+
+
+def test_the_plan_does_not_depend_on_the_rows(spy: Any) -> None:
+    """What rows decide is which tables are measured: events, their number and order of magnitude are settled before."""
+    plans = [prepare(SCHEMA, None, relation="add_remove", **BUDGET).plan for _ in range(2)]
+    assert plans[0] == plans[1]
+    told = prepare(SCHEMA, None, relation="add_remove", public_rows=20_000, **BUDGET).plan
+    assert told == plans[0]
+
+
+def test_dependence_nobody_stated_comes_back_in_the_rows() -> None:
+    true, drawn = frame(), fitted().sample(20_000, seed=0)
+    apart = (true["a"] == true["f"]).mean()
+    assert apart == pytest.approx(0.9, abs=0.02)
+    assert (drawn["a"] == drawn["f"]).mean() == pytest.approx(apart, abs=0.03)
+    assert (drawn["b"] == drawn["c"]).mean() == pytest.approx(0.85, abs=0.02)
+
+
+def test_without_a_graph_all_dependence_is_found() -> None:
+    model = synthesize(PrivateTable(frame(), SCHEMA), None, seed=1, **BUDGET)
+    true, drawn = frame(), model.sample(20_000, seed=0)
+    for first, second in [("a", "b"), ("b", "c"), ("d", "e"), ("e", "f"), ("a", "f"), ("a", "d")]:
+        assert (drawn[first] == drawn[second]).mean() == pytest.approx((true[first] == true[second]).mean(), abs=0.03)
+
+
+def test_where_rows_are_few_next_to_nothing_is_made_up() -> None:
+    """At a small n·ε the rows of independent columns stay about independent."""
+    rng = np.random.default_rng(0)
+    data = pl.DataFrame({name: np.where(rng.random(1000) < 0.3, "yes", "no") for name in NAMES})
+    model = synthesize(PrivateTable(data, SCHEMA), None, seed=1, epsilon=1.0, delta=1e-6)
+    law = model.probability(["a", "b"])
+    assert abs(law - np.outer(law.sum(axis=1), law.sum(axis=0))).sum() < 0.2
+
+
+def test_small_shares_come_out_right_on_average(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over fifty releases the mean share of every level is within a quarter of the noise stated for a cell."""
+    monkeypatch.setattr(_adaptive, "_SIMULATED", 2**12)
+    rng = np.random.default_rng(0)
+    laws = {
+        "ill": [0.951, 0.048, 0.001],
+        "age": [0.125] * 8,
+        "town": [0.3, 0.3, 0.2, 0.1, 0.05, 0.03, 0.015, 0.005],
+        "job": [0.5, 0.2, 0.1, 0.1, 0.05, 0.03, 0.015, 0.005],
+    }
+    schema = Schema.from_dict({name: [str(level) for level in range(len(law))] for name, law in laws.items()})
+    data = pl.DataFrame({name: rng.choice(len(law), 3000, p=law) for name, law in laws.items()}).cast(pl.String)
+    table = PrivateTable(data, schema, relation="add_remove")
+    prepared = prepare(schema, None, relation="add_remove", epsilon=0.5, delta=1e-6)
+    models = [fit(prepared, table, seed=seed) for seed in range(50)]
+    stated = {leaf.name: leaf.once.scale / 3000 for leaf in prepared.plan.children[0].leaves()}
+    for name in laws:
+        truth = np.array([(data[name] == level).mean() for level in schema[name].levels])
+        mean = np.mean([model.probability([name]) for model in models], axis=0)
+        assert np.abs(mean - truth).max() < 0.25 * stated[name], name
+
+
+def test_what_was_picked_is_never_an_arrow_and_no_intervention_travels_along_it() -> None:
+    model = fitted()
+    assert set(model.graph.edges) == set(GRAPH.edges)
+    free = model.probability(["f"])
+    assert model.probability(["f"], do={"a": "yes"}) == pytest.approx(free, abs=1e-6)
+    assert abs(model.probability(["f"], given={"a": "yes"}) - free).max() > 0.2
+    assert model.probability(["b"], do={"a": "yes"})[1] == pytest.approx(0.85, abs=0.03)
+
+
+def test_the_plan_says_what_may_be_bought() -> None:
+    text = str(prepare(SCHEMA, GRAPH, **BUDGET).plan)
+    assert "pick a table the model gets wrong" in text
+    assert "units of noise for picked tables" in text
+
+
+def test_where_no_pair_is_left_nothing_is_picked() -> None:
+    schema = Schema.from_dict({name: YES_NO for name in "abc"})
+    graph = CausalGraph.from_edges([("a", "c"), ("b", "c")])
+    assert "pick" not in str(prepare(schema, graph, **BUDGET).plan)
+    three = prepare(schema, None, **BUDGET).plan  # all pairs of three columns are measured at once
+    assert "pick" not in str(three)
+    assert [leaf.name for leaf in three.leaves()] == ["a", "b", "c", "a, b", "a, c", "b, c"]
+
+
+def test_a_true_graph_loses_little_by_what_is_looked_for() -> None:
+    schema = Schema.from_dict({name: YES_NO for name in "abcde"})
+    graph = CausalGraph.from_edges([("a", "b"), ("b", "c"), ("d", "e")])
+    table = PrivateTable(frame().select("a", "b", "c", "d", "e"), schema)
+    drawn = synthesize(table, graph, seed=1, **BUDGET).sample(20_000, seed=0)
+    assert (drawn["a"] == drawn["b"]).mean() == pytest.approx(0.85, abs=0.02)
+    assert (drawn["a"] == drawn["d"]).mean() == pytest.approx((frame()["a"] == frame()["d"]).mean(), abs=0.02)
+
+
+def test_beside_large_families_open_arrows_are_looked_for_and_nothing_else() -> None:
+    names = [f"p{i:02}" for i in range(16)]
+    schema = Schema.from_dict({name: [0, 1] for name in [*names, "child", "apart"]})
+    rng = np.random.default_rng(0)
+    codes = (rng.random((4000, 18)) < 0.4).astype(int)
+    codes[:, 17] = codes[:, 3] ^ (rng.random(4000) < 0.1)
+    graph = CausalGraph.from_edges([(name, "child") for name in names])
+    table = PrivateTable(pl.DataFrame(codes, schema=schema.names), schema)
+    model = synthesize(table, graph, seed=1, **BUDGET)
+    assert isinstance(model, CausalModel)
+    assert not model.observed
+    assert model.graph.parents("apart") == ("p03",)
+    assert model.sample(100, seed=0).height == 100
+    without = Schema.from_dict({name: [0, 1] for name in [*names, "child"]})
+    assert "pick" not in str(prepare(without, graph, **BUDGET).plan)
+
+
+def test_where_the_observed_law_is_full_what_is_held_is_measured_again(
+    monkeypatch: pytest.MonkeyPatch, spy: Any
+) -> None:
+    monkeypatch.setattr(_estimation, "_MAX_TOTAL", 30)  # the two chains have 20 cells, and with a pair 24 at least
+    prepared = prepare(SCHEMA, GRAPH, **BUDGET)
+    planned, spent = planned_and_spent(prepared, spy, 20_000)
+    assert spent <= planned
+    assert not any(isinstance(event, GaussianEvent) for event in planned - spent)
+
+
+def test_where_the_graph_itself_is_too_much_for_the_observed_law_rows_follow_its_arrows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_estimation, "_MAX_TOTAL", 10)
+    model = fitted()
+    assert not model.observed
+    assert (model.sample(20_000, seed=0)["a"] == model.sample(20_000, seed=0)["b"]).mean() > 0.8
+
+
+def test_where_room_is_seen_at_once_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seeing it is quick: a pair may be missed, but what arranging everything anew refuses is hardly ever offered."""
+    monkeypatch.setattr(_estimation, "_MAX_CELLS", 60)
+    monkeypatch.setattr(_estimation, "_MAX_TOTAL", 200)
+    names = list("abcdefgh")
+    every = [(a, b) for place, a in enumerate(names) for b in names[place + 1 :]]
+    seen, wrong, missed, refused = 0, 0, 0, 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        sizes = {name: int(rng.integers(2, 5)) for name in names}
+        pairs: list[Any] = []
+        for number in rng.permutation(len(every))[:12]:
+            if arrange(sizes, [*pairs, every[number]]) is not None:
+                pairs.append(every[number])
+        fits = TableFits(sizes, dict.fromkeys(names, ()), [(name,) for name in names], 100)
+        quick, thorough = (Room(fits, pairs, exactly=exactly) for exactly in (False, True))
+        for pair in every:
+            fitting = fits.given([*pairs, pair]) is not None
+            seen, wrong = seen + quick.holds(pair), wrong + (quick.holds(pair) and not fitting)
+            missed, refused = missed + (fitting and not quick.holds(pair)), refused + (not thorough.holds(pair))
+            assert thorough.holds(pair) >= fitting
+    assert wrong <= 0.01 * seen
+    assert missed <= 0.2 * seen
+    assert refused > 100
+
+
+def test_a_hundred_columns_are_picked_from_and_counted_alike_either_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    codes = (rng.random((500, 62)) < 0.3).astype(int)
+    codes[:, 1] = codes[:, 0]
+    names = [f"c{i:02}" for i in range(62)]
+    schema = Schema.from_dict({name: [0, 1] for name in names})
+    table = PrivateTable(pl.DataFrame(codes, schema=names), schema)
+    candidates = candidate_tables(schema, [])
+    products = counts_of(table, candidates)
+    monkeypatch.setattr(_adaptive, "_WIDE", 1000)
+    for pair, counts in counts_of(table, candidates[:80]).items():
+        assert (products[pair] == counts).all()
+
+
+def test_too_many_levels_are_refused_with_a_way_out() -> None:
+    schema = Schema.from_dict({f"c{i}": [str(level) for level in range(700)] for i in range(10)})
+    with pytest.raises(InputError, match=r"7,000 levels.*fewer levels or bins"):
+        prepare(schema, None, **BUDGET)
+
+
+def test_repair_is_deprecated_and_still_true_or_false() -> None:
+    with pytest.raises(InputError, match="repair must be true or false"):
+        prepare(SCHEMA, GRAPH, repair="maybe", **BUDGET)
+    with pytest.warns(DeprecationWarning, match="repair"):
+        old = prepare(SCHEMA, GRAPH, repair=True, **BUDGET)
+    assert old.plan == prepare(SCHEMA, GRAPH, **BUDGET).plan
+
+
+def test_candidates_are_larger_tables_and_the_pairs_in_none_of_them() -> None:
+    schema = Schema.from_dict({"a": YES_NO, "b": YES_NO, "one": ["x"], "c": YES_NO, "d": YES_NO})
+    assert candidate_tables(schema, [("b", "a"), ("c",)])[:2] == [("b", "a"), ("a", "c")]
+    assert candidate_tables(schema, [("a", "b", "c")]) == [("a", "d"), ("b", "d"), ("c", "d"), ("a", "b", "c")]
+
+
+def test_two_releases_of_a_table_are_averaged_by_their_precision() -> None:
+    tables = [NoisyTable(("a",), np.array([10.0, 0.0]), 1.0), NoisyTable(("a",), np.array([0.0, 10.0]), 2.0)]
+    (one,) = average_repeats(tables)
+    assert one.counts.tolist() == pytest.approx([8.0, 2.0])
+    assert one.scale == pytest.approx((1 + 1 / 4) ** -0.5)
