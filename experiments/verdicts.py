@@ -520,9 +520,9 @@ Between public shuffles the margin moves by {found["between shuffles"]:.3f} of t
 
 Expected calibration error on families left out: simulated {off["simulated"]["verdicts"]:.3f} for verdicts and
 {off["simulated"]["all"]:.3f} for margins of any size, real {off["real"]["verdicts"]:.3f} and
-{off["real"]["all"]:.3f}. ε = 0.3, 1 and 3 together. Only the table is fitted without the family; the setting, the cap of
-{MOST_SURE} and the recipe were not: a first recipe, simulated and real pairs half and half and drawn to one half, was too
-modest (off by 0.066 and 0.138), and this one was written after that had been seen.
+{off["real"]["all"]:.3f}. ε = 0.3, 1 and 3 together. Only the table is fitted without the family; the setting, the cap
+of {MOST_SURE} and the recipe were not: a first recipe, simulated and real pairs half and half and drawn to one half,
+was too modest (off by 0.066 and 0.138), and this one was written after that had been seen.
 """
 
 
