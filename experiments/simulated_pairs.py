@@ -283,7 +283,10 @@ COMMON_CAUSES = (
 """A column that is not seen causes both: linearly; as one of six functions, or any curve, with equal normal noise; as
 any curve, with noises of any shape and size, down to a fifth, where one column is nearly the cause itself."""
 
-NOTHING_TO_TELL = ("linear Gaussian", "independent", "common cause", *COMMON_CAUSES)
+WRITTEN_LATER = ("common cause, random mechanisms", "common cause, scales and counts")
+"""Two more, written after every setting had been frozen, and measured once: nothing was chosen on them."""
+
+NOTHING_TO_TELL = ("linear Gaussian", "independent", "common cause", *COMMON_CAUSES, *WRITTEN_LATER)
 """Families without a direction: either way round fits alike, or neither column causes the other."""
 
 MEASURED = (
@@ -351,7 +354,7 @@ def measured_pair(rng: np.random.Generator, n: int, kind: str) -> Pair:
     if kind == "independent":
         columns = _column(rng, n), _column(rng, n)
         return columns if rng.random() < 0.7 else (columns[0], _stepped(rng, columns[1]))
-    if kind in COMMON_CAUSES:
+    if kind in (*COMMON_CAUSES, *WRITTEN_LATER):
         return _measured_common_cause(rng, n, kind)
     if kind == "linear non-Gaussian":
         draws = (_COLUMNS[i] for i in rng.integers(1, len(_COLUMNS) - 1, 2))
@@ -393,7 +396,21 @@ _FUNCTIONS: tuple[Callable[[Floats], Floats], ...] = (
 
 
 def _measured_common_cause(rng: np.random.Generator, n: int, kind: str) -> Pair:
-    if kind == "common cause, lines":
+    if kind == "common cause, random mechanisms":  # as in SIM, without an arrow between the two
+        cause = _random_shape(rng, n, gaussian=False)
+        drawn = []
+        for _ in range(2):
+            noise = rng.gamma(5, 0.2) * _random_shape(rng, n, gaussian=False)
+            drawn.append(standard(smooth(rng, np.c_[cause, noise], [width(rng), width(rng)], 300)))
+    elif kind == "common cause, scales and counts":  # it moves the size of one or both, and one may be counted
+        cause = _column(rng, n)
+        drawn = []
+        for _ in range(2):
+            size = np.exp(rng.uniform(0, 0.7) * standard(np.clip(cause, -3, 3)))
+            drawn.append(rng.uniform(0.3, 1.2) * cause + rng.uniform(0.4, 1.2) * size * rng.normal(size=n))
+        if rng.random() < 0.5:
+            drawn[1] = rng.poisson(np.exp(0.5 * np.clip(standard(drawn[1]), -4, 4) + 2)).astype(float)
+    elif kind == "common cause, lines":
         cause = _column(rng, n)
         drawn = [rng.uniform(0.5, 1.5) * cause + rng.uniform(0.3, 1) * _column(rng, n, gaussian=0.5) for _ in range(2)]
     elif kind == "common cause, curves":

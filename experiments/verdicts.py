@@ -41,7 +41,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from pairs import RESULTS, Pair, describe, real_pairs
-from simulated_pairs import COMMON_CAUSES, MEASURED, measured_pair
+from simulated_pairs import COMMON_CAUSES, MEASURED, WRITTEN_LATER, measured_pair
 
 from escudo.orientation._blocks import FEWEST_DISTINCT, Blocks
 from escudo.orientation._procedures import LEAST_ODDS, MEMBERS, combiner, judge, signs
@@ -337,13 +337,14 @@ def fitted(sums: dict[str, dict[str, Floats]], budgets: int) -> Floats:
 def without_direction(quick: bool) -> dict[str, Any]:
     """Return how often there are verdicts where nothing can be told, by kind, rows and ε."""
     kinds = {"linear Gaussian": ("linear Gaussian",), "independent": ("independent",), "common cause": COMMON_CAUSES}
-    out: dict[str, Any] = {kind: {} for kind in (*kinds, *COMMON_CAUSES)}
+    kinds["common cause, written later"] = WRITTEN_LATER
+    out: dict[str, Any] = {kind: {} for kind in (*kinds, *COMMON_CAUSES, *WRITTEN_LATER)}
     for rows, count in ROWS.items():
         if quick and rows > 2000:
             continue
         cases: list[Case] = []
         for family in (family for several in kinds.values() for family in several):
-            for case, values in simulated(family, rows, 3 if quick else count):
+            for case, values in simulated(family, rows, 3 if quick else count, SEED + 2):
                 for epsilon in (0.1, 0.3, 1.0):
                     look(case, values, blocks_of(rows, epsilon, CHOSEN[0]), 0)
                 cases.append(case)
@@ -475,7 +476,9 @@ def report(result: dict[str, Any]) -> str:
 At most {100 * worst["linear Gaussian"]:.1f} % where columns are linear with normal noise,
 {100 * worst["independent"]:.1f} % where they are independent, {100 * worst["common cause"]:.1f} % on average over four
 kinds of common causes. By kind it is up to {100 * worst["common cause, unequal noise"]:.0f} % where the noises are
-unequal, so that one column may nearly be the common cause itself.
+unequal, so that one column may nearly be the common cause itself. These four kinds were in view when the settings were
+chosen, on other draws than these. On two kinds that were written after everything had been frozen it is at most
+{100 * worst["common cause, written later"]:.1f} %.
 
 | kind | rows | {heads} |
 |---|---:|{"---:|" * len(EPSILONS)}
@@ -517,7 +520,9 @@ Between public shuffles the margin moves by {found["between shuffles"]:.3f} of t
 
 Expected calibration error on families left out: simulated {off["simulated"]["verdicts"]:.3f} for verdicts and
 {off["simulated"]["all"]:.3f} for margins of any size, real {off["real"]["verdicts"]:.3f} and
-{off["real"]["all"]:.3f}. ε = 0.3, 1 and 3 together.
+{off["real"]["all"]:.3f}. ε = 0.3, 1 and 3 together. Only the table is fitted without the family; the setting, the cap
+of {MOST_SURE} and the recipe were not: a first recipe, simulated and real pairs half and half and drawn to one half,
+was too modest (off by 0.066 and 0.138), and this one was written after that had been seen.
 """
 
 
