@@ -100,7 +100,7 @@ class TestForm:
             assert list(violations(record, release_schema(), release_schema())) == []
             assert record["version"] == 3
 
-    def test_one_without_a_promise_has_a_form_of_its_own(self):
+    def test_one_without_a_promise_has_a_form_of_its_own(self, model_of: Callable[..., CausalModel]) -> None:
         open_model = replace(model_of(), guarantee=Guarantee(none=True, for_release=False))
         record, schema = record_of(open_model, seed=4), release_schema()
         assert list(violations(record, schema, schema)) == []
