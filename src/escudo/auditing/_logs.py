@@ -184,7 +184,11 @@ def observe(
     """
     import narwhals as nw
 
-    frame: nw.DataFrame[Any] = nw.from_native(log, eager_only=True)
+    given: Any = log
+    try:
+        frame = nw.from_native(given, eager_only=True)
+    except TypeError:
+        raise InputError(f"log must be a dataframe that is in memory; got {type(log).__name__}.") from None
     names = (record, output, *adjust)
     if len(set(names)) < len(names):
         raise InputError("record, output and adjust must be different columns.")

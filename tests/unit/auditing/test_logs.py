@@ -98,6 +98,8 @@ def test_what_cannot_be_asked_is_refused(change, words):
 
 def test_logs_that_say_nothing_are_refused():
     frame = log(100, 1.0, seed=0)
+    with pytest.raises(InputError, match="dataframe"):
+        observe([1, 2], record="there", output="said")
     with pytest.raises(InputError, match="nothing can be compared"):
         observe(frame.filter(pl.col("there")), record="there", output="said")
     with pytest.raises(InputError, match="no runs"):

@@ -98,6 +98,23 @@ class TestForm:
         ):
             record = record_of(made, seed=4)
             assert list(violations(record, release_schema(), release_schema())) == []
+            assert record["version"] == 3
+
+    def test_one_without_a_promise_has_a_form_of_its_own(self, model_of: Callable[..., CausalModel]) -> None:
+        open_model = replace(model_of(), guarantee=Guarantee(none=True, for_release=False))
+        record, schema = record_of(open_model, seed=4), release_schema()
+        assert list(violations(record, schema, schema)) == []
+        assert record["version"] == 4
+        assert "Nothing is promised" in record["warnings"][0]
+        assert not {"epsilon", "delta"} & set(record["guarantee"])
+        promised = record_of(model_of(), seed=4)
+        for changed in (
+            {**record, "version": 3},  # whoever reads version 3 never takes it for a release with a promise
+            {**promised, "version": 4},
+            {**record, "guarantee": {**record["guarantee"], "for_release": True}},
+            {**record, "guarantee": {**record["guarantee"], "epsilon": 1.0}},
+        ):
+            assert list(violations(changed, schema, schema))
 
     def test_a_record_may_say_how_text_files_are_written(self, model: CausalModel) -> None:
         record = record_of(model)
