@@ -82,7 +82,7 @@ papers: $(VENV)/.dev-ready
 # `make bench-release`. One that fails must not hide the others: `make --keep-going bench`. DATA holds the real tables.
 DATA    ?= ../shared/data
 PEERS   := build/peers
-BENCHES := ledger caps counts engines inference effects estimation direction discovery gaussian_discovery effect_of \
+BENCHES := ledger caps counts engines inference effects estimation direction discovery gaussian_discovery confidence effect_of \
 	audit_power audit_museum audit_sniper audit_inputs audit_own audit_product release tables wide dpsgd shadows neural_quality neural_tables
 
 bench: $(BENCHES:%=bench-%)

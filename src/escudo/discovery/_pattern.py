@@ -14,7 +14,8 @@ logistic curve,
 
 with κ the curvature about an edge where effects are taken as linear, and for directions the edges per column. Its
 numbers were fitted once, on simulated tables of 4 to 10 columns with up to 4 parents, 500 to 100,000 rows and ε from
-0.3 to 10 (``benchmarks/confidence.py --fit``), and are measured on others (``benchmarks/results/confidence.md``,
+0.3 to 10 (about 1,150 of them, some 25 sets of features tried; ``benchmarks/confidence.py --fit`` fits such curves
+again), and are measured on others (``benchmarks/results/confidence.md``,
 ``tests/statistical/test_edge_confidence.py``). Networks that break the assumptions (hidden causes, unfaithful laws) are
 not covered.
 """
