@@ -389,8 +389,8 @@ class SuiteResult:
             else:
                 kind = "failure" if entry.outcome == "violated" else "error"
                 ElementTree.SubElement(case, kind, {"message": _in_xml(entry.said)}).text = text
-        text: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
-        return text.decode() + "\n"
+        written: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
+        return written.decode() + "\n"
 
 
 def _in_xml(text: str) -> str:
