@@ -11,7 +11,9 @@ import polars as pl
 import pytest
 
 from escudo.auditing import audit, pairs_of
-from escudo.auditing._pairs import NewQuestions, Repeats, _Answers, key_of
+from escudo.auditing._outputs import Encoder
+from escudo.auditing._pairs import NewQuestions, Repeats, _Answers, fingerprints, key_of
+from escudo.auditing._targets import Reply
 from escudo.errors import InputError
 from escudo.privacy import Guarantee
 from escudo.table import Schema
@@ -132,6 +134,21 @@ class TestFresh:
         for answer in [*range(30), *[99] * 6]:
             answers.add(answer)
         assert answers.surprising
+
+
+class TestFingerprints:
+    def test_an_answer_is_the_same_whatever_else_comes_in_its_block(self):
+        encoder = Encoder()
+        alone = fingerprints(encoder.encode([[1.0], [2.0]]), encoder.structures)
+        among = fingerprints(encoder.encode([[1.0], [3.0, 4.0, 5.0], [2.0]]), encoder.structures)
+        assert alone == [among[0], among[2]]
+        assert len(set(among)) == 3
+
+    def test_the_time_that_a_service_took_makes_no_other_answer(self):
+        encoder = Encoder()
+        replies = [Reply(seconds=s, status=200, value=v) for s, v in ((0.1, 5), (0.2, 5), (0.1, 6))]
+        first, second, third = fingerprints(encoder.encode(replies), encoder.structures)
+        assert first == second != third
 
 
 class TestQuestions:
