@@ -40,7 +40,7 @@ def _asia(known: Known) -> str:
         for peer, cost in spent.items()
     ]
     ours = [f"told the graph **{_slashed([each.ours for each in of('AIM')], '.2f')} %**, {spent['AIM'].ours:.1f} CPU s"]
-    for told in ("graph discovered", "no graph, repair on"):
+    for told in ("graph discovered", "no graph"):
         if len(found := of("AIM", told)) == 2:
             ours.append(f"{told} {_slashed([each.ours for each in found], '.2f')} %")
     question = "synthetic Asia, error of three-way tables at ε = 1 / 0.1"

@@ -46,7 +46,6 @@ def _release(result: Any) -> Iterator[Comparison]:
         "true graph": "graph told",
         "graph discovered under the same ε": "graph discovered",
         "no graph": "no graph",
-        "no graph, repair": "no graph, repair on",  # of results before 0.3, when it was an option
     }
     for epsilon, (way, title) in product((1.0, 0.1), told.items()):
         if way not in result["accuracy"]["escudo"]:
