@@ -55,7 +55,7 @@ def test_a_generator_without_a_promise_has_no_ceiling(rows, schema, resampling):
 def test_escudos_own_generator_keeps_its_promise(rows, schema):
     graph = escudo.CausalGraph.from_edges([("a", "b")], nodes=["a", "b", "c"])
     found = attack(
-        "marginals", rows, schema, graph=graph, epsilon=0.5, delta=1e-5, choose=[60], shadows=20, trials=40, seed=2
+        "marginals", rows, schema, graph=graph, epsilon=0.5, delta=1e-5, choose=[60], shadows=20, trials=400, seed=2
     )
     assert not found.violated
     assert len(found.overall) == len(ATTACKS)

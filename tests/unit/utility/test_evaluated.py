@@ -10,7 +10,7 @@ import pytest
 
 import escudo
 from escudo.errors import BudgetExceededError, InputError, NotInPlanError
-from escudo.privacy import GaussianEvent, MemoryAccount
+from escudo.privacy import ExponentialEvent, MemoryAccount
 from escudo.synthesis import prepare, prepare_discovered
 from escudo.utility import _private
 from escudo.utility._private import fitting_evaluated, prepare_evaluated
@@ -33,6 +33,8 @@ def preparing(schema, generator="marginals", **options):
 
 
 def rho(event):
+    if isinstance(event, ExponentialEvent):
+        return event.epsilon**2 / 8
     return (event.l2_sensitivity / event.scale) ** 2 / 2
 
 
@@ -64,9 +66,8 @@ def test_no_budget_is_exceeded(schema, epsilon, delta, share):
 
 def test_the_share_is_of_what_adds_up(schema):
     prepared = prepare_evaluated(preparing(schema), share=0.25, **BUDGET)
-    parts = [rho(leaf.once) for leaf in prepared.plan.leaves()]
-    assert all(isinstance(leaf.once, GaussianEvent) for leaf in prepared.plan.leaves())
-    assert parts[-1] / sum(parts) == pytest.approx(0.25, abs=0.005)
+    parts = [leaf.count * rho(leaf.once) for leaf in prepared.plan.leaves()]
+    assert parts[-1] / sum(parts) == pytest.approx(0.25, abs=0.01)
 
 
 def test_a_larger_share_means_less_noise_on_the_figures_and_more_on_the_rows(schema):
