@@ -201,7 +201,7 @@ class _Adapted:
         loop: asyncio.Runner | None = getattr(self._own, "loop", None)
         if loop is None:
             loop = self._own.loop = asyncio.Runner()
-            weakref.finalize(self, loop.close)
+            weakref.finalize(self, _closed, loop)
         try:
             asyncio.get_running_loop()
         except RuntimeError:
@@ -212,6 +212,13 @@ class _Adapted:
             "a mechanism that is awaited cannot be audited inside an event loop that is already running, such as a "
             "notebook's; run the audit in a thread: await asyncio.to_thread(escudo.audit, ...)."
         )
+
+
+def _closed(loop: asyncio.Runner) -> None:
+    """Close an event loop, in a thread of its own: where this is called, another may be running."""
+    closing = threading.Thread(target=loop.close)
+    closing.start()
+    closing.join()
 
 
 async def _gathered(output: AsyncIterable[Any]) -> list[Any]:
