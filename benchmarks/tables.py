@@ -597,14 +597,14 @@ def page(payload: Mapping[str, Any]) -> str:
         "method without a row at some ε was not run there.",
         "",
         "How to read it: the rule of how many picks, what *none* scores, what picks and single columns get, and how "
-        "often everything is fitted again were chosen among about 30 settings on Adult, NLTCS, Child and Alarm at "
-        "ε = 0.1, mostly at seeds 1 and 2; on Sachs only how sure found edges are was looked at. Besides: two values "
-        "of what families get, three thresholds and two shares for discovered graphs, the last after seeing runs of "
-        "this page, and a curve of how sure found edges are, fitted to 179 of them without a hold-out. The peers run with "
-        "their defaults: the lead is "
-        "somewhat flattered. The graphs of Adult and NLTCS are made by hand, what we believe of such people; those of "
-        "the networks are the true ones: knowledge that the peers were not, and cannot be, given. AIM measures to be "
-        "right on its workload, all pairs, which is the 2-way error here; it was not told the triples.",
+        "often everything is fitted again were chosen among about 30 settings on Adult, NLTCS, Child and Alarm at ε ="
+        " 0.1, mostly at seeds 1 and 2; on Sachs only how sure found edges are was looked at. Besides: two values of "
+        "what families get, three thresholds and two shares for discovered graphs, the last after seeing runs of this"
+        " page, and a curve of how sure found edges are, fitted to 179 of them without a hold-out. The peers run with"
+        " their defaults: the lead is somewhat flattered. The graphs of Adult and NLTCS are made by hand, what we "
+        "believe of such people; those of the networks are the true ones: knowledge that the peers were not, and "
+        "cannot be, given. AIM measures to be right on its workload, all pairs, which is the 2-way error here; it was"
+        " not told the triples.",
     ]
     for name, table in payload["tables"].items():
         rows = table["private_rows"] + table["held_out_rows"]
