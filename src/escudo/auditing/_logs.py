@@ -35,6 +35,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from escudo._card import card
 from escudo._validate import did_you_mean, finite, positive, probability
 from escudo.errors import InputError
 
@@ -123,6 +124,9 @@ class ObservedEffect:
             "It takes for granted: " + "; ".join(self.assumptions) + ".",
         ]
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        return card("An effect read from logs", str(self), alarm=self.speaks_against)
 
     @property
     def _where(self) -> str:

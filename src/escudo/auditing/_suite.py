@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+from escudo._card import card
 from escudo._validate import did_you_mean, positive_integer, probability
 from escudo.auditing._audit import audit
 from escudo.auditing._http import HttpTarget
@@ -355,6 +356,10 @@ class SuiteResult:
 
     def __str__(self) -> str:
         return self.verdict
+
+    def _repr_html_(self) -> str:
+        rows = [[entry.name, entry.outcome, entry.said] for entry in self.entries]
+        return card("Audits", self.verdict, head=["audit", "outcome", "what it says"], rows=rows, alarm=self.violated)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values for ``json.dumps``."""

@@ -191,6 +191,7 @@ class WriteOptions(TypedDict, total=False):
     evaluate: Callable[[object], PrivateEvaluation] | None
     overwrite: bool
     before_naming: Callable[[], object] | None
+    config: Mapping[str, str] | None
 
 
 def write_release(

@@ -199,7 +199,7 @@ def _declared(frame: nw.DataFrame[Any] | nw.LazyFrame[Any], name: str, dtype: An
 
 def _check_person(name: str, dtype: Any, frame: nw.DataFrame[Any] | nw.LazyFrame[Any]) -> None:
     found = _declared(frame, name, dtype)
-    if found == "nothing usable" or (dtype == nw.Decimal and frame.implementation.is_pyspark()):
+    if found in ("nothing usable", "time") or (dtype == nw.Decimal and frame.implementation.is_pyspark()):
         raise SchemaError(
             f"the person id {name!r} is of type {type(dtype).__name__}; cast it to whole numbers or text in the table."
         )

@@ -80,7 +80,8 @@ def test_the_plugin_shares_one_error_over_a_run(tmp_path):
         "def test_broken(assert_private):\n"
         "    assert_private(count, epsilon=1.0)\n"
     )
-    environment = {**os.environ, "PYTHONPATH": str(SOURCE), "PYTEST_ADDOPTS": ""}
+    outside = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    environment = {**outside, "PYTHONPATH": str(SOURCE)}
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "escudo.testing", "-p", "no:randomly", "-p", "no:cacheprovider", "-q",
          "--audit-confidence", "0.9", "--rootdir", str(tmp_path), "-c", os.devnull, str(tmp_path / "test_here.py")],

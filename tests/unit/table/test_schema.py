@@ -5,7 +5,7 @@ import pickle
 
 import pytest
 
-from escudo.errors import InputError, RefusedError, SchemaError
+from escudo.errors import RefusedError, SchemaError
 from escudo.table import Categorical, Numeric, Schema
 
 
@@ -281,15 +281,3 @@ def test_a_column_is_looked_up_not_searched_for():
     assert ["c1"] not in schema
     with pytest.raises(TypeError):
         schema.columns["c1"] = schema["c2"]
-
-
-def test_a_table_that_is_too_wide_is_refused_before_each_pair_is_looked_at(monkeypatch):
-    from escudo.privacy import Budget
-    from escudo.synthesis import _marginals
-
-    looked_at = []
-    monkeypatch.setattr(_marginals, "family_of", lambda *asked: looked_at.append(asked))
-    schema = Schema.from_dict({f"c{number}": ["a", "b"] for number in range(100)})
-    with pytest.raises(InputError, match="4,950 pairs of columns open"):
-        _marginals.Marginals().prepare(schema, None, schema.neighbours(rows=1000), Budget(1.0, 1e-6))
-    assert looked_at == []
