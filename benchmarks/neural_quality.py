@@ -224,7 +224,7 @@ class Rows:
 def without_privacy(prepared: Any, start: Any, codes: np.ndarray) -> Any:
     """Train on the rows as pre-training does: no clipping, no noise, as long as it takes."""
     from escudo.synthesis.neural import NeuralModel
-    from escudo.synthesis.neural._training import parameters_of, pretrain
+    from escudo.synthesis.neural._start import parameters_of, pretrain
 
     network = prepared.network
     flat = pretrain(network, parameters_of(network, start), start, prepared.pretraining)

@@ -47,6 +47,7 @@ _WATCHED = (
     "escudo/report/_release_folder.py",
     "escudo/synthesis/_files.py",
     "escudo/synthesis/_generators.py",
+    "escudo/synthesis/neural/_checkpoint.py",
     "escudo/synthesis/neural/_training.py",
     "escudo/mechanisms/_additive.py",
     "escudo/mechanisms/dpsgd/_checkpoint.py",

@@ -2,8 +2,9 @@
 
 * ``_network``: a row as features, p(z) ∏ p(xᵢ | paᵢ, z) and q(z | x) with masked layers, and which network a schema and
   a graph ask for; it needs only jax and numpy;
-* ``_training``: the generators :class:`Vae` and :class:`Autoregressive`, and their fit: how long and how loudly to
-  train, where a training starts, and a folder that a stopped fit goes on from, and pays once;
+* ``_training``: the generators :class:`Vae` and :class:`Autoregressive`, and their fit; ``_start``: how long and how
+  loudly to train, and where a training starts; ``_joint``: graph and network together; ``_checkpoint``: a folder that a
+  stopped fit goes on from, and pays once;
 * ``_model``: :class:`NeuralModel`, what is released;
 * ``_many``: many trainings at once, for shadow models; :func:`begin` and :func:`finish`.
 """
@@ -15,11 +16,11 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
+    from escudo.synthesis.neural._checkpoint import Checkpoint as Checkpoint
     from escudo.synthesis.neural._many import begin, finish, on_accelerator
     from escudo.synthesis.neural._model import NeuralModel
     from escudo.synthesis.neural._model import read_model as read_model
     from escudo.synthesis.neural._training import Autoregressive, Vae
-    from escudo.synthesis.neural._training import Checkpoint as Checkpoint
     from escudo.synthesis.neural._training import PreparedNeural as PreparedNeural
     from escudo.synthesis.neural._training import PreparedUnprotected as PreparedUnprotected
 
@@ -31,6 +32,7 @@ __getattr__, __dir__, _ = lazy_loader.attach(
     submod_attrs={
         "_many": ["begin", "finish", "on_accelerator"],
         "_model": ["NeuralModel", "read_model"],
-        "_training": ["Autoregressive", "Checkpoint", "PreparedNeural", "PreparedUnprotected", "Vae"],
+        "_checkpoint": ["Checkpoint"],
+        "_training": ["Autoregressive", "PreparedNeural", "PreparedUnprotected", "Vae"],
     },
 )

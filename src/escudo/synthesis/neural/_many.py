@@ -44,8 +44,7 @@ from escudo.mechanisms.dpsgd import (
 from escudo.privacy import Guarantee
 from escudo.synthesis.neural._model import NeuralModel
 from escudo.synthesis.neural._network import Network
-from escudo.synthesis.neural._training import (
-    PreparedNeural,
+from escudo.synthesis.neural._start import (
     clip_bound,
     expected_rows,
     free_steps,
@@ -54,6 +53,7 @@ from escudo.synthesis.neural._training import (
     random_start,
     simulated_rows,
 )
+from escudo.synthesis.neural._training import PreparedNeural
 from escudo.table import PrivateTable
 
 Codes = NDArray[Any]

@@ -17,7 +17,7 @@ from escudo.privacy import MemoryAccount, RepeatedEvent
 from escudo.synthesis import load, prepare, synthesize
 from escudo.synthesis._linear import LinearModel
 from escudo.synthesis.neural import NeuralModel, _training
-from escudo.synthesis.neural._training import learning_rate_for, parameters_of, pretrain, rule_for
+from escudo.synthesis.neural._start import learning_rate_for, parameters_of, pretrain, rule_for
 from escudo.table import PrivateTable
 
 BUDGET = {"epsilon": 8.0, "delta": 1e-5, "seed": 12}

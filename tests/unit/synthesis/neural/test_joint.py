@@ -13,8 +13,8 @@ from escudo.causal import CausalGraph
 from escudo.errors import InputError, NotIdentifiableError
 from escudo.privacy import MemoryAccount
 from escudo.synthesis import load, prepare, synthesize
+from escudo.synthesis.neural._joint import _ordered, arrows_of, open_pairs
 from escudo.synthesis.neural._network import Columns, ColumnSpec, JointNetwork
-from escudo.synthesis.neural._training import _ordered, arrows_of, open_pairs
 from escudo.table import PrivateTable, Schema
 
 NAMES = ("a", "b", "c", "d")
