@@ -43,8 +43,8 @@ from _made import made, told
 from numpy.typing import NDArray
 
 from escudo.causal import CausalGraph, Network, asia
+from escudo.discovery._adjustment import Strata, contrast_interval, contrast_value, holds
 from escudo.discovery._effect_of import PreparedEffect, prepare_effect
-from escudo.discovery._treatment import Strata, contrast_interval, contrast_value, holds
 from escudo.mechanisms import Purse
 from escudo.table import Schema
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from escudo.discovery._adjustment import STEPS
 from escudo.discovery._effect_of import prepare_effect
-from escudo.discovery._treatment import STEPS
 from escudo.privacy import GaussianEvent
 from escudo.table import PrivateTable, Schema
 

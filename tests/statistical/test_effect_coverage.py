@@ -13,8 +13,8 @@ import pytest
 from numpy.typing import NDArray
 
 from escudo.causal import CausalGraph, Network, asia
+from escudo.discovery._adjustment import Strata, contrast_interval, holds
 from escudo.discovery._effect_of import PreparedEffect, effect_of, prepare_effect
-from escudo.discovery._treatment import Strata, contrast_interval, holds
 from escudo.mechanisms import Purse
 from escudo.table import PrivateTable, Schema
 

@@ -10,17 +10,18 @@
 Read ``_discover.py`` first (the verb). Graphs from counts: ``_measurement.py`` (what is measured, its sensitivity, and
 tables from it), ``_evidence.py`` (what they say for and against an edge, knowing the noise), ``_search.py``,
 ``_pattern.py`` (what is known before and may be claimed after), ``_discrete.py`` (all of it together). Graphs from
-moments: ``_gaussian.py``. Effects: ``_effect_of.py`` (the verb, and which columns to adjust for), ``_treatment.py``
-(the table that is measured, the intervals, the answer).
+moments: ``_gaussian.py``. Effects: ``_effect_of.py`` (the verb, and which columns to adjust for), ``_adjustment.py``
+(the table that is measured, and the intervals), ``_treatment.py`` (the answer).
 """
 
+from escudo.discovery._adjustment import REFUTERS
 from escudo.discovery._discover import METHODS, Discovery, Measured, Prepared, discover, prepare, run_prepared
 from escudo.discovery._effect_of import effect_of, prepare_effect
 
 # What a generator with a graph of its own shares with discovery; not documented.
 from escudo.discovery._pattern import Constraints as Constraints
 from escudo.discovery._pattern import constraints_of as constraints_of
-from escudo.discovery._treatment import REFUTERS, Arm, Contrast, EValue, Refutation, Stratum, TreatmentEffect
+from escudo.discovery._treatment import Arm, Contrast, EValue, Refutation, Stratum, TreatmentEffect
 from escudo.discovery._treatment import shown as shown  # for the command line and reports
 
 __all__ = [

@@ -35,18 +35,10 @@ from escudo._card import tracking
 from escudo._validate import did_you_mean, one_of, probability
 from escudo.asking import ask, verb
 from escudo.causal import CausalGraph
-from escudo.discovery._pattern import meek_closure
-from escudo.discovery._treatment import (
+from escudo.discovery._adjustment import (
     REFUTERS,
     AdjustmentTable,
-    Arm,
-    Contrast,
-    EValue,
-    Refutation,
-    Refuter,
     Strata,
-    Stratum,
-    TreatmentEffect,
     adjustment_tables,
     contrast_interval,
     contrast_value,
@@ -54,6 +46,16 @@ from escudo.discovery._treatment import (
     e_value_of_shares,
     level_of,
     usual_levels,
+)
+from escudo.discovery._pattern import meek_closure
+from escudo.discovery._treatment import (
+    Arm,
+    Contrast,
+    EValue,
+    Refutation,
+    Refuter,
+    Stratum,
+    TreatmentEffect,
 )
 from escudo.errors import GraphError, InputError, NotIdentifiableError, SchemaError
 from escudo.mechanisms import Purse
@@ -126,10 +128,10 @@ def effect_of(
         BudgetExceededError: If the account does not allow the plan; nothing was spent.
 
     **Guarantee.** (ε, δ) between the table's neighbours, by one release of the adjustment table and one for each
-    refuter, all in one plan; their sensitivity is proved in ``_treatment.py``.
+    refuter, all in one plan; their sensitivity is proved in ``_adjustment.py``.
 
     **Assumptions.** The graph (or ``adjust``, or the trial) is right. Intervals hold the truth about as often as
-    stated, over the chance of who is in the table and of the noise: see ``_treatment.py``.
+    stated, over the chance of who is in the table and of the noise: see ``_adjustment.py``.
 
     >>> import polars as pl, escudo
     >>> frame = pl.DataFrame({"drug": ["yes", "no"] * 5000, "well": ["yes", "no", "no", "no"] * 2500})

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from escudo.discovery import REFUTERS
+from escudo.discovery._adjustment import e_value_of_shares, holds, with_coins
 from escudo.discovery._effect_of import effect_of, prepare_effect
-from escudo.discovery._treatment import e_value, e_value_of_shares, holds, with_coins
+from escudo.discovery._treatment import e_value
 from escudo.errors import InputError
 from escudo.privacy import MemoryAccount, plan
 from escudo.table import PrivateTable, Schema
@@ -81,7 +82,7 @@ def test_coins_are_fair_and_independent_of_cells_ranks_and_each_other() -> None:
 def test_many_rows_are_tossed_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     counts = np.array([3, 0, 1000, 17], dtype=np.int64)
     whole = with_coins(counts, salt=1)
-    monkeypatch.setattr("escudo.discovery._treatment._ROWS_AT_ONCE", 7)
+    monkeypatch.setattr("escudo.discovery._adjustment._ROWS_AT_ONCE", 7)
     assert (with_coins(counts, salt=1) == whole).all()
 
 
@@ -123,7 +124,7 @@ def test_a_sound_analysis_passes_its_refuters(table: PrivateTable, outcome: str)
 def test_an_interval_that_forgets_the_noise_fails_the_placebo(
     table: PrivateTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("escudo.discovery._treatment.AdjustmentTable.noise_variance", 1.0)
+    monkeypatch.setattr("escudo.discovery._adjustment.AdjustmentTable.noise_variance", 1.0)
     failed = 0
     for seed in range(12):
         found = effect_of(table, "dose", "well", adjust=["age"], epsilon=0.02, refute=["placebo"], seed=seed)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from escudo.discovery._treatment import Strata, contrast_interval, contrast_value, holds
+from escudo.discovery._adjustment import Strata, contrast_interval, contrast_value, holds
 
 CRITICAL = 3.8415
 SIGNS = np.array([-1.0, 1.0])
