@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -33,8 +33,10 @@ SaveConfig = Annotated[
 ]
 _NOT_KEPT = ("save_config", "plan", "as_json", "force")
 """What is said anew each time: how to show the answer, and whether something may be replaced."""
-_ADDRESSES = ("data", "graph")
-"""Texts that may be paths."""
+_ADDRESSES = ("data", "graph", "ledger")
+"""Texts that may be paths, or addresses that hold one."""
+_FILES = ("sqlite:///", "duckdb:///")
+"""How the address of a database begins that is a file."""
 KEPT: dict[str, type[TableOptions]] = {}
 """The options of each command that a file can hold, by the command's name."""
 
@@ -76,18 +78,24 @@ def _known(path: Path, text: str) -> Iterator[None]:
 
 
 def _text(name: str, asked: TableOptions, path: Path) -> str:
+    from escudo.cli._options import DEFAULT_LEDGER as usual_ledger
     from escudo.table import toml_pairs
 
     told: dict[str, Any] = {"command": name}
     for key, meant in _keys(type(asked)).items():
         value = getattr(asked, meant.field)
+        if (
+            meant.field == "ledger"
+            and value is None
+            and asked.dataset is not None
+            and "ESCUDO_LEDGER" not in os.environ
+        ):
+            value = usual_ledger  # which is in the folder that the command was given in
         if meant.field in _NOT_KEPT or value == meant.default:
             continue
-        if isinstance(value, Path) or (meant.field in _ADDRESSES and _is_path(meant.field, value)):
-            value = Path(os.path.relpath(value, path.resolve().parent)).as_posix()
-        elif isinstance(value, str):
+        if isinstance(value, str):
             _check_no_password(key, value)
-        told[key] = value
+        told[key] = _placed(meant, value, lambda place: os.path.relpath(place, path.resolve().parent))
     return f"# What 'escudo run {path.name}' does; paths are relative to this file.\n{toml_pairs(told)}"
 
 
@@ -115,8 +123,17 @@ def _keys(options: type[TableOptions]) -> dict[str, _Key]:
     return found
 
 
-def _is_path(field: str, value: str | None) -> bool:
-    return value is not None and "://" not in value and not (field == "graph" and value == "discover")
+def _placed(meant: _Key, value: Any, moved: Callable[[str], str]) -> Any:
+    """Return a value with the path in it moved to another folder's view, if there is a relative one."""
+    if meant.path:
+        return Path(moved(str(value))).as_posix()
+    if meant.field not in _ADDRESSES or (meant.field == "graph" and value == "discover"):
+        return value
+    for start in _FILES:
+        if value.startswith(start):
+            place, mark, query = value.removeprefix(start).partition("?")
+            return value if place.startswith("/") else f"{start}{Path(moved(place)).as_posix()}{mark}{query}"
+    return value if "://" in value else Path(moved(value)).as_posix()
 
 
 def _check_no_password(key: str, value: str) -> None:
@@ -205,9 +222,7 @@ def _words(file: Path, name: str, keys: Mapping[str, _Key], told: Mapping[str, A
                 raise InputError(
                     f"'{file}': {key} must be a text or a number, or a list of them if it may be repeated."
                 )
-            word = str(item)
-            if meant.path or (meant.field in _ADDRESSES and _is_path(meant.field, word)):
-                word = str(file.parent / word)
+            word = _placed(meant, str(item), lambda place: os.path.join(file.parent, place))
             if meant.argument:
                 arguments[meant.field] = word
             else:

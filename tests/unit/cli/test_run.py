@@ -79,6 +79,32 @@ def test_paths_are_relative_to_the_file_wherever_it_is_run_from(clinic: Path, mo
     assert run("run", "a.toml", "--plan", "--json").output == here.output != ""
 
 
+def test_a_ledger_and_a_database_stay_the_same_files(clinic: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or another ledger of the same name, where the file is run, would be charged."""
+    import duckdb
+
+    monkeypatch.delenv("ESCUDO_LEDGER", raising=False)
+    with duckdb.connect(str(clinic / "clinic.db")) as connection:
+        connection.execute("CREATE TABLE visits AS SELECT * FROM read_csv('visits.csv', all_varchar = true)")
+    (clinic / "plans").mkdir()
+    for number, ledger in enumerate(
+        ((), ("--ledger", "sqlite:///mine.db"), ("--ledger", f"sqlite:///{clinic}/all.db"))
+    ):
+        run("ledger", "open", "visits", "--epsilon", "9", "--delta", "1e-5", *ledger)
+        typed = ("release", "duckdb:///clinic.db?table=visits", *RELEASE[2:], "--dataset", "visits", *ledger)
+        assert run(*typed, "--plan", "--save-config", f"plans/{number}.toml").exit_code == 0
+    text = (clinic / "plans/0.toml").read_text()
+    assert 'data = "duckdb:///../clinic.db?table=visits"' in text
+    assert 'ledger = "sqlite:///../escudo-ledger.db"' in text
+    assert f'ledger = "sqlite:///{clinic}/all.db"' in (clinic / "plans/2.toml").read_text()
+    monkeypatch.chdir(clinic / "plans")
+    for number in range(3):
+        shown = run("run", f"{number}.toml", "--plan")
+        assert shown.exit_code == 0, shown.exception
+        assert "visits" in shown.output
+    assert not list((clinic / "plans").glob("*.db"))
+
+
 def test_arguments_in_their_order(clinic: Path) -> None:
     asked = ("effect", "visits.csv", "smoke", "lung", "--graph", "clinic.dot", *RELEASE[2:4], "--epsilon", "2")
     run(*asked, "--plan", "--save-config", "d.toml")
