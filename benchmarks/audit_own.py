@@ -32,15 +32,28 @@ import polars as pl
 from escudo import mechanisms as m
 from escudo.auditing import Audit, Replay, audit, replay
 from escudo.effects import show_epsilon
-from escudo.learning import learn_schema
-from escudo.privacy import Guarantee, Relation, RunningTotal, SampledGaussianEvent
+from escudo.learning import learn_linked, learn_schema
+from escudo.privacy import Guarantee, MemoryAccount, Relation, RunningTotal, SampledGaussianEvent
 from escudo.synthesis import synthesize
-from escudo.table import PrivateTable, Schema, outline
+from escudo.table import LinkedSchema, PrivateTable, Schema, outline
 
 SEED = 20_261_117
 RUNS = 20_000
 RESULTS = Path(__file__).parent / "results"
 AGES = Schema.from_dict({"age": {"type": "numeric", "confirmed": False}})
+VISITS = LinkedSchema.from_dict(
+    {
+        "linked": {"people": "people", "dates": "days"},
+        "tables": {
+            "people": {"key": "id", "origin": "entry", "columns": {"sex": ["f", "m"]}},
+            "visits": {
+                **{"parent": "people", "foreign_key": "id", "order": "day", "most": 3, "confirmed": False},
+                **{"start_edges": [0, 5, 50], "gap_edges": [0, 2, 50]},
+                "columns": {"town": {"type": "categorical", "levels": [], "confirmed": False}},
+            },
+        },
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +223,12 @@ CASES: dict[str, Case | Step] = {
         caught=False,  # the histogram of scales has half of ε, and a run takes long
         share=0.02,
     ),
+    "learn_linked, levels": Case(
+        lambda d, s: _levels_of_visits(d, s),
+        [(("b",) * 4, ("b",) * 5)],  # one person more with a level that few have, at every visit
+        caught=False,  # reading two tables takes long
+        share=0.02,
+    ),
     "laplace, a person's rows": Case(
         People(people, most=2),
         [(((7, "no"), (8, "yes")), ((7, "no"), (8, "yes"), *((3, "yes"),) * 5))],
@@ -285,6 +304,20 @@ def _levels(towns: list[str], seed: Any) -> m.Release[Any]:
     frame = pl.DataFrame({"town": towns})
     found = learn_schema(frame, outline(frame), seed=seed, **LEARNING)
     return replace(found, value=tuple(map(str, found.value["town"].levels)))
+
+
+def _levels_of_visits(towns: tuple[str, ...], seed: Any) -> m.Release[Any]:
+    """Learn from people of whom twenty live in a, and more in the towns given; all have three visits."""
+    lived = ["a"] * 20 + list(towns)
+    visits = [(person, day, town) for person, town in enumerate(lived) for day in range(3)]
+    frames = {
+        "people": pl.DataFrame({"id": range(len(lived)), "entry": [0.0] * len(lived), "sex": ["f"] * len(lived)}),
+        "visits": pl.DataFrame(visits, schema={"id": pl.Int64, "day": pl.Float64, "town": pl.String}, orient="row"),
+    }
+    account = MemoryAccount(**VISITS.neighbours(relation="add_remove").stated)
+    terms = {name: value for name, value in LEARNING.items() if name != "relation"}
+    found = learn_linked(frames, VISITS, seed=seed, most={"visits": 3}, account=account, **terms)
+    return replace(found, value=tuple(map(str, found.value.child("visits").schema["town"].levels)))
 
 
 def a_third(claim: Guarantee) -> Guarantee:

@@ -269,6 +269,20 @@ def furthest(result: dict[str, Any], family: str = "") -> str:
     )
 
 
+def beyond(result: dict[str, Any]) -> str:
+    """Say in which bins of 50 or more, over all families, what is stated is further than 0.05 from what is true."""
+    found = [
+        f"{table['kind']}s stated {row['stated']:.2f} are true in {row['true']:.2f} ± {2 * row['error']:.2f} of "
+        f"{row['seen']} ({'too modest' if row['true'] > row['stated'] else '**too sure**'})"
+        for table in result["bins"]
+        for row in table["rows"]
+        if table["family"] == "all" and row["seen"] >= 50 and abs(row["true"] - row["stated"]) > 0.05
+    ]
+    if not found:
+        return "Taken as they are, without their standard errors, all bins of 50 or more are within 0.05."
+    return f"Taken as they are, without their standard errors, not all bins are within 0.05: {'; '.join(found)}."
+
+
 def page(result: dict[str, Any]) -> str:
     lines = [
         "# How sure discovery is",
@@ -282,6 +296,8 @@ def page(result: dict[str, Any]) -> str:
         f"{'yes' if result['met']['together'] else '**no**'} |",
         f"| within 0.10 in every bin of every family | {furthest(result)} | "
         f"{'yes' if result['met']['each'] else '**no**'} |",
+        "",
+        beyond(result),
         "",
         "| kind | family | stated between | mean stated | true | ± | seen |",
         "|---|---|---|---|---|---|---|",

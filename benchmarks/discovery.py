@@ -260,6 +260,8 @@ def page(payload: dict[str, Any]) -> str:
         f"{told(facts)}, numpy {facts['numpy']}, one thread. Made "
         "by `python benchmarks/discovery.py`. Skeleton F1 / structural Hamming distance of the patterns; CPU seconds.",
     ]
+    for part, later in payload.get("renewed", {}).items():
+        lines += ["", f"The part *{part}* was measured again: {told(later)}."]
     if runs := payload.get("networks"):
         lines += ["", f"## {ROWS:,} rows, replace one row, δ = {DELTA:g}", ""]
         lines += [
@@ -343,7 +345,12 @@ def main() -> None:
         payload["speed"] = speed()
     if "synthesis" in chosen:
         payload["synthesis"] = synthesis(1 if few else 10)
-    payload["setting"] = made(seed=SEED, numpy=np.__version__)
+    now = made(seed=SEED, numpy=np.__version__)
+    if old and set(chosen) != set(PARTS):  # the other parts keep the commit that they were measured at
+        payload |= {"setting": old["setting"], "renewed": {**old.get("renewed", {}), **dict.fromkeys(chosen, now)}}
+    else:
+        payload["setting"] = now
+        payload.pop("renewed", None)
     if not few:
         RESULTS.mkdir(exist_ok=True)
         record.write_text(json.dumps(payload, indent=1) + "\n")

@@ -35,8 +35,9 @@ from numpy.typing import NDArray
 
 from escudo.causal import CausalGraph
 from escudo.discovery import discover
-from escudo.discovery._gaussian import LinearScore, Moments, search_linear
+from escudo.discovery._gaussian import Moments
 from escudo.discovery._pattern import Constraints, pattern
+from escudo.discovery._search import LinearScore, search_linear
 from escudo.mechanisms import gaussian
 from escudo.privacy import Budget, GaussianEvent, calibrate
 from escudo.table import PrivateTable, Schema

@@ -75,6 +75,7 @@ def main() -> None:
     print(f"Released to {release}/   ({time.perf_counter() - start:.1f} s)")
     print(f"  synthetic.parquet   {PATIENTS:,} rows        model/         sample it again, or under an intervention")
     print("  report.html         open this          release.json   the machine-readable record")
+    print("  explore.html        ask it what if, in a browser")
     print(f"What it means: {model.guarantee}")
     print(f"Ledger: {used:.0%} of the budget of ε = {CAP:.2f} is used, over all runs of this demo\n")
 

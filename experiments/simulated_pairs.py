@@ -355,7 +355,8 @@ def measured_pair(rng: np.random.Generator, n: int, kind: str) -> Pair:
         columns = _column(rng, n), _column(rng, n)
         return columns if rng.random() < 0.7 else (columns[0], _stepped(rng, columns[1]))
     if kind in (*COMMON_CAUSES, *WRITTEN_LATER):
-        return _measured_common_cause(rng, n, kind)
+        first, second, _ = confounded_pair(rng, n, kind)
+        return first, second
     if kind == "linear non-Gaussian":
         draws = (_COLUMNS[i] for i in rng.integers(1, len(_COLUMNS) - 1, 2))
         x, noise = (standard(draw(rng, n)) for draw in draws)
@@ -395,7 +396,8 @@ _FUNCTIONS: tuple[Callable[[Floats], Floats], ...] = (
 )
 
 
-def _measured_common_cause(rng: np.random.Generator, n: int, kind: str) -> Pair:
+def confounded_pair(rng: np.random.Generator, n: int, kind: str) -> tuple[Floats, Floats, Floats]:
+    """Draw a pair of one of the families ``COMMON_CAUSES`` or ``WRITTEN_LATER``, and the common cause."""
     if kind == "common cause, random mechanisms":  # as in SIM, without an arrow between the two
         cause = _random_shape(rng, n, gaussian=False)
         drawn = []
@@ -426,7 +428,7 @@ def _measured_common_cause(rng: np.random.Generator, n: int, kind: str) -> Pair:
         for _ in range(2):
             mean = cause if rng.random() < 0.3 else _curve(rng, cause)
             drawn.append(mean + np.exp(rng.uniform(np.log(0.2), 0)) * _column(rng, n, gaussian=0.5))
-    return drawn[0], drawn[1]
+    return drawn[0], drawn[1], cause
 
 
 def _correlated(rng: np.random.Generator, n: int) -> Pair:

@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from escudo.causal import SEM, CausalGraph
     from escudo.discovery import discover, effect_of
     from escudo.errors import BudgetExceededError, EscudoError
-    from escudo.learning import learn_schema
+    from escudo.learning import learn_linked, learn_schema
     from escudo.orientation import direction, orient
     from escudo.privacy import Guarantee, Ledger, Plan, plan
     from escudo.releasing import release
     from escudo.synthesis import load, synthesize
-    from escudo.table import PrivateTable, Schema
+    from escudo.table import LinkedSchema, PrivateTable, PrivateTables, Schema
     from escudo.utility import evaluate
 
     __version__: str
@@ -59,12 +59,12 @@ else:
             "causal": ["SEM", "CausalGraph"],
             "discovery": ["discover", "effect_of"],
             "errors": ["BudgetExceededError", "EscudoError"],
-            "learning": ["learn_schema"],
+            "learning": ["learn_linked", "learn_schema"],
             "orientation": ["direction", "orient"],
             "privacy": ["Guarantee", "Ledger", "Plan", "plan"],
             "releasing": ["release"],
             "synthesis": ["load", "synthesize"],
-            "table": ["PrivateTable", "Schema"],
+            "table": ["LinkedSchema", "PrivateTable", "PrivateTables", "Schema"],
             "utility": ["evaluate"],
         },
     )  # fmt: skip

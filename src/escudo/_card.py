@@ -8,7 +8,10 @@ steering a terminal, and :func:`text_width` says how much room they take in a pi
 
 from __future__ import annotations
 
+import json
+import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
@@ -21,6 +24,7 @@ CUSTODIAN_ONLY = "Custodian only, not for release"
 """What stands on every card and page that reads private rows and was not paid for."""
 
 _ACCENT, _ALARM = "#0f6e84", "#b71c1c"
+_PACE = 0.2  # seconds
 _MOST_ROWS, _MOST_TEXT = 20, 1000
 _NARROW, _WIDE = frozenset("fijlrtI.,:;'|!()[]{} "), frozenset("mwMW@%&")
 
@@ -128,16 +132,43 @@ def text_width(text: str, size: float) -> float:
 
 
 @contextmanager
+def _told(file: str, label: str, total: int) -> Iterator[Callable[..., None]]:
+    """Write how far things are to a file instead, a line of JSON at a time, a few times a second at most."""
+    start, last, done = time.monotonic(), -1.0, 0
+
+    def tell(said: str) -> None:
+        seconds = round(time.monotonic() - start, 3)
+        line = {"label": f"{label} {said}".rstrip(), "done": done, "total": total, "seconds": seconds}
+        with open(file, "a", encoding="utf-8") as out:
+            out.write(json.dumps(line) + "\n")
+
+    def advance(steps: int, said: str = "") -> None:
+        nonlocal done, last
+        done += steps
+        if time.monotonic() - last > _PACE or done >= total:
+            last = time.monotonic()
+            tell(said)
+
+    tell("")
+    yield advance
+
+
+@contextmanager
 def tracking(label: str, total: int) -> Iterator[Callable[..., None]]:
     """Give a function that advances a bar of ``total`` steps with its expected end, and may say how far things are.
 
-    The bar is written to standard error and vanishes when done. Steps must be public facts (tables, epochs, trials),
+    The bar is written to standard error and vanishes when done; where ``ESCUDO_PROGRESS`` names a file, lines of JSON
+    are written to that instead, for another program to show. Steps must be public facts (tables, epochs, trials),
     never the progress of a scan whose speed depends on private values.
 
     >>> with tracking("Measuring", total=2) as advance:
     ...     advance(1)
     ...     advance(1, "almost done")
     """
+    if (file := os.environ.get("ESCUDO_PROGRESS")) is not None:
+        with _told(file, label, total) as advance:
+            yield advance
+        return
     if not (sys.stderr.isatty() or "ipykernel" in sys.modules):
         yield lambda steps, said="": None
         return

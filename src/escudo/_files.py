@@ -21,10 +21,11 @@ import re
 import secrets
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import polars as pl
@@ -147,7 +148,54 @@ def unguarded(text: str) -> str:
     return text.removeprefix("'")
 
 
-def write_csv(frame: pl.DataFrame, file: Path | IO[bytes]) -> None:
+_ROWS_OF_A_PART = 2**20
+
+
+def write_rows(blocks: Iterator[pl.DataFrame], path: Path) -> None:
+    """Write rows that come in blocks, never holding all of them: the file appears whole or not at all.
+
+    Args:
+        blocks: The rows, at least one block.
+        path: A ``.parquet`` or ``.csv`` file; else a folder, which gets one Parquet file for each million rows.
+    """
+    import polars as pl
+
+    if path.suffix not in (".csv", ".parquet"):
+        with folder_draft(path) as draft:
+            for part, frame in enumerate(_parts(blocks)):
+                frame.write_parquet(draft / f"part-{part:05}.parquet")
+            put_folder(draft, path)
+        return
+    with file_draft(path) as draft:
+        if path.suffix == ".csv":
+            with draft.open("wb") as file:
+                for place, frame in enumerate(blocks):
+                    write_csv(frame, file, header=place == 0)
+        else:
+            first, more = next(blocks), next(blocks, None)
+            if more is None:
+                first.write_parquet(draft)
+            else:
+                rest = chain([first, more], blocks)
+                streamed = pl.io.plugins.register_io_source(lambda *_: rest, schema=first.schema)
+                streamed.sink_parquet(draft)
+        draft.rename(path)
+
+
+def _parts(blocks: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    import polars as pl
+
+    waiting: list[pl.DataFrame] = []
+    for frame in blocks:
+        waiting.append(frame)
+        if sum(part.height for part in waiting) >= _ROWS_OF_A_PART:
+            yield pl.concat(waiting)
+            waiting = []
+    if waiting:
+        yield pl.concat(waiting)
+
+
+def write_csv(frame: pl.DataFrame, file: Path | IO[bytes], *, header: bool = True) -> None:
     """Write a frame as CSV; texts and column names that a spreadsheet would run are guarded."""
     import polars as pl
 
@@ -158,4 +206,29 @@ def write_csv(frame: pl.DataFrame, file: Path | IO[bytes]) -> None:
         pl.when(danger).then(pl.lit("'") + cell).otherwise(cell).alias(name)
         for name, cell, danger in zip(texts, cells, active, strict=True)
     )
-    safe.rename({name: guarded(name) for name in frame.columns}).write_csv(file)
+    safe.rename({name: guarded(name) for name in frame.columns}).write_csv(file, include_header=header)
+
+
+def listed(rows: Iterable[Sequence[Any]], columns: Sequence[str]) -> Any:  # Any: a pandas frame
+    """Return rows as a pandas frame with these columns.
+
+    Raises:
+        InputError: If pandas is not installed.
+    """
+    import polars as pl
+
+    return to_pandas(pl.DataFrame(list(rows), schema=list(columns), orient="row", infer_schema_length=None))
+
+
+def to_pandas(frame: Any) -> Any:  # Any: a polars frame, and the pandas one with the same rows
+    """Return a polars frame as a pandas one.
+
+    Raises:
+        InputError: If pandas is not installed.
+    """
+    from escudo.errors import InputError
+
+    try:
+        return frame.to_pandas()
+    except ModuleNotFoundError:
+        raise InputError("a pandas frame needs: pip install 'escudo[pandas]'.") from None

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypedDict, TypeVar, 
 from escudo.errors import InputError
 from escudo.mechanisms import Purse, Seed, one_stream, publishable
 from escudo.privacy import Account, Budget, ComposedEvent, Neighbours, Plan, Relation, charging, guarantee_of, plannable
-from escudo.table import PrivateTable, Schema
+from escudo.table import LinkedSchema, PrivateTable, PrivateTables, Schema
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,6 +40,8 @@ __all__ = [
     "Question",
     "ask",
     "asking",
+    "expecting",
+    "linked",
     "paying",
     "planning",
     "run",
@@ -56,7 +58,9 @@ class Prepared(Protocol[T_co]):
     """A question that knows what it will spend, before a row is read.
 
     One that keeps a checkpoint also has a method ``paying(account, plan, stream, *, for_release, purpose)`` in place of
-    :func:`escudo.privacy.charging`: what was paid before it was stopped is not paid again.
+    :func:`escudo.privacy.charging`: what was paid before it was stopped is not paid again. One that can tell how good
+    its answer will be has a method ``forecast(rows)``, which the plan shows; rows are None where they are not public.
+    One that knows how often it reads the rows says so as ``passes``.
     """
 
     @property
@@ -86,7 +90,7 @@ class Question(Protocol[T_co]):
 class Described:
     """A table of which only public facts are known: enough for a plan."""
 
-    schema: Schema
+    schema: Schema | LinkedSchema
     neighbours: Neighbours
 
     @property
@@ -106,6 +110,12 @@ _PLANNING: ContextVar[bool] = ContextVar("planning", default=False)
 def planning() -> bool:
     """Return whether a verb is only asked for its plan: then nothing is read or spent."""
     return _PLANNING.get()
+
+
+def linked(operation: Callable[P, T]) -> Callable[P, T]:
+    """Say of a verb, below ``@verb``, that it asks linked tables too."""
+    operation.linked = True  # type: ignore[attr-defined]
+    return operation
 
 
 def verb(operation: Callable[P, T]) -> Callable[P, T]:
@@ -143,7 +153,11 @@ def verb(operation: Callable[P, T]) -> Callable[P, T]:
 
 def _told(operation: Callable[..., Any], table: object, given: dict[str, Any]) -> object:
     """Return the table with what was said about it in a call, which is taken out of the arguments."""
-    if not isinstance(table, PrivateTable | Schema):
+    if isinstance(table, PrivateTables | LinkedSchema) and not getattr(operation, "linked", False):
+        raise InputError(
+            f"{operation.__name__} asks one table, and takes no linked ones; ask it of one of them as a PrivateTable."
+        )
+    if not isinstance(table, PrivateTable | PrivateTables | Schema | LinkedSchema):
         raise InputError(f"{operation.__name__} asks a PrivateTable; got {type(table).__name__}.")
     known = inspect.signature(operation).parameters
     old = {
@@ -154,7 +168,7 @@ def _told(operation: Callable[..., Any], table: object, given: dict[str, Any]) -
     if "public_rows" in old:
         old["rows"] = old.pop("public_rows")
     said = {name: value for name, value in old.items() if value is not None}
-    if isinstance(table, Schema):
+    if isinstance(table, Schema | LinkedSchema):
         if not planning():
             raise InputError(
                 f"{operation.__name__} asks a PrivateTable, and got its schema only; the plan of it takes one."
@@ -240,7 +254,7 @@ def running(
     if plan.stated_delta > 0:  # records are counted only where that matters
         plan = plan.judged(table.neighbours, accept_large_delta=accept_large_delta)
     if planning():
-        raise _Planned(plan)
+        raise _Planned(expecting(prepared, plan, table.neighbours))
     stream = one_stream(seed)
     stated = table.schema.neighbours(relation=table.relation).stated
     promise = guarantee_of(
@@ -252,6 +266,18 @@ def running(
     terms: dict[str, Any] = {"for_release": promise.for_release, "purpose": purpose or plan.name}
     with paying(prepared, table.account, plan, stream, **terms) as account:
         yield prepared.run(table, Purse(account, stream, plan=plan, guarantee=promise))
+
+
+def expecting(prepared: Prepared[Any], plan: Plan, neighbours: Neighbours) -> Plan:
+    """Return a plan together with what is known of its answer beforehand: how good it will be, how often rows are read.
+
+    Args:
+        prepared: What was prepared; it need not know either.
+        plan: Its plan.
+        neighbours: Between which tables it promises, and how many rows they have where that is public.
+    """
+    foretell = getattr(prepared, "forecast", None)
+    return plan.expecting(None if foretell is None else foretell(neighbours.rows), getattr(prepared, "passes", None))
 
 
 def paying(

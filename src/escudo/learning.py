@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
 import narwhals as nw
 import numpy as np
@@ -41,9 +41,25 @@ from escudo.privacy import (
     Relation,
     usual_delta,
 )
-from escudo.table import MISSING_LABEL, Categorical, Column, Level, Numeric, PrivateTable, Schema, encodable, outline
+from escudo.table import (
+    COUNT_EDGES,
+    GAP,
+    MISSING_LABEL,
+    START,
+    Categorical,
+    ChildTable,
+    Column,
+    Level,
+    LinkedSchema,
+    Numeric,
+    PrivateTable,
+    PrivateTables,
+    Schema,
+    encodable,
+    outline,
+)
 
-__all__ = ["learn_schema"]
+__all__ = ["learn_linked", "learn_schema"]
 
 
 CELLS = 256
@@ -66,6 +82,9 @@ _SURE = 5.0  # an end lands beyond the data with probability at most e^-5, and t
 _MOST_CUT = 0.2  # rather than cut more off an end, keep the power of four
 
 
+_MUCH_CLAMPED, _TOO_MUCH_CLAMPED = 0.1, 1 / 3  # of the values: a note says so; a warning does
+
+
 _BEYOND = 2**53  # whole numbers from here on are no levels
 
 
@@ -82,7 +101,7 @@ def stripped(column: Column, dtype: nw.dtypes.DType) -> Column:
     if isinstance(column, Numeric):
         return Numeric(
             column.name,
-            bins=column.bins if column.open else _BINS,
+            bins=column.bins if column.open and not column.private else "private",
             integer=dtype.is_integer(),
             missing=True,
             confirmed=False,
@@ -121,20 +140,23 @@ def between(column: Numeric, cells: range) -> Numeric:
     return Numeric(column.name, lower, upper, CELLS, missing=True)
 
 
-def bounded(column: Numeric, found: Numeric) -> Numeric:
-    """Return the column with the bounds that were found, widened to round numbers."""
+def bounded(column: Numeric, found: Numeric, clamped: float = 0.0) -> Numeric:
+    """Return the column with the bounds that were found, widened to round numbers; it notes if much is clamped."""
     assert found.lower is not None
     assert found.upper is not None
-    lower, upper, bins = found.lower, found.upper, column.bins
+    lower, upper = found.lower, found.upper
     if column.integer:
         lower, upper = math.floor(lower), math.ceil(upper)
-        bins = min(bins, upper - lower)
     else:
         digits = 2 - math.floor(math.log10(upper - lower))  # about a hundredth of the length
         step = 10.0**-digits
         lower = min(lower, round(math.floor(lower / step) * step, digits))
         upper = max(upper, round(math.ceil(upper / step) * step, digits))
-    return replace(column, lower=lower, upper=upper, bins=bins, confirmed=True, note="bounds learnt privately")
+    bins = min(column.bins, int(upper - lower)) if column.integer and not column.private else column.bins
+    note = "bounds learnt privately"
+    if clamped >= _MUCH_CLAMPED:
+        note += f"; they clamp about {clamped:.0%} of the values, as there are few for this budget"
+    return replace(column, lower=lower, upper=upper, bins=bins, confirmed=True, note=note)
 
 
 def unbounded(column: Numeric) -> Numeric:
@@ -278,14 +300,19 @@ class _Task:
         return Plan(_PURPOSE, children=parts, delta=self.budget.delta if self.categorical else 0.0)
 
     @property
+    def rows(self) -> int:
+        """The most rows of one unit that are counted."""
+        return self.schema.max_rows_per_person or 1
+
+    @property
     def moved_rows(self) -> int:
         """The l1 sensitivity of a histogram: k rows come, or k rows leave and k come."""
-        return (self.schema.max_rows_per_person or 1) * (1 if self.neighbours.relation == "add_remove" else 2)
+        return self.rows * (1 if self.neighbours.relation == "add_remove" else 2)
 
     @property
     def quantile_scale(self) -> float:
         """The scale, in rows, of the noise under which a cell is chosen for each of two quantiles."""
-        return 4 * (self.schema.max_rows_per_person or 1) / (self.share / 2)
+        return 4 * self.rows / (self.share / 2)
 
     def reading(self, frame: object) -> _Task:
         """Read what can be read before anything is spent: an engine that fails then costs nothing."""
@@ -295,6 +322,10 @@ class _Task:
 
     def run(self, table: PrivateTable, purse: Purse) -> Release[Schema]:
         """Learn the bounds, then the levels."""
+        return released(self.learnt(purse), purse, self.neighbours)
+
+    def learnt(self, purse: Purse) -> Schema:
+        """Learn the bounds, then the levels, and return the schema with them."""
         assert self.read is not None, "counted before"
         grids = [wide(column) for column in self.numeric]
         found = [self.find(grid, counts, purse) for grid, counts in zip(grids, self.read.histograms, strict=True)]
@@ -304,16 +335,10 @@ class _Task:
         for column, span in zip(self.numeric, found, strict=True):
             learnt.append(self.bounds(column, span, finer.get(column.name), purse))
         for known, counts in zip(self.categorical, self.read.levels, strict=True):
-            learnt.append(
-                levelled(known, list(show_keys(counts, self.levels_event, purse, purpose="stable histogram")))
-            )
-        plan = purse.plan
-        value = replace(self.schema.with_columns(*learnt), notes=(f"Warning: {plan.warning}",) if plan.warning else ())
-        return Release(
-            value=value,
-            guarantee=purse.guarantee,
-            event=plan.event or ComposedEvent(events=(), **self.neighbours.stated),
-        )
+            shown = show_keys(counts, self.levels_event, purse, rows=self.rows, purpose="stable histogram")
+            learnt.append(levelled(known, list(shown)))
+        clamping = [span.cut.name for span in found if span.cut and 2 * (span.tail or 0) >= _TOO_MUCH_CLAMPED]
+        return replace(self.schema.with_columns(*learnt), notes=(_much_clamped(clamping),) if clamping else ())
 
     def find(self, grid: Numeric, counts: Integers, purse: Purse) -> _Span:
         """Release where the values are, to powers of four; all the rest looks at what was released."""
@@ -330,8 +355,9 @@ class _Task:
             return unbounded(column)
         if span.tail is None or counts is None:
             return bounded(column, span.cut)
-        first, last = choose_cells(counts, [span.tail, 1 - span.tail], self.ends_event, purse, purpose="quantiles")
-        return bounded(column, between(span.cut, range(int(first), int(last) + 1)))
+        ends = [span.tail, 1 - span.tail]
+        first, last = choose_cells(counts, ends, self.ends_event, purse, rows=self.rows, purpose="quantiles")
+        return bounded(column, between(span.cut, range(int(first), int(last) + 1)), 2 * span.tail)
 
     def _plan_bounds(self, column: Numeric) -> Plan:
         steps = [
@@ -341,9 +367,30 @@ class _Task:
         return Plan(f"bounds of {column.name}", children=steps)
 
     def _plan_levels(self, column: Categorical) -> Plan:
-        rows, terms = self.schema.max_rows_per_person or 1, {"epsilon": self.share, "delta": self.slack}
-        least = stable_threshold(**terms, relation=self.neighbours.relation, max_rows_per_person=rows).least
+        terms = {"epsilon": self.share, "delta": self.slack}
+        least = stable_threshold(**terms, relation=self.neighbours.relation, max_rows_per_person=self.rows).least
         return Plan(f"levels of {column.name}", self.levels_event, buys=f"levels that about {least} rows or more have")
+
+
+def _much_clamped(names: Sequence[str]) -> str:
+    return (
+        f"Warning: the bounds of {', '.join(map(repr, names))} clamp about a third of the values or more, as there are "
+        "few for this budget. State bounds from what is public, or spend more on them."
+    )
+
+
+AnySchema = TypeVar("AnySchema", Schema, LinkedSchema)
+
+
+def released(schema: AnySchema, purse: Purse, neighbours: Neighbours) -> Release[AnySchema]:
+    """Return what was learnt with its guarantee and its notes, and with a warning where the plan has one."""
+    plan = purse.plan
+    warning = (f"Warning: {plan.warning}",) if plan.warning else ()
+    return Release(
+        value=replace(schema, notes=warning + schema.notes),
+        guarantee=purse.guarantee,
+        event=plan.event or ComposedEvent(events=(), **neighbours.stated),
+    )
 
 
 def _read_task(
@@ -402,7 +449,9 @@ def learn_schema(
       all the rest;
     * **boolean**, by its type in the table: false and true, at no cost.
 
-    A column with too few values to learn anything at this budget stays unconfirmed, and its note says so.
+    A column with too few values to learn anything at this budget stays unconfirmed, and its note says so. Where few
+    values make the quantiles reach far into the data, a note says what share of the values the bounds clamp, and from a
+    third on a warning does: that share is what was asked for, worked out from the noisy histogram, and costs nothing.
 
     Everything is counted by group-by in the frame's own engine. Names and types of columns, and which of them the
     schema lists as numeric or categorical, are taken as public. A draft chose them by looking at data: start from
@@ -451,3 +500,237 @@ def learn_schema(
     table = PrivateTable(frame, task.schema, account, relation=chosen, rows=public_rows)
     how: AskOptions = {"purpose": purpose, "accept_large_delta": accept_large_delta, "seed": seed}
     return run(task if planning() else task.reading(frame), table, **how)
+
+
+# ---- linked tables
+
+_DAYS = (
+    *(0, 1, 2, 3, 5, 7, 10, 14, 21, 30, 45, 60, 90, 120, 150, 180, 240, 300, 365, 455, 545, 730, 1095, 1460, 1825),
+    *(2555, 3650, 5475, 7300, 10950, 18250, 36500),
+)  # a public grid: the days of which edges are taken
+_PARTS = (0.2, 0.4, 0.6, 0.8)
+_TAIL = 0.02  # of the people, whose days may be above the last edge
+_TAILS = 0.005  # of the values of a column of numbers, at each end
+_NO_DAYS: dict[str, Any] = {"start_edges": _DAYS, "gap_edges": _DAYS}
+
+
+@dataclass(frozen=True, slots=True)
+class _LinkedTask:
+    """What is to be learnt of linked tables; made from arguments and column types alone.
+
+    Attributes:
+        schema: The tables, stripped of what a draft read from data.
+        neighbours: Which tables are neighbours.
+        tables: What is to be learnt of the columns of each table.
+        timed: The tables of which the days before rows are to be learnt.
+        share: The epsilon of one column, and of the days of one table.
+        delta: What levels may cost in all.
+        days: What was counted before anything is spent: days to the first row and between rows. Private.
+    """
+
+    schema: LinkedSchema
+    neighbours: Neighbours
+    tables: Mapping[str, _Task]
+    timed: tuple[str, ...]
+    share: float
+    delta: float
+    days: Mapping[str, tuple[Integers, Integers]] = field(default_factory=dict, repr=False)
+
+    @property
+    def days_event(self) -> Event:
+        """What the edges of one kind of days cost."""
+        return quantile_event(count=len(_PARTS) + 1, epsilon=self.share / 2, **self.neighbours.stated)
+
+    @property
+    def plan(self) -> Plan:
+        """The budget tree."""
+        parts = [Plan(f"columns of {name}", children=list(task.plan.children)) for name, task in self.tables.items()]
+        for name in self.timed:
+            steps = [
+                Plan(f"days {what}", self.days_event, buys=f"{len(_PARTS) + 1} edges")
+                for what in ("to the first row", "between rows")
+            ]
+            parts.append(Plan(f"days of {name}", children=steps))
+        delta = self.delta if any(task.categorical for task in self.tables.values()) else 0.0
+        return Plan(_PURPOSE, children=parts, delta=delta)
+
+    def reading(self, frames: Mapping[str, object]) -> _LinkedTask:
+        """Read what can be read before anything is spent."""
+        tables = {name: task.reading(frames[name]) for name, task in self.tables.items()}
+        days = day_counts(frames, self.schema) if self.timed else {}
+        return replace(self, tables=tables, days={name: days[name] for name in self.timed})
+
+    def run(self, table: PrivateTables, purse: Purse) -> Release[LinkedSchema]:
+        """Learn the columns of each table, then the days."""
+        found = {name: task.learnt(purse) for name, task in self.tables.items()}
+        schema = replace(self.schema, person=_plain(found.get(self.schema.people), self.schema.person))
+        children = []
+        for child in self.schema.children:
+            own = replace(child, schema=_plain(found.get(child.name), child.schema))
+            if child.name in self.timed:
+                first, between_rows = (self._edges(counts, purse) for counts in self.days[child.name])
+                own = replace(own, start_edges=first, gap_edges=between_rows, confirmed=True)
+            children.append(own)
+        return released(replace(schema, children=tuple(children)), purse, self.neighbours)
+
+    def _edges(self, counts: Integers, purse: Purse) -> tuple[int, ...]:
+        parts = [*_PARTS, 1 - _TAIL]
+        cells = choose_cells(counts, parts, self.days_event, purse, rows=1, purpose="quantiles")
+        return (0, *sorted({_DAYS[int(cell) + 1] for cell in cells}))
+
+
+def day_counts(frames: Mapping[str, object], schema: LinkedSchema) -> dict[str, tuple[Integers, Integers]]:
+    """Return the private counts of people by days on the public grid: to the first row, and before one later row.
+
+    Of each person the first row is counted, and of the rows after it the one in the middle of the history: a function
+    of the person's own rows, so that each person is one record of each histogram at most.
+    """
+
+    def alone(name: str) -> Schema:
+        types = nw.from_native(frames[name]).collect_schema()  # type: ignore[call-overload]
+        column = schema.schema_of(name).fields[0]
+        return replace(schema.schema_of(name), fields=(_anything(column, types[column.name]),))
+
+    grid = replace(
+        schema,
+        person=alone(schema.people),
+        children=tuple(
+            replace(child, schema=alone(child.name), start_edges=_DAYS, gap_edges=_DAYS) for child in schema.children
+        ),
+    )
+    found = {}
+    for name, rows in PrivateTables(frames, grid).histories().rows.items():
+        middle = np.maximum(rows.count // 2, 1) + 1
+        chosen = {START: rows.number == 1, GAP: rows.number == middle[rows.person]}
+        counts = [np.bincount(rows.codes[key][mine], minlength=len(_DAYS) - 1) for key, mine in chosen.items()]
+        found[name] = (counts[0], counts[1])
+    return found
+
+
+def _anything(column: Column, dtype: nw.dtypes.DType) -> Column:
+    """Return a column as one that every value fits, for tables of which only days are read."""
+    if isinstance(column, Numeric):
+        return wide(column)
+    if dtype == nw.Boolean:
+        return Categorical(column.name, (False, True), missing=True)
+    return Categorical(column.name, (0,) if dtype.is_numeric() else (OTHER,), missing=True)
+
+
+def _plain(learnt: Schema | None, known: Schema) -> Schema:
+    """Return the columns of a table without what was only there to count its rows by person."""
+    return known if learnt is None else replace(learnt, person_id=None, max_rows_per_person=None, notes=())
+
+
+def _linked_task(
+    frames: Mapping[str, object], schema: LinkedSchema, epsilon: float, delta: float | None, stated: Neighbours
+) -> _LinkedTask:
+    columns: dict[str, Schema] = {}
+    for name in schema.tables:
+        own = schema.schema_of(name)
+        types = nw.from_native(frames[name]).collect_schema()  # type: ignore[call-overload]
+        bare = own.with_columns(*(stripped(own[one], types[one]) for one in own.unconfirmed))
+        columns[name] = replace(bare, person_id=schema.reading(name).person_id, max_rows_per_person=1, notes=())
+    budget = Budget(epsilon, usual_delta(stated) if delta is None else delta)
+    timed = tuple(child.name for child in schema.children if not child.confirmed)
+    share = budget.epsilon / max(len(timed) + sum(len(own.unconfirmed) for own in columns.values()), 1)
+    open_columns = [own[name] for own in columns.values() for name in own.unconfirmed]
+    levels = sum(isinstance(column, Categorical) for column in open_columns)
+    if budget.delta == 0 and levels:
+        raise InputError("delta must be above 0 to learn levels: rare ones stay hidden except with probability delta.")
+    tables = {}
+    for name, own in columns.items():
+        if not schema.schema_of(name).unconfirmed:
+            continue
+        mine = sum(isinstance(own[one], Categorical) for one in own.unconfirmed)
+        part = Budget(share * max(len(own.unconfirmed), 1), budget.delta * mine / max(levels, 1) * (1 - 1e-12))
+        tables[name] = _Task(own, stated, part, _TAILS)
+    bare_schema = replace(
+        schema,
+        person=_plain(columns[schema.people], schema.person),
+        children=tuple(
+            replace(child, schema=_plain(columns[child.name], child.schema), **_NO_DAYS if child.name in timed else {})
+            for child in schema.children
+        ),
+        notes=(),
+    )
+    return _LinkedTask(bare_schema, stated, tables, timed, share, budget.delta)
+
+
+@verb
+def learn_linked(
+    frames: Mapping[str, object],
+    schema: LinkedSchema,
+    *,
+    epsilon: float,
+    delta: float | None = None,
+    most: Mapping[str, int] | None = None,
+    account: Account | None = None,
+    people: int | None = None,
+    accept_large_delta: bool = False,
+    seed: Seed = None,
+) -> Release[LinkedSchema]:
+    r"""Learn of linked tables the bounds, levels and days that nobody vouched for.
+
+    Columns are learnt as by :func:`learn_schema`, in each table from one row of each person. Of a table of rows that is
+    not confirmed, the edges of days to the first row and between rows are learnt: five quantiles each, of one record of
+    each person, on a public grid of usual lengths. Each column, and the days of each table, gets an equal share of
+    epsilon.
+
+    What is taken as public: names and types of columns, which are keys, orders and the origin, which columns are
+    numeric or categorical, and **how many rows of a person count** (``most``), which costs no noise and decides for
+    whom an account is opened. A draft's own, read from data, is not used.
+
+    Args:
+        frames: The private tables by name, of any engines.
+        schema: What is known of them.
+        epsilon: What learning may cost in all.
+        delta: Probability of showing a level that only one person has, in all; as for :func:`learn_schema`.
+        most: How many rows of one person count, for each table of rows that is not confirmed.
+        account: What to charge, all of it at once, before noise is drawn; None leaves charging to the caller.
+        people: The number of people, if it is public knowledge where neighbours need not share it.
+        accept_large_delta: Whether a δ that is not below one over the number of people was meant.
+        seed: None for a release; a seed makes the result repeatable and not for release.
+
+    Returns:
+        The schema, confirmed in what was learnt, with the guarantee of learning it.
+
+    Raises:
+        InputError: If an argument is out of range, ``most`` is missing, or there is nothing to learn; nothing is
+            spent.
+        SchemaError: If a table lacks a column of the schema; nothing was spent.
+        RefusedError: If δ is too large for the tables; nothing was spent.
+        BudgetExceededError: If the account refuses; nothing was spent or drawn.
+
+    **Guarantee.** (ε, δ)-differentially private for a person with all rows in all tables: the composition of what
+    ``learn_linked.plan(...)`` shows. *Proof.* Every histogram counts at most one row of each person, chosen by that
+    person's own rows: replacing a person, whose histories may be of any lengths, takes one record from it at most and
+    adds one at most, adding or removing one does either. So each mechanism is given the number of rows it assumes,
+    k = 1, whatever the tables' other bounds are; the rest is adaptive composition and post-processing.
+    """
+    if not isinstance(schema, LinkedSchema):
+        raise InputError(f"schema must be an escudo LinkedSchema; got {type(schema).__name__}.")
+    if schema.confirmed:
+        raise InputError("everything in the schema is confirmed, so there is nothing to learn; use it as it is.")
+    told = dict(most or {})
+    known = replace(schema, children=tuple(_stated_rows(child, told) for child in schema.children))
+    if told:
+        raise InputError(f"most names {next(iter(told))!r:.60}, which is no table whose rows are yet to be bounded.")
+    relation = "replace_one" if account is None else account.relation
+    PrivateTables(frames, known, account, relation=relation, people=people)  # says at once what is missing
+    task = _linked_task(frames, known, epsilon, delta, known.neighbours(relation=relation, people=people))
+    tables = PrivateTables(frames, task.schema, account, relation=relation, people=people)
+    anything: Any = task if planning() else task.reading(frames)  # what is asked of one table is asked of these
+    answer: Release[LinkedSchema] = run(anything, tables, accept_large_delta=accept_large_delta, seed=seed)  # type: ignore[arg-type]
+    return answer
+
+
+def _stated_rows(child: ChildTable, most: dict[str, int]) -> ChildTable:
+    """Return a table of rows with what is public about how many there are, which is taken out of ``most``."""
+    if child.confirmed:
+        return child
+    if child.name not in most:
+        raise InputError(
+            f"table {child.name!r}: say how many rows of one person count, most={{{child.name!r}: 40}} (--most "
+            f"{child.name}=40). It is public and costs no noise; choose it generously, from what is known."
+        )
+    return replace(child, most=most.pop(child.name), count_edges=COUNT_EDGES)

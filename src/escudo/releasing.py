@@ -10,14 +10,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast, overload
 
-from escudo.asking import paying, planning, run, verb
+from escudo.asking import linked, paying, planning, run, verb
 from escudo.errors import InputError
-from escudo.privacy import Budget, Event, Plan, usual_delta
-from escudo.report import ReleaseFiles, check_target, write_release
+from escudo.privacy import Budget, Event, Passes, Plan, usual_delta
+from escudo.report import LinkedReleaseFiles, LinkedWriting, ReleaseFiles, check_target, write_release
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,16 +25,36 @@ if TYPE_CHECKING:
     from escudo.causal import CausalGraph
     from escudo.mechanisms import Purse
     from escudo.privacy import Account, Neighbours
-    from escudo.synthesis import DiscoveredSynthesis, Model, Prepared, Synthesis
-    from escudo.table import PrivateTable, Schema
+    from escudo.synthesis import (
+        DiscoveredSynthesis,
+        Forecast,
+        LinkedSynthesis,
+        Model,
+        Prepared,
+        PreparedLinked,
+        Synthesis,
+    )
+    from escudo.table import LinkedSchema, PrivateTable, PrivateTables, Schema
     from escudo.utility import PreparedEvaluated
 
-__all__ = ["PreparedRelease", "Resumption", "SyntheticRelease", "release"]
+__all__ = [
+    "LinkedRelease",
+    "PreparedLinkedRelease",
+    "PreparedRelease",
+    "Resumption",
+    "SyntheticRelease",
+    "release",
+]
 
 
+@overload
+def release(table: PrivateTable, directory: str | os.PathLike[str], *graph: Any, **how: Any) -> ReleaseFiles: ...
+@overload
+def release(table: PrivateTables, directory: str | os.PathLike[str], *graph: Any, **how: Any) -> LinkedReleaseFiles: ...
 @verb
+@linked
 def release(
-    table: PrivateTable,
+    table: PrivateTable | PrivateTables,
     directory: str | os.PathLike[str],
     graph: CausalGraph | Literal["discover"] | None = None,
     *,
@@ -51,11 +71,14 @@ def release(
     accept_large_delta: bool = False,
     seed: int | None = None,
     **options: Any,
-) -> ReleaseFiles:
+) -> ReleaseFiles | LinkedReleaseFiles:
     """Release a synthetic table that follows a causal graph: rows, model, record and report, in one folder.
 
     Args:
-        table: The private table; its account is charged once, for the whole plan, before any noise is drawn.
+        table: The private table; its account is charged once, for the whole plan, before any noise is drawn. Of linked
+            tables the folder holds a file for each, and the graph names columns as ``"visits.severity"``; of what
+            follows they take ``epsilon``, ``delta``, ``rows`` (the number of people), ``csv``, ``overwrite``,
+            ``accept_large_delta``, ``seed`` and the options of :func:`~escudo.synthesis.synthesize`.
         directory: A new folder for the release.
         graph: Which column causes which; ``"discover"`` to have it learnt from the table under the same budget, with
             its tables used again; None for none.
@@ -87,8 +110,33 @@ def release(
     **Guarantee.** (ε, δ) between the table's neighbours, for everything in the folder: the accountant's total of what
     ``release.plan(...)`` shows. With ``no_privacy``: none.
     """
-    from escudo.synthesis import check_no_privacy
+    from escudo.synthesis import check_no_privacy, linked_budget
+    from escudo.table import LinkedSchema
 
+    described: Schema | LinkedSchema = table.schema  # of tables, or of what a plan takes in their place
+    if isinstance(described, LinkedSchema):
+        if graph == "discover" or knowledge is not None or evaluate is not None or custodian:
+            raise InputError(
+                "a release of linked tables takes no graph to be discovered, no knowledge, no evaluation and no "
+                "custodian's copy yet; leave them out."
+            )
+        together = LinkedRelease(
+            graph=graph,
+            generator=generator,
+            options=options,
+            directory=Path(directory),
+            people=rows,
+            seed=seed,
+            written={"csv": csv, "overwrite": overwrite},
+        )
+        if not planning():
+            check_target(directory, overwrite=overwrite)
+        whole = together.prepare(
+            described, table.neighbours, linked_budget(table.neighbours, epsilon, delta, no_privacy=no_privacy)
+        )
+        terms: dict[str, Any] = {"accept_large_delta": accept_large_delta, "seed": seed}
+        return cast(LinkedReleaseFiles, run(cast(Any, whole), cast(Any, table), purpose=whole.purpose, **terms))
+    table = cast("PrivateTable", table)
     question = SyntheticRelease(
         graph=graph,
         knowledge=knowledge,
@@ -107,7 +155,7 @@ def release(
         return question.without_privacy(table)
     assert epsilon is not None, "or it was meant"
     budget = Budget(epsilon, usual_delta(table.neighbours) if delta is None else delta)
-    prepared = question.prepare(table.schema, table.neighbours, budget)
+    prepared = question.prepare(described, table.neighbours, budget)
     return run(prepared, table, purpose=prepared.purpose, accept_large_delta=accept_large_delta, seed=seed)
 
 
@@ -148,7 +196,7 @@ class SyntheticRelease:
         """
         question = self._question()
         if self.evaluate is None:
-            return PreparedRelease(question=self, generator=question.prepare(schema, neighbours, budget))
+            return PreparedRelease(self, question.prepare(schema, neighbours, budget), budget)
         from escudo.utility import prepare_evaluated
 
         whole = prepare_evaluated(
@@ -159,7 +207,7 @@ class SyntheticRelease:
             relation=neighbours.relation,
             public_rows=neighbours.rows,
         )
-        return PreparedRelease(question=self, generator=whole)
+        return PreparedRelease(self, whole, budget)
 
     def without_privacy(self, table: PrivateTable) -> ReleaseFiles:
         """Fit without privacy, and write the folder: everything in it says that nothing is promised.
@@ -178,7 +226,9 @@ class SyntheticRelease:
         model = fit_unprotected(question, table, seed=self.seed)
         return self._written(model, table)
 
-    def _written(self, model: Model, table: PrivateTable, evaluate: Any = None) -> ReleaseFiles:
+    def _written(
+        self, model: Model, table: PrivateTable, evaluate: Any = None, forecast: Forecast | None = None
+    ) -> ReleaseFiles:
         assert self.directory is not None, "only a plan was asked for"
         return write_release(
             model,
@@ -188,12 +238,13 @@ class SyntheticRelease:
             seed=self.seed,
             table=table if self.custodian else None,
             evaluate=evaluate,
+            forecast=forecast,
             **self.written,
         )
 
     def _question(self) -> Synthesis | DiscoveredSynthesis:
         """Return what is asked for the model: one that follows a graph, or a graph and its model together."""
-        from escudo.synthesis import DiscoveredSynthesis, Synthesis
+        from escudo.synthesis import Synthesis
 
         if self.graph != "discover":
             if self.knowledge is not None:
@@ -213,6 +264,8 @@ class SyntheticRelease:
             )
         if unknown := sorted(set(self.options) - {"method"}):
             raise InputError(f"a graph that is to be discovered has no option {unknown[0]!r}; it has method.")
+        from escudo.synthesis import DiscoveredSynthesis
+
         return DiscoveredSynthesis(knowledge=self.knowledge, **self.options)
 
 
@@ -230,17 +283,19 @@ class Resumption(NamedTuple):
     again: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class PreparedRelease:
     """A release that knows what it will measure and how loudly, before a row is read.
 
     Attributes:
         question: What is released, and where.
         generator: What was prepared for the model; with the figures about its rows, where they are paid for.
+        budget: What it may cost in all.
     """
 
     question: SyntheticRelease
     generator: Prepared | PreparedEvaluated
+    budget: Budget
 
     @property
     def schema(self) -> Schema:
@@ -257,6 +312,22 @@ class PreparedRelease:
         """What the account is told."""
         return f"synthesize ({self.plan.name})"
 
+    @property
+    def passes(self) -> Passes | None:
+        """How often the rows are read, and once more for the custodian's copy; None where the generator cannot tell."""
+        found: Passes | None = getattr(self.generator, "passes", None)
+        return None if found is None else found + Passes(int(self.question.custodian))
+
+    def forecast(self, rows: int | None) -> Forecast | None:
+        """Return how good the rows will be, for a table of so many; None where the generator cannot tell.
+
+        Args:
+            rows: The number of rows; None where it is not public.
+        """
+        foretell = getattr(self.generator, "forecast", None)
+        found: Forecast | None = None if foretell is None else foretell(rows)
+        return None if found is None else replace(found, budget=self.budget)
+
     def paying(
         self, account: Account, plan: Plan, stream: np.random.Generator | None, **terms: Any
     ) -> AbstractContextManager[Account]:
@@ -267,9 +338,7 @@ class PreparedRelease:
         """Return the checkpoint that the release would go on from, and what that would charge; None without one."""
         import numpy as np
 
-        from escudo.utility import PreparedEvaluated
-
-        own = self.generator.generator if isinstance(self.generator, PreparedEvaluated) else self.generator
+        own = self.generator if self.question.evaluate is None else getattr(self.generator, "generator", None)
         kept, seed = getattr(own, "checkpoint", None), self.question.seed
         if kept is None:
             return None
@@ -285,6 +354,90 @@ class PreparedRelease:
         found = self.generator.run(table, purse)
         model, evaluate = found if isinstance(found, tuple) else (found, None)
         try:
-            return self.question._written(model, table, evaluate)
+            return self.question._written(model, table, evaluate, self.forecast(round(float(model.details["rows"]))))
+        except InputError as error:  # such as a disk that is full by now
+            raise InputError(f"{error} What was spent stays spent.") from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkedRelease:
+    """What to release from linked tables, and where: a question that a folder answers.
+
+    Attributes:
+        graph: Which column causes which, by whole names; None for no claim.
+        generator: ``"marginals"`` or ``"auto"``.
+        options: What else :func:`~escudo.synthesis.synthesize` takes for linked tables.
+        directory: The folder; None where only the plan is asked for.
+        people: How many synthetic people to make; None for about as many as there are.
+        seed: Decides which people are drawn; None for any.
+        written: What else :class:`~escudo.report.LinkedWriting` takes.
+    """
+
+    graph: CausalGraph | None = None
+    generator: str = "marginals"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    directory: Path | None = None
+    people: int | None = None
+    seed: int | None = None
+    written: Mapping[str, Any] = field(default_factory=dict)
+
+    def prepare(self, schema: LinkedSchema, neighbours: Neighbours, budget: Budget) -> PreparedLinkedRelease:
+        """Choose what to measure, from public facts alone.
+
+        Raises:
+            InputError: If an argument is out of range; nothing was read or spent.
+            RefusedError: If the schema is not confirmed.
+        """
+        from escudo.synthesis import linked_question
+
+        question: LinkedSynthesis = linked_question(self.graph, self.generator, self.options)
+        return PreparedLinkedRelease(question=self, generator=question.prepare(schema, neighbours, budget))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedLinkedRelease:
+    """A release of linked tables that knows what it will measure and how loudly, before a row is read.
+
+    Attributes:
+        question: What is released, and where.
+        generator: What was prepared for the model.
+    """
+
+    question: LinkedRelease
+    generator: PreparedLinked
+
+    @property
+    def schema(self) -> LinkedSchema:
+        """The tables."""
+        return self.generator.schema
+
+    @property
+    def plan(self) -> Plan:
+        """All that the release may spend."""
+        return self.generator.plan
+
+    @property
+    def passes(self) -> Passes:
+        """How often the rows are read."""
+        return self.generator.passes
+
+    @property
+    def purpose(self) -> str:
+        """What the account is told."""
+        return "synthesize (linked tables)"
+
+    def run(self, table: PrivateTables, purse: Purse) -> LinkedReleaseFiles:
+        """Fit the model, draw people, and write all of it down, or nothing.
+
+        Raises:
+            InputError: If the folder cannot be written; what was spent stays spent.
+        """
+        model, question = self.generator.run(table, purse), self.question
+        assert question.directory is not None, "only a plan was asked for"
+        people = question.people or max(int(model.details["people"]), 1)
+        dataset = getattr(table.account, "dataset", "")
+        writing = LinkedWriting(people=people, dataset=dataset, seed=question.seed, **question.written)
+        try:
+            return writing.write(model, question.directory)
         except InputError as error:  # such as a disk that is full by now
             raise InputError(f"{error} What was spent stays spent.") from None

@@ -13,6 +13,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -128,7 +129,7 @@ class SqliteStore:
                 data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
             path.write_bytes(data)
         else:
-            with sqlite3.connect(self.path) as connection:
+            with closing(sqlite3.connect(self.path)) as connection, connection:
                 tables = self._tables(connection)
                 for statement in _edit(what, *_ours(tables), rng, len(self._read(connection))):
                     connection.execute(statement)

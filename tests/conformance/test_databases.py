@@ -15,6 +15,7 @@ import polars as pl
 import pytest
 import sqlalchemy as sa
 
+from conformance import derived_columns
 from escudo.errors import InputError, SchemaError
 from escudo.table import PrivateTable, Schema, open_data
 
@@ -99,6 +100,31 @@ def test_batches_from_the_database_hold_the_same_rows(url: str) -> None:
     found = np.concatenate(list(PrivateTable(open_data(url), SCHEMA).batches(64)))
     wanted = np.concatenate(list(PrivateTable(patients(), SCHEMA).batches(64)))
     np.testing.assert_array_equal(found[np.lexsort(found.T)], wanted[np.lexsort(wanted.T)])
+
+
+@pytest.mark.parametrize("database", DATABASES)
+def test_differences_of_columns_are_worked_out_in_the_database(
+    request: pytest.FixtureRequest, tmp_path: Path, database: str
+) -> None:
+    frame = derived_columns.rows()
+    if database == "duckdb":
+        with duckdb.connect(str(tmp_path / "clinic.db")) as connection:
+            connection.execute(f"CREATE TABLE visits ({derived_columns.SQL})")
+            connection.executemany("INSERT INTO visits VALUES (?, ?, ?, ?, ?)", [list(row) for row in frame.rows()])
+        url = duckdb_url(tmp_path / "clinic.db", table="visits")
+    else:
+        pytest.importorskip("ibis")
+        server: sa.URL = request.getfixturevalue("server")
+        name = f"visits_{secrets.token_hex(4)}"
+        with sa.create_engine(server, poolclass=sa.NullPool).begin() as connection:
+            connection.exec_driver_sql(f"CREATE TABLE {name} ({derived_columns.SQL})")
+            connection.exec_driver_sql(f"INSERT INTO {name} VALUES (%s, %s, %s, %s, %s)", list(frame.rows()))
+        url = server.set(drivername="postgresql", query={"table": name}).render_as_string(hide_password=False)
+    for unit, schema in derived_columns.SCHEMAS.items():
+        found, wanted = (PrivateTable(one, schema) for one in (open_data(url), frame))
+        counted = zip(found.counts(derived_columns.TABLES), wanted.counts(derived_columns.TABLES), strict=True)
+        for ours, theirs in counted:
+            np.testing.assert_array_equal(ours, theirs, err_msg=unit)
 
 
 def test_a_table_that_is_not_there_is_named_with_the_nearest_one(url: str) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from escudo.table import _counts
 from escudo.table._columns import Categorical, Column, Numeric
 from escudo.table._schema import Schema
 from escudo.table._table import PrivateTable
@@ -182,6 +183,14 @@ def _schemas() -> dict[str, tuple[Column, ...]]:
             Categorical("flag", [False, True]),
             Numeric("real", -0.3, 0.7, 10),
         ),
+        "by their first letters": (
+            Categorical(
+                "text", ["na", "Ωμ", "☕", "ye", ""], prefix=2, missing=True, other="ye", recode={"N": "na", "o'": "☕"}
+            ),
+            Categorical("whole", [0, 1, 2], missing=True),
+            Categorical("flag", [False, True]),
+            Numeric("real", -0.3, 0.7, 10),
+        ),
         "other kinds": (
             Categorical("text", ["absent"]),
             Categorical("whole", [False, True]),
@@ -217,6 +226,25 @@ def test_every_engine_counts_as_the_reference_does(engine: str, kind: str) -> No
     for counted, wanted in zip(table.counts(TABLES), TABLES, strict=True):
         assert counted.dtype == np.int64
         np.testing.assert_array_equal(counted, _expected(columns, data, wanted))
+
+
+def many_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have pairs counted as very many of them are: by matrix products."""
+    monkeypatch.setattr(_counts, "_MANY_PAIRS", 2)
+    monkeypatch.setattr(_counts, "_FOR_A_PAIR", 2**20)
+
+
+@pytest.mark.parametrize("person_id", [None, "patient"])
+def test_every_engine_counts_very_many_pairs_alike(person_id: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = _data(4)
+    unit = {} if person_id is None else {"person_id": person_id, "max_rows_per_person": 2}
+    schema = Schema(SCHEMAS["missing and other"], **unit)
+    wanted = PrivateTable(FRAMES["polars"](data), schema).counts(TABLES)
+    many_pairs(monkeypatch)
+    for engine in ("polars", "pandas objects", "pyarrow dictionaries", "duckdb", "dask"):
+        counted = PrivateTable(BY_PERSON[engine](data), schema).counts(TABLES)
+        for counts, expected in zip(counted, wanted, strict=True):
+            np.testing.assert_array_equal(counts, expected, err_msg=engine)
 
 
 @pytest.mark.parametrize("kind", SCHEMAS)

@@ -313,6 +313,29 @@ def _models() -> dict[str, Ask]:
             str(again),
         )
 
+    def linked(folder: Path) -> Any:
+        made = synthesis.clinic(300, seed=SEED)
+        tables = table.PrivateTables(made.frames, made.schema)
+        terms: dict[str, Any] = {"epsilon": 4.0, "delta": 1e-5, "seed": SEED, "rows": 20}
+        files = escudo.release(tables, folder / "out", made.graph, **terms)
+        again = synthesis.load_linked(files.model)
+        by_visit = {"visits.treat": {"1": "no", "2-": "yes"}}
+        drawn = [*again.sample(12, seed=SEED).values(), *again.sample(12, do=by_visit, seed=SEED).values()]
+        return drawn, str(again), str(again.plan), made.schema.to_toml()
+
+    def linked_questions(folder: Path) -> Any:
+        made = synthesis.clinic(300, seed=SEED)
+        tables = table.PrivateTables(made.frames, made.schema)
+        terms: dict[str, Any] = {"epsilon": 4.0, "seed": SEED}
+        asked = "visits.treat@prev", "visits.severity"
+        found = escudo.effect_of(tables, *asked, outcome_level="severe", graph=made.graph, **terms)
+        graph = escudo.discover(tables, delta=1e-5, **terms)
+        rows = synthesis.clinic(300, seed=SEED + 1).frames
+        paid = utility.evaluate_privately(tables, rows, **terms)
+        free = utility.evaluate(made.frames, rows, rows, made.schema)
+        pages = report.treatment_page(found), report.discovery_page(graph), report.evaluation_page(free)
+        return found.to_json(), graph.to_json(), paid.to_json(), free.to_json(), str(free), pages
+
     def effect(folder: Path) -> Any:
         found = _model().effect("smoke", "lung")
         return found, str(found)
@@ -338,6 +361,8 @@ def _models() -> dict[str, Ask]:
 
     return {
         "saved, loaded, sampled": sampled,
+        "linked tables, released and sampled": linked,
+        "linked tables, asked": linked_questions,
         "effect": effect,
         "stability": stable,
         "release with the custodian's copy": released,

@@ -54,7 +54,7 @@ _CHANCE = (  # what differs from run to run by nature, and what stands for it
     (re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])"), "HASH"),
     (re.compile(r"(?<![0-9a-f])[0-9a-f]{32}(?![0-9a-f])"), "ID"),
     (
-        re.compile(r"\b(escudo|[Pp]ython|numpy|polars|[Oo]pen(dp|DP)|dp-accounting|jax)(\W{1,4})\d+(\.\w+)+"),
+        re.compile(r"\b(escudo|[Pp]ython|numpy|polars|[Oo]pen(dp|DP)|dp-accounting|jax)(\W{1,6})\d+(\.\w+)+"),
         r"\1\3VERSION",
     ),
 )

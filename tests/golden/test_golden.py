@@ -38,7 +38,9 @@ def test_an_answer_is_what_it_was(name: str) -> None:
 
 
 def test_every_case_is_written_down_and_nothing_else() -> None:
-    assert list(_held()["answers"]) == list(CASES)
+    assert list(_held()["answers"]) == list(CASES), (
+        "write down what is new with: PYTHONPATH=tests python -m golden --write --one-engine --only NAME"
+    )
 
 
 def test_every_engine_and_every_verb_has_its_turn() -> None:

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from escudo.privacy import Relation, Unit
+from neighbours import linked
 from neighbours.files import LINE, LINES, WRITERS
-from neighbours.tables import ENGINES, Pair, Rows, base_rows, columns_of, neighbour
+from neighbours.tables import ENGINES, RELATIONS, Pair, Rows, base_rows, columns_of, neighbour
 from neighbours.verbs import Asked, Verb, every_verb
 from neighbours.worlds import Held
 
@@ -63,12 +64,38 @@ class Finding:
 
 
 def every_case(engines: dict[str, Any] = ENGINES) -> Iterator[Case]:
-    """Yield every case there is; files have an engine of their own."""
+    """Yield every case there is; files have an engine of their own, and so have linked tables."""
     for verb in every_verb():
         for engine in (verb.file,) if verb.file else engines:
             for relation in verb.relations:
                 for unit in verb.units:
                     yield Case(verb=verb, engine=engine, relation=relation, unit=unit)
+    for name in linked.VERBS:
+        for relation in RELATIONS:
+            yield LinkedCase(verb=Verb(name=name, ask=_asked_elsewhere, cost=80), engine="linked", relation=relation)
+
+
+def _asked_elsewhere(asked: Asked, folder: Path) -> Any:
+    raise AssertionError("linked tables are asked by their own case")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkedCase(Case):
+    """A question to linked tables: people with all their rows."""
+
+    unit: Unit = "person"
+
+    def tries(self, rng: np.random.Generator, neighbours: int) -> Iterator[tuple[str, str | None]]:
+        """Yield what each neighbour is called, and what told it apart."""
+        weighting = "unit" if rng.random() < 0.5 else "voice"
+        people = [linked.someone(rng) for _ in range(int(rng.integers(2, 15)))]
+        held = Held(linked.asked(people, self.relation, weighting, self.verb.name))
+        if held.refused and neighbours:
+            yield "the tables themselves", f"nothing was tried, since it is refused: {held.refused}"
+            return
+        for _ in range(neighbours):
+            label, others = linked.neighbour(people, self.relation, rng)
+            yield label, held.difference(linked.asked(others, self.relation, weighting, self.verb.name))
 
 
 BATCH = 50  # neighbours of one table, before another is made
@@ -93,6 +120,11 @@ class Tries:
     def __iter__(self) -> Iterator[Finding | None]:
         case = self._case
         rng = np.random.default_rng([self._seed, *case.name.encode()])
+        if isinstance(case, LinkedCase):
+            for label, difference in case.tries(rng, self._neighbours):
+                found = Finding(case=case.name, pair=label, seed=self._seed, difference=difference or "")
+                yield None if difference is None else found
+            return
         # Now and then there is hardly anybody: empty tables and partitions are tables like any other.
         few = case.relation == "add_remove" and rng.random() < 0.3
         count = int(rng.integers(0, 3)) if few else case.verb.rows

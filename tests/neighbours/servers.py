@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -39,8 +40,10 @@ def _connected(address: str) -> tuple[Any, Any]:
     import ibis
     import psycopg
 
-    connection = psycopg.connect(address, autocommit=True)
-    return connection, ibis.postgres.from_connection(psycopg.connect(address, autocommit=True))
+    connections = [psycopg.connect(address, autocommit=True) for _ in range(2)]
+    for connection in connections:
+        atexit.register(connection.close)
+    return connections[0], ibis.postgres.from_connection(connections[1])
 
 
 def _table(address: str, rows: Rows, names: Sequence[str]) -> Any:

@@ -259,12 +259,27 @@ PYTHON = [
         units=("row",),  # its number of rows has to be public
         cost=100,
     ),
+    Verb(name="synthesize with private bins", ask=_fitted("marginals"), content="unbinned", cost=60),
+    Verb(name="synthesize moments with private bins", ask=_fitted("moments"), content="unbinned", cost=80),
+    Verb(
+        name="synthesize private bins and a graph that is found",
+        ask=_synthesized_without_graph,
+        content="unbinned",
+        cost=110,
+    ),
     Verb(name="synthesize with a graph that is found", ask=_synthesized_without_graph, cost=85),
     Verb(name="synthesize and evaluate", ask=_synthesized_and_evaluated, cost=290),
     Verb(name="discover exact", ask=_discovered(method="exact"), cost=70),
     Verb(name="discover two-stage", ask=_discovered(method="two-stage"), cost=45),
     Verb(name="discover joint", ask=_discovered(method="joint"), cost=75),
     Verb(name="discover gaussian", ask=_discovered(method="gaussian"), content="numbers", cost=90),
+    Verb(name="discover with hidden causes", ask=_discovered(hidden_causes=True), cost=60),
+    Verb(
+        name="discover with hidden causes in numbers",
+        ask=_discovered(method="gaussian", hidden_causes=True),
+        content="numbers",
+        cost=90,
+    ),
     Verb(name="discover with votes", ask=_discovered(directions=0.5), content="numbers", rows=60, cost=110),
     Verb(
         name="direction votes",
@@ -359,6 +374,8 @@ def _commands() -> Iterator[Verb]:
     yield Verb(name="escudo release a network", ask=_command(_NETWORK), file="csv", cost=500)
     yield Verb(name="escudo release a graph that is found", ask=_command(_FOUND), file="csv", cost=300)
     yield Verb(name="escudo discover", ask=_command(_DISCOVER), file="csv", cost=200)
+    hidden = _command(f"{_DISCOVER} --hidden-causes")
+    yield Verb(name="escudo discover --hidden-causes", ask=hidden, file="csv", cost=200)
     yield Verb(name="escudo direction", ask=_command(_DIRECTION), content="numbers", rows=120, file="csv", cost=500)
     yield Verb(name="escudo effect", ask=_command(_EFFECT), file="csv", cost=200)
     learn = _command(_LEARN, seeded=False)

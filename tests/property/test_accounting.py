@@ -25,7 +25,7 @@ from escudo.privacy import (
     gdp_to_epsilon,
     guarantee_of,
 )
-from escudo.privacy import _curves as pld
+from escudo.privacy import _losses as pld
 from escudo.privacy._curves import curve_of
 from escudo.privacy._totals import CostSum
 

@@ -16,8 +16,8 @@ from escudo.table import Schema, count_sensitivity
 
 SIZES = {"a": 2, "b": 3, "c": 2}
 SCHEMA = Schema.from_dict({name: [str(level) for level in range(size)] for name, size in SIZES.items()})
-PAIRS = [("a", "b"), ("a", "c"), ("b", "c")]
-GAIN = {("a", "b"): 1.0, ("a", "c"): 1.0, ("b", "c"): 0.3}  # the last was measured before
+PAIRS = [("a", "b"), ("a", "c"), ("b", "c"), ("a", "b", "c")]  # and their triple
+GAIN = {("a", "b"): 1.0, ("a", "c"): 1.0, ("b", "c"): 0.3, ("a", "b", "c"): 1.0}  # b and c were measured before
 ROW = st.tuples(*(st.integers(0, size - 1) for size in SIZES.values()))
 
 Codes = NDArray[np.int64]
@@ -28,17 +28,17 @@ def few_simulated_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_adaptive, "_SIMULATED", 64)
 
 
-def scores(rows: list[tuple[int, ...]], seed: int, total: float) -> dict[tuple[str, str], float]:
-    """Return the scores of all pairs under some model that does not depend on the rows."""
+def scores(rows: list[tuple[int, ...]], seed: int, total: float) -> dict[tuple[str, ...], float]:
+    """Return the scores of all pairs and their triple under some model that does not depend on the rows."""
     rng = np.random.default_rng(seed)
     laws = {name: TableConditional((), rng.dirichlet(np.ones(size))) for name, size in SIZES.items()}
     names, codes = list(SIZES), np.array(rows, dtype=np.int64).reshape(-1, len(SIZES))
     exact = {}
-    for first, second in PAIRS:
-        counts = np.zeros((SIZES[first], SIZES[second]), dtype=np.int64)
-        np.add.at(counts, (codes[:, names.index(first)], codes[:, names.index(second)]), 1)
-        exact[first, second] = counts
-    return _adaptive.scores(laws, exact, dict.fromkeys(PAIRS, 3.0), GAIN, total, len(SIZES))  # type: ignore[return-value]
+    for columns in PAIRS:
+        counts = np.zeros([SIZES[name] for name in columns], dtype=np.int64)
+        np.add.at(counts, tuple(codes[:, names.index(name)] for name in columns), 1)
+        exact[columns] = counts
+    return _adaptive.scores(laws, exact, dict.fromkeys(PAIRS, 3.0), GAIN, total, len(SIZES))
 
 
 @given(rows=st.lists(ROW, max_size=12), other=ROW, seed=st.integers(0, 99), total=st.floats(1.0, 40.0))

@@ -110,6 +110,16 @@ def test_a_single_event_may_be_given_without_a_list() -> None:
     assert calibrate(counts(), Budget(1.0, 1e-6)) == calibrate(lambda t: [counts()(t)], Budget(1.0, 1e-6))
 
 
+@pytest.mark.parametrize("rows", [1, 700, 708, 1000, 100_000])
+def test_a_person_may_have_very_many_rows(rows: int) -> None:
+    # The first level that is tried, 1, would be noise too small for any event to state.
+    def build(scale: float) -> Event:
+        return GaussianEvent(l2_sensitivity=rows * math.sqrt(2), scale=scale, grid=1.0)
+
+    found, alone = (calibrate(build, Budget(1.0, 1e-6)), calibrate(lambda t: build(t * rows), Budget(1.0, 1e-6)))
+    assert found == pytest.approx(alone * rows, rel=1e-3)
+
+
 def test_more_budget_needs_less_noise() -> None:
     found = [calibrate(counts(2), Budget(epsilon, 1e-6)) for epsilon in (0.1, 1.0, 50.0)]
     assert found == sorted(found, reverse=True)

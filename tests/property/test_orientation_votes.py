@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from escudo.orientation import PROCEDURES, PairData
 from escudo.orientation._blocks import Blocks, Preference, cast, one_by_one
-from escudo.orientation._direction import batches_of
-from escudo.orientation._votes import seating_of
+from escudo.orientation._direction import Batch, batches_of
+from escudo.orientation._votes import Seating, seating_of
 from escudo.privacy import Neighbours
 from escudo.table import PrivateTable, Schema
 
@@ -209,3 +209,25 @@ def test_all_margins_of_many_pairs_move_by_at_most_2_each(seed: int, row: int, n
     moved = margins(there) - margins(here)
     assert np.abs(moved).sum() <= 2 * 3
     assert np.sqrt((moved**2).sum()) <= 2 * np.sqrt(3)
+
+
+@given(seed=st.integers(0, 10**6), persons=st.booleans(), cuts=st.integers(1, 7))
+def test_seats_do_not_depend_on_the_order_or_the_pieces_in_which_rows_come(seed: int, persons: bool, cuts: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows = int(rng.integers(1, 900))
+    values = rng.integers(0, 4, (rows, 2)) / 4 if rng.random() < 0.5 else rng.random((rows, 2))
+    values[rng.random(rows) < 0.1, 0] = np.nan
+    whose = rng.integers(0, 2**31 - 1, rows)[rng.integers(0, rows, rows)] if persons else None
+    seating = Seating(blocks=5, size=60, rows=None, assigned_by="value", shuffle=seed % 3, sensitivity=2)
+
+    def gathered(order: NDArray[np.int64], pieces: int) -> NDArray[np.float64]:
+        parts = np.array_split(order, pieces)
+        return seating.gather([Batch(values[part], None if whose is None else whose[part]) for part in parts], 2)
+
+    everyone = gathered(np.arange(rows), 1)
+    assert np.array_equal(everyone, gathered(rng.permutation(rows), cuts), equal_nan=True)
+    # Somebody who goes, and whose rows were anywhere among the others', changes one block and no other.
+    gone = int(rng.integers(rows))
+    left = np.flatnonzero(np.arange(rows) != gone if whose is None else whose != whose[gone])
+    others = gathered(rng.permutation(left), cuts)
+    assert sum(not np.array_equal(a, b, equal_nan=True) for a, b in zip(everyone, others, strict=True)) <= 1

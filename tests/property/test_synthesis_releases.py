@@ -37,6 +37,7 @@ PARTIAL = CausalGraph.from_edges([("a", "b"), ("c", "b"), ("b", "d")])  # says n
 GENERATORS: dict[str, tuple[str, CausalGraph | None, dict[str, Any]]] = {
     "marginals": ("marginals", PARTIAL, {}),
     "marginals without a graph": ("marginals", None, {}),
+    "marginals, bins chosen first": ("marginals", None, {}),
     "marginals of few public rows": ("marginals", PARTIAL, {"public_rows": 40}),
     "moments, repaired": ("moments", PARTIAL, {"repair": True}),
     "moments, tightly clipped": ("moments", None, {"clip": 1.2}),
@@ -118,7 +119,8 @@ def test_a_neighbour_moves_no_step_further_than_was_paid_for_and_leaves_the_same
 ) -> None:
     name, graph, options = GENERATORS[kind]
     terms: dict[str, Any] = {} if unit == "row" else {"person_id": "who", "max_rows_per_person": MOST_ROWS}
-    schema = Schema.from_dict(NUMBERS if name == "linear" else CELLS, **terms)
+    cells = CELLS | {"c": {"type": "numeric", "lower": -2, "upper": 1}} if "bins" in kind else CELLS
+    schema = Schema.from_dict(NUMBERS if name == "linear" else cells, **terms)
     if name == "discovered":
         prepared: Any = prepare_discovered(schema, graph, relation=relation, **BUDGET)
     else:

@@ -18,7 +18,7 @@ own = importlib.util.module_from_spec(_SPEC)
 sys.modules["audit_own"] = own  # where dataclasses look for the module they are defined in
 _SPEC.loader.exec_module(own)
 
-RUNS = {"learn_schema, levels": 100, "learn_schema, bounds": 30, "log_iqr": 200}
+RUNS = {"learn_schema, levels": 100, "learn_schema, bounds": 30, "learn_linked, levels": 30, "log_iqr": 200}
 RUNS |= dict.fromkeys((name for name in own.CASES if "a person's rows" in name), 500)
 TYPES = {"LogIqr", "Release", "Seed", "Threshold", "Verdict", "Layout", "Recipe", "Tape", "Training"}
 TYPES |= {"Integers", "NoiseSource", "Noisy", "Purse", "ReleaseOptions"}

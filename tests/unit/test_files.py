@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
@@ -87,3 +88,27 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+@pytest.mark.parametrize("name", ["rows.parquet", "rows.csv", "rows"])
+def test_rows_that_come_in_blocks_are_written_whole_or_not_at_all(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_files, "_ROWS_OF_A_PART", 250)
+    frames = [pl.DataFrame({"a": range(start, start + 100), "b": ["=x", "y"] * 50}) for start in range(0, 700, 100)]
+    place = tmp_path / name
+    _files.write_rows(iter(frames), place)
+    parts = sorted(place.glob("part-*.parquet")) if place.is_dir() else [place]
+    read = pl.concat([pl.read_csv(part) if name.endswith("csv") else pl.read_parquet(part) for part in parts])
+    assert len(parts) == (3 if name == "rows" else 1)
+    assert read["a"].to_list() == list(range(700))
+    assert read["b"][0] == ("'=x" if name.endswith("csv") else "=x")
+    assert os.listdir(tmp_path) == [name]
+
+    def broken() -> Iterator[pl.DataFrame]:
+        yield from frames
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises((OSError, pl.exceptions.PolarsError)):
+        _files.write_rows(broken(), tmp_path / f"second-{name}")
+    assert os.listdir(tmp_path) == [name]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -30,3 +32,14 @@ def test_a_terminal_sees_the_label_and_the_steps(monkeypatch: pytest.MonkeyPatch
         advance(3)
     assert "Measuring" in terminal.getvalue()
     assert "3/3" in terminal.getvalue()
+
+
+def test_progress_goes_to_a_file_where_one_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "progress.jsonl"
+    monkeypatch.setenv("ESCUDO_PROGRESS", str(file))
+    with tracking("Measuring", total=3) as advance:
+        for _ in range(3):
+            advance(1, "tables")
+    told = [json.loads(line) for line in file.read_text().splitlines()]
+    assert told[0]["done"] == 0
+    assert (told[-1]["label"], told[-1]["done"], told[-1]["total"]) == ("Measuring tables", 3, 3)

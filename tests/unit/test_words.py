@@ -38,3 +38,11 @@ def test_a_page_uses_the_words_of_the_glossary(page: Path) -> None:
         if re.search(rf"\b{re.escape(rival.lower())}\b", text)
     ]
     assert not used, f"{page.name} says {', '.join(used)}"
+
+
+def test_a_browser_offers_every_generator() -> None:
+    from escudo.synthesis import GENERATORS
+
+    page = (HOME / "src/escudo/studio/templates/budget.html.j2").read_text()
+    (listed,) = re.findall(r'name="generator">{% for name in \[(.*?)\] %}', page)
+    assert set(re.findall(r'"([\w-]+)"', listed)) == {"auto", *GENERATORS}

@@ -31,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from escudo._card import tracking
+from escudo._spread import check_jobs
 from escudo._validate import one_of, positive_integer, probability, whole
 from escudo.attacks._attacker import (
     CLASSIFIERS,
@@ -43,13 +44,14 @@ from escudo.attacks._attacker import (
     train_classifier,
 )
 from escudo.attacks._game import FitLog, Game, Person, Played, Trials, collect, fingerprint
+from escudo.attacks._linked import People, linked_victim
 from escudo.attacks._report import Attack, AttackedTarget, AttributeAttack, PublishedScore, ceiling_of, pool, score_of
 from escudo.attacks._victims import Victim, victim_of
 from escudo.causal import CausalGraph
 from escudo.errors import InputError
-from escudo.privacy import Guarantee, Relation, parse_relation
-from escudo.table import Categorical, Schema
-from escudo.utility import Rows, check_jobs
+from escudo.privacy import Budget, Guarantee, Relation, parse_relation
+from escudo.table import Categorical, LinkedSchema, Schema
+from escudo.utility import Rows
 
 Floats = NDArray[np.float64]
 
@@ -70,7 +72,7 @@ _ASKED = 25  # synthetic rows nearest to a record are asked for the value that i
 def attack(
     generator: object,
     rows: object,
-    schema: Schema,
+    schema: Schema | LinkedSchema,
     *,
     graph: CausalGraph | None = None,
     epsilon: float | None = None,
@@ -105,7 +107,8 @@ def attack(
     Args:
         generator: The name of one of escudo's generators, or any object or function that makes synthetic rows; see
             :func:`~escudo.attacks.victim_of`.
-        rows: The private rows; a frame of any engine.
+        rows: The private rows; a frame of any engine. Of linked tables a frame for each: people are attacked with all
+            their rows, and another generator is a function of such frames (:mod:`escudo.attacks._linked`).
         schema: Their public description.
         graph: For escudo's generators: the causal graph.
         epsilon: For escudo's generators: what one release costs.
@@ -147,24 +150,22 @@ def attack(
     chosen = _check_attacks(attacks)
     processes = check_jobs(jobs)
     rng = np.random.default_rng(whole("seed", seed))
-    private = Rows.read(rows, schema, argument="rows")
+    private = (
+        People.read(rows, schema) if isinstance(schema, LinkedSchema) else Rows.read(rows, schema, argument="rows")
+    )
     if len(private) < 10:
-        raise InputError("rows must have at least 10 rows to attack anybody.")
+        raise InputError(f"rows must have at least 10 {private.noun}s to attack anybody.")
     most = len(private) - (1 if choose == "canary" else 2)  # one stands in the target's place
     fitted = _fit_size(most, fit_rows, resampled=held == "resampled")
-    if isinstance(generator, str) and stated == "replace_one" and schema.unit == "row":
-        options.setdefault("public_rows", fitted + 1)  # as a release takes it: neighbours have equally many rows
-    victim = victim_of(
-        generator,
-        schema,
-        graph,
-        epsilon=epsilon,
-        delta=delta,
-        relation=relation,
-        claim=claim,
-        frames=frames,
-        **options,
-    )
+    terms: dict[str, Any] = {"relation": stated, "claim": claim}
+    if isinstance(schema, LinkedSchema):
+        terms |= {"budget": None if epsilon is None else Budget(epsilon, delta), "people": fitted + 1}
+        victim = linked_victim(generator, schema, graph, **terms, options=options)
+    else:
+        if isinstance(generator, str) and stated == "replace_one" and schema.unit == "row":
+            options.setdefault("public_rows", fitted + 1)  # as a release takes it: neighbours have equally many rows
+        terms |= {"epsilon": epsilon, "delta": delta, "frames": frames}
+        victim = victim_of(generator, schema, graph, **terms, **options)
     ceiling = None if victim.claim is None else ceiling_of(victim.claim, stated)
     people = _people(private, targets, choose, rng)
     book = None
@@ -225,7 +226,8 @@ def _people(
     private: Rows, targets: int, choice: Choice | Sequence[int] | str, rng: np.random.Generator
 ) -> list[Person]:
     if choice == "canary":
-        return [Person("canary", canary(private), private)]
+        made_up = private.canary() if isinstance(private, People) else canary(private)
+        return [Person("canary", made_up, private)]
     places = choose(private, targets, choice, rng)  # type: ignore[arg-type]  # other words are refused there
     return [Person.of(private, place) for place in places]
 

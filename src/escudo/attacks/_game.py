@@ -27,11 +27,12 @@ from functools import partial
 from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import IO, Any, NamedTuple, TypeVar
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from escudo._spread import spread, workers
 from escudo.attacks._report import comparable
 from escudo.attacks._victims import Fitted, RowsWithRecord, Victim, trains_together
 from escudo.auditing import Audit, audit
@@ -46,8 +47,6 @@ Eye = Callable[[Rows, np.random.Generator], dict[str, Floats]]
 """What an attacker sees in one synthetic set."""
 Judge = Callable[[Mapping[str, Floats]], Floats]
 """What an attacker makes of the features of some fits: one row of scores for each."""
-Item = TypeVar("Item")
-Found = TypeVar("Found")
 
 _FORMAT = "escudo fits 1"  # of a log
 _BLOCK = 64  # resampled worlds that are made together
@@ -81,7 +80,7 @@ class Person(NamedTuple):
     def of(cls, private: Rows, place: int) -> Person:
         """Return the person of one row."""
         every = np.arange(len(private))
-        return cls(f"row {place}", private.take(every == place), private.take(every != place))
+        return cls(f"{private.noun} {place}", private.take(every == place), private.take(every != place))
 
 
 @dataclass(eq=False, repr=False)
@@ -370,35 +369,3 @@ def _pack(values: Floats) -> str:
 
 def _unpack(text: str) -> Floats:
     return np.frombuffer(base64.b64decode(text, validate=True), dtype="<f8").astype(np.float64)
-
-
-# ---- processes
-
-
-def workers(jobs: int | None) -> int:
-    """Return how many processes ``jobs`` stands for, as in joblib."""
-    from joblib import effective_n_jobs
-
-    return int(effective_n_jobs(jobs))
-
-
-def spread(function: Callable[[Item], Found], items: Sequence[Item], jobs: int | None) -> Iterator[Found]:
-    """Call a function for each item, in several processes if there are several, and give the answers in order."""
-    several = workers(jobs)
-    if several == 1 or len(items) < 2:
-        yield from map(function, items)
-        return
-    from joblib import Parallel, delayed
-    from joblib.parallel import get_active_backend
-
-    chunk = max(1, -(-len(items) // (4 * several)))  # items of a chunk share what they count
-    streams = getattr(get_active_backend()[0], "supports_return_generator", False)
-    work: Any = Parallel(n_jobs=jobs, return_as="generator" if streams else "list")(
-        delayed(_each)(function, items[start : start + chunk]) for start in range(0, len(items), chunk)
-    )
-    for found in work:
-        yield from found
-
-
-def _each(function: Callable[[Item], Found], items: Sequence[Item]) -> list[Found]:
-    return [function(item) for item in items]

@@ -22,6 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from escudo._card import CUSTODIAN_ONLY, card, plain
+from escudo._files import listed
+from escudo._plot import Drawn, intervals
 from escudo.auditing import Audit
 from escudo.effects import Effect, show_epsilon
 from escudo.errors import InputError
@@ -37,8 +39,10 @@ _GRID = np.concatenate([[0.0], np.geomspace(1e-3, 1.0, 25), np.linspace(1.2, 12.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Attack:
+class Attack(Drawn):
     """Membership attacks on a generator, target by target. **For the custodian only**: it is about single people.
+
+    ``plot`` draws how often each attack is right, beside guessing and what the promise allows.
 
     Attributes:
         targets: Each person attacked.
@@ -119,6 +123,27 @@ class Attack:
             **plain(self, "verdict", "violated", "epsilon_lower", "confidence", "claim", "ceiling", "relation"),
             **plain(self, "rest", "shadows", "trials", "seed", "overall", "targets"),
         }
+
+    def to_pandas(self) -> Any:
+        """Return each attack over all targets as a pandas frame, the best first.
+
+        Raises:
+            InputError: If pandas is not installed.
+        """
+        heads = ("features", "classifier", "accuracy", "tpr", "fpr", "advantage", "auc", "tpr_at_1_percent", "fits")
+        return listed([[getattr(score, head) for head in heads] for score in self.ranked], heads)
+
+    def _draw(self, axes: Any) -> Any:
+        allowed = {} if self.ceiling is None else {"the promise allows": 100 * self.ceiling.accuracy}
+        rows = [(f"{x.features}, {x.classifier}", 100 * x.accuracy, _hundred(x.accuracy_interval)) for x in self.ranked]
+        return intervals(
+            axes,
+            rows,
+            title=f"Membership attacks ({CUSTODIAN_ONLY})",
+            across=f"right answers among {self.best.fits:,} fits, %; 95 % intervals of each",
+            up="attack",
+            lines={"guessing": 50.0, **allowed},
+        )
 
     def __str__(self) -> str:
         return self.verdict
@@ -224,6 +249,10 @@ class PublishedScore:
     na: float
     pa: float
     sets: int
+
+
+def _hundred(ends: Interval) -> Interval:
+    return 100 * ends[0], 100 * ends[1]
 
 
 # ---- how well an attack did

@@ -607,7 +607,7 @@ class _Run:
             self._no_new
             and repeats is not None
             and (repeats.caching or not repeats.varied)
-            and repeats.again >= GIVEN_UP
+            and repeats.again >= GIVEN_UP[isinstance(self._asked.mechanism, HttpTarget)]
         ):
             return "repeats"
         return "failed" if self._hopeless() else None
@@ -713,6 +713,7 @@ class _Run:
 
     def _notes(self, best: Experiment) -> tuple[str, ...]:
         mechanism, encoder, uncounted = self._asked.mechanism, self._runner.encoder, self._runner.uncounted
+        structures = encoder.structures
         said = getattr(getattr(mechanism, "target", mechanism), "notes", ())
         notes = [str(note) for note in said] if isinstance(said, tuple | list) else []
         if uncounted:
@@ -724,11 +725,17 @@ class _Run:
             found = (
                 f"Bets were on {self._pooled.runs:,} new questions instead, each asked once"
                 if self._pooled.runs
-                else "There were no new questions to ask; give several pairs, or datasets that are lists or tables"
+                else "There were no new questions to ask; give several pairs, or datasets that are lists or tables, or "
+                "say that it is memoryless if you know that nothing is kept between calls"
             )
             notes.append(
                 "The same question has the same answer again: it is kept, or noise is drawn once for each question, or "
                 f"there is none. {found}. What is found holds if noise is drawn anew for every question."
+            )
+        elif self._answers >= _FEW_BETS and _always_the_same(best, structures):
+            notes.append(
+                "Every run had the same output, so that nothing could tell the datasets apart. Were answers left out, "
+                "because the datasets are small?"
             )
         once = _texts_that_came_once(best)
         if once > _NEVER_TWICE:
@@ -750,6 +757,11 @@ class _Run:
                 "Clopper-Pearson is for a number of runs fixed beforehand; the audit stopped when it had seen enough."
             )
         return tuple(notes)
+
+
+def _always_the_same(experiment: Experiment, structures: Sequence[str]) -> bool:
+    """Return whether all outputs of a pair that were kept are equal, whatever time a service took for them."""
+    return bool(experiment.kept_rows) and len({*fingerprints(experiment.sample().outputs, structures)}) == 1
 
 
 def _texts_that_came_once(experiment: Experiment) -> float:

@@ -49,7 +49,7 @@ _SURPRISE = (
     1e-3  # a run of equal answers less likely than this, given how often that answer comes otherwise, is a cache
 )
 _REPEATED = 10  # so many equal answers to both questions of pairs, asked again, are no noise drawn at every call
-GIVEN_UP = 100  # after so many equal answers, where there are no new questions, nothing more can be learnt
+GIVEN_UP = (1000, 100)  # after so many equal answers of a function, a service, without new questions, nothing is learnt
 _KEPT = 50_000  # answers of a question that are remembered
 _ENTRIES, _LEVELS = 8, 8  # numbers of a record, and kinds of records, of which properties are looked at
 _LINES = 2  # predictions that an answer is compared with
@@ -336,6 +336,9 @@ class Repeats:
 
 def key_of(dataset: Any) -> bytes:
     """Return a fingerprint of a dataset, the same for its records in any order."""
+    numbers = _numbers(dataset)
+    if numbers is not None:
+        return hashlib.sha256(numbers[np.lexsort(numbers.T[::-1])].tobytes()).digest()
     records = _records(dataset)
     try:
         if records is None:
@@ -441,9 +444,8 @@ class NewQuestions:
 
     def _described(self, dataset: Any) -> Floats:
         """Return properties of a dataset: its size, and of its records' numbers and kinds."""
-        records = _records(dataset)
-        known = self._encoder.encode(list(records) if records is not None else [dataset]) if records != [] else None
         found = np.full(1 + 5 * _ENTRIES + _LEVELS, np.nan)
+        known = self._encoded(dataset)
         found[0] = 0 if known is None else len(known)
         if known is None:
             return found
@@ -456,6 +458,14 @@ class NewQuestions:
         for level in range(_LEVELS):
             found[1 + 5 * _ENTRIES + level] = np.count_nonzero(known.codes == level)
         return found
+
+    def _encoded(self, dataset: Any) -> Encoded | None:
+        """Return the records of a dataset as numbers and kinds; None if it has none."""
+        numbers = _numbers(dataset)
+        if numbers is not None:
+            return Encoded(numbers.astype(np.float64), np.zeros(len(numbers), dtype=np.int32)) if len(numbers) else None
+        records = _records(dataset)
+        return None if records == [] else self._encoder.encode([dataset] if records is None else records)
 
     def _fit(self) -> None:
         """Find the properties that answers follow most closely, along a straight line."""
@@ -489,6 +499,13 @@ class NewQuestions:
         return np.round(found, 9)
 
 
+def _numbers(dataset: Any) -> NDArray[Any] | None:
+    """Return the records of an array of numbers, one a row; None for anything else."""
+    if not isinstance(dataset, np.ndarray) or dataset.dtype.kind not in "fiub" or not dataset.ndim:
+        return None
+    return dataset.reshape(len(dataset), dataset[:1].size or 1)
+
+
 def _records(dataset: Any) -> list[Any] | None:
     """Return the records of a list, an array or a table; None for anything else."""
     if type(dataset) in (list, tuple):
@@ -509,17 +526,23 @@ def _frame(dataset: Any) -> Any:
 
 
 def _made(pairs: Sequence[tuple[Any, Any]], rng: np.random.Generator) -> Iterator[tuple[Any, Any]]:
-    """Yield pairs made of others by adding the same records to both, of those that both hold; ever larger ones."""
+    """Yield pairs made of others by adding the same records to both, of those that both hold; ever larger ones.
+
+    They grow as fast as mixtures run out: of one kind of record there is one for each size.
+    """
     sources = [source for source in map(_extending, pairs) if source is not None]
-    size = 6.0
+    sizes = [6.0] * len(sources)
     while sources:
-        for source in sources:
-            yield source(rng, int(rng.integers(1, int(size) + 1)))
-        size += 0.2 + 0.01 * size
+        for place, (extend, kinds) in enumerate(sources):
+            yield extend(rng, int(rng.integers(1, int(sizes[place]) + 1)))
+            sizes[place] += max(0.26, 1.5 / kinds)
 
 
-def _extending(pair: tuple[Any, Any]) -> Callable[[np.random.Generator, int], tuple[Any, Any]] | None:
-    """Return what adds so many records to both datasets of a pair; None if they do not differ in one record."""
+def _extending(pair: tuple[Any, Any]) -> tuple[Callable[[np.random.Generator, int], tuple[Any, Any]], int] | None:
+    """Return what adds so many records to both datasets of a pair, and how many kinds of records it has to add.
+
+    None if the datasets do not differ in one record.
+    """
     records = [_records(dataset) for dataset in pair]
     first, second = records
     if first is None or second is None or type(pair[0]) is not type(pair[1]) or not _one_apart(first, second):
@@ -535,7 +558,7 @@ def _extending(pair: tuple[Any, Any]) -> Callable[[np.random.Generator, int], tu
         chosen = np.where(share, rng.choice(few, size=count), rng.choice(common, size=count)).tolist()
         return _with_records(pair[0], pair, chosen), _with_records(pair[1], pair, chosen)
 
-    return extend
+    return extend, len({marks[place] for place in common})
 
 
 def _one_apart(first: list[Any], second: list[Any]) -> bool:

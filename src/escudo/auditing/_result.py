@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from escudo._card import card, plain
+from escudo._plot import Drawn, rising
 from escudo._validate import positive, probability, whole
 from escudo.auditing._bounds import Event, Power
 from escudo.auditing._cells import NumberCells, count, keys_of, show_output, tally
@@ -39,8 +40,10 @@ _CATEGORIES = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Audit:
+class Audit(Drawn):
     """The result of a randomised experiment on a mechanism.
+
+    ``plot`` draws how the lower bound on ε rose with the runs, beside the claim where that is an ε.
 
     Attributes:
         epsilon_lower: The mechanism's ε is at least this, at the stated confidence, whenever the audit was stopped;
@@ -152,6 +155,12 @@ class Audit:
 
     def __str__(self) -> str:
         return self.verdict
+
+    def _draw(self, axes: Any) -> Any:
+        sure = f"at least this, {100 * self.confidence:.4g} % confidence"
+        names = (f"Audit of {self.claimed}", "runs of the mechanism", "ε", sure, f"claimed: {self.claimed}")
+        runs, bounds = self.history.runs.tolist(), self.history.epsilon_lower.tolist()
+        return rising(axes, runs, bounds, claim=self.claim.epsilon, names=names)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values for ``json.dumps``."""

@@ -34,6 +34,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from escudo._card import card
+from escudo._spread import check_jobs, spread
 from escudo._validate import did_you_mean, positive_integer, probability
 from escudo.auditing._audit import audit
 from escudo.auditing._http import HttpTarget
@@ -213,25 +214,28 @@ class Suite:
             folder=where.parent,
         )
 
-    def run(self, on_audit: Callable[[str, SuiteEntry], None] | None = None) -> SuiteResult:
-        """Run all audits, one after the other; one that cannot be run is an error of its own.
+    def run(self, on_audit: Callable[[str, SuiteEntry], None] | None = None, *, jobs: int | None = None) -> SuiteResult:
+        """Run all audits; one that cannot be run is an error of its own.
 
         Args:
-            on_audit: Called with the name and the finding of each audit when it is done.
+            on_audit: Called with the name and the finding of each audit when it is done, in the order of the file.
+            jobs: How many processes, as in joblib, each with audits of its own; None follows
+                ``joblib.parallel_config``, which may name a cluster that sees the suite's folder, and is otherwise one.
         """
-        share = 1 - (1 - self.confidence) / len(self.audits)
         found = []
-        for one in self.audits:
-            start = time.perf_counter()
-            try:
-                entry = SuiteEntry(name=str(one["name"]), audit=self._ask(one, share))
-            except (EscudoError, SystemExit) as error:
-                why = str(error) if isinstance(error, EscudoError) else "it ended the program (sys.exit)."
-                entry = SuiteEntry(name=str(one["name"]), error=why, seconds=time.perf_counter() - start)
+        for entry in spread(self._entry, self.audits, check_jobs(jobs), chunk=1):
             found.append(entry)
             if on_audit is not None:
                 on_audit(entry.name, entry)
         return SuiteResult(confidence=self.confidence, entries=tuple(found))
+
+    def _entry(self, one: Mapping[str, Any]) -> SuiteEntry:
+        start = time.perf_counter()
+        try:
+            return SuiteEntry(name=str(one["name"]), audit=self._ask(one, 1 - (1 - self.confidence) / len(self.audits)))
+        except (EscudoError, SystemExit) as error:
+            why = str(error) if isinstance(error, EscudoError) else "it ended the program (sys.exit)."
+            return SuiteEntry(name=str(one["name"]), error=why, seconds=time.perf_counter() - start)
 
     def _ask(self, one: Mapping[str, Any], confidence: float) -> Audit:
         if "schema" in one and "pairs" in one:

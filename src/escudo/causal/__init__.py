@@ -1,9 +1,10 @@
 """Causal graphs, benchmark networks and structural equation models.
 
 * :class:`CausalGraph`: which column causes which; files, d-separation, equivalence, distances, drawing.
+* :class:`AncestralGraph`: what can be said of causes where some may be hidden, with circles, arrows and tails.
 * :class:`Knowledge`: required and forbidden arrows, and tiers.
 * :class:`Network`: a graph with probability tables, to simulate from; :func:`asia` is one that ships.
-* :func:`draw`: the picture of a graph as SVG.
+* :func:`draw`: the picture of a graph as SVG; :class:`Plates`: frames in it around nodes that are there several times.
 * :class:`SEM`, made of :class:`Equation`: structural equations over finite variables, with exact answers as
   :class:`Distribution`, :class:`Law` and :class:`Given`.
 * :class:`Factor`, :class:`Lookup` and :func:`contract`: tables over variables, and exact sums of their products.
@@ -17,12 +18,22 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 from escudo.causal import formats
+from escudo.causal._ancestral import ARROW as ARROW
+from escudo.causal._ancestral import CIRCLE as CIRCLE
+from escudo.causal._ancestral import TAIL as TAIL
+from escudo.causal._ancestral import AncestralGraph
+from escudo.causal._ancestral import Marks as Marks
+from escudo.causal._ancestral import marks_of as marks_of
+from escudo.causal._ancestral import read_graph as read_graph
+from escudo.causal._ancestral import show_marked as show_marked
 from escudo.causal._draw import draw
+from escudo.causal._draw import plot_graph as plot_graph
 from escudo.causal._edges import Knowledge
 from escudo.causal._edges import first_cycle as first_cycle
 from escudo.causal._edges import reach as reach
 from escudo.causal._graph import CausalGraph
 from escudo.causal._network import Network, asia
+from escudo.causal._plates import Plates
 
 if TYPE_CHECKING:
     from escudo.causal._inference import MAX_CELLS as MAX_CELLS
@@ -49,6 +60,7 @@ __getattr__, _, _ = lazy_loader.attach(
 
 __all__ = [
     "SEM",
+    "AncestralGraph",
     "CausalGraph",
     "Distribution",
     "Equation",
@@ -58,6 +70,7 @@ __all__ = [
     "Law",
     "Lookup",
     "Network",
+    "Plates",
     "asia",
     "contract",
     "draw",

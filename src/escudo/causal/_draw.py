@@ -9,23 +9,28 @@ other; a drawing whose arrows run to the right swaps the two.
 
 from __future__ import annotations
 
+import html
+import math
 import re
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Literal, TypeVar
-from xml.sax.saxutils import escape, quoteattr
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from escudo._card import text_width
+from escudo._plot import axes_for, literal
 from escudo._validate import did_you_mean, one_of, positive
-from escudo.causal._edges import Edge, known_names, show_edge
+from escudo.causal._edges import Edge, first_cycle, known_names, show_edge
+from escudo.causal._plates import PLATE_STYLE, Frame, Plates, frames
 from escudo.errors import GraphError
 
 if TYPE_CHECKING:
+    from escudo.causal._ancestral import AncestralGraph
     from escudo.causal._graph import CausalGraph
 
 
+Ends = tuple[str, str]
 Point = tuple[float, float]
 _T = TypeVar("_T")
 _K = TypeVar("_K")
@@ -36,6 +41,14 @@ _LONGEST = 36
 _MANY = 60  # nodes, above which the drawing is set tighter
 _MANY_EDGES = 200  # edges, above which they are drawn fainter
 _COMFORTABLE = 1000.0  # wider than this, arrows that run to the right may fit better
+_OPEN = 'fill="none" stroke="currentColor" stroke-opacity=".75"'
+_SIGNS = {
+    ("tail", "tail"): "—",
+    ("tail", "arrow"): "→",
+    ("arrow", "arrow"): "↔",
+    ("circle", "arrow"): "o→",
+    ("circle", "circle"): "o—o",
+}
 _ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff]")
 # Blue, orange and green from Okabe and Ito's palette, which stay apart for colour-blind readers; latents are dashed and
 # groups double as well, so that nothing hangs on colour. Text and arrows take the page's own colour; a picture that is
@@ -61,18 +74,20 @@ svg.escudo-graph:root{color:#1f2328;background:#fff}
 
 
 def draw(
-    graph: CausalGraph,
+    graph: CausalGraph | AncestralGraph,
     *,
     labels: Mapping[str, str] | None = None,
     edge_labels: Mapping[Edge, str] | None = None,
     edge_width: float | Mapping[Edge, float] | None = None,
     direction: Literal["auto", "down", "right"] = "auto",
     title: str | None = None,
+    plates: Plates | None = None,
 ) -> str:
     """Return a layered drawing of a graph as SVG text, causes before their effects.
 
-    Latent nodes are dashed, groups are double, exposures green, outcomes orange; an undirected edge has no head. The
-    same graph always gives the same text, and the text may be set into an HTML page as it is.
+    Latent nodes are dashed, groups are double, exposures green, outcomes orange; an undirected edge has no head, and of
+    a partial ancestral graph an end that is open has a circle. The same graph always gives the same text, and the text
+    may be set into an HTML page as it is.
 
     Args:
         graph: The graph.
@@ -81,9 +96,10 @@ def draw(
         edge_width: Line width in pixels, for all edges or by edge (1.4 where not given).
         direction: Where arrows run; ``"auto"`` is down, or right where that fits a page better.
         title: What a screen reader says first; by default the number of nodes and edges.
+        plates: Frames around nodes that are there several times, one below another.
 
     Raises:
-        GraphError: An option names a node or an edge that the graph does not have.
+        GraphError: An option names a node or an edge that the graph does not have, or an arrow leads back from a plate.
 
     Example:
         >>> from escudo.causal import CausalGraph
@@ -91,6 +107,8 @@ def draw(
         True
     """
     one_of("direction", direction, ("auto", "down", "right"))
+    summary = graph.summary
+    graph, ends = _with_ends(graph)
     texts = _node_texts(graph, labels or {})
     notes = {
         edge: " ".join(str(note).split()) for edge, note in _by_edge(graph, "edge_labels", edge_labels or {}).items()
@@ -104,43 +122,154 @@ def draw(
     else:
         usual = positive("edge_width", edge_width, at_most=40)
 
-    sizes = {name: _size(lines, dense=len(graph) > _MANY) for name, lines in texts.items()}
     edges = _forward_edges(graph)
-    note_sizes = {edge: (text_width(notes[key], 12.0) + 10.0, 18.0) for edge, key in edges.items() if key in notes}
-    flat = direction == "right"
-    layout = _layout(sizes, edges, note_sizes, flat)
-    if direction == "auto" and layout.across > _COMFORTABLE:
-        turned = _layout(sizes, edges, note_sizes, True)
-        flat = turned.along < layout.across
-        layout = turned if flat else layout
-    arrows = set(graph.edges)
+    bands = None if plates is None else plates.bands(graph.nodes, edges)
+    sizes, layout, flat = _placed(texts, edges, notes, direction, bands)
     body = [
-        _edge(layout, edge, flat, note=notes.get(key), width=widths.get(key, usual), headed=key in arrows)
+        _edge(layout, edge, flat, note=notes.get(key), width=widths.get(key, usual), ends=_seen_from(edge, ends))
         for edge, key in edges.items()
     ]
     body += [
         _node(graph, name, lines, _turned(layout.places[name], flat), sizes[name]) for name, lines in texts.items()
     ]
     width, height = _turned((layout.across + 2 * _MARGIN, layout.along + 2 * _MARGIN), flat)
-    return _page(graph, body, width, height, title)
+    said = [_told(edge, ends[edge]) for edge in (*graph.edges, *graph.undirected_edges)]
+    name = title or f"Causal graph: {summary}"
+    if plates is None:
+        return _page(said, body, (-_MARGIN, -_MARGIN, width, height), name)
+    places = {node: _turned(place, flat) for node, place in layout.places.items()}
+    routes = {edge: [_turned(point, flat) for point in route] for edge, route in layout.routes.items()}
+    around = frames(plates, {node: (places[node], sizes[node]) for node in places}, routes)
+    outer = Frame.around([Frame(0, 0, width - 2 * _MARGIN, height - 2 * _MARGIN), *around.values()]).wider(_MARGIN)
+    drawn = [frame.svg(_text(caption)) for caption, frame in around.items()]
+    whole = (outer.left, outer.top, outer.right - outer.left, outer.bottom - outer.top)
+    return _page(said, [f"<style>{PLATE_STYLE}</style>", *drawn, *plates.marked(body, edges, texts)], whole, name)
+
+
+def plot_graph(
+    graph: CausalGraph | AncestralGraph, edge_labels: Mapping[Edge, str], *, title: str, axes: Any = None
+) -> Any:
+    """Draw a graph with matplotlib as :func:`draw` does, with a text beside each edge, and return the axes.
+
+    Raises:
+        InputError: If matplotlib is not installed.
+    """
+    graph, ends = _with_ends(graph)
+    texts, edges = _node_texts(graph, {}), _forward_edges(graph)
+    sizes, layout, flat = _placed(texts, edges, edge_labels, "auto")
+    width, height = _turned((layout.across + 2 * _MARGIN, layout.along + 2 * _MARGIN), flat)
+    inches = max(3.2, min(width / 72, 40.0)), max(1.6, min(height / 72 + 0.5, 40.0))
+    drawn = axes_for(axes, title=title, across="", up="", size=inches)
+    from matplotlib.patches import FancyArrowPatch, FancyBboxPatch  # axes_for has told where it is not installed
+    from matplotlib.path import Path
+
+    drawn.set(xlim=(-_MARGIN, width - _MARGIN), ylim=(height - _MARGIN, -_MARGIN), aspect="equal")
+    drawn.set_axis_off()
+    room = drawn.get_window_extent()
+    point = min(room.width / width, room.height / height, 1.0) * 72 / drawn.figure.dpi
+    ink = "#30363d"
+    for edge, key in edges.items():
+        marks = _seen_from(edge, ends)
+        route = layout.routes[edge]
+        points = [_turned(each, flat) for each in (route[0], *(each for step in _curves(route) for each in step))]
+        shape = ("<|-" if marks[0] == "arrow" else "-") + ("|>" if marks[1] == "arrow" else "")
+        course = Path(points, [Path.MOVETO, *[Path.CURVE4] * (len(points) - 1)])
+        drawn.add_patch(FancyArrowPatch(path=course, arrowstyle=shape, mutation_scale=12, color=ink, linewidth=1.1))
+        for mark, (x, y) in zip(marks, (points[0], points[-1]), strict=True):
+            if mark == "circle":
+                drawn.plot([x], [y], marker="o", markersize=6, color="white", markeredgecolor=ink, zorder=3)
+        if edge in layout.labels:
+            x, y = _turned(layout.labels[edge], flat)
+            drawn.text(x + 4, y, literal(edge_labels[key]), fontsize=11 * point, va="center", color=ink)
+    for name, lines in texts.items():
+        (x, y), (wide, tall) = _turned(layout.places[name], flat), sizes[name]
+        box = FancyBboxPatch((x - wide / 2, y - tall / 2), wide, tall, boxstyle="round,pad=0,rounding_size=8")
+        box.set(facecolor="#e4f3fc", edgecolor="#3a8bc2", zorder=2)
+        drawn.add_patch(box)
+        drawn.text(x, y, literal("\n".join(lines)), fontsize=_FONT * point, ha="center", va="center", zorder=4)
+    return drawn
+
+
+def _placed(
+    texts: Mapping[str, list[str]],
+    edges: Mapping[Edge, Edge],
+    notes: Mapping[Edge, str],
+    direction: str,
+    bands: Mapping[str, int] | None = None,
+) -> tuple[dict[str, Point], Layout, bool]:
+    """Return the size of each node, where everything goes, and whether arrows run to the right."""
+    sizes = {name: _size(lines, dense=len(texts) > _MANY) for name, lines in texts.items()}
+    note_sizes = {edge: (text_width(notes[key], 12.0) + 10.0, 18.0) for edge, key in edges.items() if key in notes}
+    flat = direction == "right"
+    layout = _layout(sizes, edges, note_sizes, flat, bands)
+    if direction == "auto" and layout.across > _COMFORTABLE:
+        turned = _layout(sizes, edges, note_sizes, True, bands)
+        flat = turned.along < layout.across
+        layout = turned if flat else layout
+    if direction == "auto" and not flat and bands is None and layout.along > max(_TALL, 5 * layout.across):
+        layout = _folded(layout)
+    return sizes, layout, flat
+
+
+def _with_ends(graph: CausalGraph | AncestralGraph) -> tuple[CausalGraph, dict[Edge, Ends]]:
+    """Return a graph to lay out, and the marks at both ends of each of its edges."""
+    from escudo.causal._graph import CausalGraph
+
+    if isinstance(graph, CausalGraph):
+        arrows = dict.fromkeys(graph.edges, ("tail", "arrow"))
+        return graph, {**arrows, **dict.fromkeys(graph.undirected_edges, ("tail", "tail"))}
+    shown = {
+        "->": ("tail", "arrow"),
+        "<->": ("arrow", "arrow"),
+        "o->": ("circle", "arrow"),
+        "o-o": ("circle", "circle"),
+    }
+    ends = {(a, b): shown[kind] for a, kind, b in graph.edges}
+    # Layers follow the arrows, and half open edges as long as those make no cycle with them.
+    forward = [(a, b) for a, kind, b in graph.edges if kind == "->"]
+    for a, kind, b in graph.edges:
+        if kind == "o->" and not first_cycle([*forward, (a, b)]):
+            forward.append((a, b))
+    kept = set(forward)
+    return CausalGraph(
+        nodes=graph.nodes,
+        edges=tuple(edge for edge in ends if edge in kept),
+        undirected_edges=tuple(edge for edge in ends if edge not in kept),
+    ), ends
+
+
+def _seen_from(edge: Edge, ends: Mapping[Edge, Ends]) -> Ends:
+    """Return the marks at the ends of an edge in the direction it is drawn in."""
+    return ends[edge] if edge in ends else ends[edge[1], edge[0]][::-1]
+
+
+def _told(edge: Edge, ends: Ends) -> str:
+    """Return an edge in words."""
+    if ends[0] == "arrow" and ends[1] != "arrow":
+        return _told((edge[1], edge[0]), (ends[1], ends[0]))
+    return f"{edge[0]} {_SIGNS[ends]} {edge[1]}"
 
 
 def _layout(
-    sizes: Mapping[str, Point], edges: Mapping[Edge, Edge], note_sizes: Mapping[Edge, Point], flat: bool
+    sizes: Mapping[str, Point],
+    edges: Mapping[Edge, Edge],
+    note_sizes: Mapping[Edge, Point],
+    flat: bool,
+    bands: Mapping[str, int] | None,
 ) -> Layout:
     if not flat:
-        return lay_out(sizes, list(edges), note_sizes, gap=22.0)
-    return lay_out(_swapped(sizes), list(edges), _swapped(note_sizes), gap=6.0 if len(sizes) > _MANY else 14.0)
+        return lay_out(sizes, list(edges), note_sizes, gap=22.0, bands=bands)
+    gap = 6.0 if len(sizes) > _MANY else 14.0
+    return lay_out(_swapped(sizes), list(edges), _swapped(note_sizes), gap=gap, bands=bands)
 
 
-def _page(graph: CausalGraph, body: list[str], width: float, height: float, title: str | None) -> str:
-    name = title or f"Causal graph: {graph.summary}"
-    said = [show_edge(edge) for edge in graph.edges] + [f"{a} — {b}" for a, b in graph.undirected_edges]
+def _page(said: list[str], body: list[str], whole: tuple[float, float, float, float], name: str) -> str:
+    left, top, width, height = whole
     told = "; ".join(said[:60]) + (f"; and {len(said) - 60} more" if len(said) > 60 else "")
     kind = "escudo-graph many" if len(said) > _MANY_EDGES else "escudo-graph"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="{kind}" role="img" aria-label={_attribute(name)} '
-        f'width="{width:.0f}" height="{height:.0f}" viewBox="{-_MARGIN:g} {-_MARGIN:g} {width:.0f} {height:.0f}" '
+        f'width="{width:.0f}" height="{height:.0f}" viewBox="{left:g} {top:g} {width:.0f} {height:.0f}" '
         f'style="max-width:100%;height:auto">\n<title>{_text(name)}</title>\n<desc>{_text(told)}</desc>\n'
         f"<style>{_STYLE}</style>\n" + "\n".join(body) + "\n</svg>\n"
     )
@@ -164,24 +293,23 @@ def _node(graph: CausalGraph, name: str, lines: list[str], middle: Point, size: 
     return "".join([*parts, "</g>"])
 
 
-def _edge(layout: Layout, edge: Edge, flat: bool, *, note: str | None, width: float, headed: bool) -> str:
-    *start, tip = layout.routes[edge]
-    head = 5.0 + 2.2 * width if headed else 0.0
-    points = [*start, (tip[0], tip[1] - head)]
-    path = [f"M{_at(points[0], flat)}"]
-    slopes = _slopes(points)
-    for (x, y), (u, v), leave, arrive in zip(points, points[1:], slopes, slopes[1:], strict=False):
-        bend = (v - y) * (0.45 if leave == arrive == 0 else 1 / 3)
-        path.append(
-            f"C{_at((x + leave * bend, y + bend), flat)} {_at((u - arrive * bend, v - bend), flat)} {_at((u, v), flat)}"
-        )
-    told = show_edge(edge) if headed else f"{edge[0]} — {edge[1]}"
+def _edge(layout: Layout, edge: Edge, flat: bool, *, note: str | None, width: float, ends: Ends) -> str:
+    first, *between, tip = layout.routes[edge]
+    radius = 2.6 + width
+    long = {"arrow": 5.0 + 2.2 * width, "circle": 2 * radius + width, "tail": 0.0}
+    points = [(first[0], first[1] + long[ends[0]]), *between, (tip[0], tip[1] - long[ends[1]])]
+    path = [f"M{_at(points[0], flat)}", *(f"C{' '.join(_at(each, flat) for each in step)}" for step in _curves(points))]
+    told = _told(edge, ends)
     parts = [f'<g class="edge"><title>{_text(told if note is None else f"{told}: {note}")}</title>']
     parts.append(f'<path d="{"".join(path)}" stroke-width="{width:g}"/>')
-    if headed:
-        half = 2.2 + 1.3 * width
-        corners = ((tip[0], tip[1]), (tip[0] - half, tip[1] - head - 1), (tip[0] + half, tip[1] - head - 1))
-        parts.append(f'<polygon points="{" ".join(_at(corner, flat) for corner in corners)}"/>')
+    for mark, (x, y), way in ((ends[0], first, 1.0), (ends[1], tip, -1.0)):
+        if mark == "arrow":
+            half, back = 2.2 + 1.3 * width, way * (long[mark] + 1)
+            corners = ((x, y), (x - half, y + back), (x + half, y + back))
+            parts.append(f'<polygon points="{" ".join(_at(corner, flat) for corner in corners)}"/>')
+        elif mark == "circle":
+            u, v = _turned((x, y + way * (radius + width / 2)), flat)
+            parts.append(f'<circle cx="{u:.1f}" cy="{v:.1f}" r="{radius:.1f}" stroke-width="{width:g}" {_OPEN}/>')
     if note is not None:
         x, y = _turned(layout.labels[edge], flat)
         if flat:
@@ -189,6 +317,16 @@ def _edge(layout: Layout, edge: Edge, flat: bool, *, note: str | None, width: fl
         else:
             parts.append(f'<text x="{x + 6:.1f}" y="{y + 4:.1f}">{_text(note)}</text>')
     return "".join([*parts, "</g>"])
+
+
+def _curves(points: list[Point]) -> list[tuple[Point, Point, Point]]:
+    """Return a Bézier curve from each point to the next, as two points to bend to and the end."""
+    slopes = _slopes(points)
+    found = []
+    for (x, y), (u, v), leave, arrive in zip(points, points[1:], slopes, slopes[1:], strict=False):
+        bend = (v - y) * (0.45 if leave == arrive == 0 else 1 / 3)
+        found.append(((x + leave * bend, y + bend), (u - arrive * bend, v - bend), (u, v)))
+    return found
 
 
 def _slopes(points: list[Point]) -> list[float]:
@@ -260,16 +398,21 @@ def _at(point: Point, flat: bool) -> str:
 
 
 def _text(text: str) -> str:
-    return escape(_ILLEGAL.sub("\ufffd", text))
+    return html.escape(_legal(text), quote=False)
 
 
 def _attribute(text: str) -> str:
-    return quoteattr(_ILLEGAL.sub("\ufffd", text))
+    return f'"{html.escape(_legal(text))}"'
+
+
+def _legal(text: str) -> str:
+    return _ILLEGAL.sub("\ufffd", text)
 
 
 # ---- where things go
 
 _LINE_GAP = 14.0
+_TALL = 2400.0  # from here on a drawing that is narrow is folded
 _LAYER_GAP = 46.0
 _COMPONENT_GAP = 36.0
 _SWEEPS = 24
@@ -307,17 +450,70 @@ class _Item:
 
 
 def lay_out(
-    sizes: Mapping[str, Point], edges: Sequence[Edge], label_sizes: Mapping[Edge, Point], *, gap: float
+    sizes: Mapping[str, Point],
+    edges: Sequence[Edge],
+    label_sizes: Mapping[Edge, Point],
+    *,
+    gap: float,
+    bands: Mapping[str, int] | None = None,
 ) -> Layout:
     """Place nodes of the given (across, along) sizes, ``gap`` apart, so that all edges (no cycle) run along.
 
-    Parts that no edge connects are laid out alone and set side by side in rows, single nodes last.
+    Parts that no edge connects are laid out alone and set side by side in rows, single nodes last. Where ``bands`` says
+    which nodes come before which, all stay together, those of one band after those of the bands before it.
     """
+    if bands is not None:
+        return _lay_out_connected(sizes, edges, label_sizes, gap, bands)
     parts = []
     for nodes in _components(sizes, edges):
         inside = [edge for edge in edges if edge[0] in nodes]
         parts.append(_lay_out_connected({name: sizes[name] for name in nodes}, inside, label_sizes, gap))
     return _pack(parts)
+
+
+def _folded(layout: Layout) -> Layout:
+    """Set a long and narrow layout in columns side by side, like a newspaper's; edges go on at the top of the next.
+
+    It is cut between layers only, so that no node is.
+    """
+    heights = sorted({y for _, y in layout.places.values()})
+    gutter = _COMPONENT_GAP + _LINE_GAP
+    columns = max(round((layout.along / (layout.across + gutter)) ** 0.5), 2)
+    starts = [0.0]
+    for above, below in pairwise(heights):
+        if (above + below) / 2 - starts[-1] >= layout.along / columns:
+            starts.append((above + below) / 2)
+
+    def column(y: float) -> int:
+        return bisect_right(starts, y) - 1
+
+    crossing = [
+        {edge for edge, route in layout.routes.items() if column(route[0][1]) <= number < column(route[-1][1])}
+        for number in range(len(starts) - 1)
+    ]
+    offsets = [0.0]
+    for edges in crossing:
+        offsets.append(offsets[-1] + layout.across + gutter + _LINE_GAP * len(edges))
+    tracks = [{edge: track for track, edge in enumerate(sorted(edges))} for edges in crossing]
+
+    def moved(point: Point, number: int) -> Point:
+        return point[0] + offsets[number], point[1] - starts[number]
+
+    made = Layout(across=offsets[-1] + layout.across)
+    made.places = {name: moved(place, column(place[1])) for name, place in layout.places.items()}
+    made.labels = {edge: moved(place, column(place[1])) for edge, place in layout.labels.items()}
+    made.along = max([*(b - a for a, b in pairwise(starts)), layout.along - starts[-1]]) + _LINE_GAP
+    for edge, route in layout.routes.items():
+        points = [moved(route[0], column(route[0][1]))]
+        for before, after in pairwise(route):
+            for number in range(column(before[1]), column(after[1])):
+                x = offsets[number] + layout.across + gutter / 2 + _LINE_GAP * tracks[number][edge]
+                foot = starts[number + 1] - starts[number] + _LINE_GAP / 2
+                entry = after[0] + offsets[number + 1]
+                points += [(points[-1][0], foot), (x, foot), (x, -_LINE_GAP / 2), (entry, -_LINE_GAP / 2)]
+            points.append(moved(after, column(after[1])))
+        made.routes[edge] = points
+    return made
 
 
 def _components(sizes: Mapping[str, Point], edges: Sequence[Edge]) -> list[dict[str, None]]:
@@ -360,10 +556,14 @@ def _pack(parts: list[Layout]) -> Layout:
 
 
 def _lay_out_connected(
-    sizes: Mapping[str, Point], edges: Sequence[Edge], label_sizes: Mapping[Edge, Point], gap: float
+    sizes: Mapping[str, Point],
+    edges: Sequence[Edge],
+    label_sizes: Mapping[Edge, Point],
+    gap: float,
+    bands: Mapping[str, int] | None = None,
 ) -> Layout:
     step = 2 if any(edge in label_sizes for edge in edges) else 1  # room for a label between two layers
-    depth = _layers(list(sizes), edges)
+    depth = _layers(list(sizes), edges) if bands is None else _banded_layers(edges, bands)
     items: list[_Item] = []
     layers: list[list[int]] = [[] for _ in range(step * max(depth.values(), default=0) + 1)]
     number: dict[str, int] = {}
@@ -392,14 +592,29 @@ def _lay_out_connected(
     return _assemble(items, chains, across, along, thickness)
 
 
+def _banded_layers(edges: Sequence[Edge], bands: Mapping[str, int]) -> dict[str, int]:
+    """Return layers of which each band has its own, with an empty one before the next."""
+    found: dict[str, int] = {}
+    start = 0
+    for band in sorted(set(bands.values())):
+        own = [name for name, other in bands.items() if other == band]
+        inside = _layers(own, [(a, b) for a, b in edges if bands[a] == bands[b] == band])
+        found |= {name: start + layer for name, layer in inside.items()}
+        start += max(inside.values()) + 2
+    return found
+
+
 def _layers(nodes: Sequence[str], edges: Sequence[Edge]) -> dict[str, int]:
     """Return a layer for each node so that every edge runs forward and the edges are as short as can be in total.
 
     The linear program min Σ (layer of head − layer of tail), each difference at least 1, has a totally unimodular
-    matrix, so the corner that the simplex method ends in has whole numbers.
+    matrix, so the corner that the simplex method ends in has whole numbers. A graph with few edges does without scipy,
+    which takes longer to load than that takes to solve.
     """
     if not edges:
         return dict.fromkeys(nodes, 0)
+    if len(edges) <= _MANY_EDGES:
+        return _few_layers(nodes, edges)
     import numpy as np
     from scipy.optimize import linprog
     from scipy.sparse import coo_array
@@ -414,6 +629,60 @@ def _layers(nodes: Sequence[str], edges: Sequence[Edge]) -> dict[str, int]:
     found = linprog(cost, A_ub=matrix, b_ub=-ones, bounds=(0, len(nodes)), method="highs-ds").x
     layers = np.rint(found).astype(int)
     return dict(zip(nodes, (layers - layers.min()).tolist(), strict=True))
+
+
+def _few_layers(nodes: Sequence[str], edges: Sequence[Edge]) -> dict[str, int]:
+    """Return such layers, each as early as can be: all as early as possible first, then some later while that helps.
+
+    The total length is L♮-convex in the layers, so it is least where moving no set of nodes by one layer lowers it, and
+    from the earliest layers the way there only leads later (Murota 2003, "Discrete convex analysis", chapter 10).
+    """
+    depth = dict.fromkeys(nodes, 0)
+    for _ in nodes:
+        late = {head: depth[tail] + 1 for tail, head in edges if depth[head] <= depth[tail]}
+        if not late:
+            break
+        depth.update(late)
+    while moved := _better_later(depth, edges):
+        for name in moved:
+            depth[name] += 1
+    first = min(depth.values())
+    return {name: layer - first for name, layer in depth.items()}
+
+
+def _better_later(depth: Mapping[str, int], edges: Sequence[Edge]) -> set[str]:
+    """Return the least set of nodes that had better be one layer later; edges with no room to spare move as one.
+
+    Moving a node gains an edge's length for each arrow that leaves it and loses one for each that enters it. The best
+    set is a closure of most gain: what gains sends flow along tight edges to what loses, and what is still reached when
+    no more can be sent is the set (Picard 1976).
+    """
+    gain = dict.fromkeys(depth, 0)
+    flow: dict[str, dict[str, float]] = {name: {} for name in depth}  # what can still be sent from node to node
+    for tail, head in edges:
+        gain[tail] += 1
+        gain[head] -= 1
+        if depth[head] == depth[tail] + 1:
+            flow[tail][head] = math.inf
+            flow[head].setdefault(tail, 0)
+    while True:
+        before: dict[str, str | None] = {name: None for name, left in gain.items() if left > 0}
+        waiting = list(before)
+        for name in waiting:
+            if gain[name] < 0:
+                break
+            for other, room in flow[name].items():
+                if room > 0 and other not in before:
+                    before[other] = name
+                    waiting.append(other)
+        else:
+            return set(before)
+        gain[name] += 1
+        while (last := before[name]) is not None:
+            flow[last][name] -= 1
+            flow[name][last] += 1
+            name = last
+        gain[name] -= 1
 
 
 def _reduce_crossings(items: list[_Item], layers: list[list[int]]) -> None:

@@ -44,6 +44,17 @@ def d_separated(graph: CausalGraph, x: Iterable[str], y: Iterable[str], given: I
     return bool(nx.is_d_separator(graph.to_networkx(), left, right, blocked))
 
 
+def independences(graph: CausalGraph) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
+    """Return (column, earlier column, causes of the first) for each pair that a DAG says is unrelated given these."""
+    found = []
+    order = [name for name in graph.topological_order() if name not in graph.latents]
+    for place, name in enumerate(order):
+        parents = graph.parents(name)
+        if graph.latents.isdisjoint(parents):
+            found += [(name, other, parents) for other in order[:place] if other not in parents]
+    return tuple(found)
+
+
 def markov_blanket(graph: CausalGraph, node: str) -> tuple[str, ...]:
     """Return parents, children and the children's other parents of a node, in node order."""
     blanket = {*graph.parents(node), *graph.children(node)}

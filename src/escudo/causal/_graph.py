@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from escudo.causal._ancestral import AncestralGraph
+
 Names = str | Iterable[str]
 
 _FLAGS = (("latents", "latent"), ("exposures", "exposure"), ("outcomes", "outcome"))
@@ -348,6 +350,18 @@ these arrows.
         self._need_dag("d_separated")
         return _equivalence.d_separated(self, self._several(x), self._several(y), self._several(given))
 
+    def independences(self) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
+        """Return what the graph implies: a column is unrelated to all before it that are no causes, given its causes.
+
+        From these all other independences of a DAG follow. Of a graph with undirected edges it is read off one of the
+        graphs that it stands for, which all have the same; pairs with a latent are left out, and so is every column
+        that a latent acts on, where the statement need not hold.
+
+        >>> CausalGraph.from_edges([("smoke", "lung"), ("smoke", "bronc")]).independences()
+        (('bronc', 'lung', ('smoke',)),)
+        """
+        return _equivalence.independences(self.extension())
+
     def shd(self, other: CausalGraph) -> int:
         """Return the structural Hamming distance: how many pairs of nodes the two graphs treat differently.
 
@@ -375,6 +389,21 @@ these arrows.
         self._need_dag("cpdag")
         edges, undirected = _equivalence.cpdag_edges(self)
         return replace(self, edges=edges, undirected_edges=undirected)
+
+    def pag(self) -> AncestralGraph:
+        """Return what the observed nodes can tell of causes where latents are hidden: the partial ancestral graph.
+
+        Example:
+            >>> hidden = CausalGraph.from_edges([("a", "b"), ("u", "b"), ("u", "c"), ("d", "c")], latents="u")
+            >>> print(hidden.pag())
+            a o→ b
+            b ↔ c
+            d o→ c
+        """
+        from escudo.causal._ancestral import AncestralGraph, ancestral_marks
+
+        self._need_dag("pag")
+        return AncestralGraph.from_marks(*ancestral_marks(self))
 
     def extension(self) -> CausalGraph:
         """Return a graph with every undirected edge given a direction, adding no cycle and no v-structure.

@@ -7,12 +7,11 @@ and the signal's number (130 for Ctrl-C) if it was told to stop.
 from __future__ import annotations
 
 import sys
-from importlib.metadata import version
 from typing import Annotated
 
 import typer
 
-from escudo.cli import _audit, _causal, _custodian, _doctor, _effects, _graph, _ledger, _release, _run, _schema
+from escudo.cli import _audit, _causal, _custodian, _doctor, _effects, _graph, _ledger, _release, _run, _schema, _studio
 from escudo.cli._console import report_bug, report_error, stopping_cleanly, warning_in_words
 from escudo.errors import EscudoError
 
@@ -27,6 +26,7 @@ app = typer.Typer(
     epilog="Exit codes: 0 done, 2 bad input, 3 refused for safety, 4 refused for budget, 5 violation found, 1 our bug.",
 )
 app.command("release")(_release.release)
+app.command("forecast")(_release.forecast)
 app.command("run")(_run.run)
 app.command("sample")(_release.sample)
 app.command("evaluate")(_custodian.evaluate)
@@ -41,11 +41,14 @@ app.add_typer(_graph.app, name="graph")
 app.add_typer(_ledger.app, name="ledger")
 app.command("effects")(_effects.effects)
 app.command("definitions")(_effects.definitions)
+app.command("studio")(_studio.studio)
 app.command("doctor")(_doctor.doctor)
 
 
 def _show_version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version  # slow to import
+
         typer.echo(f"escudo {version('escudo')}")
         raise typer.Exit
 

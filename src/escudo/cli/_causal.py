@@ -25,6 +25,7 @@ from escudo.cli._options import (
     Epsilon,
     Force,
     LedgerUrl,
+    More,
     PlanOnly,
     PublicRows,
     RelationName,
@@ -41,7 +42,7 @@ from escudo.cli._run import SaveConfig
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from escudo.discovery import Discovery, TreatmentEffect
+    from escudo.discovery import AncestralDiscovery, Discovery, TreatmentEffect
     from escudo.orientation import Direction, Orientation
     from escudo.table import PrivateTable, Schema
 
@@ -189,6 +190,7 @@ class DiscoverOptions(TableOptions):
     """What ``escudo discover`` is told."""
 
     data: Data
+    more: More = None
     schema: SchemaFile
     epsilon: Epsilon
     delta: Delta = None
@@ -208,6 +210,12 @@ class DiscoverOptions(TableOptions):
             metavar="SHARE", help="The share of epsilon, 0 to 1, for votes on edges left without a direction."
         ),
     ] = 0.0
+    hidden_causes: Annotated[
+        bool,
+        typer.Option(
+            "--hidden-causes", metavar="", help="Causes may be missing from the table: claim only what holds then too."
+        ),
+    ] = False
     report: Annotated[
         Path | None, typer.Option("--report", "-r", metavar="FILE", help="Write a page with the drawn graph.")
     ] = None
@@ -228,8 +236,15 @@ def discover(asked: DiscoverOptions) -> Filed | None:
     """Learn a causal graph from a private table.
 
     Example: escudo discover visits.csv --schema visits.toml --epsilon 1 --out graph.dot --report graph.html
+
+    Of linked tables, over columns of all of them and from row to row: escudo discover patients.csv visits.csv
+    --schema clinic.toml --epsilon 1 --out graph.dot
+
+    With --hidden-causes an edge has a mark at each end: an arrow (no cause of the other end), a tail (a cause of it) or
+    a circle (open).
     """
-    from escudo.causal import CausalGraph
+    from escudo.causal import AncestralGraph, CausalGraph
+    from escudo.causal.formats import format_of
     from escudo.discovery import discover as ask
     from escudo.errors import InputError
     from escudo.privacy import plan as plan_of
@@ -241,23 +256,29 @@ def discover(asked: DiscoverOptions) -> Filed | None:
     if out is None and not asked.plan:
         raise InputError("--out says where the graph goes, such as graph.dot. Or add --plan to look first.")
     check_files(graph=out, report=asked.report, force=asked.force)
+    if asked.hidden_causes and out is not None:
+        AncestralGraph().to_text(format_of(out))  # refused before anything is spent, if it cannot carry the marks
     known = None if asked.knowledge is None else CausalGraph.read(asked.knowledge)
-    table = asked.table()
+    table = asked.tables()
     arguments: dict[str, Any] = {  # Any: they are of several types
         "epsilon": asked.epsilon,
         "delta": usual_delta(table.neighbours) if asked.delta is None else asked.delta,
         "knowledge": known,
         "method": asked.method,
         "directions": asked.directions,
+        "hidden_causes": asked.hidden_causes,
         "accept_large_delta": asked.accept_large_delta,
     }
     if asked.stops_at(plan_of(ask, table, **arguments), table.account):
         return None
     assert out is not None
-    found = ask(table, seed=asked.seed, **arguments)
+    found: Discovery | AncestralDiscovery = ask(table, seed=asked.seed, **arguments)
 
     def write_files() -> None:
-        found.graph.write(out, lossy=True)  # what some formats leave behind is the knowledge that was given
+        if isinstance(found.graph, CausalGraph):
+            found.graph.write(out, lossy=True)  # what some formats leave behind is the knowledge that was given
+        else:
+            found.graph.write(out)
         if asked.report is not None:
             write(discovery_page(found, dataset=asked.dataset or "", known=known), asked.report)
 
@@ -284,11 +305,14 @@ def _filed(
     return Filed(tell, write)
 
 
-def _print_found(screen: Console, found: Discovery, files: Files, seconds: float) -> None:
+def _print_found(screen: Console, found: Discovery | AncestralDiscovery, files: Files, seconds: float) -> None:
+    from escudo.causal import AncestralGraph
+
     screen.print(f"{found.graph.summary}   ({seconds:.1f} s)", markup=False, style="bold")
     width = max((len(name) for name, _, _ in found.told), default=0)
+    about = "marks" if isinstance(found.graph, AncestralGraph) else "direction"
     for name, sure, way in found.told:
-        screen.print(f"  {name:<{width}}   {sure:>5}   direction {way}", markup=False)
+        screen.print(f"  {name:<{width}}   {sure:>5}   {about} {way}", markup=False)
     if found.cannot_tell:
         screen.print(f"Cannot tell: {found.cannot_tell}.", markup=False, style="bold")
     for note in found.notes:
@@ -304,6 +328,7 @@ class EffectOptions(TableOptions):
     """What ``escudo effect`` is told."""
 
     data: Data
+    more: More = None
     treatment: Annotated[str, typer.Argument(metavar="TREATMENT", help="The column that is set.")]
     outcome: Annotated[
         str, typer.Argument(metavar="OUTCOME", help="The column that responds; COLUMN=LEVEL for a share.")
@@ -357,17 +382,21 @@ def effect(asked: EffectOptions) -> Filed | None:
     """Estimate the average effect of one column on another, with an interval for chance and noise together.
 
     Example: escudo effect visits.csv smoke lung --graph clinic.dot --schema visits.toml --epsilon 0.5
+
+    Of linked tables, treatment at one visit on the next: escudo effect patients.csv visits.csv visits.treat@prev
+    visits.severity=severe --graph clinic.dot --schema clinic.toml --epsilon 1
     """
-    from escudo.causal import CausalGraph
+    from escudo.causal import read_graph
     from escudo.discovery import effect_of
     from escudo.errors import InputError
     from escudo.privacy import plan as plan_of
     from escudo.report import treatment_page, write
+    from escudo.table import PrivateTables
 
     start = time.perf_counter()
     check_files(report=asked.report)
-    table = asked.table()
-    whole = asked.outcome in table.schema
+    table = asked.tables()
+    whole = asked.outcome in (table.schema.columns if isinstance(table, PrivateTables) else table.schema)
     name, separator, level = (asked.outcome, "", "") if whole else asked.outcome.partition("=")
     levels = None
     if asked.compare is not None:
@@ -375,7 +404,7 @@ def effect(asked: EffectOptions) -> Filed | None:
         if len(levels) != 2:
             raise InputError(f"--compare takes two levels, CONTROL,TREATED; got {asked.compare!r}.")
     arguments: dict[str, Any] = {  # Any: they are of several types
-        "graph": None if asked.graph is None else CausalGraph.read(asked.graph),
+        "graph": None if asked.graph is None else read_graph(asked.graph),
         "epsilon": asked.epsilon,
         "delta": asked.delta,
         "adjust": asked.adjust or None,
@@ -417,7 +446,7 @@ def _print_effect(screen: Console, found: TreatmentEffect, files: Files, seconds
         ends = " to ".join(map(shown, arm.interval))
         screen.print(
             f"  do({found.treatment} = {arm.level})".ljust(width + len(found.treatment) + 9)
-            + f"   {shown(arm.mean):>8}   {ends:<20}   about {arm.rows:,} rows",
+            + f"   {shown(arm.mean):>8}   {ends:<20}   about {arm.rows:,} {found.counted}",
             markup=False,
         )
     if len(found.contrasts) > 1:

@@ -174,7 +174,13 @@ def planned(plan: Plan, account: Account, resumption: Resumption | None, *, stop
     """Return a plan and where it would leave the account, to be shown before anything is spent."""
     standing = _standing(account, plan, resumption)
     return Answer(
-        {"plan": plan.to_json(), "ledger": standing, "spent": False},
+        {
+            "plan": plan.to_json(),
+            **({} if plan.forecast is None else {"forecast": plan.forecast.to_json()}),
+            **({} if plan.passes is None else {"passes": plan.passes.to_json()}),
+            "ledger": standing,
+            "spent": False,
+        },
         lambda screen: _print_plan(screen, plan, standing, stop=stop),
     )
 

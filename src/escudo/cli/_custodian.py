@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from escudo.cli._console import Answer, Filed, JsonFlag, console, plain_table
-from escudo.cli._options import command, without_secrets
+from escudo.cli._linked import evaluate_linked, linked_schema, opened_tables
+from escudo.cli._options import More, command, without_secrets
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from escudo.attacks import Attack, Score
-    from escudo.table import Schema
+    from escudo.table import LinkedSchema, Schema
     from escudo.utility import Change, Evaluation, Rows
 
 
@@ -29,7 +30,11 @@ class EvaluateOptions:
     """What ``escudo evaluate`` is told."""
 
     real_train: Annotated[
-        str, typer.Argument(metavar="REAL_TRAIN", help="The rows the generator was fitted to: a file or a database.")
+        str,
+        typer.Argument(
+            metavar="REAL_TRAIN",
+            help="The rows the generator was fitted to: a file or a database; of linked tables a folder, a file each.",
+        ),
     ]
     real_test: Annotated[str, typer.Argument(metavar="REAL_TEST", help="Real rows held out from it.")]
     synthetic: Annotated[
@@ -97,6 +102,8 @@ def evaluate(asked: EvaluateOptions) -> Filed:
     Example: escudo evaluate train.csv test.csv --release release
 
     Or: escudo evaluate train.csv test.csv made.csv --schema visits.toml
+
+    Of linked tables, folders with a file for each: escudo evaluate train test --release release
     """
     from escudo.causal import Network
     from escudo.report import check_page, evaluation_page
@@ -106,6 +113,8 @@ def evaluate(asked: EvaluateOptions) -> Filed:
 
     if asked.out is not None:
         check_page(asked.out)
+    if (of_people := linked_schema(asked.schema, asked.release)) is not None:
+        return evaluate_linked(asked, of_people)
     files, described = _evaluated(asked)
     model = asked.model
     if asked.release is not None and asked.reference is not None and model is None:
@@ -132,9 +141,9 @@ def evaluate(asked: EvaluateOptions) -> Filed:
 
 
 def _filed(
-    answer: Answer, asked: EvaluateOptions | AttackOptions, page: Callable[[], str], copied: dict[str, Any]
+    answer: Answer, asked: EvaluateOptions | AttackOptions, page: Callable[[], str], copied: dict[str, Any] | None
 ) -> Filed:
-    """Return a finding that goes onto a page of its own and into the custodian's copy of a release's report."""
+    """Return a finding that goes onto a page of its own and into the custodian's copy of a release's report, if any."""
     from escudo.report import custodian_report, write
 
     written: dict[str, Path] = {}
@@ -149,7 +158,7 @@ def _filed(
         return replace(answer, payload={**answer.payload, **places}, words=words)
 
     def write_files() -> None:
-        if asked.release is not None:
+        if asked.release is not None and copied is not None:
             written["custodian"] = custodian_report(asked.release, **copied)
         if asked.out is not None:
             written["page"] = write(page(), asked.out)
@@ -258,6 +267,7 @@ class AttackOptions:
     """What ``escudo attack`` is told."""
 
     data: Annotated[str, typer.Argument(metavar="DATA", help="The private rows: CSV, TSV, Parquet, Arrow or NDJSON.")]
+    more: More = None
     release: Annotated[
         Path | None,
         typer.Option(
@@ -324,17 +334,27 @@ def attack(asked: AttackOptions) -> Filed:
     Example: escudo attack visits.csv --release release --targets 3 --shadows 100
 
     Or: escudo attack visits.csv --schema visits.toml --graph clinic.dot --epsilon 1
+
+    Of linked tables, people with all their rows: escudo attack patients.csv visits.csv --release release
     """
     from escudo.attacks import attack as run
+    from escudo.errors import InputError
     from escudo.report import attack_page, check_page
-    from escudo.table import open_data
+    from escudo.table import LinkedSchema, open_data
 
     if asked.out is not None:
         check_page(asked.out)
-    described, terms = _attacked(asked)
+    of_people = linked_schema(asked.schema, asked.release)
+    if of_people is None and asked.more:
+        raise InputError("several tables were given, and the schema describes one; see [linked] in the documentation.")
+    described, terms = _attacked(asked, of_people)
+    if isinstance(described, LinkedSchema):
+        private: Any = opened_tables([asked.data, *(asked.more or [])], described)
+    else:
+        private = open_data(asked.data, described)
     found = run(
         terms.pop("generator"),
-        open_data(asked.data, described),
+        private,
         described,
         **terms,
         targets=asked.targets,
@@ -351,23 +371,30 @@ def attack(asked: AttackOptions) -> Filed:
     )
     ending = typer.Exit(5) if found.violated else None
     answer = Answer(found.to_json(), lambda screen: _print_attack(screen, found), ending)
-    return _filed(answer, asked, lambda: attack_page(found), {"attack": found})
+    copied = None if of_people is not None else {"attack": found}
+    return _filed(answer, asked, lambda: attack_page(found), copied)
 
 
-def _attacked(asked: AttackOptions) -> tuple[Schema, dict[str, Any]]:
+def _attacked(
+    asked: AttackOptions, of_people: LinkedSchema | None = None
+) -> tuple[Schema | LinkedSchema, dict[str, Any]]:
     """Return the schema and what to attack: as the release says, or as was asked."""
     from escudo.causal import CausalGraph
     from escudo.errors import InputError
     from escudo.report import check_custodian_report
-    from escudo.synthesis import load
+    from escudo.synthesis import load, load_linked
     from escudo.table import Schema
 
     if asked.release is not None:
         said = ("schema", "graph", "epsilon", "delta", "generator", "relation")
         if twice := [name for name in said if getattr(asked, name) is not None]:
             raise InputError(f"--{twice[0]} is what the release says itself; leave it out, or --release.")
-        check_custodian_report(asked.release)
-        model = load(asked.release / "model")
+        model: Any = None
+        if of_people is None:
+            check_custodian_report(asked.release)
+            model = load(asked.release / "model")
+        else:
+            model = load_linked(asked.release / "model")
         promise = model.guarantee
         if promise.epsilon is None:
             raise InputError(
@@ -383,7 +410,7 @@ def _attacked(asked: AttackOptions) -> tuple[Schema, dict[str, Any]]:
     if asked.schema is None or asked.epsilon is None:
         missing = "--schema" if asked.schema is None else "--epsilon"
         raise InputError(f"{missing} is missing; or name a release to attack as it was made: --release DIR.")
-    described = Schema.read(asked.schema)
+    described = of_people or Schema.read(asked.schema)
     described.require_confirmed(source=str(asked.schema))
     return described, {
         "generator": asked.generator or "marginals",

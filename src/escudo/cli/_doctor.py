@@ -37,10 +37,15 @@ def doctor(
         str | None,
         typer.Option(metavar="URL", help="The ledger to look at; else ESCUDO_LEDGER, else escudo-ledger.db here."),
     ] = None,
+    spark: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="A Spark cluster to look at, spark://HOST:PORT, or spark: for the usual one."),
+    ] = None,
 ) -> Answer:
     """Show versions, engines, devices and the ledger's health, and audit the noise for a second.
 
-    Ends with code 5 if the ledger was tampered with or the audit finds a violation.
+    Ends with code 5 if the ledger was tampered with, the audit finds a violation, or the workers of a Spark cluster do
+    not have what is installed here.
     """
     from importlib.metadata import version
 
@@ -51,10 +56,12 @@ def doctor(
         "core": {name: version(name) for name in _CORE},
         "extras": {name: {"version": _version(name), "for": what} for name, what in _EXTRAS.items()},
         "devices": _devices(),
+        "spark": _spark(spark),
         "ledger": _ledger(ledger),
         "audit": _audit(),
     }
     found["healthy"] = found["ledger"].get("whole") is not False and not found["audit"]["violated"]
+    found["healthy"] = found["healthy"] and found["spark"]["fits"] is not False
     return Answer(found, lambda screen: _print(screen, found), None if found["healthy"] else typer.Exit(5))
 
 
@@ -77,6 +84,29 @@ def _devices() -> list[str]:
         return [f"{device.platform}: {device.device_kind}" for device in jax.devices()]
     except Exception as error:  # a driver that does not fit, and much else: what doctor is there to find
         return [f"JAX does not start ({type(error).__name__})"]
+
+
+def _spark(url: str | None) -> dict[str, Any]:
+    """Return whether Spark could run, and what the workers of a cluster have, if one is named."""
+    from shutil import which
+
+    from escudo.errors import EscudoError, InputError
+
+    java = os.environ.get("JAVA_HOME") or which("java")
+    state = "PySpark is not installed" if _version("pyspark") is None else "no Java" if java is None else "can start"
+    if url is None:
+        return {"state": state, "workers": [], "fits": None}
+    if url != "spark:" and not url.startswith("spark://"):
+        raise InputError(f"--spark takes spark://HOST:PORT, or spark: for the cluster that is configured; got {url!r}.")
+    from escudo.table import spark_workers, worker_versions
+
+    try:
+        workers = spark_workers(None if url == "spark:" else url)
+    except EscudoError as error:
+        return {"state": str(error), "workers": [], "fits": False}
+    fits = bool(workers) and all(found == worker_versions() for found in workers)
+    said = "the workers have what is installed here" if fits else "workers have other versions than this machine"
+    return {"state": said, "workers": workers, "fits": fits}
 
 
 def _ledger(url: str | None) -> dict[str, Any]:
@@ -132,6 +162,9 @@ def _print(screen: Console, found: dict[str, Any]) -> None:
     for name, extra in found["extras"].items():
         screen.print(f"{name:<16} {extra['version'] or 'not installed':<14} {extra['for']}", highlight=False)
     screen.print("devices   " + (", ".join(found["devices"]) or "JAX is not installed"))
+    screen.print(f"spark     {found['spark']['state']}", markup=False)
+    for worker in found["spark"]["workers"]:
+        screen.print("          " + ", ".join(f"{name} {number}" for name, number in worker.items()), highlight=False)
     screen.print(f"ledger    {found['ledger']['url']}: {found['ledger']['state']}", markup=False)
     for said in found["ledger"].get("warnings", ()):
         screen.print(f"          Warning: {said}", markup=False, style="yellow")

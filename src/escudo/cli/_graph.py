@@ -16,7 +16,7 @@ from escudo.errors import GraphError, InputError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from escudo.causal import CausalGraph
+    from escudo.causal import AncestralGraph, CausalGraph
 
 app = typer.Typer(no_args_is_help=True, help="Show, convert and check causal graphs.")
 
@@ -34,19 +34,22 @@ _Force = Annotated[bool, typer.Option("--force", metavar="", help="Replace the o
 def show(
     file: _File,
     svg: Annotated[Path | None, typer.Option("--svg", help="Also draw the graph into this SVG file.")] = None,
+    schema: Annotated[
+        Path | None, typer.Option("--schema", help="Of linked tables: draw the graph as plates, one for each table.")
+    ] = None,
     force: _Force = False,
 ) -> Answer:
     """Show a graph: each node with its causes, causes first.
 
     Example: escudo graph show clinic.dot --svg clinic.svg
     """
-    from escudo.causal import CausalGraph
+    from escudo.causal import read_graph
     from escudo.causal.formats import write_text
 
-    graph = CausalGraph.read(file)
+    graph = read_graph(file)
     if svg is not None:
         _free(svg, force)
-        write_text(svg, graph.to_svg(title=f"Causal graph {file.name}: {graph.summary}"))
+        write_text(svg, _picture(graph, schema, f"Causal graph {file.name}: {graph.summary}"))
 
     def human(console: Console) -> None:
         from rich.text import Text
@@ -58,6 +61,16 @@ def show(
             console.print(Text(f"Drawn into {svg}."))
 
     return Answer({"file": str(file), **_payload(graph), "svg": svg and str(svg)}, human)
+
+
+def _picture(graph: CausalGraph | AncestralGraph, schema: Path | None, title: str) -> str:
+    from escudo.causal import CausalGraph
+    from escudo.table import LinkedSchema, linked_picture, read_any_schema
+
+    tables = None if schema is None else read_any_schema(schema)
+    if isinstance(tables, LinkedSchema) and isinstance(graph, CausalGraph):
+        return linked_picture(tables, graph, title=title)
+    return graph.to_svg(title=title)
 
 
 @app.command()
@@ -151,9 +164,16 @@ def check(
 def _compare(graph: CausalGraph, file: Path, schema: Path, payload: dict[str, Any]) -> list[str]:
     """Raise if the graph names a column the schema does not have; return what else there is to say."""
     from escudo._validate import did_you_mean
-    from escudo.table import Schema
+    from escudo.table import LinkedSchema, check_linked_graph, read_any_schema
 
-    known = tuple(Schema.read(schema).names)
+    tables = read_any_schema(schema)
+    if isinstance(tables, LinkedSchema):
+        check_linked_graph(tables, graph)
+        own = [name for table in tables.tables for name in (f"{table}.{one}" for one in tables.schema_of(table).names)]
+        payload["not_in_graph"] = [name for name in own if name not in graph.nodes]
+        left = ", ".join(payload["not_in_graph"])
+        return [f"linked tables of {schema.name} can follow it", *([f"not in the graph: {left}"] if left else [])]
+    known = tuple(tables.names)
     unknown = [name for name in graph.columns if name not in known]
     if unknown:
         more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
@@ -181,17 +201,28 @@ def _undirected_note(graph: CausalGraph) -> str:
     return f"{count} edge{'s have' if count > 1 else ' has'} no direction"
 
 
-def _payload(graph: CausalGraph) -> dict[str, Any]:  # Any: a JSON value
+def _payload(graph: CausalGraph | AncestralGraph) -> dict[str, Any]:  # Any: a JSON value
+    from escudo.causal import AncestralGraph
+
+    if isinstance(graph, AncestralGraph):
+        return plain(graph, "nodes", "edges")
     return {
         **plain(graph, "nodes", "edges", "undirected_edges", "is_dag", "latents", "exposures", "outcomes"),
         **plain(graph, "groups", "required", "forbidden", "tiers"),
     }
 
 
-def _listing(graph: CausalGraph) -> list[Any]:  # Any: rich is imported only when something is shown
-    """Return one line per node, causes first: its causes, undirected neighbours, flags and columns."""
+def _listing(graph: CausalGraph | AncestralGraph) -> list[Any]:  # Any: rich is imported only when something is shown
+    """Return one line per node, causes first: its causes, undirected neighbours, flags and columns.
+
+    Of a partial ancestral graph, one line per edge.
+    """
     from rich.text import Text
 
+    from escudo.causal import AncestralGraph
+
+    if isinstance(graph, AncestralGraph):
+        return [Text(f"  {line}") for line in str(graph).splitlines()]
     width = min(max((len(name) for name in graph.nodes), default=0), 32)
     lines = []
     for name in graph.topological_order():

@@ -19,7 +19,7 @@ from escudo.cli._run import KEPT, saving
 if TYPE_CHECKING:
     from escudo.privacy import Account, Plan
     from escudo.releasing import Resumption
-    from escudo.table import PrivateTable
+    from escudo.table import PrivateTable, PrivateTables
 
 DEFAULT_LEDGER = "sqlite:///escudo-ledger.db"
 
@@ -27,7 +27,15 @@ Data = Annotated[
     str,
     typer.Argument(
         metavar="DATA",
-        help="CSV, TSV, Parquet, Arrow or NDJSON file; or duckdb:///FILE?table=T, postgresql://USER@HOST/DB?table=T.",
+        help="CSV, TSV, Parquet, Arrow, NDJSON or Excel file; a folder or pattern of them; - for standard input; or "
+        "duckdb:///FILE?table=T, postgresql://USER@HOST/DB?table=T, spark://HOST:PORT/FOLDER.",
+    ),
+]
+More = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="DATA",
+        help="The other tables, where the schema describes linked ones; NAME=FILE if named otherwise.",
     ),
 ]
 SchemaFile = Annotated[Path, typer.Option("--schema", "-s", help="The table's public description (escudo schema).")]
@@ -64,12 +72,13 @@ Force = Annotated[bool, typer.Option("--force", metavar="", help="Replace files 
 
 
 def command(function: Callable[..., Answer | Filed | None]) -> Callable[..., None]:
-    """Make a function a command: parse, ask, show, as JSON if ``--json`` says so.
+    """Make a function a command: parse, ask, show, as JSON if ``--json`` says so and there is an answer to show.
 
     The function's parameters are the arguments and options; where it takes one value of a class of options, the fields
     of that class are.
     """
     shape = inspect.signature(function, eval_str=True)
+    answers = shape.return_annotation is not None
     options = next(iter(shape.parameters.values())).annotation
     if isinstance(options, type) and is_dataclass(options):
         shape = inspect.signature(options, eval_str=True)
@@ -79,13 +88,13 @@ def command(function: Callable[..., Answer | Filed | None]) -> Callable[..., Non
         options = None
     told = "as_json" in shape.parameters  # some want to know it before they answer
     parameters = list(shape.parameters.values())
-    if not told:
+    if answers and not told:
         flag = inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=JsonFlag)
         parameters.append(flag)
 
     @wraps(function)
     def parsed(**given: Any) -> None:
-        as_json = given["as_json"] if told else given.pop("as_json")
+        as_json = given["as_json"] if told else given.pop("as_json", False)
         asked = None if options is None else options(**given)
         with saving(function.__name__, asked) if isinstance(asked, TableOptions) else nullcontext():
             answer = function(**given) if asked is None else function(asked)
@@ -123,6 +132,25 @@ class TableOptions:
         account = None if self.dataset is None else ledger_url(self.ledger)
         said: dict[str, Any] = {"relation": self.relation, "rows": self.public_rows}
         return PrivateTable(open_data(self.data, schema), schema, account, self.dataset, **said)
+
+    def tables(self) -> PrivateTable | PrivateTables:
+        """Return the private table, or linked ones where the schema describes these and the command takes them.
+
+        Raises:
+            InputError: If several tables were given, and the schema describes one.
+        """
+        from escudo.cli._linked import private_tables
+        from escudo.errors import InputError
+        from escudo.table import LinkedSchema, read_any_schema
+
+        described = read_any_schema(self.schema)
+        if isinstance(described, LinkedSchema):
+            return private_tables(self, described)
+        if getattr(self, "more", None):
+            raise InputError(
+                "several tables were given, and the schema describes one; see [linked] in the documentation."
+            )
+        return self.table()
 
     def stops_at(self, plan: Plan, account: Account, resumption: Resumption | None = None) -> bool:
         """Show the plan and where it would leave the account before anything is spent; return whether to stop there."""

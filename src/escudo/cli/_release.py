@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from escudo.cli._console import Answer, JsonFlag, console, print_promise, to_the_end
+from escudo.cli._linked import release_linked, sample_linked, write_frames
 from escudo.cli._options import (
     AcceptLargeDelta,
     Data,
     Dataset,
     Delta,
     LedgerUrl,
+    More,
     PlanOnly,
     RelationName,
     SchemaFile,
@@ -53,6 +55,7 @@ class ReleaseOptions(TableOptions):
     """What ``escudo release`` is told."""
 
     data: Data
+    more: More = None
     schema: SchemaFile
     epsilon: Annotated[
         float | None, typer.Option("--epsilon", "-e", help="The privacy budget to spend, in all.", show_default=False)
@@ -156,18 +159,25 @@ def release(asked: ReleaseOptions) -> None:
     The custodian may look for free: with --custodian, escudo evaluate and
     escudo attack.
     """
-    from escudo.asking import run
+    from escudo.asking import expecting, run
     from escudo.errors import InputError
     from escudo.privacy import Budget, usual_delta
     from escudo.report import check_target
     from escudo.synthesis import check_no_privacy
+    from escudo.table import LinkedSchema, read_any_schema
 
     start = time.perf_counter()
+    described = read_any_schema(asked.schema)
+    if isinstance(described, LinkedSchema):
+        release_linked(asked, described)
+        return
+    if asked.more:
+        raise InputError("several tables were given, and the schema describes one; see [linked] in the documentation.")
     out = asked.out
     if out is None and not asked.plan:
         raise InputError("--out says where the release goes: a new folder. Or add --plan to look first.")
     if out is not None:
-        check_target(out, custodian=asked.custodian, overwrite=asked.force)
+        check_target(out, custodian=asked.custodian, overwrite=asked.force or asked.plan)
     if given_up := check_no_privacy(asked.epsilon, asked.delta, no_privacy=asked.no_privacy):
         _check_no_ledger(asked)
     table = asked.table()
@@ -181,6 +191,8 @@ def release(asked: ReleaseOptions) -> None:
         delta = usual_delta(table.neighbours) if asked.delta is None else asked.delta
         prepared = question.prepare(table.schema, table.neighbours, Budget(asked.epsilon, delta))
         tree = prepared.plan.judged(table.neighbours, accept_large_delta=asked.accept_large_delta)
+        if asked.plan:
+            tree = expecting(prepared, tree, table.neighbours)
         gone_on = prepared.resumption(table.account, tree)
         if asked.stops_at(tree, table.account, gone_on):
             return
@@ -278,6 +290,7 @@ def _payload(asked: ReleaseOptions, files: ReleaseFiles, seconds: float) -> dict
         "warnings": warnings_of(model),
         "dataset": asked.dataset,
         "graph": model.details.get("discovery"),
+        "associations": [list(line) for line in _associations(model)],
         "evaluation": None if files.evaluation is None else files.evaluation.to_json(),
         "custodian": None if files.custodian is None else str(files.custodian),
         "seconds": round(seconds, 2),
@@ -285,7 +298,7 @@ def _payload(asked: ReleaseOptions, files: ReleaseFiles, seconds: float) -> dict
 
 
 def _print_release(screen: Console, out: Path, files: ReleaseFiles, seconds: float) -> None:
-    from escudo.report import warnings_of
+    from escudo.report import warnings_of, why_not_explorable
 
     model = files.fitted
     done = "Written" if model.guarantee.none else "Released"
@@ -293,6 +306,10 @@ def _print_release(screen: Console, out: Path, files: ReleaseFiles, seconds: flo
     made = _rows(files.rows)
     screen.print(f"  synthetic.parquet   {made:<18} model/         sample it again, or under an intervention")
     screen.print("  report.html         open this          release.json   the machine-readable record")
+    if files.explore is not None:
+        screen.print("  explore.html        ask it what if, in a browser")
+    else:
+        screen.print(f"  no explore.html     {why_not_explorable(model)}", markup=False)
     if files.csv is not None:
         screen.print("  synthetic.csv       the same rows")
     if files.custodian is not None:
@@ -302,6 +319,10 @@ def _print_release(screen: Console, out: Path, files: ReleaseFiles, seconds: flo
         )
     if found := model.details.get("discovery"):
         _print_graph(screen, found)
+    elif lines := _associations(model):
+        shown = ", ".join(f"{a} — {b}" for a, b in lines[:_SHOWN_EDGES])
+        more = f" and {len(lines) - _SHOWN_EDGES} more" if len(lines) > _SHOWN_EDGES else ""
+        screen.print(f"Treated as mere association, not as cause and effect: {shown}{more}", markup=False)
     if files.evaluation is not None:
         screen.print(f"How good it is, paid for: {files.evaluation}", markup=False)
     for warning in [] if model.guarantee.none else warnings_of(model):
@@ -310,13 +331,20 @@ def _print_release(screen: Console, out: Path, files: ReleaseFiles, seconds: flo
     screen.print(f"Try: escudo sample {_word(str(out / 'model'))} --rows 5{_setting(model)}", markup=False)
 
 
+def _associations(model: Model) -> list[tuple[str, str]]:
+    """Return the edges of the graph that rows follow without a claim of which end is the cause."""
+    return [(a, b) for a, b in getattr(model.stated, "undirected_edges", ())]
+
+
 def _print_graph(screen: Console, found: Mapping[str, Any]) -> None:
     """Say which edges were found and how sure they are, the surest first."""
     edges = sorted(found["edges"], key=lambda edge: -edge["confidence"])
     screen.print(f"Discovered graph: {len(edges)} edges" + (", the surest:" if len(edges) > _SHOWN_EDGES else ""))
     for edge in edges[:_SHOWN_EDGES]:
-        mark = "→" if edge["directed"] else "—"
-        screen.print(f"  {edge['from']} {mark} {edge['to']}   {edge['confidence']:.0%}", markup=False)
+        mark, way = "→" if edge["directed"] else "—", edge["direction_confidence"]
+        told = "open" if not edge["directed"] else "known" if way is None else f"{way:.0%}"
+        name = f"{edge['from']} {mark} {edge['to']}"
+        screen.print(f"  {name}   edge {edge['confidence']:.0%}, direction {told}", markup=False)
     if found["cannot_tell"]:
         screen.print(f"Cannot tell more: {found['cannot_tell']}.", markup=False)
 
@@ -343,16 +371,77 @@ def _word(text: str) -> str:
 
 
 @command
+def forecast(
+    schema: Annotated[Path, typer.Argument(metavar="SCHEMA", help="The TOML schema; no data is needed.")],
+    epsilon: Annotated[
+        float, typer.Option("--epsilon", "-e", help="The privacy budget of the release.", show_default=False)
+    ],
+    delta: Delta = None,
+    graph: Annotated[
+        Path | None, typer.Option("--graph", "-g", metavar="FILE", help="The causal graph, if there is one.")
+    ] = None,
+    rows: Annotated[
+        int | None, typer.Option(min=1, max=MOST_ROWS, help="Rows the table has, or is thought to have.")
+    ] = None,
+    generator: Annotated[str, typer.Option(help="marginals, moments, one-way, independent or auto.")] = "marginals",
+    relation: RelationName = "replace_one",
+    error: Annotated[
+        float | None,
+        typer.Option(metavar="SHARE", help="Also say which ε reaches this mean error, such as 0.01."),
+    ] = None,
+) -> Answer:
+    """Say how good a release will be, before there is one: from public facts alone, and free.
+
+    Example: escudo forecast visits.toml --graph clinic.dot --rows 20000 --epsilon 1 --error 0.005
+
+    The error is the total variation between the table's law and the model's:
+    the share of rows that would have to be changed.
+    """
+    from escudo._validate import positive
+    from escudo.errors import InputError
+    from escudo.synthesis import forecast as foretell
+    from escudo.table import Schema
+
+    if error is not None:
+        positive("--error", error, at_most=1.0)
+    found = foretell(
+        Schema.read(schema),
+        _graph(graph),
+        epsilon=epsilon,
+        delta=delta,
+        rows=rows,
+        relation=relation,
+        generator=generator,
+    )
+    lines, wanted = [str(found)], dict[str, float | None]()
+    for of in () if error is None else ("columns", "pairs") if found.pairs else ("columns",):
+        try:
+            assert error is not None
+            wanted[of] = enough = found.epsilon_for(error, of=of)
+            lines.append(f"A mean error of {error:.2%} of {of} takes about ε = {enough:.3g}.")
+        except InputError as unreachable:
+            wanted[of] = None
+            lines.append(str(unreachable))
+    payload = {**found.to_json(), "curve": [each.to_json() for each in found.curve()], "epsilon_for": wanted}
+    return Answer(payload, "\n".join(lines))
+
+
+@command
 def sample(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="The model folder of a release.")],
     rows: Annotated[int, typer.Option("--rows", "-n", min=0, max=MOST_ROWS, help="How many rows.")] = 10,
+    people: Annotated[
+        int | None,
+        typer.Option("--people", min=0, max=MOST_ROWS, help="Of linked tables: how many people, with their rows."),
+    ] = None,
     do: Annotated[
         list[str] | None,
         typer.Option(
             "--do",
             metavar="COLUMN=VALUE",
-            help="Set a column by intervention. A number sets the bin it lies in, and rows are spread over that bin; a "
-            "model of the generator linear sets the number itself.",
+            help="Set a column by intervention; of linked tables also by row, as in visits.treat=1:no,2-:yes. Rows "
+            "carry the value itself; to a number effects respond as to any in its bin, or, in a model of the generator "
+            "linear, in proportion.",
         ),
     ] = None,
     given: Annotated[
@@ -362,36 +451,57 @@ def sample(
         list[str] | None, typer.Option("--column", metavar="COLUMN", help="Only this column; may be repeated.")
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="For repeatable rows.")] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write .parquet or .csv instead of printing.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Write .parquet or .csv, or a folder of Parquet parts, instead of printing."),
+    ] = None,
 ) -> Answer:
     """Draw rows from a released model, also under an intervention; free, as often as wanted.
 
     Example: escudo sample release/model --rows 5 --do smoke=yes
     """
-    from escudo.errors import InputError
-    from escudo.synthesis import load
+    from polars.exceptions import PolarsError
 
-    if out is not None and out.suffix not in (".csv", ".parquet"):
-        raise InputError(f"--out must end in .csv or .parquet; got {out.name!r}.")
+    from escudo._files import write_rows
+    from escudo.errors import InputError
+    from escudo.synthesis import holds_linked, load, load_linked
+
+    if holds_linked(model):
+        if column:
+            raise InputError("--column is about one table; of linked ones all columns are drawn.")
+        if out is not None and (out.suffix or os.path.exists(out)):
+            raise InputError(f"--out must be a new folder for the tables; got '{out}'.")
+        many = rows if people is None else people
+        drawn_people = sample_linked(load_linked(model), many, settings("--do", do), settings("--given", given), seed)
+        if out is not None:
+            return write_frames(drawn_people, out, csv=False)
+        told = {name: frame.to_dicts() for name, frame in drawn_people.items()}
+        return Answer({"tables": told}, lambda screen: _print_tables(screen, drawn_people))
+    if people is not None:
+        raise InputError("--people is about linked tables, and this model is of one; say --rows.")
+    if out is not None and out.suffix not in (".csv", ".parquet", ""):
+        raise InputError(f"--out must end in .csv or .parquet, or name a folder without an ending; got {out.name!r}.")
     if out is not None and os.path.exists(out):  # unlike Path's, it takes any name
         raise InputError(f"'{out}' exists; choose another name.")
     loaded = load(model)
     if loaded.guarantee.none:  # whoever draws rows may not have seen the folder they came in
         console(stderr=True).print(f"NOT FOR RELEASE: {loaded.guarantee}", markup=False, style="bold red")
-    drawn = loaded.sample(rows, do=settings("--do", do), given=settings("--given", given), columns=column, seed=seed)
+    asked: dict[str, Any] = {"do": settings("--do", do), "given": settings("--given", given), "columns": column}
     if out is None:
+        drawn = loaded.sample(rows, **asked, seed=seed)
         return Answer({"rows": drawn.to_dicts()}, lambda screen: _print_rows(screen, drawn))
     try:
-        with out.open("xb") as file:
-            if out.suffix == ".csv":
-                from escudo._files import write_csv
-
-                write_csv(drawn, file)
-            else:
-                drawn.write_parquet(file)
-    except OSError as error:
-        raise InputError(f"cannot write '{out}': {error.strerror or 'input/output error'}.") from None
+        write_rows(loaded.blocks(rows, **asked, seed=seed), out)
+    except (OSError, PolarsError) as error:
+        reason = getattr(error, "strerror", None) or "input/output error"
+        raise InputError(f"cannot write '{out}': {reason}.") from None
     return Answer({"rows": rows, "file": str(out)}, f"{_rows(rows)} written to {out}")
+
+
+def _print_tables(screen: Console, frames: Mapping[str, Any]) -> None:
+    for name, frame in frames.items():
+        screen.print(name, markup=False, style="bold")
+        _print_rows(screen, frame)
 
 
 def _print_rows(screen: Console, frame: Any) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -33,8 +34,10 @@ SaveConfig = Annotated[
 ]
 _NOT_KEPT = ("save_config", "plan", "as_json", "force")
 """What is said anew each time: how to show the answer, and whether something may be replaced."""
-_ADDRESSES = ("data", "graph", "ledger")
+_ADDRESSES = ("data", "more", "graph", "ledger")
 """Texts that may be paths, or addresses that hold one."""
+NAMED_DATA = re.compile(r"([^=/\\:?.]+)=(.+)", re.DOTALL)
+"""A file or an address with the name of the linked table that it holds."""
 _FILES = ("sqlite:///", "duckdb:///")
 """How the address of a database begins that is a file."""
 KEPT: dict[str, type[TableOptions]] = {}
@@ -93,8 +96,9 @@ def _text(name: str, asked: TableOptions, path: Path) -> str:
             value = usual_ledger  # which is in the folder that the command was given in
         if meant.field in _NOT_KEPT or value == meant.default:
             continue
-        if isinstance(value, str):
-            _check_no_password(key, value)
+        for one in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(one, str):
+                _check_no_password(key, one)
         told[key] = _placed(meant, value, lambda place: os.path.relpath(place, path.resolve().parent))
     return f"# What 'escudo run {path.name}' does; paths are relative to this file.\n{toml_pairs(told)}"
 
@@ -125,6 +129,10 @@ def _keys(options: type[TableOptions]) -> dict[str, _Key]:
 
 def _placed(meant: _Key, value: Any, moved: Callable[[str], str]) -> Any:
     """Return a value with the path in it moved to another folder's view, if there is a relative one."""
+    if isinstance(value, list | tuple):
+        return [_placed(meant, one, moved) for one in value]
+    if meant.field in ("data", "more") and (named := NAMED_DATA.fullmatch(value)):  # the name of a linked table
+        return f"{named[1]}={_placed(meant, named[2], moved)}"
     if meant.path:
         return Path(moved(str(value))).as_posix()
     if meant.field not in _ADDRESSES or (meant.field == "graph" and value == "discover"):
@@ -207,7 +215,8 @@ def _words(file: Path, name: str, keys: Mapping[str, _Key], told: Mapping[str, A
     from escudo.errors import InputError
 
     known = {key: meant for key, meant in keys.items() if meant.field not in _NOT_KEPT}
-    options, arguments = [], {}
+    options: list[str] = []
+    arguments: dict[str, list[str]] = {}
     for key, value in told.items():
         if key not in known:
             raise InputError(f"'{file}': {name} has no {key!r}; it has {', '.join(known)}.{did_you_mean(key, known)}")
@@ -224,7 +233,7 @@ def _words(file: Path, name: str, keys: Mapping[str, _Key], told: Mapping[str, A
                 )
             word = _placed(meant, str(item), lambda place: os.path.join(file.parent, place))
             if meant.argument:
-                arguments[meant.field] = word
+                arguments.setdefault(meant.field, []).append(word)
             else:
                 options.append(f"--{key}={word}")
-    return [*options, "--", *(arguments[meant.field] for meant in known.values() if meant.field in arguments)]
+    return [*options, "--", *(word for meant in known.values() for word in arguments.get(meant.field, []))]

@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from escudo.cli._console import Answer, plain_table
-from escudo.cli._options import AcceptLargeDelta, Data, Delta, PublicRows, command, without_secrets
+from escudo.cli._linked import check_names, how_to_confirm, named_data, print_check
+from escudo.cli._options import AcceptLargeDelta, Data, Delta, More, PublicRows, command, without_secrets
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from escudo.table import Column, Schema, SchemaCheck
+    from escudo.mechanisms import Release
+    from escudo.privacy import Account
+    from escudo.table import Column, LinkedSchema, Schema, SchemaCheck
 
 app = typer.Typer(no_args_is_help=True, help="The public description of a table: its columns, levels and bounds.")
 
@@ -28,12 +31,17 @@ _Force = Annotated[bool, typer.Option("--force", metavar="", help="Replace the f
 _Table = Annotated[str | None, typer.Option("--table", help="Which table, if the metadata describe several.")]
 _TEXT = ("delimiter", "encoding", "decimal", "quoted_newlines")
 _TAKEN_AS_PUBLIC = "The kind of each column (levels or numbers) was taken as public."
+_LINKED_AS_PUBLIC = "Keys, orders, the origin, --most and the kind of each column were taken as public."
 
 
 @app.command()
 @command
 def draft(
     data: Data,
+    more: More = None,
+    people: Annotated[
+        str | None, typer.Option("--people", help="Of linked tables: which one holds people, one row each.")
+    ] = None,
     delimiter: Annotated[
         str | None,
         typer.Option(help="Between the fields of a CSV or TSV file: , ; | or tab. Recognised if left out."),
@@ -53,10 +61,20 @@ def draft(
 
     Example: escudo schema draft visits.csv --out visits.toml
     """
-    from escudo.table import CUSTODIAN_ONLY, DRAFT_NOTES
+    from escudo.errors import InputError
+    from escudo.table import CUSTODIAN_ONLY, DRAFT_NOTES, draft_linked
     from escudo.table import draft as draft_schema
 
     _check_target(out, force)
+    if more or people is not None:
+        if people is None or not more:
+            raise InputError("linked tables are several, and --people says which of them holds people, one row each.")
+        if (delimiter, encoding, decimal) != (None, None, None):
+            raise InputError("of linked tables, how files are written is recognised; change it in the schema.")
+        files = named_data([data, *more])
+        together = draft_linked({name: _opened(one) for name, one in files.items()}, people)
+        with _readable_by(0o600):
+            return _written(together, out, CUSTODIAN_ONLY, how_to_confirm([data, *more], out), force=force)
     delimiter = "\t" if delimiter in ("tab", "\\t") else delimiter
     schema = draft_schema(_opened(data), delimiter=delimiter, encoding=encoding, decimal=decimal)
     found = [note for note in schema.notes if note not in DRAFT_NOTES]
@@ -69,6 +87,7 @@ class LearnOptions:
     """What ``escudo schema learn`` is told."""
 
     data: Data
+    more: More = None
     epsilon: Annotated[float, typer.Option("--epsilon", help="The privacy budget to spend.")]
     delta: Delta = None
     schema: Annotated[Path | None, typer.Option("--schema", help="A draft; only unconfirmed columns are learnt.")] = (
@@ -79,9 +98,18 @@ class LearnOptions:
     )
     dataset: Annotated[str | None, typer.Option("--dataset", help="The account in the ledger.")] = None
     public_rows: PublicRows = None
+    most: Annotated[
+        list[str] | None,
+        typer.Option("--most", help="Of linked tables: how many rows of one person count, as visits=40."),
+    ] = None
     accept_large_delta: AcceptLargeDelta = False
     out: _Out = None
     force: _Force = False
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """All data that were named."""
+        return (self.data, *(self.more or ()))
 
 
 @app.command()
@@ -90,52 +118,105 @@ def learn(asked: LearnOptions) -> Answer:
     """Learn the levels and bounds that are not public, under differential privacy, and charge them.
 
     Example: escudo schema learn visits.csv --schema visits.toml --epsilon 0.1 --delta 1e-7 --out learnt.toml
+
+    Linked tables: escudo schema learn patients.csv visits.csv --schema draft.toml --most visits=40 --epsilon 0.5
     """
     from escudo.errors import EscudoError, InputError
-    from escudo.learning import learn_schema
     from escudo.privacy import Ledger
-    from escudo.table import Schema, open_data, outline
+    from escudo.table import LinkedSchema, read_any_schema
 
     if (asked.ledger is None) != (asked.dataset is None):
         raise InputError("--ledger and --dataset belong together: which ledger, and which account in it.")
     _check_target(asked.out, asked.force)  # before anything is spent
-    given = None if asked.schema is None else Schema.read(asked.schema)
-    start = outline(_opened(asked.data)) if given is None else given
-    frame = open_data(asked.data, start)
     account = None
     if asked.ledger is not None and asked.dataset is not None:
         account = Ledger(asked.ledger).account(asked.dataset)
-    terms: dict[str, Any] = {"public_rows": asked.public_rows, "accept_large_delta": asked.accept_large_delta}
-    release = learn_schema(frame, start, epsilon=asked.epsilon, delta=asked.delta, account=account, **terms)
+    given = None if asked.schema is None else read_any_schema(asked.schema)
+    if isinstance(given, LinkedSchema):
+        release, known = _learnt_linked(asked, given, account), _LINKED_AS_PUBLIC
+    else:
+        release, known = _learnt(asked, given, account), _TAKEN_AS_PUBLIC
     charged = (
         f"Charged to {asked.dataset!r}."
         if asked.dataset
         else "No ledger was given: keep a record of this spend yourself."
     )
     lead = f"Learnt under differential privacy. {release.guarantee}"
-    about = (lead, f"{_TAKEN_AS_PUBLIC} {charged}", *release.value.notes)
+    about = (lead, f"{known} {charged}", *release.value.notes)
     learnt = replace(release.value, notes=about)
     try:
-        return _written(learnt, asked.out, "\n".join(about), force=asked.force)
+        files = " ".join(map(without_secrets, asked.tables))
+        clamped = (
+            "How many values these bounds clamp exactly is private; see it for your own eyes with:\n"
+            f"  escudo schema check {files} --schema {asked.out or 'schema.toml'}"
+        )
+        return _written(learnt, asked.out, "\n".join(about), clamped, force=asked.force)
     except EscudoError:
         typer.echo(learnt.to_toml(), nl=False)  # it is paid for: do not lose it
         raise
+
+
+def _learnt(asked: LearnOptions, given: Schema | None, account: Account | None) -> Release[Any]:
+    from escudo.errors import InputError
+    from escudo.learning import learn_schema
+    from escudo.table import open_data, outline
+
+    if asked.more or asked.most:
+        raise InputError("several tables, and --most, are for linked tables, whose schema --schema names.")
+    start = outline(_opened(asked.data)) if given is None else given
+    terms: dict[str, Any] = {"public_rows": asked.public_rows, "accept_large_delta": asked.accept_large_delta}
+    frame = open_data(asked.data, start)
+    return learn_schema(frame, start, epsilon=asked.epsilon, delta=asked.delta, account=account, **terms)
+
+
+def _learnt_linked(asked: LearnOptions, given: LinkedSchema, account: Account | None) -> Release[Any]:
+    from escudo.errors import InputError
+    from escudo.learning import learn_linked
+    from escudo.table import open_data
+
+    if asked.public_rows is not None:
+        raise InputError("--public-rows is about one table; of linked ones the number of people is counted or private.")
+    most = {}
+    for text in asked.most or []:
+        name, _, number = text.partition("=")
+        if not number.isascii() or not number.isdecimal():
+            raise InputError(f"--most takes a table and a number of rows, as visits=40; got {text[:60]!r}.")
+        most[name] = int(number)
+    data = named_data(asked.tables)
+    check_names(data, given)
+    frames = {name: open_data(data[name], given.reading(name)) for name in given.tables}
+    terms: dict[str, Any] = {"most": most, "accept_large_delta": asked.accept_large_delta}
+    return learn_linked(frames, given, epsilon=asked.epsilon, delta=asked.delta, account=account, **terms)
 
 
 @app.command()
 @command
 def check(
     data: Data,
+    more: More = None,
+    *,
     schema: Annotated[Path, typer.Option("--schema", "-s", help="The schema to compare with.")],
 ) -> Answer:
     """Compare data with a schema, for the custodian's eyes only: exact shares, without any protection.
 
     Example: escudo schema check visits.csv --schema visits.toml
     """
-    from escudo.errors import ViolationError
-    from escudo.table import Schema
+    from escudo.errors import InputError, ViolationError
+    from escudo.table import LinkedSchema, Schema, check_linked, read_any_schema
     from escudo.table import check as check_schema
 
+    described = read_any_schema(schema)
+    if isinstance(described, LinkedSchema):
+        files = named_data([data, *(more or [])])
+        if missing := [name for name in described.tables if name not in files]:
+            raise InputError(
+                f"the schema describes {missing[0]!r}, which was not given; say NAME=FILE if it is called otherwise."
+            )
+        together = check_linked({name: _opened(files[name]) for name in described.tables}, described)
+        wrong = ViolationError("the tables do not fit the schema. " + " ".join(together.problems))
+        return Answer(together.to_dict(), print_check(together, _print_check), wrong if together.problems else None)
+    if more:
+        raise InputError("several tables were given, and the schema describes one.")
     report = check_schema(_opened(data), Schema.read(schema))
     problem = ViolationError("the table does not fit the schema. " + " ".join(report.problems))
     return Answer(report.to_dict(), lambda console: _print_check(console, report), problem if report.problems else None)
@@ -145,8 +226,16 @@ def check(
 @command
 def show(schema: _Schema, table: _Table = None) -> Answer:
     """Show a schema: its columns and cells, whom it protects, and what is not confirmed."""
-    from escudo.table import Schema
+    from escudo.table import LinkedSchema, Schema, read_any_schema
 
+    described = None if table is not None else read_any_schema(schema)
+    if isinstance(described, LinkedSchema):
+        told: dict[str, Any] = {
+            **described.to_dict(),
+            "unit": described.unit,
+            "unconfirmed": list(described.unconfirmed),
+        }
+        return Answer({**told, "fingerprint": described.fingerprint}, lambda console: _print_linked(console, described))
     value = Schema.read(schema, table=table)
     payload = {
         **value.to_dict(),
@@ -196,8 +285,18 @@ def confirm(
     n leaves it as it is, q stops there and keeps what was answered.
     """
     from escudo.errors import InputError
-    from escudo.table import Schema, confirm_file
+    from escudo.table import LinkedSchema, Schema, confirm_file, confirm_linked_file, read_any_schema
 
+    described = read_any_schema(schema)
+    if isinstance(described, LinkedSchema):
+        if described.unconfirmed and not (columns or everything):
+            raise InputError(
+                f"not confirmed in '{schema}': {', '.join(described.unconfirmed)}. A table's name stands for its most "
+                "and its edges. Name those that are public knowledge, or pass --all to vouch for all of them."
+            )
+        with _readable_by(schema.stat().st_mode):
+            linked_names = confirm_linked_file(schema, columns or None)
+        return _changed(LinkedSchema.read(schema), schema, [f"Confirmed as public: {name}" for name in linked_names])
     waiting = Schema.read(schema).unconfirmed
     if columns or everything or not waiting:
         wanted = columns or None
@@ -279,7 +378,7 @@ def _check_target(out: Path | None, force: bool) -> None:
         raise InputError(f"cannot write '{out}': the folder '{out.parent}' does not exist.")
 
 
-def _written(schema: Schema, out: Path | None, notice: str, *then: str, force: bool) -> Answer:
+def _written(schema: Schema | LinkedSchema, out: Path | None, notice: str, *then: str, force: bool) -> Answer:
     """Write a schema to its file, or show it: as TOML for people, so that it can be piped into a file."""
     if out is not None:
         schema.write(out, overwrite=force)
@@ -296,7 +395,7 @@ def _written(schema: Schema, out: Path | None, notice: str, *then: str, force: b
     return Answer(payload, "\n".join(filter(None, (lead, notice, *then))))
 
 
-def _changed(schema: Schema, out: Path, notes: Sequence[str]) -> Answer:
+def _changed(schema: Schema | LinkedSchema, out: Path, notes: Sequence[str]) -> Answer:
     payload = {"file": str(out), "notes": list(notes), "unconfirmed": list(schema.unconfirmed)}
     state = f"not confirmed: {', '.join(schema.unconfirmed)}" if schema.unconfirmed else "all confirmed"
     return Answer(payload, "\n".join((*notes, f"Wrote {out}: {len(schema)} columns, {state}.")))
@@ -318,7 +417,17 @@ def _how_to_confirm(data: str, out: Path | None) -> str:
     )
 
 
-def _print_schema(console: Console, schema: Schema) -> None:
+def _print_linked(console: Console, schema: LinkedSchema) -> None:
+    for name in schema.tables:
+        console.print(f"— {name}", style="bold", markup=False)
+        _print_schema(console, schema.schema_of(name), linked=True)
+    most = ", ".join(f"{child.most} of {child.name}" for child in schema.children)
+    console.print(f"Protects one person with all rows; at most {most} count.", markup=False)
+    if not schema.confirmed:
+        console.print(f"Not confirmed: {', '.join(schema.unconfirmed)} (escudo schema confirm).", markup=False)
+
+
+def _print_schema(console: Console, schema: Schema, *, linked: bool = False) -> None:
     from rich.text import Text
 
     def cells(column: Column) -> tuple[str | Text, ...]:
@@ -329,6 +438,8 @@ def _print_schema(console: Console, schema: Schema) -> None:
     titles = ("column", "type", "cells", "values", "confirmed")
     settings = {one: {"justify": "right" if one == "cells" else "left", "overflow": "fold"} for one in titles}
     console.print(plain_table(settings, map(cells, schema.fields)))
+    if linked:
+        return
     unit = (
         "one row"
         if schema.person_id is None
@@ -360,7 +471,9 @@ def _values_of(column: Column) -> str:
     if isinstance(column, Categorical):
         shown = ", ".join(map(str, column.levels[:6])) + (", ..." if len(column.levels) > 6 else "")
         return shown + missing
-    return f"{column.bins:,} bins on [{column.lower:g}, {column.upper:g}]{missing}"
+    return (
+        f"{column.bins:,} {'private ' if column.private else ''}bins on [{column.lower:g}, {column.upper:g}]{missing}"
+    )
 
 
 def _print_check(console: Console, report: SchemaCheck) -> None:
@@ -369,6 +482,8 @@ def _print_check(console: Console, report: SchemaCheck) -> None:
         console.print(f"The file: {finding}", markup=False)
     for column in report.columns:
         console.print(f"{column.name}: {'; '.join(column.findings) or 'fits'}", markup=False)
+    for rule, rows in report.broken:
+        console.print(f"The rule {rule}: {'no row breaks it' if not rows else f'{rows:,} rows break it'}", markup=False)
     if report.person is not None and report.person.problem is None:
         console.print(
             f"{100 * report.person.people_over:.3g} % of people have more rows than count; "

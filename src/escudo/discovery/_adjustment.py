@@ -84,7 +84,7 @@ from escudo.discovery._treatment import EValue, Refuter, e_value
 from escudo.errors import InputError
 from escudo.mechanisms import Purse, gaussian_event, laplace_event
 from escudo.privacy import Budget, GaussianEvent, LaplaceEvent, Neighbours, calibrate
-from escudo.table import Categorical, Numeric, PrivateTable, Schema, count_sensitivity
+from escudo.table import Categorical, CountSensitivity, Numeric, PrivateTable, Schema, count_sensitivity
 
 Interval = tuple[float, float]
 Floats = NDArray[np.float64]
@@ -113,6 +113,19 @@ REFUTER_SHARE = 0.2
 
 
 @dataclass(frozen=True, slots=True)
+class Reach:
+    """How far one row or person moves counts of rows.
+
+    Attributes:
+        moved: By so much, in steps.
+        steps: How many steps of the counts make one row, or one person's voice.
+    """
+
+    moved: CountSensitivity
+    steps: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class AdjustmentTable:
     """What will be measured and how loudly: public, and fixed before a row is read.
 
@@ -123,6 +136,7 @@ class AdjustmentTable:
         adjustment: The columns whose cells are the strata.
         event: The release.
         coin: Where a row's coin goes, in the table of a refuter.
+        voice: How many steps of the counts make one row, or one person's voice.
     """
 
     schema: Schema
@@ -131,6 +145,7 @@ class AdjustmentTable:
     adjustment: tuple[str, ...]
     event: GaussianEvent | LaplaceEvent
     coin: Coin = ""
+    voice: int = 1
 
     @property
     def strata(self) -> int:
@@ -148,9 +163,14 @@ class AdjustmentTable:
     def noise_variance(self) -> float:
         """The variance of the noise on each number, in rows."""
         if isinstance(self.event, GaussianEvent):
-            return (self.event.scale / self.outcome.steps) ** 2
+            return (self.event.scale / self._one) ** 2
         step = 1 / self.event.scale  # of the discrete law: 2 e^-step / (1 - e^-step)²
-        return 2 * math.exp(-step) / math.expm1(-step) ** 2 / self.outcome.steps**2
+        return 2 * math.exp(-step) / math.expm1(-step) ** 2 / self._one**2
+
+    @property
+    def _one(self) -> int:
+        """The steps that make one row of weight 1."""
+        return self.outcome.steps * self.voice
 
     def count(self, table: PrivateTable) -> Integers:
         """Return the rows in each stratum, cell of the treatment and cell of the outcome: exact, so still private."""
@@ -187,7 +207,7 @@ class AdjustmentTable:
     def release(self, exact: Integers, purse: Purse) -> Strata:
         """Return these numbers with noise."""
         noisy = purse.add(exact, self.event, purpose="adjustment table")
-        return self._strata_of(np.asarray(noisy, dtype=np.float64) / self.outcome.steps)
+        return self._strata_of(np.asarray(noisy, dtype=np.float64) / self._one)
 
     def _strata_of(self, noisy: Floats) -> Strata:
         """Return what was measured, in rows, with the variance of chance and noise together.
@@ -234,8 +254,11 @@ def adjustment_tables(
     budget: Budget,
     level: object,
     refuters: Sequence[Refuter] = (),
+    reach: Reach | None = None,
 ) -> tuple[AdjustmentTable, ...]:
     """Return the table of the effect and that of each refuter, with their noise: Laplace where δ is 0, else Gaussian.
+
+    How far a row or person reaches is that of one table of counts, unless ``reach`` says otherwise.
 
     Raises:
         InputError: If a table would have too many cells.
@@ -256,7 +279,8 @@ def adjustment_tables(
             f"numbers, more than {_MOST_CELLS:,}; give these columns fewer levels or bins in the schema."
         )
     stated = neighbours.stated
-    moved = count_sensitivity(1, **stated)
+    reach = reach or Reach(count_sensitivity(1, **stated))
+    moved, one = reach.moved, weights.steps * reach.steps
     shares = [1 - REFUTER_SHARE * len(refuters), *(REFUTER_SHARE for _ in refuters)]
     events: Sequence[GaussianEvent | LaplaceEvent]
     if budget.delta == 0:
@@ -272,7 +296,7 @@ def adjustment_tables(
                 gaussian_event(
                     cells[coin],
                     l2_sensitivity=moved.l2 * weights.steps,
-                    scale=noise * weights.steps / math.sqrt(share),
+                    scale=noise * one / math.sqrt(share),
                     changed_cells=moved.changed_cells if weights.counts else None,
                     integers=True,
                     **stated,
@@ -282,7 +306,7 @@ def adjustment_tables(
 
         events = at(calibrate(at, budget))
     return tuple(
-        AdjustmentTable(schema, treatment, weights, adjustment, event, coin)
+        AdjustmentTable(schema, treatment, weights, adjustment, event, coin, reach.steps)
         for event, coin in zip(events, coins, strict=True)
     )
 
@@ -423,7 +447,7 @@ def _number_weights(column: Numeric, places: int) -> OutcomeWeights:
     whole = column.integer and lower.is_integer() and upper.is_integer() and upper - lower < bins
     if whole:  # bin j of these holds lower + j and no other whole number
         bins = int(upper - lower) + 1
-    fine = replace(column, bins=bins, edges=None)
+    fine = replace(column, bins=bins, edges=None, private=False)
     values = lower + np.arange(bins, dtype=np.float64) if whole else fine.decode(np.arange(bins))
     return _scaled_weights(fine, values, lower, upper - lower)
 

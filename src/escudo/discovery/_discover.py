@@ -14,26 +14,38 @@ are open. The votes are ε-private for any set of edges chosen from what was rel
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from html import escape
-from types import MappingProxyType
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol, cast, overload
 
 from escudo._validate import one_of, probability
-from escudo.asking import run, verb
+from escudo.asking import linked, run, verb
 from escudo.causal import CausalGraph
-from escudo.discovery._measurement import Levels, Residuals
+from escudo.discovery._answer import AncestralDiscovery, Discovery
 from escudo.discovery._pattern import Edge, meek_closure
 from escudo.errors import GraphError, InputError
 from escudo.mechanisms import Purse
-from escudo.privacy import Budget, Guarantee, Neighbours, Plan, PureEvent, delta_warning, usual_delta
-from escudo.table import Numeric, PrivateTable, Schema
+from escudo.privacy import Budget, Neighbours, Passes, Plan, PureEvent, delta_warning, usual_delta
+from escudo.table import LinkedSchema, Numeric, PrivateTable, PrivateTables, Schema
 
 METHODS = ("auto", "exact", "two-stage", "joint", "gaussian")
 
 
-@verb
+@overload
+def discover(
+    table: PrivateTable | PrivateTables,
+    *,
+    epsilon: float,
+    delta: float | None = None,
+    knowledge: CausalGraph | None = None,
+    method: str = "auto",
+    directions: float = 0.0,
+    hidden_causes: Literal[False] = False,
+    accept_large_delta: bool = False,
+    seed: int | None = None,
+) -> Discovery: ...
+
+
+@overload
 def discover(
     table: PrivateTable,
     *,
@@ -42,13 +54,32 @@ def discover(
     knowledge: CausalGraph | None = None,
     method: str = "auto",
     directions: float = 0.0,
+    hidden_causes: Literal[True],
     accept_large_delta: bool = False,
     seed: int | None = None,
-) -> Discovery:
+) -> AncestralDiscovery: ...
+
+
+@verb
+@linked
+def discover(
+    table: PrivateTable | PrivateTables,
+    *,
+    epsilon: float,
+    delta: float | None = None,
+    knowledge: CausalGraph | None = None,
+    method: str = "auto",
+    directions: float = 0.0,
+    hidden_causes: bool = False,
+    accept_large_delta: bool = False,
+    seed: int | None = None,
+) -> Discovery | AncestralDiscovery:
     """Learn a causal graph from a private table, under (ε, δ).
 
     Args:
-        table: The private table; its account is charged once, for the whole plan, before any noise is drawn.
+        table: The private table; its account is charged once, for the whole plan, before any noise is drawn. Of linked
+            tables the graph is over columns of all of them, arrows from row to row directed by time
+            (:mod:`escudo.discovery._linked_discovery`).
         epsilon: What it may cost.
         delta: At this probability aside; 1e-6 by default, or less where many rows are public.
         knowledge: What is known: arrows of this graph and its required arrows will be there, forbidden ones and those
@@ -60,6 +91,8 @@ def discover(
             triples that matter); or ``"joint"`` (graph and generator refined together).
         directions: The share of ε for votes of blocks on edges that are left open between columns with an order
             (:func:`escudo.orientation.orient`); 0 for none.
+        hidden_causes: Whether causes may be missing from the table. The same is measured and spent; the answer is an
+            :class:`AncestralDiscovery`, whose graph claims only what holds whatever is hidden.
         accept_large_delta: Whether a δ that is not below one over the number of rows or people was meant; it is
             refused otherwise, by a public or stated number (``Plan.judged``).
         seed: Repeatable noise for tests and demonstrations; marks everything not for release.
@@ -73,8 +106,9 @@ def discover(
 
     **Guarantee.** (ε, δ) between the table's neighbours: the accountant's total of the plan's events.
 
-    **Assumptions.** No common cause of two columns is missing from the table, and what is independent in the data is
-    so because the graph says so (faithfulness). Directions are those that all equivalent graphs share.
+    **Assumptions.** No common cause of two columns is missing from the table (or ``hidden_causes``), and what is
+    independent in the data is so because the graph says so (faithfulness). Directions are those that all equivalent
+    graphs share.
 
     >>> import polars as pl, escudo
     >>> frame = pl.DataFrame({"a": [0, 0, 1, 1] * 2000, "b": [0, 1, 0, 1] * 2000, "c": [0, 1, 1, 1] * 2000})
@@ -83,9 +117,19 @@ def discover(
     >>> found.graph.edges, found.confidence("a", "c") > 0.9
     ((('a', 'c'), ('b', 'c')), True)
     """
-    asked = GraphQuestion(knowledge, method, directions)
     budget = Budget(epsilon, usual_delta(table.neighbours) if delta is None else delta)
-    prepared = asked.prepare(table.schema, table.neighbours, budget)
+    described: Schema | LinkedSchema = table.schema
+    if isinstance(described, LinkedSchema):
+        if directions or hidden_causes:
+            raise InputError("directions and hidden_causes ask one table; of linked ones leave them out.")
+        from escudo.discovery._linked_discovery import LinkedGraphQuestion
+
+        whole: Any = LinkedGraphQuestion(knowledge, method).prepare(described, table.neighbours, budget)
+        how: dict[str, Any] = {"accept_large_delta": accept_large_delta, "seed": seed}
+        return cast(Discovery, run(whole, cast(PrivateTable, table), purpose=whole.purpose, **how))
+    asked = GraphQuestion(knowledge, method, directions, hidden_causes)
+    prepared = asked.prepare(described, table.neighbours, budget)
+    table = cast(PrivateTable, table)
     return run(prepared, table, purpose=prepared.purpose, accept_large_delta=accept_large_delta, seed=seed)
 
 
@@ -97,11 +141,13 @@ class GraphQuestion:
         knowledge: What is known of it.
         method: How it is found.
         directions: The share of ε for votes on edges that are left open.
+        hidden_causes: Whether causes may be missing from the table.
     """
 
     knowledge: CausalGraph | None = None
     method: str = "auto"
     directions: float = 0.0
+    hidden_causes: bool = False
 
     def prepare(self, schema: Schema, neighbours: Neighbours, budget: Budget) -> Prepared:
         """Check every public argument and choose what to measure; nothing is read or spent.
@@ -114,6 +160,8 @@ class GraphQuestion:
         schema.require_confirmed()
         chosen = one_of("method", self.method, METHODS)
         search, votes = split_budget(budget.epsilon, self.directions)
+        if self.hidden_causes:
+            self._check_hidden(votes)
         if budget.delta == 0:
             raise InputError("delta must be above 0: Gaussian noise needs a delta, such as 1e-6.")
         share = Budget(search, budget.delta)
@@ -129,7 +177,22 @@ class GraphQuestion:
             from escudo.discovery import _discrete
 
             method = _discrete.prepare(schema, neighbours, share, self.knowledge, chosen)
-        return Prepared(method=method, votes=PureEvent(epsilon=votes, **neighbours.stated) if votes > 0 else None)
+        paid = PureEvent(epsilon=votes, **neighbours.stated) if votes > 0 else None
+        return Prepared(method=method, votes=paid, hidden_causes=bool(self.hidden_causes))
+
+    def _check_hidden(self, votes: float) -> None:
+        """Refuse what assumes that no cause is hidden."""
+        from escudo.discovery._hidden import check_knowledge
+
+        if votes > 0:
+            raise InputError(
+                "directions are voted on as if no cause were hidden; leave out directions or hidden_causes."
+            )
+        if self.method == "joint":
+            raise InputError(
+                "method 'joint' is about a model without hidden causes; leave out method or hidden_causes."
+            )
+        check_knowledge(self.knowledge)
 
 
 class GraphMethod(Protocol):
@@ -145,8 +208,17 @@ class GraphMethod(Protocol):
         """The budget tree, stated at the δ asked for: all that ``find`` will spend."""
         ...
 
+    @property
+    def passes(self) -> Passes:
+        """How often the rows are read."""
+        ...
+
     def find(self, table: PrivateTable, purse: Purse) -> Discovery:
         """Measure what the plan shows, and search."""
+        ...
+
+    def find_hidden(self, table: PrivateTable, purse: Purse) -> AncestralDiscovery:
+        """Measure the same, and search for what holds also where causes are hidden."""
         ...
 
 
@@ -157,10 +229,12 @@ class Prepared:
     Attributes:
         method: The method that finds the graph.
         votes: What all votes on open edges cost together; None where none are asked for.
+        hidden_causes: Whether causes may be missing from the table.
     """
 
     method: GraphMethod
     votes: PureEvent | None = None
+    hidden_causes: bool = False
 
     @property
     def schema(self) -> Schema:
@@ -177,18 +251,27 @@ class Prepared:
         return Plan(f"{inner.name} with directions", children=[*inner.children, votes], delta=inner.delta)
 
     @property
+    def passes(self) -> Passes:
+        """How often the rows are read: by the method, and by blocks that vote on edges it leaves open."""
+        return self.method.passes + Passes(0, int(self.votes is not None), "votes on open edges")
+
+    @property
     def purpose(self) -> str:
         """Why, for the account."""
         return f"discover ({self.plan.name})"
 
-    def run(self, table: PrivateTable, purse: Purse) -> Discovery:
+    def run(self, table: PrivateTable, purse: Purse) -> Discovery | AncestralDiscovery:
         """Find the graph, then let blocks vote on the edges it leaves open.
 
         A δ that is large for as many rows as were measured is noted.
         """
-        found = self.method.find(table, purse)
-        if self.votes is not None:
-            found = with_directions(found, self.schema, self.votes, table, purse)
+        found: Discovery | AncestralDiscovery
+        if self.hidden_causes:
+            found = self.method.find_hidden(table, purse)
+        elif self.votes is None:
+            found = self.method.find(table, purse)
+        else:
+            found = with_directions(self.method.find(table, purse), self.schema, self.votes, table, purse)
         warning = delta_warning(purse.plan.stated_delta, found.rows, unit=self.schema.unit)
         return replace(found, notes=(*found.notes, warning)) if warning else found
 
@@ -203,6 +286,7 @@ def prepare(
     relation: str = "replace_one",
     public_rows: int | None = None,
     directions: float = 0.0,
+    hidden_causes: bool = False,
 ) -> Prepared:
     """Prepare :func:`discover` for a schema, before there is a table: its ``plan`` says what it will spend.
 
@@ -215,8 +299,9 @@ def prepare(
         relation: Which tables are neighbours.
         public_rows: The number of rows, if it is public knowledge.
         directions: The share of ε for votes on edges that are left open.
+        hidden_causes: Whether causes may be missing from the table.
     """
-    asked = GraphQuestion(knowledge, method, directions)
+    asked = GraphQuestion(knowledge, method, directions, hidden_causes)
     return asked.prepare(schema, schema.neighbours(relation=relation, rows=public_rows), Budget(epsilon, delta))
 
 
@@ -227,7 +312,7 @@ def run_prepared(
     seed: int | None = None,
     public_rows: int | None = None,
     accept_large_delta: bool = False,
-) -> Discovery:
+) -> Discovery | AncestralDiscovery:
     """Run what :func:`prepare` made on a private table: charge its account for the whole plan, measure, search.
 
     Args:
@@ -258,136 +343,6 @@ def _all_numbers(schema: Schema) -> bool:
 
 
 # ---- the answer
-
-_SHOWN, _DRAWN = 12, 60  # edges listed, and columns drawn, in a notebook
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Measured:
-    """The noisy residuals that a discovery rests on, and the levels they are about."""
-
-    levels: Levels
-    residuals: Residuals
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Discovery:
-    """A causal graph learnt from a private table.
-
-    Attributes:
-        graph: What the data support and no more: arrows where every equivalent graph has them (or where knowledge
-            settles them), undirected edges where the direction cannot be told.
-        generating_graph: A denser DAG from the same measurements, for synthesis: the reported edges, in their
-            directions, and others that help to imitate the data but are not sure enough to be reported.
-        edge_confidence: For each edge of ``graph``, as a sorted pair of names: the estimated probability that the two
-            columns are adjacent in the true graph.
-        direction_confidence: For each arrow of ``graph``: the estimated probability that it points the right way,
-            given that the edge is there.
-        method: What found it: ``"exact"``, ``"two-stage"``, ``"joint"`` or ``"gaussian"``.
-        plan: The budget tree that was spent.
-        guarantee: What was promised to the people in the table.
-        rows: How many rows the table has: exactly where that is public, else noisy.
-        cannot_tell: Why the data are too few for the budget, or an empty text. The graph is then a forest or empty.
-        notes: Public remarks, such as columns that were merged or left out.
-        tables: What was measured, for reuse by a generator: ``Measured`` residuals; None for other statistics.
-    """
-
-    graph: CausalGraph
-    generating_graph: CausalGraph
-    edge_confidence: Mapping[Edge, float]
-    direction_confidence: Mapping[Edge, float] = field(default_factory=dict)
-    method: str
-    plan: Plan
-    guarantee: Guarantee
-    rows: int
-    cannot_tell: str = ""
-    notes: Sequence[str] = ()
-    tables: Measured | None = None
-
-    def __post_init__(self) -> None:
-        if not self.generating_graph.is_dag:
-            raise InputError("generating_graph must have a direction on every edge.")
-        sure = {(min(pair), max(pair)): float(value) for pair, value in self.edge_confidence.items()}
-        if set(sure) != set(self.graph.adjacencies):
-            raise InputError("edge_confidence must name the edges of graph, each once.")
-        ways = {(a, b): float(value) for (a, b), value in self.direction_confidence.items()}
-        if not set(ways) <= set(self.graph.edges):
-            raise InputError("direction_confidence must name arrows of graph.")
-        if any(not 0 <= value <= 1 for value in (*sure.values(), *ways.values())):
-            raise InputError("confidences must lie between 0 and 1.")
-        object.__setattr__(self, "edge_confidence", MappingProxyType(sure))
-        object.__setattr__(self, "direction_confidence", MappingProxyType(ways))
-        object.__setattr__(self, "notes", tuple(self.notes))
-
-    def confidence(self, first: str, second: str) -> float:
-        """Return how likely two columns are adjacent, in whatever order; 0 where the graph has no such edge."""
-        return self.edge_confidence.get((min(first, second), max(first, second)), 0.0)
-
-    @property
-    def told(self) -> tuple[tuple[str, str, str], ...]:
-        """Each edge as it is shown, the surest first: what it is, how sure it is, and how sure of its direction."""
-        pairs = [(pair, "→") for pair in self.graph.edges] + [(pair, "—") for pair in self.graph.undirected_edges]
-        pairs.sort(key=lambda one: -self.confidence(*one[0]))
-
-        def way(pair: Edge, mark: str) -> str:
-            known = self.direction_confidence.get(pair)
-            return "open" if mark == "—" else "given" if known is None else f"{100 * known:.0f} %"
-
-        return tuple(
-            (f"{a} {mark} {b}", f"{100 * self.confidence(a, b):.0f} %", way((a, b), mark)) for (a, b), mark in pairs
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the result as JSON values: edges with their confidence, the guarantee and the plan."""
-        edges = [
-            {
-                "from": a,
-                "to": b,
-                "directed": directed,
-                "confidence": round(self.confidence(a, b), 4),
-                "direction_confidence": round(self.direction_confidence[a, b], 4)
-                if (a, b) in self.direction_confidence
-                else None,
-            }
-            for pairs, directed in ((self.graph.edges, True), (self.graph.undirected_edges, False))
-            for a, b in pairs
-        ]
-        return {
-            "columns": list(self.graph.nodes),
-            "edges": edges,
-            "generating_edges": [list(edge) for edge in self.generating_graph.edges],
-            "method": self.method,
-            "rows": self.rows,
-            "cannot_tell": self.cannot_tell,
-            "notes": list(self.notes),
-            "guarantee": self.guarantee.to_json(),
-            "plan": self.plan.to_json(),
-        }
-
-    def __repr__(self) -> str:
-        said = f"; cannot tell: {self.cannot_tell}" if self.cannot_tell else ""
-        return f"<Discovery ({self.method}): {self.graph.summary}{said}>"
-
-    def __str__(self) -> str:
-        pairs = self.told
-        wide = max((len(name) for name, _, _ in pairs), default=0)
-        lines = [f"{name:<{wide}}   {sure:>5}   direction {way}" for name, sure, way in pairs]
-        return "\n".join([repr(self)[1:-1], *(f"  {line}" for line in lines)])
-
-    def _repr_html_(self) -> str:
-        pairs = self.told
-        rows = "".join(
-            f"<tr><td>{escape(name)}</td><td>{sure}</td><td>{way}</td></tr>" for name, sure, way in pairs[:_SHOWN]
-        )
-        more = f"<p>and {len(pairs) - _SHOWN} more</p>" if len(pairs) > _SHOWN else ""
-        heads = "<tr><th>edge</th><th>sure</th><th>of the direction</th></tr>"
-        table = f"<table><thead>{heads}</thead><tbody>{rows}</tbody></table>{more}"
-        said = f"<p>Cannot tell more: {escape(self.cannot_tell)}.</p>" if self.cannot_tell else ""
-        picture = self.graph.to_svg() if len(self.graph) <= _DRAWN else ""
-        return (
-            f"<div><strong>Discovery</strong> ({escape(self.method)}): {escape(self.graph.summary)}{said}{picture}"
-            f"{table if pairs else ''}<p>{escape(str(self.guarantee))}</p></div>"
-        )
 
 
 # ---- votes on what a graph leaves open

@@ -22,10 +22,13 @@ from functools import partial
 
 import numpy as np
 
-from escudo.causal import CausalGraph
-from escudo.discovery._discover import Discovery, Measured
+from escudo.causal import AncestralGraph, CausalGraph, Marks
+from escudo.discovery import _hidden
+from escudo.discovery._answer import AncestralDiscovery, Discovery, Measured
 from escudo.discovery._evidence import Evidence, Weights, best_explanation, chance
+from escudo.discovery._hidden import MarkedResult
 from escudo.discovery._measurement import (
+    CELLS_AT_ONCE,
     MOST_LEVELS,
     MOST_NUMBERS,
     Floats,
@@ -34,6 +37,7 @@ from escudo.discovery._measurement import (
     Scope,
     l2_sensitivity,
     measure,
+    portions,
     release_event,
     table_batches,
     varying,
@@ -56,7 +60,7 @@ from escudo.discovery._pattern import (
 from escudo.discovery._search import find_graph, graph_by
 from escudo.errors import InputError
 from escudo.mechanisms import Purse
-from escudo.privacy import Budget, GaussianEvent, Neighbours, Plan, calibrate
+from escudo.privacy import Budget, GaussianEvent, Neighbours, Passes, Plan, calibrate
 from escudo.table import Numeric, PrivateTable, Schema
 
 _AT_ONCE = 12  # columns up to which one release of all three-way tables does as well as two stages
@@ -132,6 +136,7 @@ class Design:
         shares: The part of ρ for each release: wide columns (if any), first, second (if any).
         numbers: The most numbers in each.
         merges: Whether the first release is for wide columns.
+        voice: Steps of one person's voice, where people and not rows are counted, whatever rows they have.
     """
 
     constraints: Constraints
@@ -140,6 +145,7 @@ class Design:
     shares: tuple[float, ...]
     numbers: tuple[int, ...]
     merges: bool
+    voice: int | None = None
 
     def events(self, level: float) -> list[GaussianEvent]:
         """Return the releases at a noise level: scales are inverse to the root of their shares."""
@@ -196,6 +202,19 @@ class PreparedDiscrete:
         children += [Plan("search"), Plan("edge confidence")]
         return Plan(f"discovery ({self.design.method})", children=children, delta=self.delta)
 
+    @property
+    def passes(self) -> Passes:
+        """How often the rows are read: for the levels of wide columns, for all tables, for those that matter."""
+        levels = Levels.of(self.schema, {})
+        orders = (1, 2) if self.second is not None else (1, 2, 3)
+        several = len(portions(levels, countable(levels, _all_scopes(len(levels.names), orders))))
+        found = Passes(int(self.merging is not None) + several * (1 if self.again is None else 2))
+        if self.second is None or self.again is not None:
+            return found
+        largest = min(math.prod(sorted(levels.cells)[-3:]), MOST_RAW_CELLS)
+        cells = TRIPLES_PER_COLUMN * len(levels.names) * largest  # and two portions have more than one could have
+        return found + Passes(0, 1 + 2 * cells // CELLS_AT_ONCE, "three-way tables that matter")
+
     def find(self, table: PrivateTable, purse: Purse) -> Discovery:
         """Measure what the plan shows, and search on it: post-processing, free of charge."""
         levels, residuals = self.measure(table, purse)
@@ -221,14 +240,31 @@ class PreparedDiscrete:
             tables=Measured(levels=levels, residuals=residuals),
         )
 
+    def find_hidden(self, table: PrivateTable, purse: Purse) -> AncestralDiscovery:
+        """Measure the same, and search on it for what holds also where causes are hidden."""
+        levels, residuals = self.measure(table, purse)
+        known = self.design.constraints.restricted(levels.names)
+        found, cannot_tell = search_hidden(residuals, known, self.schema.max_rows_per_person or 1)
+        return AncestralDiscovery(
+            graph=AncestralGraph(nodes=self.schema.names, edges=found.graph.edges),
+            edge_confidence=found.edge_confidence,
+            mark_confidence=found.mark_confidence,
+            method=self.design.method,
+            plan=purse.plan,
+            guarantee=purse.guarantee,
+            rows=max(round(residuals.rows), 1),
+            cannot_tell=cannot_tell,
+            notes=_notes(self.schema, levels, residuals),
+        )
+
     def measure(self, table: PrivateTable, purse: Purse) -> tuple[Levels, Residuals]:
         """Release everything the plan shows."""
         public = self.design.neighbours.rows or table.neighbours.rows
-        rows = None if public is None else float(public)
+        rows, voice = None if public is None else float(public), self.design.voice
         levels = Levels.of(self.schema, {})
         if self.merging is not None:
             alone = [(levels.names.index(name),) for name in wide(self.schema)]
-            noisy = measure(table, levels, alone, self.merging, purse, rows)
+            noisy = measure(table, levels, alone, self.merging, purse, rows, voice)
             counts = {
                 levels.names[scope[0]]: found
                 for batch in table_batches(noisy, alone)
@@ -240,15 +276,15 @@ class PreparedDiscrete:
             levels = self._merge_levels({name: self.counts[name] for name in wide(self.schema)}, rows or usual)
         orders = (1, 2) if self.second is not None else (1, 2, 3)
         scopes = countable(levels, _all_scopes(len(levels.names), orders))
-        first = measure(table, levels, scopes, self.first, purse, rows)
+        first = measure(table, levels, scopes, self.first, purse, rows, voice)
         if self.again is not None:
-            return levels, first.joined(measure(table, levels, scopes, self.again, purse, first.rows))
+            return levels, first.joined(measure(table, levels, scopes, self.again, purse, first.rows, voice))
         if self.second is None:
             return levels, first
         chosen = worth_measuring(Weights(first).of(first.values, STRICTNESS), levels)
         if not chosen:
             return levels, first
-        return levels, first.joined(measure(table, levels, chosen, self.second, purse, first.rows))
+        return levels, first.joined(measure(table, levels, chosen, self.second, purse, first.rows, voice))
 
     def _merge_levels(self, counts: Mapping[str, Floats], rows: float) -> Levels:
         """Return the finest levels at which a three-way table of merged columns is still worth enough rows."""
@@ -256,7 +292,8 @@ class PreparedDiscrete:
         for most in range(MOST_LEVELS, 3, -1):
             levels = Levels.of(self.schema, counts, most)
             scopes = _all_scopes(len(levels.names), (1, 2, 3) if self.second is None else (1, 2))
-            noise = scale * l2_sensitivity(levels.sizes, scopes, self.design.neighbours)[0]
+            together = None if self.design.voice is None else 1
+            noise = scale * l2_sensitivity(levels.sizes, scopes, self.design.neighbours, together=together)[0]
             even = rows / most**3
             if rows * even / (even + noise**2 * (1 - 1 / most) ** 2) >= _WORTH_LEVELS:
                 return levels
@@ -382,10 +419,7 @@ def search(
     parents = best(values, known, rounds=_ROUNDS)
     heard: list[Parents] = []
     dense = find_graph(weights, values, known, strictness=DENSE, rounds=_ROUNDS_AGAIN, explained=False, start=parents)
-    rng = np.random.default_rng(0)  # of public noise on released numbers
-    others = math.sqrt(together) * chance(residuals, weights, dense, rng, REPEATS)
-    others += values + np.stack([residuals.noise(rng) for _ in range(REPEATS)])
-    evidence = weights.several(others, STRICTNESS)
+    evidence = weights.several(_drawn_again(residuals, weights, dense, together), STRICTNESS)
 
     def again() -> CausalGraph:
         found = graph_by(next(evidence), known, rounds=_ROUNDS_AGAIN, forest=forest, start=parents)
@@ -420,13 +454,51 @@ def search(
     )
 
 
+def search_hidden(residuals: Residuals, known: Constraints, together: int = 1) -> tuple[MarkedResult, str]:
+    """Find what can be said where causes may be hidden, and why it is no more.
+
+    Args:
+        residuals: What was measured.
+        known: What is known beforehand.
+        together: How many rows may all be alike: those of a person.
+    """
+    weights = Weights(residuals, given_two=True, softer=_hidden.SOFTER)
+    values, model = residuals.values, Weights(residuals)
+    forest = weights.rows_worth < LEAST_ROWS
+    dense = find_graph(model, values, known, strictness=DENSE, rounds=_ROUNDS_AGAIN, explained=False)
+    told = _hidden.Known.of(known)
+
+    def marks(evidence: Evidence) -> Marks:
+        within = None
+        if forest:
+            parents = graph_by(evidence, known, rounds=_ROUNDS_AGAIN, forest=True)
+            within = np.zeros((len(parents), len(parents)), dtype=np.bool_)
+            for x, several in enumerate(parents):
+                within[x, list(several)] = within[list(several), x] = True
+        dependence = _hidden.of_counts(evidence)
+        return _hidden.find_marks(weights.columns, dependence, told, most=2, within=within)
+
+    found = marks(weights.of(values, _hidden.STRICTNESS))
+    others = weights.several(_drawn_again(residuals, model, dense, together), _hidden.STRICTNESS)
+    result = _hidden.judged(known.names, found, map(marks, others), told)
+    return result, _cannot_tell(result.graph, weights.rows_worth, forest=forest)
+
+
+def _drawn_again(residuals: Residuals, weights: Weights, dense: Parents, together: int) -> Floats:
+    """Return what might have been measured of other rows with other noise, one vector a row; public."""
+    rng = np.random.default_rng(0)  # of public noise on released numbers
+    others = math.sqrt(together) * chance(residuals, weights, dense, rng, REPEATS)
+    others += residuals.values + np.stack([residuals.noise(rng) for _ in range(REPEATS)])
+    return others
+
+
 def _dense_graph(weights: Weights, values: Floats, known: Constraints, start: Parents) -> Parents:
     """Return a graph to generate from: all that is reported, in its directions, and what else helps."""
     held = tuple(tuple(a for a in several if known.allowed[a, x]) for x, several in enumerate(start))
     return find_graph(weights, values, known, strictness=DENSE, rounds=_ROUNDS, explained=False, start=held)
 
 
-def _cannot_tell(graph: CausalGraph, worth: float, *, forest: bool) -> str:
+def _cannot_tell(graph: CausalGraph | AncestralGraph, worth: float, *, forest: bool) -> str:
     if not graph.adjacencies:
         return "no dependence between two columns stands out from the noise; take more rows or a larger epsilon"
     if forest:

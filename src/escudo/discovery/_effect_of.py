@@ -26,18 +26,19 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from escudo._card import tracking
 from escudo._validate import did_you_mean, one_of, probability
-from escudo.asking import ask, verb
-from escudo.causal import CausalGraph
+from escudo.asking import ask, linked, verb
+from escudo.causal import AncestralGraph, CausalGraph
 from escudo.discovery._adjustment import (
     REFUTERS,
     AdjustmentTable,
+    Reach,
     Strata,
     adjustment_tables,
     contrast_interval,
@@ -59,8 +60,8 @@ from escudo.discovery._treatment import (
 )
 from escudo.errors import GraphError, InputError, NotIdentifiableError, SchemaError
 from escudo.mechanisms import Purse
-from escudo.privacy import Budget, GaussianEvent, Neighbours, Plan, delta_warning
-from escudo.table import Numeric, PrivateTable, Schema
+from escudo.privacy import Budget, GaussianEvent, Neighbours, Passes, Plan, delta_warning
+from escudo.table import LinkedSchema, Numeric, PrivateTable, PrivateTables, Schema
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -74,12 +75,13 @@ _CONTROL_TREATED = np.array([-1.0, 1.0])
 
 
 @verb
+@linked
 def effect_of(
-    table: PrivateTable,
+    table: PrivateTable | PrivateTables,
     treatment: str,
     outcome: str,
     *,
-    graph: CausalGraph | None = None,
+    graph: CausalGraph | AncestralGraph | None = None,
     epsilon: float,
     delta: float = 0.0,
     adjust: Sequence[str] | None = None,
@@ -95,10 +97,13 @@ def effect_of(
     """Estimate the average effect of a treatment on an outcome, under (ε, δ), by back-door adjustment.
 
     Args:
-        table: The private table; its account is charged once, before any noise is drawn.
+        table: The private table; its account is charged once, before any noise is drawn. Of linked tables columns
+            have whole names, such as ``"visits.severity"``, and ``"visits.treat@prev"`` is the treatment at the row
+            before that of the outcome; every person counts once (:mod:`escudo.discovery._linked_effect`).
         treatment: The column that is set. Numbers are taken in the schema's bins.
         outcome: The column that responds: the mean of a number, or the share of a level.
-        graph: Which column causes which. It chooses what to adjust for: the valid set with the fewest cells.
+        graph: Which column causes which. It chooses what to adjust for: the valid set with the fewest cells. Of a
+            partial ancestral graph, a set that is valid whatever is hidden; where there is none it is refused.
         epsilon: What it may cost.
         delta: At this probability aside. With 0 the noise is Laplace's, which is less for a single question; above 0
             it is Gaussian, which adds up to less over many questions to one account.
@@ -152,7 +157,14 @@ def effect_of(
         joint=joint,
         refute=refute,
     )
-    return ask(asked, table, Budget(epsilon, delta), accept_large_delta=accept_large_delta, seed=seed)
+    question: Any = asked
+    described: Schema | LinkedSchema = table.schema
+    if isinstance(described, LinkedSchema):
+        from escudo.discovery._linked_effect import LinkedEffect
+
+        question = LinkedEffect(asked)
+    budget, private = Budget(epsilon, delta), cast(PrivateTable, table)  # what is asked of one is asked of linked ones
+    return cast(TreatmentEffect, ask(question, private, budget, accept_large_delta=accept_large_delta, seed=seed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +173,7 @@ class EffectQuestion:
 
     treatment: str
     outcome: str
-    graph: CausalGraph | None = None
+    graph: CausalGraph | AncestralGraph | None = None
     adjust: Sequence[str] | None = None
     trial: bool = False
     contrast: tuple[object, object] | None = None
@@ -170,8 +182,17 @@ class EffectQuestion:
     joint: bool = False
     refute: Sequence[str] = ()
 
-    def prepare(self, schema: Schema, neighbours: Neighbours, budget: Budget) -> PreparedEffect:
-        """Check every public argument and choose what to measure; nothing is read or spent."""
+    def prepare(
+        self, schema: Schema, neighbours: Neighbours, budget: Budget, reach: Reach | None = None
+    ) -> PreparedEffect:
+        """Check every public argument and choose what to measure; nothing is read or spent.
+
+        Args:
+            schema: The columns.
+            neighbours: Between which tables it promises.
+            budget: What it may cost.
+            reach: How far one record moves counts, where they are none of single rows.
+        """
         schema.require_confirmed()
         treatment, outcome = self.treatment, self.outcome
         for name in (treatment, outcome):
@@ -183,7 +204,7 @@ class EffectQuestion:
         confidence = probability("confidence", self.confidence, allow_zero=False)
         refuters = self._refuters()
         table, *others = adjustment_tables(
-            schema, treatment, outcome, adjustment, neighbours, budget, self.outcome_level, refuters
+            schema, treatment, outcome, adjustment, neighbours, budget, self.outcome_level, refuters, reach
         )
         return PreparedEffect(
             table,
@@ -233,7 +254,10 @@ class EffectQuestion:
                 raise InputError(f"adjust names {min(both)!r}, which is the treatment or the outcome itself.")
             if graph is None:
                 return columns, "stated"
-            check_adjustment(graph, treatment, outcome, columns)
+            if isinstance(graph, AncestralGraph):
+                graph.check_adjustment(treatment, outcome, columns)
+            else:
+                check_adjustment(graph, treatment, outcome, columns)
             return columns, "back-door"
         if graph is None:
             raise InputError(
@@ -241,11 +265,13 @@ class EffectQuestion:
                 "(adjust=[...]), or trial=True if the treatment was assigned by chance."
             )
         sizes = {column.name: column.size for column in schema.fields}
+        if isinstance(graph, AncestralGraph):
+            return graph.adjustment(treatment, outcome, sizes), "back-door"
         return smallest_adjustment(graph, treatment, outcome, sizes), "back-door"
 
 
 def prepare_effect(
-    schema: Schema,
+    schema: Schema | LinkedSchema,
     treatment: str,
     outcome: str,
     *,
@@ -254,11 +280,11 @@ def prepare_effect(
     relation: str = "replace_one",
     public_rows: int | None = None,
     **question: Any,
-) -> PreparedEffect:
+) -> Any:
     """Prepare :func:`effect_of` for a schema, before there is a table: its ``plan`` says what it will spend.
 
     Args:
-        schema: The table's schema.
+        schema: The table's schema, or that of linked ones.
         treatment: As in :func:`effect_of`, like all that follow.
         outcome: The column that responds.
         epsilon: What it may cost.
@@ -267,7 +293,11 @@ def prepare_effect(
         public_rows: The number of rows, if it is public knowledge.
         question: What else :func:`effect_of` takes.
     """
-    asked = EffectQuestion(treatment, outcome, **question)
+    asked: Any = EffectQuestion(treatment, outcome, **question)
+    if isinstance(schema, LinkedSchema):
+        from escudo.discovery._linked_effect import LinkedEffect
+
+        asked = LinkedEffect(asked)
     return asked.prepare(schema, schema.neighbours(relation=relation, rows=public_rows), Budget(epsilon, delta))
 
 
@@ -355,9 +385,17 @@ class PreparedEffect:
             quantile = max(quantile, -math.log(miss) / math.sqrt(2))
         return quantile**2
 
+    @property
+    def passes(self) -> Passes:
+        """How often the rows are read: questions with a known answer follow from the same counts."""
+        return Passes(1)
+
     def run(self, table: PrivateTable, purse: Purse) -> TreatmentEffect:
         """Measure and estimate; a δ that is large for as many rows as were measured is a warning."""
-        counts = self.table.count(table)
+        return self.answer(self.table.count(table), purse)
+
+    def answer(self, counts: NDArray[np.int64], purse: Purse) -> TreatmentEffect:
+        """Release exact counts of strata, treatment and outcome, and estimate from what comes out."""
         strata = self.table.release(self.table.sums(counts), purse)
         known = [(kind, other, other.release(other.sums(counts), purse)) for kind, other in self.refuters]
         outcome, labels, pairs = self.table.outcome, self.table.arms, self._pairs()
@@ -373,7 +411,7 @@ class PreparedEffect:
                 contrasts.append(self._contrast(strata.only([first, second]), (arms[first], arms[second])))
                 advance(1)
         counted = sum(arm.rows for arm in arms) if self.rows is None else self.rows
-        large = delta_warning(purse.plan.stated_delta, counted, unit=self.schema.unit)
+        large = delta_warning(purse.plan.stated_delta, counted, unit=purse.guarantee.unit)
         return TreatmentEffect(
             treatment=self.table.treatment,
             outcome=outcome.column.name,
@@ -393,6 +431,11 @@ class PreparedEffect:
             plan=purse.plan,
             guarantee=purse.guarantee,
         )
+
+    def interval_of(self, strata: Strata) -> tuple[float, float]:
+        """Return the interval of the contrast asked for, from what was measured."""
+        _, (low, high) = self._estimate_contrast(strata.only(list(self.contrast)), _CONTROL_TREATED, self._critical)
+        return self.table.outcome.span * low, self.table.outcome.span * high
 
     def _pairs(self) -> list[tuple[int, int]]:
         """Return the pairs of arms to compare, the one asked for first: all, or of many arms each with the control."""
@@ -682,7 +725,8 @@ class _BackDoor:
             raise NotIdentifiableError(
                 f"The effect of {treatment!r} on {outcome!r} depends on the direction of {treatment} — {unsure[0]}, "
                 "which the graph leaves open. Give that edge a direction, from what is known or from "
-                "escudo.direction, or say what to adjust for."
+                "escudo.direction, or say what to adjust for. A model made with this graph gives the range over all "
+                "directions, with intervals: model.effect_range(..., confidence=0.95)."
             )
         causal = after & before
         if not causal:

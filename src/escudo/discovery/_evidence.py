@@ -47,7 +47,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,12 +84,15 @@ class Evidence:
         triple: Total dependence of each three columns, in any order; ``UNKNOWN`` where it was not looked at.
         given: Evidence of the pair (x, y) given z, at [x, y, z]; infinity where it was not looked at.
         four: Total dependence of four columns, by their sorted indices, where it was looked at.
+        given_two: Evidence of each pair given the other two of four columns, in the order of their combinations; only
+            where it was asked for.
     """
 
     pair: Floats
     triple: Floats
     given: Floats
     four: dict[Scope, float]
+    given_two: dict[Scope, tuple[float, ...]] = field(default_factory=dict)
 
     def score(self, column: int, parents: Sequence[int]) -> float:
         """Return the score of a column with these parents, at most three."""
@@ -125,10 +128,16 @@ class Evidence:
 
 
 class Weights:
-    """Makes evidence out of residuals; built once for what was measured, used again for other noise."""
+    """Makes evidence out of residuals; built once for what was measured, used again for other noise.
 
-    def __init__(self, residuals: Residuals):
-        self._residuals = residuals
+    Args:
+        residuals: What was measured.
+        given_two: Whether to keep what four columns say of each two of them given the others.
+        softer: What each column that is given multiplies γ with.
+    """
+
+    def __init__(self, residuals: Residuals, *, given_two: bool = False, softer: float = 1.0):
+        self._residuals, self._given_two, self._softer = residuals, given_two, softer
         self.columns = len(residuals.sizes)
         self._pairs = table_batches(residuals, [scope for scope in residuals.starts if len(scope) == 2])
         self._measured = table_batches(residuals, [scope for scope in residuals.starts if len(scope) == 3])
@@ -202,9 +211,13 @@ class Weights:
             keep(batch, found)
             self._weigh_triples(pair, triple, given, batch, found, strictness)
         for batch in self._fours:
-            least = self._weigh_fours(pair, triple, batch, self.greatest_entropy(batch, tables), strictness)
-            for one, those in zip(evidence, least.tolist(), strict=True):
-                one.four.update(zip(batch.scopes, those, strict=True))
+            least, given_two = self._weigh_fours(pair, triple, batch, self.greatest_entropy(batch, tables), strictness)
+            for place, one in enumerate(evidence):
+                one.four.update(zip(batch.scopes, least[place].tolist(), strict=True))
+                if self._given_two:
+                    one.given_two.update(
+                        zip(batch.scopes, zip(*given_two[:, place].tolist(), strict=True), strict=True)
+                    )
         return evidence
 
     def _settle(self, evidence: Evidence) -> None:
@@ -245,15 +258,17 @@ class Weights:
 
     def _weigh_fours(
         self, pair: Floats, triple: Floats, batch: TableBatch, tables: Floats, strictness: float
-    ) -> Floats:
+    ) -> tuple[Floats, Floats]:
+        """Return the total dependence of each four columns, and of each two of them given the others."""
         at = np.array(batch.scopes).T
         least = np.full(tables.shape[-2:], math.inf)
+        given_two = []
         for x, y in itertools.combinations(range(4), 2):
             a, b = (axis for axis in range(4) if axis not in (x, y))
-            found = self._comparison(tables, batch, x, y, strictness)
+            given_two.append(self._comparison(tables, batch, x, y, strictness))
             total = triple[:, at[x], at[a], at[b]] + triple[:, at[y], at[a], at[b]]
-            least = np.minimum(least, total - pair[:, at[a], at[b]] + found)
-        return least
+            least = np.minimum(least, total - pair[:, at[a], at[b]] + given_two[-1])
+        return least, np.array(given_two)
 
     def _comparison(self, tables: Floats, batch: TableBatch, x: int, y: int, strictness: float) -> Floats:
         """Return the evidence, for each table of a batch, that axes x and y depend on each other given all others."""
@@ -281,7 +296,7 @@ class Weights:
         np.log(level, out=level)
         level *= seen
         share = (1 - 1 / shape[x]) * (1 - 1 / shape[y])
-        found: Floats = level.sum(axis=cells) - strictness / 2 * share * worth
+        found: Floats = level.sum(axis=cells) - strictness * self._softer ** len(hub) / 2 * share * worth
         return found
 
     def _noise(self, batch: TableBatch, ends: Axes, hub: Axes) -> Floats:

@@ -58,18 +58,20 @@ identification with greedy search", JMLR 3, for why the best score is right with
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo.causal import CausalGraph
-from escudo.discovery._discover import Discovery
+from escudo.causal import AncestralGraph, CausalGraph, Marks
+from escudo.discovery._answer import AncestralDiscovery, Discovery
+from escudo.discovery._hidden import Known, find_marks, judged, of_correlations
 from escudo.discovery._measurement import release_event
 from escudo.discovery._pattern import (
     LINEAR,
+    REPEATS,
     Constraints,
     Edge,
     Parents,
@@ -79,14 +81,14 @@ from escudo.discovery._pattern import (
     pattern,
     recurrence,
 )
-from escudo.discovery._search import ancestors, best_graph
+from escudo.discovery._search import LinearScore, search_linear
 from escudo.errors import InputError, SchemaError
 from escudo.mechanisms import Purse, bounded_rows, gaussian_event, second_moments
-from escudo.privacy import Budget, GaussianEvent, Neighbours, Plan, calibrate
+from escudo.privacy import Budget, GaussianEvent, Neighbours, Passes, Plan, calibrate
 from escudo.table import Numeric, PrivateTable, Schema, count_sensitivity
 
 if TYPE_CHECKING:
-    from escudo.discovery._discrete import Design
+    from escudo.discovery._discrete import Design, PreparedDiscrete
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -231,23 +233,22 @@ class PreparedGaussian:
             delta=self.delta,
         )
 
+    @property
+    def passes(self) -> Passes:
+        """How often the rows are read: twice to look, and then twice for moments, or for tables instead."""
+        last = Passes(2) if self.instead is None else self._by_counts({}).passes
+        least = min(last.least, 2)
+        return Passes(2 + least, max(last.most, 2) - least, "moments, or for tables where effects are not linear")
+
     def find(self, table: PrivateTable, purse: Purse) -> Discovery:
         """Measure what the plan shows, and search on it: post-processing, free of charge."""
         names, known = self.schema.names, self.constraints
-        scales = measure_scales(table, names, self.events[0], purse, self.rows)
-        bent = measure_curvature(table, names, self.events[1], purse, scales)
-        if self.instead is not None and self.open_events is not None:
-            if bent.seen:
-                return self._by_counts(table, purse, scales, bent)
-            whitening, last = (purse.within(event, purpose="moments") for event in self.open_events)
-        else:
-            whitening = last = purse
-        moments = measure_moments(table, names, self.events[2:], (whitening, last), scales)
-        together = float(self.schema.max_rows_per_person or 1)  # a person's rows may all be alike
-        rows = moments.effective_rows() / together
-        few = rows < _FEW_ROWS
-        if few:
-            rows = moments.effective_rows(alone=True) / together
+        measured = self._measure(table, purse)
+        if isinstance(measured, tuple):
+            counted, note = measured
+            found_by_counts = counted.find(table, purse)
+            return replace(found_by_counts, notes=(note, *found_by_counts.notes))
+        moments, rows, few, bent = measured.moments, measured.rows, measured.few, measured.bent
         most = 0 if rows < _HARDLY_ANY else 1 if few else _MOST_PARENTS
 
         def found(of: Moments, strictness: float, rounds: int, start: Parents | None = None) -> Parents:
@@ -274,15 +275,69 @@ class PreparedGaussian:
             notes=self._notes(rows, bent),
         )
 
-    def _by_counts(self, table: PrivateTable, purse: Purse, scales: Scales, bent: Curvature) -> Discovery:
-        """Return the graph that counts support: at this point nothing but scales and curvature has been measured."""
+    def find_hidden(self, table: PrivateTable, purse: Purse) -> AncestralDiscovery:
+        """Measure the same, and search on it for what holds also where causes are hidden."""
+        names, known = self.schema.names, Known.of(self.constraints)
+        measured = self._measure(table, purse)
+        if isinstance(measured, tuple):
+            counted, note = measured
+            by_counts = counted.find_hidden(table, purse)
+            return replace(by_counts, notes=(note, *by_counts.notes))
+        rows, few = measured.rows, measured.few
+
+        def marks(of: Moments) -> Marks:
+            within = None
+            if few:
+                most = 0 if rows < _HARDLY_ANY else 1
+                forest = search_linear(LinearScore(of.correlation, rows, _STRICTNESS, self.constraints, most), 0)
+                within = np.zeros((len(names), len(names)), dtype=np.bool_)
+                for x, several in enumerate(forest):
+                    within[x, list(several)] = within[list(several), x] = True
+            return find_marks(len(names), of_correlations(of.correlation, rows), known, most=3, within=within)
+
+        rng = np.random.default_rng(0)  # of public noise on released numbers
+        again = (marks(measured.moments.renoise(rng)) for _ in range(REPEATS))
+        found = judged(names, marks(measured.moments), again, known)
+        return AncestralDiscovery(
+            graph=found.graph,
+            edge_confidence=found.edge_confidence,
+            mark_confidence=found.mark_confidence,
+            method="gaussian",
+            plan=purse.plan,
+            guarantee=purse.guarantee,
+            rows=max(round(measured.moments.rows), 1),
+            cannot_tell=_cannot_tell(found.graph, rows, few),
+            notes=self._notes(rows, measured.bent),
+        )
+
+    def _measure(self, table: PrivateTable, purse: Purse) -> _Looked | tuple[PreparedDiscrete, str]:
+        """Release moments, or return what is to be counted instead, and why."""
+        names = self.schema.names
+        scales = measure_scales(table, names, self.events[0], purse, self.rows)
+        bent = measure_curvature(table, names, self.events[1], purse, scales)
+        if self.instead is not None and self.open_events is not None:
+            if bent.seen:
+                seen = zip(self.schema.fields, scales.counts, strict=True)
+                binned = {c.name: _in_bins(c, counts) for c, counts in seen if isinstance(c, Numeric)}
+                return self._by_counts(binned), f"{bent.told(names)}, so counts were taken."
+            whitening, last = (purse.within(event, purpose="moments") for event in self.open_events)
+        else:
+            whitening = last = purse
+        moments = measure_moments(table, names, self.events[2:], (whitening, last), scales)
+        together = float(self.schema.max_rows_per_person or 1)  # a person's rows may all be alike
+        rows = moments.effective_rows() / together
+        few = rows < _FEW_ROWS
+        return _Looked(moments, bent, moments.effective_rows(alone=True) / together if few else rows, few)
+
+    def _by_counts(self, counts: Mapping[str, Floats]) -> PreparedDiscrete:
+        """Return what to count, given each column's released histogram: scales and curvature are measured by then."""
         from escudo.discovery._discrete import PreparedDiscrete
 
         assert self.instead is not None
         assert self.open_events is not None
         first, second = self.open_events
         at_once = len(self.instead.numbers) - self.instead.merges == 1
-        counted = PreparedDiscrete(
+        return PreparedDiscrete(
             self.schema,
             self.instead,
             None,
@@ -290,14 +345,8 @@ class PreparedGaussian:
             None if at_once else second,
             self.delta,
             again=second if at_once else None,
-            counts={
-                column.name: _in_bins(column, counts)
-                for column, counts in zip(self.schema.fields, scales.counts, strict=True)
-                if isinstance(column, Numeric)
-            },
+            counts=counts,
         )
-        found = counted.find(table, purse)
-        return replace(found, notes=(f"{bent.told(self.schema.names)}, so counts were taken.", *found.notes))
 
     def _notes(self, rows: float, bent: Curvature) -> list[str]:
         notes = [
@@ -312,7 +361,17 @@ class PreparedGaussian:
         return notes
 
 
-def _cannot_tell(graph: CausalGraph, rows: float, few: bool) -> str:
+@dataclass(frozen=True, slots=True, eq=False)
+class _Looked:
+    """What was measured of moments, how many rows it is worth, and whether those are few."""
+
+    moments: Moments
+    bent: Curvature
+    rows: float
+    few: bool
+
+
+def _cannot_tell(graph: CausalGraph | AncestralGraph, rows: float, few: bool) -> str:
     if rows < _HARDLY_ANY:
         return f"the noise leaves what about {rows:.0f} rows would say; more rows or a larger epsilon are needed"
     if few:
@@ -701,148 +760,3 @@ def curvature_of(sums: Floats, rows: float, *, noise: float) -> Curvature:
     error = np.sqrt(noise**2 / 2 * (4 + slope[:, None] ** 2) / scale**2 + 2 / max(rows, 1.0))
     np.fill_diagonal(found, 0.0)
     return Curvature(found, error, lines / np.sqrt(np.outer(spread, spread)))
-
-
-# ---- the search for a graph of linear effects
-
-_EXACT = 12  # columns
-_MUST = 1e9  # what an arrow that is known to be there adds to the score: more than any evidence against it
-_GAIN = 1e-9
-
-
-class LinearScore:
-    """The score of each column with any parents, under what is known.
-
-    Args:
-        matrix: The correlations.
-        rows: The number of rows they are worth.
-        strictness: γ; larger for fewer arrows.
-        constraints: What is known of the columns.
-        most_parents: The most parents of a column; 1 makes a forest, 0 leaves what is known.
-    """
-
-    def __init__(self, matrix: Floats, rows: float, strictness: float, constraints: Constraints, most_parents: int = 8):
-        self._matrix, self._rows, self.most_parents = matrix, rows, most_parents
-        self._penalty = strictness * math.log(max(rows, 2.0)) / 2
-        self.allowed = constraints.allowed
-        self.bonus = np.zeros(matrix.shape)
-        for tail, head in constraints.required:
-            self.bonus[tail, head] = _MUST
-        for a, b in map(tuple, constraints.joined):
-            self.bonus[a, b] = self.bonus[b, a] = _MUST
-        self._rows_known: dict[tuple[int, frozenset[int]], Floats] = {}
-
-    def of(self, column: int, parents: Sequence[int]) -> float:
-        """Return the score of a column with these parents."""
-        several = sorted(parents)
-        left = self._matrix[column, column]
-        if several:
-            across = self._matrix[several, column]
-            left -= across @ np.linalg.solve(self._matrix[np.ix_(several, several)], across)
-        worth = -self._rows / 2 * math.log(max(float(left), 1e-12)) - self._penalty * len(several)
-        return worth + float(self.bonus[several, column].sum())
-
-    def gains(self, column: int, parents: frozenset[int]) -> Floats:
-        """Return what each other column would add as one more parent; minus infinity where it may not be one."""
-        key = (column, parents)
-        if key not in self._rows_known:
-            several = sorted(parents)
-            matrix, across = self._matrix, self._matrix[:, several]
-            along = (
-                np.linalg.solve(matrix[np.ix_(several, several)], across.T) if several else np.zeros((0, len(matrix)))
-            )
-            left = np.maximum(np.diag(matrix) - np.einsum("ij,ji->i", across, along), 1e-12)
-            shared = matrix[column] - across[column] @ along
-            squared = np.clip(shared**2 / (left * left[column]), 0.0, 1 - 1e-12)
-            gain = -self._rows / 2 * np.log1p(-squared) - self._penalty + self.bonus[:, column]
-            gain[[column, *several]] = -math.inf
-            gain[~self.allowed[:, column]] = -math.inf
-            if len(several) >= self.most_parents:
-                gain[gain < _MUST / 2] = -math.inf
-            self._rows_known[key] = gain
-        return self._rows_known[key]
-
-    def table(self) -> Floats:
-        """Return all scores at [column, parents as bits], for the exact search."""
-        count = len(self._matrix)
-        sets = np.arange(1 << count)
-        members = (sets[:, None] >> np.arange(count)) & 1
-        sizes = members.sum(axis=1)
-        logs = np.zeros(1 << count)
-        for size in range(1, count + 1):
-            chosen = sets[sizes == size]
-            places = np.argsort(-members[chosen], axis=1, kind="stable")[:, :size]
-            logs[chosen] = np.linalg.slogdet(self._matrix[places[:, :, None], places[:, None, :]])[1]
-        scores = np.full((count, 1 << count), -math.inf)
-        for column in range(count):
-            banned = sum(1 << other for other in range(count) if not self.allowed[other, column]) | 1 << column
-            must = int((self.bonus[:, column] > 0).sum())
-            fits = sets[(sets & banned == 0) & (sizes <= max(self.most_parents, must))]
-            change = logs[fits | 1 << column] - logs[fits]
-            scores[column, fits] = -self._rows / 2 * change - self._penalty * sizes[fits]
-            scores[column, fits] += members[fits] @ self.bonus[:, column]
-        return scores
-
-
-def search_linear(score: LinearScore, rounds: int, start: Parents | None = None) -> Parents:
-    """Return each column's parents in the best graph, or in a good one of many columns.
-
-    Args:
-        score: The scores.
-        rounds: How many perturbations, where the search is not exact.
-        start: Where climbing begins; no arrows by default.
-    """
-    count = len(score.allowed)
-    if count <= _EXACT:
-        return best_graph(score.table())
-    rng = np.random.default_rng(0)  # of the search alone
-    best = now = _climb(score, [set(some) for some in start] if start else [set() for _ in range(count)])
-    best_worth = now_worth = _worth(score, best)
-    for _ in range(rounds):
-        found = _climb(score, _shake(score, now, rng))
-        worth = _worth(score, found)
-        if worth >= now_worth:
-            now, now_worth = found, worth
-        if worth > best_worth + _GAIN:
-            best, best_worth = found, worth
-    return tuple(tuple(sorted(some)) for some in best)
-
-
-def _worth(score: LinearScore, graph: list[set[int]]) -> float:
-    return sum(score.of(column, sorted(parents)) for column, parents in enumerate(graph))
-
-
-def _climb(score: LinearScore, start: list[set[int]]) -> list[set[int]]:
-    """Add, delete or turn the arrow that gains most, until none gains."""
-    graph = [set(some) for some in start]
-    while True:
-        best, change = _GAIN, None
-        above = ancestors(graph)  # at [a, b] whether a → b would close a cycle
-        for head, parents in enumerate(graph):
-            gains = np.where(above[:, head], -math.inf, score.gains(head, frozenset(parents)))
-            tail = int(np.argmax(gains))
-            if gains[tail] > best:
-                best, change = float(gains[tail]), {head: parents | {tail}}
-            for tail in parents:
-                rest = parents - {tail}
-                lost = -float(score.gains(head, frozenset(rest))[tail])
-                if lost > best:
-                    best, change = lost, {head: rest}
-                turned = lost + float(score.gains(tail, frozenset(graph[tail]))[head])
-                if turned > best and not any(above[other, tail] for other in rest):
-                    best, change = turned, {head: rest, tail: graph[tail] | {head}}
-        if change is None:
-            return graph
-        for head, parents in change.items():
-            graph[head] = parents
-
-
-def _shake(score: LinearScore, graph: list[set[int]], rng: np.random.Generator) -> list[set[int]]:
-    """Return the graph with some arrows taken out at random, apart from those that must be there."""
-    arrows = [(a, b) for b, some in enumerate(graph) for a in sorted(some) if score.bonus[a, b] == 0]
-    left = [set(some) for some in graph]
-    if arrows:
-        for place in rng.choice(len(arrows), size=min(len(arrows), max(2, len(arrows) // 6)), replace=False):
-            tail, head = arrows[int(place)]
-            left[head].discard(tail)
-    return left

@@ -279,17 +279,30 @@ MOST_NUMBERS = 2**20
 # Releases are stated in units of their sensitivity, on this grid: so coarse that the rounding of sums over 10⁸ rows
 # stays below half a step, so fine that a million rounded numbers cost less than one part in 2,000.
 _GRID = 2.0**-22
-_CELLS_AT_ONCE = 2**24
+CELLS_AT_ONCE = 2**24
 
 
 def l2_sensitivity(
-    sizes: Sequence[int], scopes: Sequence[Scope], between: Neighbours | GaussianEvent, *, count_rows: bool = False
+    sizes: Sequence[int],
+    scopes: Sequence[Scope],
+    between: Neighbours | GaussianEvent,
+    *,
+    count_rows: bool = False,
+    together: int | None = None,
 ) -> tuple[float, float]:
-    """Return the l2 sensitivity of residuals between some tables, each of weight 1, and the weight of the row count."""
+    """Return the l2 sensitivity of residuals between some tables, each of weight 1, and the weight of the row count.
+
+    Args:
+        sizes: How many levels each column has.
+        scopes: Which sets of columns are measured.
+        between: Between which tables.
+        count_rows: Whether the number of rows is measured too.
+        together: The most rows of one person, where it is not what ``between`` says: 1 where each has one voice.
+    """
     weights = dict.fromkeys(scopes, 1.0)
     rows = ROWS_SHARE * squared_sensitivity(sizes, weights, relation="add_remove") if count_rows else 0.0
     squared = squared_sensitivity(sizes, weights, relation=between.relation, rows_weight=rows)
-    return (between.max_rows_per_person or 1) * math.sqrt(squared) * (1 + 1e-12), rows
+    return (together or between.max_rows_per_person or 1) * math.sqrt(squared) * (1 + 1e-12), rows
 
 
 def release_event(scale: float, neighbours: Neighbours, *, numbers: int) -> GaussianEvent:
@@ -307,6 +320,7 @@ def measure(
     event: GaussianEvent,
     purse: Purse,
     rows: float | None,
+    voice: int | None = None,
 ) -> Residuals:
     r"""Release the residuals of some scopes in one go.
 
@@ -317,21 +331,23 @@ def measure(
         event: What was planned for it; at most ``MOST_NUMBERS`` numbers.
         purse: Pays the event, and draws the noise.
         rows: The number of rows, if it is public or was measured before; None to measure it here.
+        voice: Where each person has one voice: the steps of it that counts are in (``_linked_discovery``).
 
     **Guarantee.** Gaussian noise of ``event.scale`` times the l2 sensitivity Δ of the residuals (above): with
     the vector in units of Δ the l2 sensitivity is 1, so the release is ρ-zCDP with ρ as the event says. Which scopes
     and levels are measured must not depend on the table except through what was released before.
     """
     counting = rows is None
-    limit, rows_weight = l2_sensitivity(levels.sizes, scopes, event, count_rows=counting)
+    together, step = (None, 1) if voice is None else (1, voice)
+    limit, rows_weight = l2_sensitivity(levels.sizes, scopes, event, count_rows=counting, together=together)
     parts: dict[Scope, Floats] = {}
     wanted = set(scopes)
     total = 0
     for scope, counts in _count_tables(table, levels, scopes):
-        total = int(counts.sum())
+        total = int(counts.sum()) // step  # whole voices
         for inner in _inside(scope, wanted, parts):
             axes = tuple(axis for axis, column in enumerate(scope) if column not in inner)
-            parts[inner] = coefficients(counts.sum(axis=axes).astype(np.float64)).ravel()
+            parts[inner] = coefficients(counts.sum(axis=axes) / step).ravel()
     vector = np.concatenate(
         [parts[scope] for scope in scopes] + ([[math.sqrt(rows_weight) * total]] if counting else [])
     )
@@ -355,32 +371,31 @@ def _count_tables(
     table: PrivateTable, levels: Levels, scopes: Sequence[Scope]
 ) -> Iterator[tuple[Scope, np.ndarray[tuple[int, ...], np.dtype[np.int64]]]]:
     """Yield tables that hold all scopes, the largest first, a few at a time."""
-    held: set[Scope] = set()
-    largest: list[Scope] = []
-    for scope in sorted(scopes, key=len, reverse=True):
-        if scope not in held:
-            largest.append(scope)
-            for order in range(1, len(scope) + 1):
-                held.update(itertools.combinations(scope, order))
-    with tracking("Counting", total=len(largest)) as advance:
-        for few in _portions(levels, largest):
+    parts = portions(levels, scopes)
+    with tracking("Counting", total=sum(map(len, parts))) as advance:
+        for few in parts:
             wanted = [[levels.names[i] for i in scope] for scope in few]
             for scope, counts in zip(few, table.counts(wanted), strict=True):
                 yield scope, levels.merged(counts, scope)
             advance(len(few))
 
 
-def _portions(levels: Levels, scopes: Sequence[Scope]) -> Iterator[list[Scope]]:
-    few: list[Scope] = []
-    cells = 0
-    for scope in scopes:
-        if few and cells + levels.raw_cells(scope) > _CELLS_AT_ONCE:
-            yield few
-            few, cells = [], 0
-        few.append(scope)
-        cells += levels.raw_cells(scope)
-    if few:
-        yield few
+def portions(levels: Levels, scopes: Sequence[Scope]) -> list[list[Scope]]:
+    """Return the tables that hold all scopes, the largest first: those that are counted in one pass together."""
+    held: set[Scope] = set()
+    found: list[list[Scope]] = []
+    room = 0
+    for scope in sorted(scopes, key=len, reverse=True):
+        if scope in held:
+            continue
+        for order in range(1, len(scope) + 1):
+            held.update(itertools.combinations(scope, order))
+        if not found or levels.raw_cells(scope) > room:
+            found.append([])
+            room = CELLS_AT_ONCE
+        found[-1].append(scope)
+        room -= levels.raw_cells(scope)
+    return found
 
 
 def _inside(scope: Scope, wanted: Set[Scope], done: Mapping[Scope, object]) -> list[Scope]:

@@ -327,17 +327,18 @@ def edge_confidences(
         a -= curves.bent[0] * curvature
         if times == seen.repeats:
             a += curves.always - curves.bent[1] * curvature
-        sure[edge] = _probability((a, b), times, seen.repeats)
+        sure[edge] = calibrated((a, b), times, seen.repeats)
     ways = {}
     a, b = curves.direction
     a -= curves.crowded * len(graph.adjacencies) / max(len(graph), 1)
     for tail, head in graph.edges:
         forward, backward = seen.arrows.get((tail, head), 0), seen.arrows.get((head, tail), 0)
         both = seen.edges.get((min(tail, head), max(tail, head)), 0)
-        ways[tail, head] = _probability((a, b), forward + (both - forward - backward) / 2, both)
+        ways[tail, head] = calibrated((a, b), forward + (both - forward - backward) / 2, both)
     return sure, ways
 
 
-def _probability(curve: tuple[float, float], count: float, total: float) -> float:
+def calibrated(curve: tuple[float, float], count: float, total: float) -> float:
+    """Return the probability that a curve gives to what came back so many times out of so many."""
     log_odds = math.log((count + 0.5) / (total - count + 0.5))
     return 1 / (1 + math.exp(-curve[0] - curve[1] * log_odds))

@@ -11,6 +11,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from escudo._plot import Row, intervals
+from escudo._validate import one_of
 from escudo.errors import InputError
 from escudo.privacy import Guarantee, Plan
 
@@ -27,7 +29,7 @@ class Arm:
         level: The level, as it is shown.
         mean: The mean outcome (or the share, for an event) under do(treatment = level).
         interval: Its confidence interval.
-        rows: About how many rows have this level; noisy.
+        rows: About how many rows (of linked tables: people) have this level; noisy.
     """
 
     level: str
@@ -148,6 +150,7 @@ class TreatmentEffect:
         notes: Public remarks: what the estimate assumes.
         plan: The budget tree that was spent.
         guarantee: What was promised to the people in the table.
+        counted: What is counted: ``"rows"``, or of linked tables ``"people"``, each of whom has one voice.
     """
 
     treatment: str
@@ -167,6 +170,7 @@ class TreatmentEffect:
     notes: Sequence[str]
     plan: Plan
     guarantee: Guarantee
+    counted: str = "rows"
 
     def __post_init__(self) -> None:
         if not self.contrasts:
@@ -251,13 +255,41 @@ class TreatmentEffect:
     def overlap_sentence(self) -> str:
         """How many rows can be compared, and where an arm is thinnest, in one sentence."""
         both = f"{self.treatment} = {self.control} and {self.treated}"
-        told = f"Both {both} are seen where {self.compared:.0%} of the rows lie"
+        told = f"Both {both} are seen where {self.compared:.0%} of the {self.counted} lie"
         places = [[arm.level for arm in self.arms].index(level) for level in (self.control, self.treated)]
         seen = [(one.arms[place], one, place) for one in self.overlap if one.share > 0 for place in places]
         if len(self.overlap) < 2 or not seen:
             return f"{told}."
         share, one, place = min(seen, key=lambda each: each[0])
         return f"{told}; thinnest at {one.name}: {share:.0%} have {self.arms[place].level}."
+
+    def plot(self, of: Literal["contrasts", "arms"] = "contrasts", *, axes: Any = None) -> Any:
+        """Draw the differences between levels, or the outcome under each level, with their intervals.
+
+        Args:
+            of: Which of the two.
+            axes: Axes of matplotlib to draw into; new ones by default.
+
+        Returns:
+            The axes; ``.figure`` is their figure, which notebooks show and ``savefig`` writes.
+
+        Raises:
+            InputError: If matplotlib is not installed.
+        """
+        one_of("of", of, ("contrasts", "arms"))
+        named = f"{self.confidence:g} confidence" + (", all together" if self.joint and of == "contrasts" else "")
+        if of == "arms":
+            rows: list[Row] = [(arm.level, arm.mean, arm.interval) for arm in self.arms]
+            title, up = f"{self.outcome} where {self.treatment} is set", f"{self.treatment} set to"
+            return intervals(axes, rows, title=title, across=f"{self.meaning}; intervals of {named}", up=up)
+        rows = [(f"{one.control} to {one.treated}", one.value, one.interval) for one in self.contrasts]
+        title, across = (
+            f"What {self.treatment} does to {self.outcome}",
+            f"change of {self.meaning}; intervals of {named}",
+        )
+        return intervals(
+            axes, rows, title=title, across=across, up=f"{self.treatment} set from", lines={"no effect": 0.0}
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as JSON values."""

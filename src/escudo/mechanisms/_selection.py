@@ -238,17 +238,26 @@ def quantile_cells(
 
 
 def choose_cells(
-    counts: ArrayLike, probabilities: float | Sequence[float], event: Event, purse: Purse, *, purpose: str = ""
+    counts: ArrayLike,
+    probabilities: float | Sequence[float],
+    event: Event,
+    purse: Purse,
+    *,
+    rows: int | None = None,
+    purpose: str = "",
 ) -> Integers:
-    """Return the cells of :func:`quantile_cells`, paid by a purse; the event is :func:`quantile_event` of as many."""
+    """Return the cells of :func:`quantile_cells`, paid by a purse; the event is :func:`quantile_event` of as many.
+
+    ``rows`` is the most records of one person in ``counts``, where that is fewer than the event is stated for.
+    """
     records, parts = _read_counts(counts), _read_probabilities(probabilities)
     each = event.event if isinstance(event, RepeatedEvent) else event
     assert isinstance(each, ExponentialEvent)
-    rows = event.max_rows_per_person or 1
+    each_has = rows or event.max_rows_per_person or 1
     choices = [
         select_scale(
             cell_utilities(records, part),
-            rows * (_PARTS if event.relation == "replace_one" else max(part, _PARTS - part)),
+            each_has * (_PARTS if event.relation == "replace_one" else max(part, _PARTS - part)),
             each.epsilon,
         )
         for part in parts

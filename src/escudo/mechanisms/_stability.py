@@ -401,13 +401,18 @@ def stable_histogram(
     return purse.release(show_keys(counts, event, purse), event)
 
 
-def show_keys(counts: Mapping[K, int], event: ApproximateEvent, purse: Purse, *, purpose: str = "") -> dict[K, int]:
-    """Return the keys and noisy counts of :func:`stable_histogram`, paid by a purse; the event states the terms."""
+def show_keys(
+    counts: Mapping[K, int], event: ApproximateEvent, purse: Purse, *, rows: int | None = None, purpose: str = ""
+) -> dict[K, int]:
+    """Return the keys and noisy counts of :func:`stable_histogram`, paid by a purse; the event states the terms.
+
+    ``rows`` is the most rows of one person in ``counts``, where that is fewer than the event is stated for.
+    """
     threshold = stable_threshold(
         epsilon=event.epsilon,
         delta=event.delta,
         relation=event.relation,
-        max_rows_per_person=event.max_rows_per_person or 1,
+        max_rows_per_person=rows or event.max_rows_per_person or 1,
     )
     keys, occupied = _read_keys(counts)
 

@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from escudo._card import plain
+from escudo._plot import Drawn, intervals
 from escudo._validate import did_you_mean, finite, one_of, positive, probability
 from escudo.asking import Prepared, planning, run, verb
 from escudo.errors import InputError, SchemaError
@@ -180,10 +181,11 @@ def arrow(cause: str, effect: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Direction:
+class Direction(Drawn):
     """Which of two columns causes the other, as far as a noise model and a privacy budget can tell.
 
-    Every number was released under ``guarantee`` or computed from what was.
+    Every number was released under ``guarantee`` or computed from what was. ``plot`` draws the released margin, how far
+    noise may have moved it, and what it takes for a verdict.
 
     Attributes:
         x: The first column asked about.
@@ -268,6 +270,20 @@ class Direction:
     def released(self) -> bool:
         """Whether anything was released; if not, nothing was spent and the margin means nothing."""
         return self.plan.event is not None
+
+    def _draw(self, axes: Any) -> Any:
+        if not self.released:
+            raise InputError("Nothing was released, so there is nothing to draw; see notes for the reason.")
+        half = self.noise_scale * math.log(20)  # Laplace noise is larger than this in size once in 20 times
+        bars = {f"enough for {self.x} → {self.y}": self.threshold, f"enough for {self.y} → {self.x}": -self.threshold}
+        return intervals(
+            axes,
+            [(self.score, self.margin, (self.margin - half, self.margin + half))],
+            title=self._headline(),
+            across=f"released margin, above 0 for {self.x} → {self.y}; the line: 95 % of the noise",
+            up=self.method,
+            lines={"neither": 0.0, **(bars if self.threshold else {})},
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the answer as plain values."""

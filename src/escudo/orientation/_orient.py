@@ -26,7 +26,7 @@ from escudo.mechanisms import Purse
 from escudo.orientation._blocks import FEWEST_DISTINCT
 from escudo.orientation._direction import CANNOT_TELL, Direction, Score, check_options, scored_column
 from escudo.orientation._votes import VOTE_OPTIONS, Poll, poll_of
-from escudo.privacy import Budget, GaussianEvent, Guarantee, Neighbours, Plan, plannable
+from escudo.privacy import Budget, GaussianEvent, Guarantee, Neighbours, Passes, Plan, plannable
 from escudo.table import PrivateTable, Schema
 
 Edge = tuple[str, str]
@@ -189,6 +189,11 @@ class PreparedEdges:
         bought = f"{len(self.pairs)} pairs, {poll.seating.blocks} blocks, {poll.procedure.name}"
         at = self.delta if isinstance(poll.event, GaussianEvent) else 0.0
         return poll.plan("orient", "sums of votes", bought, "verdicts", at)
+
+    @property
+    def passes(self) -> Passes:
+        """How often the rows are read: not at all where no margin could make a verdict."""
+        return Passes(int(not self.poll.hopeless))
 
     def run(self, table: PrivateTable, purse: Purse) -> Orientation:
         """Let the blocks vote on every pair, and put the verdicts into the graph."""

@@ -381,7 +381,7 @@ class Dependence(NamedTuple):
     Attributes:
         measure: The score, for kernels of a width if it has any.
         sensitivity: How far it can move when one of so many pairs is replaced.
-        largest: The most it can be.
+        largest: The most it can be, of many pairs.
     """
 
     measure: Callable[[float], Callable[[Floats, Floats], float]]

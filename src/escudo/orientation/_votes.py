@@ -26,7 +26,8 @@ the others: a query that sorts by a column breaks this, a file in the order in w
 
 *By value* (person unit, or ``add_remove``). A public hash of the person id (of the row's own values, for the row unit)
 names the block. Adding or removing one changes one block; replacing one may change two, the one it leaves and the one
-it enters.
+it enters. Which records of a block have a seat, and in which order, follows from another public hash and from their
+values, never from the order in which an engine hands them over: that may change with somebody else's rows.
 
 **How many.** At ε the noise on the sum of votes has scale 2/ε: about 20/ε blocks that mostly agree stand out of it, and
 fewer than 20 are made only where rows are few. A block needs records to see a direction, at least ``SMALLEST`` of them,
@@ -73,7 +74,7 @@ from escudo.orientation._direction import (
     scored_column,
 )
 from escudo.orientation._procedures import PROCEDURES, Procedure, procedure_of
-from escudo.privacy import Budget, GaussianEvent, Guarantee, LaplaceEvent, Neighbours, Plan, calibrate
+from escudo.privacy import Budget, GaussianEvent, Guarantee, LaplaceEvent, Neighbours, Passes, Plan, calibrate
 from escudo.table import PrivateTable, Schema
 
 VOTE_OPTIONS: Mapping[str, Any] = {"abstain": None, "blocks": None, "shuffle": 0}
@@ -118,6 +119,11 @@ class PreparedVotes:
         seating = self.poll.seating
         bought = f"{seating.blocks} blocks of about {seating.size} records, {self.poll.procedure.name}"
         return self.poll.plan("direction", "sum of votes", bought, "verdict")
+
+    @property
+    def passes(self) -> Passes:
+        """How often the rows are read: not at all where no margin could make a verdict."""
+        return Passes(int(not self.poll.hopeless))
 
     def run(self, table: PrivateTable, purse: Purse) -> Direction:
         """Let the blocks vote and answer."""
@@ -326,17 +332,31 @@ class Seating:
         return np.arange(used) * stride + rng.integers(0, stride, used), rng.permutation(used)
 
     def _by_value(self, batches: Iterable[Batch], seated: Floats) -> None:
-        filled = np.zeros(self.blocks, dtype=np.int64)
+        waiting: list[tuple[Indices, NDArray[np.uint64], Floats]] = []
         for batch in batches:
-            whose = batch.person if batch.person is not None else _row_hash(batch.values)
-            block = (_mix(whose.astype(np.uint64), self.shuffle) % np.uint64(self.blocks)).astype(np.int64)
-            order = np.argsort(block, kind="stable")
-            counts = np.bincount(block, minlength=self.blocks)
-            within = np.arange(block.size) - np.repeat(np.cumsum(counts) - counts, counts)
-            slot = filled[block[order]] + within
-            fits = slot < self.size  # a full block turns further records away, whoever they are
-            seated[block[order][fits] * self.size + slot[fits]] = batch.values[order][fits]
-            filled += counts
+            whose = batch.person.astype(np.uint64) if batch.person is not None else _row_hash(batch.values)
+            block = (_mix(whose, self.shuffle) % np.uint64(self.blocks)).astype(np.int64)
+            waiting.append((block, _mix(whose, self.shuffle + 1), batch.values + 0.0))
+            if sum(len(some) for some, _, _ in waiting) > 2 * len(seated):
+                waiting = [self._first(waiting)]
+        if waiting:
+            block, _, values = self._first(waiting)
+            seated[block * self.size + _within(block, self.blocks)] = values
+
+    def _first(
+        self, waiting: Sequence[tuple[Indices, NDArray[np.uint64], Floats]]
+    ) -> tuple[Indices, NDArray[np.uint64], Floats]:
+        """Return as many records of each block as it has seats: the first by a public hash, and by their values."""
+        block, rank, values = (np.concatenate(several) for several in zip(*waiting, strict=True))
+        order = np.lexsort((*values.T[::-1], rank, block))
+        chosen = order[_within(block[order], self.blocks) < self.size]
+        return block[chosen], rank[chosen], values[chosen]
+
+
+def _within(block: Indices, blocks: int) -> Indices:
+    """Return which record of its block each one is, where the records of a block stand together."""
+    counts = np.bincount(block, minlength=blocks)
+    return np.arange(block.size) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
 def seating_of(neighbours: Neighbours, epsilon: float, blocks: int | None = None, shuffle: int = 0) -> Seating:

@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from escudo.privacy._ledger_book import as_lines as as_lines
     from escudo.privacy._ledger_book import verify_lines as verify_lines
     from escudo.privacy._ledger_chain import LedgerRow as LedgerRow
+    from escudo.privacy._plan import Passes as Passes
     from escudo.privacy._plan import Plan as Plan
     from escudo.privacy._plan import charging as charging
     from escudo.privacy._plan import cost_text as cost_text
@@ -85,7 +86,7 @@ __getattr__, _, _later = lazy_loader.attach(
         "_ledger": ["Ledger"],
         "_ledger_book": ["AccountInfo", "LedgerAccount", "Verification", "as_lines", "verify_lines"],
         "_ledger_chain": ["LedgerRow"],
-        "_plan": ["Plan", "charging", "cost_text", "delta_warning", "plan", "plannable", "usual_delta"],
+        "_plan": ["Passes", "Plan", "charging", "cost_text", "delta_warning", "plan", "plannable", "usual_delta"],
         "_tally": ["Spending", "percent_up", "shown_down", "shown_up"],
     },
 )

@@ -195,11 +195,15 @@ def put(event: Event, **values: object) -> None:
         object.__setattr__(event, name, value)
 
 
+class TooLoudError(InputError):
+    """A loss that protects nobody: a slip where somebody states it, and a step on the way where noise is looked for."""
+
+
 def check_loss(name: str, value: object, *, at_most: float = MAX_EPSILON) -> float:
     """Return a finite loss of at least 0; a huge one is refused, because it protects nobody."""
     number = positive(name, value, allow_zero=True)
     if number > at_most:
-        raise InputError(f"{name} must be at most {at_most:g}; got {number:g}, which would protect nobody.")
+        raise TooLoudError(f"{name} must be at most {at_most:g}; got {number:g}, which would protect nobody.")
     return number
 
 
@@ -507,7 +511,7 @@ class GDPEvent(Event):
 
 def _bounded_ratio(name: str, sensitivity: float, scale: float) -> None:
     if sensitivity > scale * MAX_EPSILON:
-        raise InputError(
+        raise TooLoudError(
             f"{name} / scale must be at most {MAX_EPSILON:g}; {sensitivity:g} / {scale:g} is more, and noise that "
             "small would protect nobody."
         )

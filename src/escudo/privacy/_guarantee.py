@@ -44,6 +44,7 @@ from escudo.privacy._events import (
     PureEvent,
     RepeatedEvent,
     SampledGaussianEvent,
+    TooLoudError,
     ZCDPEvent,
     check_loss,
 )
@@ -482,7 +483,7 @@ def calibrate(
     Args:
         build: The events of the release at a noise level t > 0: every scale proportional to t (or every ε to 1/t), so
             that the cost falls as t grows.
-        budget: What it may cost.
+        budget: What it may cost, together with what is reserved of it.
         epsilon: The budget's, in place of it; deprecated, and ends with version 0.3.
         delta: The budget's, in place of it; deprecated likewise.
 
@@ -508,8 +509,17 @@ def calibrate(
     else:
         most, at = budget.epsilon, budget.delta
 
+    def total(noise: float) -> RunningTotal:
+        events = build(noise)
+        if budget is None or not budget.reserved:
+            return RunningTotal.of(events)
+        return RunningTotal.of([*(events if isinstance(events, Sequence) else (events,)), *budget.reserved])
+
     def quick(noise: float) -> float:
-        return RunningTotal.of(build(noise)).quick_epsilon(at)
+        try:
+            return total(noise).quick_epsilon(at)
+        except TooLoudError:  # so little noise that no event states it
+            return math.inf
 
     high = 1.0
     while quick(high) > most:
@@ -527,11 +537,11 @@ def calibrate(
         low, high = (low, middle) if quick(middle) <= most else (middle, high)
 
     def rough(noise: float) -> float:
-        return RunningTotal.of(build(noise)).bound(at, coarse=True).value
+        return total(noise).bound(at, coarse=True).value
 
     noise = _sharpened(rough, high, most)
     # The search was a hair too bold, if at all; and the same events in another order may differ in their last digits.
-    while RunningTotal.of(build(noise)).epsilon(at) * (1 + 1e-9) > most:
+    while total(noise).epsilon(at) * (1 + 1e-9) > most:
         noise *= 1 + _TOLERANCE / 8
     return noise
 

@@ -609,6 +609,8 @@ class Store:
             self._file_size()
         if self._engine is None:
             self._engine = self._sqlite_engine(self.path) if self.path is not None else self._postgresql_engine()
+            # A ledger that nobody closes is closed when it is collected; so the engine must not know the store.
+            self._closed = weakref.finalize(self, self._engine.dispose)
         options: dict[str, Any] = {"escudo_write": write, "escudo_until": until}
         if self.path is None:
             options["isolation_level"] = "READ COMMITTED" if write else "REPEATABLE READ"
@@ -668,12 +670,14 @@ class Store:
         return False
 
     def _sqlite_engine(self, path: Path) -> sa.Engine:
+        timeout = self._timeout
+
         def connect() -> sqlite3.Connection:
             # mode=rw: a file that is not there is an error, never created on the way.
             connection = sqlite3.connect(
                 f"file:{quote(os.fsencode(path))}?mode=rw",
                 uri=True,
-                timeout=self._timeout,
+                timeout=timeout,
                 isolation_level=None,
                 check_same_thread=False,
             )
@@ -692,7 +696,7 @@ class Store:
             options = connection.get_execution_options()
             driver = cast(sqlite3.Connection, connection.connection.driver_connection)
             until = options.get("escudo_until")
-            wait = self._timeout if until is None else max(0.0, until - time.monotonic())
+            wait = timeout if until is None else max(0.0, until - time.monotonic())
             driver.execute(f"PRAGMA busy_timeout = {round(1000 * wait)}")
             driver.execute("BEGIN IMMEDIATE" if options.get("escudo_write") else "BEGIN")
 
@@ -724,6 +728,7 @@ class Store:
         assert self._url is not None, "this is no SQLite store"
         arguments = {} if "connect_timeout" in self._url.query else {"connect_timeout": max(2, round(self._timeout))}
         engine = sa.create_engine(self._url, connect_args=arguments, pool_pre_ping=True)
+        lax, wait = self._lax, max(1, round(self._timeout * 1000))
 
         @sa.event.listens_for(engine, "connect")
         def settings(connection: Any, _: object) -> None:
@@ -732,10 +737,10 @@ class Store:
             off = {name for (name,) in cursor.fetchall()}
             if "synchronous_commit" in off:  # which is this connection's to decide
                 cursor.execute("SET synchronous_commit = on")
-            self._lax = sorted(off - {"synchronous_commit"})
+            lax[:] = sorted(off - {"synchronous_commit"})
             # Waiting for a row that others change one after the other is many waits: the whole of it is bounded.
-            cursor.execute(f"SET lock_timeout = {max(1, round(self._timeout * 1000))}")
-            cursor.execute(f"SET statement_timeout = {max(1, round(self._timeout * 1000))}")
+            cursor.execute(f"SET lock_timeout = {wait}")
+            cursor.execute(f"SET statement_timeout = {wait}")
             connection.commit()
 
         return engine
@@ -744,7 +749,7 @@ class Store:
         """Close the connections; the next use opens new ones."""
         with self.lock:
             if self._engine is not None:
-                self._engine.dispose()
+                self._closed()
                 self._engine = None
 
     def pause(self) -> None:

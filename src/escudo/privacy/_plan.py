@@ -32,8 +32,9 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeVar
+from copy import copy
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from escudo._validate import did_you_mean, probability
 from escudo.errors import InputError, NotInPlanError, RefusedError
@@ -62,7 +63,9 @@ def plan_text(plan: Plan) -> str:
     labels = max(len(line.branch + line.label) for line in lines)
     costs = max((len(line.cost) for line in lines if line.buys), default=0)
     tree = [f"{line.branch + line.label:<{labels}}   {line.cost:<{costs}}   {line.buys}".rstrip() for line in lines]
-    return "\n".join([*tree, f"Warning: {plan.warning}"] if plan.warning else tree)
+    told = [f"Warning: {plan.warning}"] if plan.warning else []
+    told += [str(each) for each in (plan.passes, plan.forecast) if each is not None]
+    return "\n".join([*tree, *told])
 
 
 def plan_html(plan: Plan) -> str:
@@ -74,7 +77,9 @@ def plan_html(plan: Plan) -> str:
         for line in _lines(plan)
     )
     warning = f"<p><strong>Warning:</strong> {html.escape(plan.warning)}</p>" if plan.warning else ""
-    return f"<table><caption>Budget plan: nothing is spent yet</caption>{rows}</table>{warning}"
+    passes = "" if plan.passes is None else f"<p>{html.escape(str(plan.passes))}</p>"
+    forecast = passes + ("" if plan.forecast is None else plan.forecast._repr_html_())
+    return f"<table><caption>Budget plan: nothing is spent yet</caption>{rows}</table>{warning}{forecast}"
 
 
 def cost_text(event: Event | None) -> str:
@@ -225,6 +230,55 @@ def _rounded_down(delta: float) -> str:
     return f"{math.floor(delta / 10.0**power + 1e-9) * 10.0**power:.1g}"
 
 
+@dataclass(frozen=True, slots=True)
+class Passes:
+    """How often an operation reads the rows of its table: public, and known before one is read.
+
+    Counting the rows or people is not among them: it is done where their number is public and nobody has stated it.
+
+    Attributes:
+        least: So often in any case.
+        more: And at most so often beyond that,
+        why: for this.
+
+    >>> print(Passes(1) + Passes(1, 4, "a round in which triples may be picked"))
+    Reads the rows 2 times, and once more for a round in which triples may be picked, 4 times at most.
+    """
+
+    least: int
+    more: int = 0
+    why: str = ""
+
+    @property
+    def most(self) -> int:
+        """So often at most."""
+        return self.least + self.more
+
+    def __add__(self, other: Passes) -> Passes:
+        why = " and ".join(each.why for each in (self, other) if each.more)
+        return Passes(self.least + other.least, self.more + other.more, why)
+
+    def __str__(self) -> str:
+        often = "once" if self.least == 1 else f"{self.least} times"
+        more = f", and once more for {self.why}" if self.more else ""
+        more += f", {self.more} times at most" if self.more > 1 else " at most" if self.more else ""
+        return f"Reads the rows {often}{more}."
+
+    def to_json(self) -> dict[str, int]:
+        """Return it as JSON values."""
+        return {"least": self.least, "most": self.most}
+
+
+class Expectation(Protocol):
+    """How good what a plan pays for will be, from public facts alone; it shows itself as text, HTML and JSON."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        ...
+
+    def _repr_html_(self) -> str: ...
+
+
 @dataclass(frozen=True, slots=True, init=False)
 class Plan:
     """A node of a budget tree.
@@ -258,6 +312,8 @@ class Plan:
     count: int
     delta: float | None
     warning: str
+    forecast: Expectation | None = field(compare=False)
+    passes: Passes | None = field(compare=False)
 
     def __init__(
         self,
@@ -291,9 +347,11 @@ class Plan:
             "count": count,
             "delta": delta,
             "warning": warning,
+            "forecast": None,
+            "passes": None,
         }
-        for field, value in values.items():
-            object.__setattr__(self, field, value)
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
     @property
     def event(self) -> Event | None:
@@ -342,6 +400,18 @@ class Plan:
             return self
         whole = {"children": self.children} if self.children else {"event": self.once}
         return Plan(self.name, **whole, buys=self.buys, count=self.count, delta=self.delta, warning=warning)
+
+    def expecting(self, forecast: Expectation | None, passes: Passes | None = None) -> Plan:
+        """Return the plan together with what is known beforehand; that costs nothing and is no part of it.
+
+        Args:
+            forecast: How good what it pays for will be.
+            passes: How often the rows are read for it.
+        """
+        told = copy(self)
+        object.__setattr__(told, "forecast", forecast)
+        object.__setattr__(told, "passes", passes)
+        return told
 
     def less(self, *paid: Event) -> Plan:
         """Return the plan of what is left once some of its events have happened.

@@ -7,11 +7,15 @@ the rows of one person.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, TypedDict, get_args
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, TypedDict, get_args
 
 from escudo._validate import did_you_mean, one_of, positive, positive_integer, probability, whole
 from escudo.errors import InputError
+
+if TYPE_CHECKING:
+    from escudo.privacy._events import Event
 
 Relation = Literal["replace_one", "add_remove"]
 Unit = Literal["row", "person"]
@@ -174,13 +178,23 @@ class Neighbours(Stated):
 class Budget:
     """What a question may cost: ε at most, except with probability δ.
 
+    Attributes:
+        epsilon: In all.
+        delta: In all.
+        reserved: Events that are paid from it as well, settled beforehand: what is chosen beside them gets the rest.
+
     Raises:
         InputError: If ε is not above 0 and at most 100, or δ is not in [0, 1).
     """
 
     epsilon: float
     delta: float = 0.0
+    reserved: tuple[Event, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", positive("epsilon", self.epsilon, at_most=100.0))
         object.__setattr__(self, "delta", probability("delta", self.delta))
+
+    def reserving(self, events: Iterable[Event]) -> Budget:
+        """Return the same budget, from which these events are paid as well."""
+        return replace(self, reserved=(*self.reserved, *events))

@@ -40,16 +40,9 @@ from escudo.privacy._conversions import (
     renyi_to_epsilon,
     smallest_epsilon,
 )
-from escudo.privacy._curves import (
-    ORDERS,
-    HockeyStick,
-    LossDistribution,
-    PrivacyCurve,
-    compose,
-    curve_of,
-    gaussian_hockey_stick,
-)
+from escudo.privacy._curves import ORDERS, HockeyStick, PrivacyCurve, curve_of, gaussian_hockey_stick
 from escudo.privacy._events import ComposedEvent, Event, ParallelEvent, RepeatedEvent, check_count
+from escudo.privacy._losses import LossDistribution, compose
 from escudo.privacy._relations import Relation, Unit
 
 ROUND_UP = 1 + 1e-9

@@ -15,11 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from escudo.effects import show_epsilon
 from escudo.report._look import MOST_CARDS, MOST_MAPPED, column_card, pairs_beside
 from escudo.report._page import fragment, render
 from escudo.report._svg import heat_map, percent
-from escudo.utility import sampling_error, synthetic_table, total_variation
+from escudo.utility import (
+    KINDS,
+    LinkedEvaluation,
+    row_count,
+    sampling_error,
+    synthetic_table,
+    total_variation,
+)
 
 if TYPE_CHECKING:
     import polars as pl
@@ -49,7 +55,9 @@ _WORST = 12
 Columns = tuple[str, ...]
 
 
-def custodian_page(table: PrivateTable, synthetic: pl.DataFrame, *, dataset: str = "", made: datetime) -> str:
+def custodian_page(
+    table: PrivateTable, synthetic: pl.DataFrame | pl.LazyFrame, *, dataset: str = "", made: datetime
+) -> str:
     """Return the comparison of real and synthetic rows as one HTML page, marked as not for release.
 
     Args:
@@ -64,27 +72,34 @@ def custodian_page(table: PrivateTable, synthetic: pl.DataFrame, *, dataset: str
     return _page("custodian", {"source": source, **_comparison(table, synthetic, dataset)})
 
 
-def comparison_section(table: PrivateTable, synthetic: pl.DataFrame, dataset: str) -> Markup:
+def comparison_section(table: PrivateTable, synthetic: pl.DataFrame | pl.LazyFrame, dataset: str) -> Markup:
     """Return the same as a section of the custodian's copy of a release's report."""
     return _section("comparison", "comparison", _comparison(table, synthetic, dataset))
 
 
-def _comparison(table: PrivateTable, synthetic: pl.DataFrame, dataset: str) -> dict[str, Any]:
+def _comparison(table: PrivateTable, synthetic: pl.DataFrame | pl.LazyFrame, dataset: str) -> dict[str, Any]:
     schema = table.schema
-    drawn = synthetic_table(synthetic, schema)
+    drawn, count = synthetic_table(synthetic, schema), row_count(synthetic)
     names = list(schema.names[:MOST_MAPPED])
-    singles = _compare(table, drawn, [(name,) for name in names], synthetic.height)
-    pairs = _compare(table, drawn, _subsets(table, names, 2, _MOST_PAIR_CELLS), synthetic.height)
-    triples = _compare(table, drawn, _spread(_subsets(table, names, 3, _MOST_TRIPLE_CELLS)), synthetic.height)
+    subsets: list[list[Columns]] = [
+        [(name,) for name in names],
+        _subsets(table, names, 2, _MOST_PAIR_CELLS),
+        _spread(_subsets(table, names, 3, _MOST_TRIPLE_CELLS)),
+    ]
+    listed = [columns for several in subsets for columns in several]
+    real, ours = (dict(zip(listed, each.counts(listed), strict=True)) for each in (table, drawn))
+    # The total variation, and what chance alone would give.
+    singles, pairs, triples = (
+        {each: (total_variation(real[each], ours[each]), sampling_error(real[each], count)) for each in several}
+        for several in subsets
+    )
     apart = np.full((len(names), len(names)), np.nan)
     for a, b in pairs:
         i, j = names.index(a), names.index(b)
         apart[i, j] = apart[j, i] = 100 * pairs[a, b][0]
     most = float(np.nanmax(apart)) if pairs else 0.0
     charted = names[:MOST_CARDS]
-    real = table.counts([[name] for name in charted])
-    made_up = drawn.counts([[name] for name in charted])
-    cards = [column_card(schema[name], ours, theirs) for name, ours, theirs in zip(charted, made_up, real, strict=True)]
+    cards = [column_card(schema[name], ours[name,], real[name,]) for name in charted]
     for card in cards:
         card["note"] = f"{100 * singles[(card['name'],)][0]:.2f}\N{NO-BREAK SPACE}% in the wrong cell"
     levels = [("one", singles), ("two", pairs), ("three", triples)]
@@ -109,19 +124,6 @@ def _comparison(table: PrivateTable, synthetic: pl.DataFrame, dataset: str) -> d
             for columns, (error, chance) in sorted(pairs.items(), key=lambda item: -item[1][0])[:_WORST]
         ],
         "left_out": math.comb(len(names), 2) - len(pairs),
-    }
-
-
-def _compare(
-    table: PrivateTable, drawn: PrivateTable, subsets: Sequence[Columns], rows: int
-) -> dict[Columns, tuple[float, float]]:
-    """Return for each set of columns the total variation, and what chance alone would give."""
-    if not subsets:
-        return {}
-    listed = [list(columns) for columns in subsets]
-    return {
-        columns: (total_variation(real, ours), sampling_error(real, rows))
-        for columns, real, ours in zip(subsets, table.counts(listed), drawn.counts(listed), strict=True)
     }
 
 
@@ -171,7 +173,7 @@ _FIGURES = (
 )
 
 
-def evaluation_page(found: Evaluation, *, rows: tuple[Rows, Rows] | None = None) -> str:
+def evaluation_page(found: Evaluation | LinkedEvaluation, *, rows: tuple[Rows, Rows] | None = None) -> str:
     """Return the evaluation as one HTML page, marked as not for release.
 
     Args:
@@ -180,7 +182,34 @@ def evaluation_page(found: Evaluation, *, rows: tuple[Rows, Rows] | None = None)
 
     **Guarantee.** None: the page shows exact figures of the private table.
     """
+    if isinstance(found, LinkedEvaluation):
+        return _page("linked_evaluation", _linked_evaluation(found))
     return _page("evaluation", _evaluation(found, rows))
+
+
+def _linked_evaluation(found: LinkedEvaluation) -> dict[str, Any]:
+    real, synthetic = found.people
+    return {
+        "title": "How close the synthetic people and their rows are",
+        "lead": f"{synthetic:,} synthetic people beside {real:,} real ones, with all their rows.",
+        "runs": len(found.fidelity),
+        "distances": [
+            {"label": KINDS[kind], "synthetic": f"{100 * far:.2f}", "floor": f"{100 * floor:.2f}"}
+            for kind, (far, floor) in found.figures.items()
+        ],
+        "worst": [
+            {"columns": " × ".join(columns), "error": f"{100 * error:.2f}"}
+            for columns, error in found.fidelity[0].worst
+        ],
+        "effects": [
+            {
+                "name": f"{one.treatment} on {one.outcome}",
+                **{key: f"{getattr(one, key):+.3f}" for key in ("real", "synthetic", "second")},
+                "adjusted": ", ".join(one.adjustment) or "nothing",
+            }
+            for one in found.effects
+        ],
+    }
 
 
 def evaluation_section(found: Evaluation, rows: tuple[Rows, Rows] | None) -> Markup:
@@ -296,6 +325,8 @@ def attack_section(found: Attack) -> Markup:
 
 
 def _attack(found: Attack) -> dict[str, Any]:
+    from escudo.effects import show_epsilon
+
     ceiling = found.ceiling
     return {
         "title": "What an attacker could learn from the synthetic rows",

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from escudo.report._svg import Axis, Panel, bars, histogram, pair_plot, percent
 from escudo.table import Categorical, Numeric, Schema
-from escudo.utility import Rows, dependence
+from escudo.utility import Rows, dependence, synthetic_table
 
 if TYPE_CHECKING:
     import polars as pl
@@ -31,6 +31,8 @@ _MOST_POINTS = 220
 _MOST_COUNTED = 50_000
 _PANEL_CELLS = 12
 _FEW = 4
+MISSING = "∅"
+"""What stands for missing values where there is no room for a word."""
 _ENOUGH = 10
 
 Floats = NDArray[np.float64]
@@ -49,13 +51,35 @@ def column_card(column: Categorical | Numeric, counts: Integers, real: Integers 
     other = None if real is None else real / max(real.sum(), 1)
     if isinstance(column, Numeric):
         note, chart = _numbers(column, shares, other)
-    elif column.ordered and column.size > _MOST_BARS:
+    elif in_order(column) and column.size > _MOST_BARS:
         note = _most_often(column.labels, shares)
         edges, title = np.arange(column.size + 1.0), f"{column.name}: {note}"
-        chart = histogram(edges, shares, title, ends=(column.labels[0], column.labels[-1]), real=other)
+        last = column.labels[-1] if column.missing_code is None else f"{column.labels[-2]} {MISSING}"
+        chart = histogram(edges, shares, title, ends=(column.labels[0], last), real=other)
     else:
         note, chart = _levels(column, shares, other)
     return {"name": column.name, "note": note, "chart": chart}
+
+
+def column_cards(
+    schema: Schema, frame: pl.DataFrame, beside: pl.DataFrame | None = None, *, names: Sequence[str] | None = None
+) -> list[dict[str, Any]]:
+    """Return the cards of some columns of synthetic rows, the first by default, beside others if they are given."""
+    names = list((schema.names if names is None else names)[:MOST_CARDS])
+    several = [
+        synthetic_table(rows, schema).counts([[name] for name in names]) for rows in (frame, beside) if rows is not None
+    ]
+    return [column_card(schema[name], *counts) for name, *counts in zip(names, *several, strict=True)]
+
+
+def in_order(column: Categorical) -> bool:
+    """Return whether a column's levels are shown as they come: they have an order, or are codes that rise.
+
+    >>> in_order(Categorical("grade", (1, 2, 3))), in_order(Categorical("colour", ("red", "blue")))
+    (True, False)
+    """
+    codes = [level for level in column.levels if isinstance(level, int) and not isinstance(level, bool)]
+    return column.ordered or (len(codes) == len(column.levels) and codes == sorted(codes))
 
 
 def pairs_of(
@@ -196,7 +220,7 @@ def merge_cells(column: Categorical | Numeric, codes: Integers, *, most: int) ->
     missing = column.missing_code
     room = most - (missing is not None)
     levels = column.size - (missing is not None)
-    if isinstance(column, Numeric) or column.ordered:
+    if isinstance(column, Numeric) or in_order(column):
         target = np.arange(levels) * room // levels
     else:
         rank = np.empty(levels, dtype=np.int64)
@@ -209,12 +233,21 @@ def _axis(column: Categorical | Numeric, cells: Integers, count: int) -> Axis:
     heights = np.bincount(cells, minlength=count) / max(len(cells), 1)
     if isinstance(column, Numeric):
         low, high = (column.shown(bound) if column.date else _short_number(bound) for bound in column.bounds)
-        return Axis(column.name, heights, across=[(0.0, low), (1.0, high)], down=[(0.0, high), (1.0, low)])
+        if column.missing_code is None:
+            return Axis(column.name, heights, across=[(0.0, low), (1.0, high)], down=[(0.0, high), (1.0, low)])
+        cell = 1 / count  # the last one is for missing values; numbers go up, so that it is on top at the side
+        across = [(0.0, low), (0.92 - cell, high), (1 - 0.5 * cell, MISSING)]
+        return Axis(column.name, heights, across=across, down=[(0.5 * cell, MISSING), (1.5 * cell, high), (1.0, low)])
     named: list[tuple[float, str]] = []
+    labels = list(column.labels)
     if column.size <= _FEW:
-        named = [((place + 0.5) / column.size, label) for place, label in enumerate(column.labels)]
-    elif column.ordered:
-        named = [(0.0, column.labels[0]), (1.0, column.labels[-1])]
+        named = [((place + 0.5) / column.size, label) for place, label in enumerate(labels)]
+    elif in_order(column):
+        named = [(0.0, labels[0]), (1.0, labels[-1])]
+        if column.missing_code is not None:
+            named = [(0.0, labels[0]), (1 - 1.5 / count, labels[-2]), (1 - 0.5 / count, MISSING)]
+    elif column.missing_code is not None:
+        named = [(1 - 0.5 / count, MISSING)]
     return Axis(column.name, heights, across=named, down=named)
 
 

@@ -39,12 +39,12 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
-    environment.filters["prose"] = _prose
+    environment.filters["prose"] = prose
     environment.globals["CUSTODIAN_ONLY"] = CUSTODIAN_ONLY
     return environment
 
 
-def _prose(text: str) -> Markup:
+def prose(text: str) -> Markup:
     """Return text as markup: ``e^2.00`` as a power, and no line break inside ``X = x``."""
     from markupsafe import Markup, escape
 
@@ -66,9 +66,15 @@ def render(template: str, *, kind: str, title: str, lead: str, source: str = "",
     from markupsafe import Markup
 
     environment = _environment()
-    css = environment.loader.get_source(environment, "page.css")[0] if environment.loader else ""
     head = {"kind": kind, "title": title, "lead": lead, "source": source, "version": version("escudo")}
-    return environment.get_template(template).render(head, css=Markup(css), **content)
+    return environment.get_template(template).render(head, css=Markup(source_of("page.css")), **content)
+
+
+def source_of(name: str) -> str:
+    """Return a file of the templates' folder as it is, such as a style or a script."""
+    environment = _environment()
+    assert environment.loader is not None
+    return environment.loader.get_source(environment, name)[0]
 
 
 def fragment(template: str, **content: Any) -> Markup:
@@ -234,15 +240,16 @@ def who_gets_what(guarantee: Guarantee) -> list[dict[str, Any]]:
         try:
             group = guarantee_of(guarantee.event.stretched(steps), delta=delta, max_rows_per_person=limit)
             epsilon = own if steps == 1 else group.epsilon_at(delta)
+            front = [(epsilon, delta), *((at, group.delta_at(at)) for at in _GUESSES)]
         except InputError:  # nothing is left of the promise
-            epsilon = math.inf
+            epsilon, front = math.inf, [(math.inf, 1.0)]
         found.append(
             {
                 "who": name,
                 "note": note,
                 "epsilon": rounded_up(epsilon),
                 "times": _times(epsilon) if epsilon < math.log(1e5) else f"e^{rounded_up(epsilon)}",
-                "guess": _even_guess(epsilon, delta),
+                "guess": _even_guess(front),
             }
         )
     return found
@@ -261,13 +268,19 @@ def _times(epsilon: float) -> str:
     return f"{factor.quantize(Decimal(1).scaleb(-places), rounding=ROUND_CEILING):,f}"
 
 
-def _even_guess(epsilon: float, delta: float) -> str:
+_GUESSES = (0.0, 0.01, 0.03, 0.1, 0.2, 0.4)
+"""Where on its curve a promise is looked at for what a guess can gain."""
+
+
+def _even_guess(front: list[tuple[float, float]]) -> str:
     r"""Return how often the best guess between two equally likely values of the record can be right, in per cent.
 
-    At most :math:`(e^ε + δ) / (1 + e^ε)`: the trade-off region of an (ε, δ)-private release.
+    At most :math:`(e^ε + δ) / (1 + e^ε)`, by the trade-off region of an (ε, δ)-private release; that holds for every
+    point (ε, δ) of its curve, and the least of them counts. Attacks are measured against the same bound
+    (:func:`escudo.attacks.ceiling_of`).
 
     Reference:
         P. Kairouz, S. Oh, P. Viswanath (2015), "The composition theorem for differential privacy", ICML, theorem 2.1.
     """
-    share = 1.0 if epsilon > 700 else (math.exp(epsilon) + delta) / (1 + math.exp(epsilon))
+    share = min(1.0 if at > 700 else (math.exp(at) + delta) / (1 + math.exp(at)) for at, delta in front)
     return f"{min(math.ceil(share * 1000 - 1e-9) / 10, 100.0):.1f}"

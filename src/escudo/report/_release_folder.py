@@ -14,37 +14,46 @@ Sections gather: each is replaced by a newer one of its kind, and all go when th
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from html import escape
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from escudo._card import CUSTODIAN_ONLY
-from escudo._files import file_draft, folder_draft, put_folder, repair_folder, sync, write_csv
+from escudo._files import file_draft, folder_draft, put_folder, repair_folder, sync, write_rows
 from escudo._validate import positive_integer
 from escudo.errors import InputError
-from escudo.report._custodian import attack_section, comparison_section, evaluation_section
+from escudo.report._accuracy import Expected
+from escudo.report._explore import explorable, explore_page
 from escudo.report._page import fragment, is_report
 from escudo.report._release_report import FileEntry, is_record, release_page, release_record
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from escudo.attacks import Attack
-    from escudo.synthesis import Model
+    from escudo.synthesis import Forecast, Model
     from escudo.table import PrivateTable
     from escudo.utility import Evaluation, PrivateEvaluation, Rows
 
 # ---- the folder
 
 _SYNTHETIC, _CSV, _MODEL = "synthetic.parquet", "synthetic.csv", "model"
-_RECORD, _REPORT = "release.json", "report.html"
-_NAMES = frozenset((_SYNTHETIC, _CSV, _MODEL, _RECORD, _REPORT))
+_RECORD, _REPORT, _EXPLORE = "release.json", "report.html", "explore.html"
+_TABLES = "synthetic"  # the folder of the rows of linked tables
+_HELD = 2**20
+"""So many synthetic rows are held in memory; more of them are drawn and written some at a time."""
+
+_NAMES = frozenset((_SYNTHETIC, _TABLES, _CSV, _MODEL, _RECORD, _REPORT, _EXPLORE))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +67,7 @@ class ReleaseFiles:
         model: The folder of the model, to be sampled again.
         record: The machine-readable record.
         report: The page for people.
+        explore: The page that asks the model what if; None for a model that no browser could.
         custodian: The custodian's copy of the report, which compares with the real table, beside the folder; None
             unless asked for. Not for release.
         evaluation: What was paid for to know about the rows; None unless asked for.
@@ -71,6 +81,7 @@ class ReleaseFiles:
     model: Path
     record: Path
     report: Path
+    explore: Path | None
     custodian: Path | None
     evaluation: PrivateEvaluation | None
     rows: int
@@ -79,6 +90,7 @@ class ReleaseFiles:
     def _repr_html_(self) -> str:
         parts = {
             "report": "open this",
+            "explore": "what if",
             "synthetic": "the rows",
             "csv": "the same as text",
             "model": "sample it again, or under an intervention",
@@ -99,7 +111,8 @@ class ReleaseWriting:
     """How :func:`write_release` writes a release.
 
     Attributes:
-        rows: How many synthetic rows to draw. It is printed: pass a public number.
+        rows: How many synthetic rows to draw. It is printed: pass a public number. Beyond a million they are never all
+            in memory: pages count them in their file.
         dataset: What the table is called.
         csv: Whether to write the rows as CSV as well; texts that a spreadsheet would run as a formula start with an
             apostrophe there (``escudo._files``).
@@ -107,12 +120,13 @@ class ReleaseWriting:
         table: The private table. Given, a copy of the report that compares it with the synthetic rows *without noise*
             is written beside the folder, as ``NAME-custodian.html``, readable by its owner only and marked on every
             page.
-        evaluate: Takes the synthetic rows and returns figures about them that were paid for, for record and report:
-            what :func:`escudo.utility.fitting_evaluated` gives along with the model.
+        evaluate: Takes the synthetic rows, about a million of them at most, and returns figures about them that were
+            paid for, for record and report: what :func:`escudo.utility.fitting_evaluated` gives along with the model.
         overwrite: Whether an earlier release in that folder may be replaced; nothing else ever is.
         before_naming: Called when all is on disk, just before the folder gets its name. From then on the release is
             there: a program that can be stopped by signals should hold them back here until it is done with it.
         config: Name and SHA-256 of the file that said what to release, for the record; None where there was none.
+        forecast: What was expected of the release before it was made, for record and report.
     """
 
     rows: int
@@ -124,28 +138,37 @@ class ReleaseWriting:
     overwrite: bool = False
     before_naming: Callable[[], object] | None = None
     config: Mapping[str, str] | None = None
+    forecast: Forecast | None = None
 
     def write(self, model: Model, directory: str | os.PathLike[str]) -> ReleaseFiles:
         """Write it; see :func:`write_release`."""
         from polars.exceptions import PolarsError
 
-        count, table = positive_integer("rows", self.rows), self.table
+        from escudo.synthesis import CausalModel
+
+        count = positive_integer("rows", self.rows)
+        table = None if self.table is None else self.table.binned_as(model.schema)
         if table is not None and table.schema != model.schema:
             raise InputError(
                 "table has another schema than the model was fitted with; pass the table that was released."
             )
         target, copy = check_target(directory, custodian=table is not None, overwrite=self.overwrite)
         made = _now()
-        synthetic = model.sample(count, seed=self.seed)
-        evaluation = None if self.evaluate is None else self.evaluate(synthetic)
+        first, blocks = _begun(model.blocks(count, seed=self.seed))
+        evaluation = None if self.evaluate is None else self.evaluate(first)
         told: dict[str, Any] = {"dataset": self.dataset, "made": made, "evaluation": evaluation}
+        told["expected"] = Expected.of(model, self.forecast)
         try:
             with folder_draft(target) as draft, ExitStack() as stack:
                 copy_draft = None if copy is None else stack.enter_context(file_draft(copy, private=True))
-                synthetic.write_parquet(draft / _SYNTHETIC)
+                synthetic = _written(first, blocks, count, draft)
+                del first
                 if self.csv:
-                    write_csv(synthetic, draft / _CSV)
+                    write_rows(_read(synthetic), draft / _CSV)
                 model.save(draft / _MODEL)
+                if asked_in_a_browser := explorable(model):
+                    assert isinstance(model, CausalModel)
+                    (draft / _EXPLORE).write_text(explore_page(model, dataset=self.dataset), encoding="utf-8")
                 entries = [FileEntry.of(draft, path) for path in _files_in(draft)]
                 page = release_page(model, synthetic, entries=entries, **told)
                 (draft / _REPORT).write_text(page, encoding="utf-8")
@@ -156,6 +179,8 @@ class ReleaseWriting:
                 text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
                 (draft / _RECORD).write_text(text, encoding="utf-8")
                 if table is not None and copy_draft is not None:
+                    from escudo.report._custodian import comparison_section
+
                     section = comparison_section(table, synthetic, self.dataset)
                     copy_draft.write_text(_copy(page, {"comparison": section}), encoding="utf-8")
                 _flush(draft)
@@ -174,6 +199,7 @@ class ReleaseWriting:
             model=target / _MODEL,
             record=target / _RECORD,
             report=target / _REPORT,
+            explore=target / _EXPLORE if asked_in_a_browser else None,
             custodian=copy,
             evaluation=evaluation,
             rows=count,
@@ -192,6 +218,7 @@ class WriteOptions(TypedDict, total=False):
     overwrite: bool
     before_naming: Callable[[], object] | None
     config: Mapping[str, str] | None
+    forecast: Forecast | None
 
 
 def write_release(
@@ -212,6 +239,37 @@ def write_release(
     ``model.guarantee`` holds for them. The custodian's copy has no guarantee at all.
     """
     return ReleaseWriting(rows=rows, **how).write(model, directory)
+
+
+def _begun(blocks: Iterator[pl.DataFrame]) -> tuple[pl.DataFrame, Iterator[pl.DataFrame]]:
+    """Return the first of the synthetic rows, and what draws the others."""
+    import polars as pl
+
+    held = [next(blocks)]
+    while sum(frame.height for frame in held) < _HELD and (frame := next(blocks, None)) is not None:
+        held.append(frame)
+    return pl.concat(held), blocks
+
+
+def _written(
+    first: pl.DataFrame, blocks: Iterator[pl.DataFrame], count: int, folder: Path
+) -> pl.DataFrame | pl.LazyFrame:
+    """Write the synthetic rows; return them as they are held, or where there are more of them, as they are written."""
+    import polars as pl
+
+    if first.height == count:
+        first.write_parquet(folder / _SYNTHETIC)
+        return first
+    write_rows(chain([first], blocks), folder / _SYNTHETIC)
+    return pl.scan_parquet(glob.escape(str(folder / _SYNTHETIC)))
+
+
+def _read(synthetic: pl.DataFrame | pl.LazyFrame) -> Iterator[pl.DataFrame]:
+    import polars as pl
+
+    if isinstance(synthetic, pl.DataFrame):
+        return iter([synthetic])
+    return synthetic.collect_batches(chunk_size=2**18, maintain_order=True, engine="streaming")
 
 
 def check_target(
@@ -336,6 +394,8 @@ def custodian_report(
 
     **Guarantee.** None: the copy shows exact figures of the private table. The release stays as it was.
     """
+    from escudo.report._custodian import attack_section, evaluation_section
+
     page, path, found = _open(directory)
     if evaluation is not None:
         found["utility"] = evaluation_section(evaluation, rows)

@@ -26,15 +26,12 @@ import numpy as np
 
 from escudo._card import plain
 from escudo.privacy import (
-    Event,
     ExponentialEvent,
-    GaussianEvent,
-    Guarantee,
-    LaplaceEvent,
     Plan,
     cost_text,
     delta_warning,
 )
+from escudo.report._accuracy import Expected, Noise, noise_of
 from escudo.report._look import MAP_CELLS, MOST_CARDS, MOST_MAPPED, column_card, merge_cells, pairs_of
 from escudo.report._page import (
     epsilon_delta,
@@ -47,7 +44,7 @@ from escudo.report._page import (
 )
 from escudo.report._svg import heat_map, percent
 from escudo.table import Numeric
-from escudo.utility import EVALUATION_PURPOSE, cells, dependence, synthetic_table
+from escudo.utility import EVALUATION_PURPOSE, cells, dependence, row_count, synthetic_table
 
 if TYPE_CHECKING:
     import polars as pl
@@ -95,6 +92,7 @@ def release_record(
     made: datetime,
     entries: Sequence[FileEntry],
     evaluation: PrivateEvaluation | None = None,
+    expected: Expected | None = None,
 ) -> dict[str, Any]:
     """Return the record of a release as JSON values, in the form of ``release.schema.json``.
 
@@ -106,6 +104,7 @@ def release_record(
         made: When, in UTC.
         entries: The other files of the release.
         evaluation: Figures about the synthetic rows that the plan paid for.
+        expected: What error was expected of it, before and after.
     """
     graph, added = model.graph, added_arrows(model)
     return {
@@ -135,6 +134,7 @@ def release_record(
         "synthetic": {"rows": rows, "seed": seed},
         "evaluation": {
             "noise": [plain(noise, "what", "count", "deviation", "rows", "share") for noise in noise_of(model, rows)],
+            "expected": None if expected is None else expected.to_json(),
             "paid": None if evaluation is None else evaluation.to_json(),
         },
         "files": [asdict(entry) for entry in sorted(entries, key=lambda entry: entry.path)],
@@ -257,79 +257,6 @@ def _discovered_edges(model: Model) -> list[_FoundEdge] | None:
 def _picks_arrows(model: Model) -> bool:
     """Return whether the plan pays for choosing arrows."""
     return any(isinstance(leaf.once, ExponentialEvent) for leaf in model.plan.leaves())
-
-
-@dataclass(frozen=True, slots=True)
-class Noise:
-    """How loud the noise on one released table is: known beforehand, so public.
-
-    Attributes:
-        what: The table, as the plan names it.
-        buys: What the plan says it is good for.
-        count: How many tables of this kind were released.
-        deviation: Standard deviation of the noise on a number, over the most that one record moves the table (l2 norm).
-        rows: The same in rows, where every number is a count of rows; None otherwise.
-        share: ``rows`` as a share of the table's rows; None where ``rows`` is.
-    """
-
-    what: str
-    buys: str
-    count: int
-    deviation: float
-    rows: float | None
-    share: float | None
-
-
-def noise_of(model: Model, rows: int) -> list[Noise]:
-    """Return the noise of every table in the plan, without a look at any of them.
-
-    Args:
-        model: The released model. Where its details say how many rows the table has (public, or estimated from what was
-            released), shares are of those.
-        rows: Taken as the number of rows otherwise.
-    """
-    stated = model.details.get("rows")
-    total = float(stated) if isinstance(stated, int | float) and stated > 0 else float(rows)
-    found = []
-    for leaf, count in _leaves(model.plan):
-        event = leaf.once
-        moved = _moved_by_a_record(event, model.guarantee)
-        if event is None or moved is None:
-            continue
-        deviation, record, row, grid = moved
-        counted = grid > 0 and math.isclose(row, grid, rel_tol=1e-6)
-        in_rows = deviation / grid if counted else None
-        found.append(
-            Noise(
-                leaf.name, leaf.buys, count, deviation / record, in_rows, None if in_rows is None else in_rows / total
-            )
-        )
-    return found
-
-
-def _leaves(plan: Plan, times: int = 1) -> Iterator[tuple[Plan, int]]:
-    times *= plan.count
-    if not plan.children:
-        yield plan, times
-    for child in plan.children:
-        yield from _leaves(child, times)
-
-
-def _moved_by_a_record(event: Event | None, guarantee: Guarantee) -> tuple[float, float, float, float] | None:
-    """Return a number's noise, the most a record moves, the most one row adds, and the grid; None for other events.
-
-    Replacing a row takes one contribution away and adds another. Contributions are not negative, so in l2 norm this is
-    at most the square root of 2 times one of them, and in l1 norm twice.
-    """
-    many = guarantee.max_rows_per_person or 1
-    replacing = event is not None and event.relation == "replace_one"
-    if isinstance(event, GaussianEvent) and event.l2_sensitivity > 0:
-        row = event.l2_sensitivity / (math.sqrt(2) if replacing else 1.0) / many
-        return event.scale, event.l2_sensitivity, row, event.grid
-    if isinstance(event, LaplaceEvent) and event.l1_sensitivity > 0:
-        row = event.l1_sensitivity / (2.0 if replacing else 1.0) / many
-        return event.scale * math.sqrt(2), event.l1_sensitivity, row, event.grid
-    return None
 
 
 # ---- what it does not protect, and cannot be used for
@@ -593,6 +520,7 @@ _DELTAS = (1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-10)
 _ABOUT = {
     "synthetic.parquet": "the synthetic rows",
     "synthetic.csv": "the same rows as text",
+    "explore.html": "what if: set a column and see the others respond; open it in a browser",
     "model/model.json": "the model: schema, graph, guarantee",
     "model/parameters.safetensors": "the model: its numbers; holds no row of the table",
 }
@@ -608,12 +536,13 @@ class _Look(NamedTuple):
 
 def release_page(
     model: Model,
-    synthetic: pl.DataFrame,
+    synthetic: pl.DataFrame | pl.LazyFrame,
     *,
     dataset: str = "",
     made: datetime,
     entries: Sequence[FileEntry] = (),
     evaluation: PrivateEvaluation | None = None,
+    expected: Expected | None = None,
 ) -> str:
     """Return the report of a release as one HTML page of less than 2 MB.
 
@@ -624,6 +553,7 @@ def release_page(
         made: When, in UTC.
         entries: The files beside the report.
         evaluation: Figures about the synthetic rows that the plan paid for.
+        expected: What error was expected of it, before and after.
     """
     from markupsafe import Markup
 
@@ -631,9 +561,9 @@ def release_page(
     epsilon, delta = epsilon_delta(guarantee)
     promise = promise_sentence(guarantee)
     trial = "" if guarantee.for_release or guarantee.none else "A trial run. Made without a seed it would promise: "
-    look = _look(model, synthetic)
+    look, count = _look(model, synthetic), row_count(synthetic)
     added = added_arrows(model)
-    noise = [one for one in noise_of(model, synthetic.height) if one.what != EVALUATION_PURPOSE]
+    noise = [one for one in noise_of(model, count) if one.what != EVALUATION_PURPOSE]
     found = _discovered_edges(model)
     return render(
         "release.html.j2",
@@ -646,7 +576,7 @@ def release_page(
         withheld="Not for release: made without privacy" if guarantee.none else "Not for release: the noise was seeded",
         warnings=[] if guarantee.none else warnings_of(model),
         float_safe=guarantee.float_safe,
-        facts=_facts(model, synthetic, epsilon, delta),
+        facts=_facts(model, count, epsilon, delta),
         files=[
             {"path": entry.path, "about": _ABOUT.get(entry.path, ""), "size": _size(entry.bytes)}
             for entry in sorted(entries, key=lambda entry: list(_ABOUT).index(entry.path))
@@ -672,13 +602,14 @@ def release_page(
             )
         ),
         tree_shown=_MOST_LINES if len(tree) > _MOST_LINES + 6 else len(tree),
-        rows=synthetic.height,
+        rows=count,
         look=look,
         columns=len(schema.names),
         grouped=MAP_CELLS if max(schema.shape()) > MAP_CELLS else 0,
         gap=None if look.gap is None else percent(look.gap),
         noise=[_noise_row(one) for one in noise[:_MOST_NOISE]],
         noise_left=len(noise) - _MOST_NOISE,
+        expected=None if expected is None else expected.shown(),
         paid=None if evaluation is None else _paid_figures(evaluation),
         limits=limits_of(model, noise, added),
         generator=model.generator,
@@ -732,14 +663,14 @@ def _drawn(graph: CausalGraph, found: Sequence[_FoundEdge] | None) -> str:
     return graph.to_svg(edge_width=widths, edge_labels=labels if len(labels) <= _MOST_FOUND else {})
 
 
-def _facts(model: Model, synthetic: pl.DataFrame, epsilon: float, delta: float) -> list[tuple[str, str, str]]:
+def _facts(model: Model, rows: int, epsilon: float, delta: float) -> list[tuple[str, str, str]]:
     guarantee = model.guarantee
     verb = "replaced" if guarantee.relation == "replace_one" else "added or removed"
     limit = guarantee.max_rows_per_person
     if guarantee.unit == "person":
         verb = f"with up to {limit} row{'s' if limit != 1 else ''}, {verb}"
     return [
-        ("rows", f"{synthetic.height:,}", "all of them made up"),
+        ("rows", f"{rows:,}", "all of them made up"),
         ("columns", f"{len(model.schema.names):,}", _arrows(model.graph, added_arrows(model), "causal arrow")),
         ("promised", "nothing", "made without privacy")
         if guarantee.none
@@ -748,7 +679,7 @@ def _facts(model: Model, synthetic: pl.DataFrame, epsilon: float, delta: float) 
     ]
 
 
-def _look(model: Model, synthetic: pl.DataFrame) -> _Look:
+def _look(model: Model, synthetic: pl.DataFrame | pl.LazyFrame) -> _Look:
     schema = model.schema
     names = list(schema.names[:MOST_MAPPED])
     table = synthetic_table(synthetic, schema)
@@ -761,7 +692,7 @@ def _look(model: Model, synthetic: pl.DataFrame) -> _Look:
     few = [merge_cells(schema[name], codes[:, place], most=MAP_CELLS) for place, name in enumerate(names)]
     strength, gaps = dependence(np.column_stack([some for some, _ in few]), [count for _, count in few])
     mapped = heat_map(names, strength, title="How much each pair of columns depends on each other (Cramér's V)")
-    paired, pairs = pairs_of(schema, names, synthetic, codes, strength)
+    paired, pairs = pairs_of(schema, names, synthetic.lazy().head(len(codes)).collect(), codes, strength)
     place = {name: number for number, name in enumerate(names)}
     along = [gaps[place[a], place[b]] for a, b in model.graph.edges if a in place and b in place]
     return _Look(cards, mapped, paired, pairs, float(np.mean(along)) if along else None)

@@ -24,6 +24,7 @@ Floats = NDArray[np.float64]
 
 
 _WIDTH = 260.0
+_THIN = 3.0  # the narrowest bin
 _ROW = 21.0
 _DASHES = ("", "7 4", "2 3")
 
@@ -111,14 +112,15 @@ def histogram(
     """Return the density of a numeric column over its bins, with the two bounds below.
 
     Args:
-        edges: Bin boundaries.
+        edges: Bin boundaries; a bin of a single number is drawn wide enough to be seen.
         shares: The share of each bin; heights are shares over widths.
         title: What the chart shows, for screen readers.
         ends: The lower and upper bound, in words.
         real: Shares to compare with, drawn as a line.
     """
     height, foot = 96.0, 20.0
-    across = (edges - edges[0]) / (edges[-1] - edges[0]) * _WIDTH
+    widths = np.maximum(np.diff(edges) / (edges[-1] - edges[0]) * _WIDTH, _THIN)
+    across = np.append(0.0, np.cumsum(widths)) * (_WIDTH / widths.sum())
     widths = np.diff(across)
     tall = shares / widths
     other = None if real is None else real / widths

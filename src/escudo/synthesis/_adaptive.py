@@ -13,15 +13,20 @@ for it; what depends on the number of rows below takes it from the first tables.
 
 **A score** for each pair of columns, and for each larger table of the graph, measured before or not,
 
-.. math:: u_t = \|c_t - \hat n\, \hat p_t\|_1 - \sqrt{2/π} \sum_{cells} \min(σ_t, \hat n\, \hat p_t),
+.. math:: u_t = \|c_t - \hat n\, \hat p_t\|_1 - \sqrt{2/π} \sum_{cells} \min(f_t σ_t, \hat n\, \hat p_t),
 
 how far its counts are from the model's in l1, less what would still be missed once it is measured: noise, but in cells
 that the model knows to be nearly empty no more than what is there. σ_t is the noise it would then have, together with
 what it was measured before; where it was, the score is no more than the part of its noise that is taken away, of how
-far it is. Model, number of rows and σ are public by then, so the score moves no further than the l1
-norm of one contingency table, Δ. The exponential mechanism picks one of them, or *none*, whose score is
-:math:`(Δ/ε_{pick}) \ln(\text{candidates})`, half of what the largest of so many noises adds: nothing is measured for a
-score that noise alone may well have made.
+far it is. Smaller tables tell its sums, so that of its noise only the part along its own
+:math:`\prod (c_i - 1)` of :math:`\prod c_i` directions stays, :math:`f_t^2 = \prod (1 - 1/c_i)`. Model, number of rows
+and σ are public by then, so the score moves no further than the l1 norm of one contingency table, Δ. The exponential
+mechanism picks one of them, or *none*, whose score is :math:`(Δ/ε_{pick}) \ln(\text{candidates})`, half of what the
+largest of so many noises adds: nothing is measured for a score that noise alone may well have made.
+
+**Triples.** Pairs do not say how two columns act together on a third. Where x below is small, three columns whose pairs
+were all measured may be picked as one table, if it has at most 2 % of the rows as cells, with 0.7 of its score: it errs
+more in its pairs than they would by themselves.
 
 **Rounds.** A pick for every fourth column (for more of them in wide tables), then everything is fitted again. Within a
 round no cycle of pairs is closed: a pair between columns that a round has joined already looks wrong only until the
@@ -32,7 +37,10 @@ of it to those of single columns.
 **How many picks** are used is a public rule of the rows: with L the noise of one table that had the whole budget, n̂
 the rows and w the columns, x = L√w/n̂, and there are w·clip(0.2/√x, 0.75, 4) picks. The first 2w of them are louder
 than the others: few rows need few picks that are right, many rows need many. So at a small n̂·ε hardly anything but
-single columns and a few pairs is measured.
+single columns and a few pairs is measured. Tables of few cells have room for more: with y = x·r², r the mean of
+√(c(c - 1)) over the columns' levels c, about the noise in the whole of a pair's table, there are up to 4w·clip(0.004/y,
+1, 2), but with them no more than 128: these are faint, and enough for nearly all pairs of 16 columns, while telling
+more pairs than that apart would need louder ones.
 
 **Single columns** are always measured. Where columns have few levels, pairs of them count them as well, so that single
 columns get little of the budget; where they have many (:func:`largeness`), up to 15 % of it, and so many of the units
@@ -50,26 +58,27 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, islice
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from escudo.errors import InputError
 from escudo.mechanisms import Purse
-from escudo.privacy import Event, ExponentialEvent, GaussianEvent, Neighbours, Plan
-from escudo.synthesis._estimation import Columns, NoisyTable, Pair, TableFits
+from escudo.privacy import Event, ExponentialEvent, GaussianEvent, Neighbours, Passes, Plan
+from escudo.synthesis._estimation import Columns, NoisyTable, TableFits
 from escudo.synthesis._laws import Conditional, draw
-from escudo.table import CountSensitivity, PrivateTable, Schema, count_sensitivity
+from escudo.table import CountSensitivity, PrivateTable, Schema, add_pairs, count_sensitivity, level_places
 
-UNITS_PER_COLUMN = 6
+UNITS_PER_COLUMN = 9
 FEWEST_PICKS, LOUD_PICKS, MOST_PICKS = 0.75, 2.0, 4.0
-"""Picks for each column: those that are used at least, the loud ones, and all of them."""
+"""Picks for each column: those that are used at least, the loud ones, and all but the faint ones."""
 
 ONE_WAYS, _MOST_ONE_WAYS = 0.15, 0.45
 """Of the budget, for single columns with many levels: at first, and with the units given to them."""
 
 _PICKS = 0.2  # over √x
+_MANY_ROWS, _WITH_FAINT = 0.004, 128  # y from which on faint picks are used, and how many picks there are with them
+_TRIPLES, _TRIPLE, _FULL, _SMALL = 0.003, 0.7, 0.02, 64  # x, weight, and cells: for each row, or in any case
 _ONE_WAY_ERROR = 0.006
 _NONES = 3
 _NONE = 0.5  # of what the largest of so many noises adds
@@ -89,7 +98,7 @@ class Adaptive:
     Attributes:
         unit: One release of a table.
         units: How many there are.
-        picks: What a pick costs, and how many there are, loud ones first.
+        picks: What a pick costs, and how many there are, loud ones first and faint ones last.
         level: The noise of one table that had the whole budget.
         rest: What part of it the units are.
     """
@@ -103,7 +112,7 @@ class Adaptive:
     @property
     def plan(self) -> Plan:
         """The part of the budget tree."""
-        names = ("pick a table the model gets wrong", "pick another")
+        names = ("pick a table the model gets wrong", "pick another", "pick more, where rows are many")
         return Plan(
             "what goes together",
             children=[
@@ -120,34 +129,68 @@ class Adaptive:
         """Everything that may be released, each with how often."""
         return [*self.picks, (self.unit, self.units)]
 
+    def passes(self, width: int) -> Passes:
+        """Return how often the rows are read beside the first time, for so many columns."""
+        if width >= _WIDE:
+            return Passes(0)
+        rounds = math.ceil(sum(count for _, count in self.picks) / max(round(_BATCH * width), 1))
+        return Passes(0, rounds, "each round in which triples of columns may be picked")
+
+    def for_columns(self, scales: Mapping[str, float], sizes: Mapping[str, int], rows: float) -> list[str]:
+        """Return the single columns that get a unit, one after the other: public, once the number of rows is.
+
+        Args:
+            scales: The noise of each single column that is measured.
+            sizes: Cells of each column.
+            rows: The number of rows.
+        """
+        varying = [size for size in sizes.values() if size > 1]
+        most = math.floor((_MOST_ONE_WAYS - ONE_WAYS) * largeness(varying) / (self.rest / self.units))
+        scale, given = dict(scales), list[str]()
+        while len(given) < min(most, self.units) and scale:
+            errors = [noise * sizes[name] for name, noise in scale.items()]
+            if math.sqrt(2 / math.pi) * float(np.mean(errors)) / 2 <= _ONE_WAY_ERROR * rows:
+                break
+            given.append(max(scale, key=lambda name: _need(sizes[name], scale[name])))
+            scale[given[-1]] = (scale[given[-1]] ** -2.0 + self.unit.scale**-2.0) ** -0.5
+        return given
+
+    def used_picks(self, sizes: Sequence[int], rows: float) -> int:
+        """Return how many picks are used at most, for columns with so many levels and so many rows."""
+        return min(sum(count for _, count in self.picks), picks_wanted(self.shortage(len(sizes), rows), sizes))
+
+    def shortage(self, width: int, rows: float) -> float:
+        """Return x: how few rows there are for so many columns."""
+        return self.level * math.sqrt(width) / rows
+
     def run(
         self,
-        table: PrivateTable,
+        exact: ExactCounts,
         released: Sequence[NoisyTable],
         fits: TableFits,
         purse: Purse,
         *,
         candidates: Sequence[Columns],
         advance: Callable[[int], None],
-    ) -> tuple[list[NoisyTable], list[Pair]]:
+    ) -> tuple[list[NoisyTable], list[Columns]]:
         """Pick and measure.
 
         Args:
-            table: The private table.
+            exact: The private table's counts, those of ``released`` and ``candidates`` among them.
             released: What is measured already.
             fits: How laws follow from tables.
             purse: What noise is drawn from.
-            candidates: What may be picked: pairs, and larger tables among those that were released.
+            candidates: What may be picked from the start: pairs, and larger tables among those that were released.
             advance: Called with the units that were used.
 
         Returns:
-            All tables, each once, and the pairs among them that were not there before.
+            All tables, each once, and the columns of those that were not there before.
         """
-        run = _Run(self, table, released, fits, purse, candidates, advance)
+        run = _Run(self, exact, released, fits, purse, candidates, advance)
         run.measure_columns()
         run.pick()
         run.use_up()
-        return list(run.tables.values()), run.pairs
+        return list(run.tables.values()), run.picked
 
 
 class _Run:
@@ -156,45 +199,38 @@ class _Run:
     def __init__(
         self,
         terms: Adaptive,
-        table: PrivateTable,
+        exact: ExactCounts,
         released: Sequence[NoisyTable],
         fits: TableFits,
         purse: Purse,
         candidates: Sequence[Columns],
         advance: Callable[[int], None],
     ):
-        self.terms, self.table, self.fits, self.purse, self.advance = terms, table, fits, purse, advance
+        self.terms, self.exact, self.fits, self.purse, self.advance = terms, exact, fits, purse, advance
         self.tables = {each.columns: each for each in average_repeats(released)}
-        self.pairs: list[Pair] = []
+        self.picked: list[Columns] = []
+        self.room: dict[Columns, bool] = {}  # triples that were thought of, and whether there was room
         self.left = terms.units
         self.columns = [name for name, size in fits.sizes.items() if size > 1]
-        self.exact = counts_of(table, dict.fromkeys([*self.tables, *candidates]))
         self.candidates = [each for each in candidates if len(each) > 1]
-        self.shortage = terms.level * math.sqrt(len(self.columns)) / fits.total
 
     def measure_columns(self) -> None:
         """Give single columns the units they need, the neediest first."""
-        singles = [(name,) for name in self.columns if (name,) in self.tables]
-        unit = self.terms.rest / self.terms.units
-        more = (_MOST_ONE_WAYS - ONE_WAYS) * largeness([self.fits.sizes[name] for name in self.columns])
-        most = math.floor(more / unit)
-        for _ in range(min(most, self.left)):
-            errors = [self.tables[name].scale * self.tables[name].counts.size for name in singles]
-            if not errors or math.sqrt(2 / math.pi) * float(np.mean(errors)) / 2 <= _ONE_WAY_ERROR * self.fits.total:
-                break
-            self.measure(neediest([self.tables[name] for name in singles]), 1)
+        scales = {name: self.tables[name,].scale for name in self.columns if (name,) in self.tables}
+        for name in self.terms.for_columns(scales, self.fits.sizes, self.fits.total):
+            self.measure((name,), 1)
 
     def pick(self) -> None:
         """Pick and measure, round by round."""
         events = [event for event, count in self.terms.picks for _ in range(count)]
-        wanted = len(self.columns) * min(max(_PICKS / math.sqrt(self.shortage), FEWEST_PICKS), MOST_PICKS)
-        waiting = iter(events[: max(round(wanted), 1)])
-        picks = min(len(events), max(round(wanted), 1))
+        sizes = [self.fits.sizes[name] for name in self.columns]
+        picks = self.terms.used_picks(sizes, self.fits.total)
+        waiting = iter(events[:picks])
         least, nones = 1, 0
         while picks and self.left and nones < _NONES and self.candidates:
             units = min(self.left, max(least, self.left // picks))
-            holds = self.fits.has_room(self.pairs, exactly=len(self.columns) < _WIDE)
-            offered = [each for each in self.candidates if holds(each)]
+            holds = self.fits.has_room(self.picked, exactly=len(self.columns) < _WIDE)
+            offered = [*(each for each in self.candidates if holds(each)), *self.triples()]
             scores = self.scores(offered, units)
             joined: dict[str, str] = {}
             batch = _BATCH * min(max(len(self.columns) / _WIDE, 1.0), 4.0)
@@ -211,16 +247,46 @@ class _Run:
                     nones, least = nones + 1, 2 * least
                     break
                 columns = offered.pop(picked)
-                if len(columns) == 2:
-                    joined[group[columns[0]]] = group[columns[1]]
+                if len(columns) == 2 or columns in self.room:
+                    for name in columns[1:]:
+                        joined[_root(joined, name)] = _root(joined, columns[0])
                 if columns not in self.tables:
-                    pair = (columns[0], columns[1])
-                    if not self.fits.still_holds(self.pairs, pair):
-                        continue  # the pairs picked before it took its room
-                    self.pairs.append(pair)
+                    if not self.fits.still_holds(self.picked, columns):
+                        self.room[columns] = False
+                        continue  # what was picked before it took its room
+                    self.picked.append(columns)
                 self.measure(columns, min(self.left, max(least, self.left // max(picks, 1))))
                 if not self.left:
                     break
+
+    def triples(self) -> list[Columns]:
+        """Return the triples that may be picked: of which all pairs were measured, with few cells, that have room."""
+        if (
+            self.terms.shortage(len(self.columns), self.fits.total) >= _TRIPLES
+            or len(self.columns) >= _WIDE
+            or self.fits.follows_arrows
+        ):
+            return []
+        place = {name: number for number, name in enumerate(self.columns)}
+        beside: dict[str, set[str]] = {name: set() for name in self.columns}
+        for first, second in (each for each in self.tables if len(each) == 2):
+            beside[min(first, second, key=place.__getitem__)].add(max(first, second, key=place.__getitem__))
+        found: list[Columns] = [
+            (first, second, third)
+            for first in self.columns
+            for second, third in combinations(sorted(beside[first], key=place.__getitem__), 2)
+            if third in beside[second]
+        ]
+        most = max(_SMALL, _FULL * self.fits.total)
+        held = [set(each) for each in self.tables if len(each) > 2 and each not in self.room]
+        for triple in found:
+            if triple not in self.room:
+                small = math.prod(self.fits.sizes[name] for name in triple) <= most
+                apart = small and not any(each.issuperset(triple) for each in held)
+                self.room[triple] = apart and self.fits.still_holds(self.picked, triple)
+        kept = [triple for triple in found if self.room[triple]]
+        self.exact.read(kept)
+        return kept
 
     def use_up(self) -> None:
         """Give what is left to what was measured: half of it to single columns."""
@@ -240,13 +306,17 @@ class _Run:
 
     def scores(self, offered: Sequence[Columns], units: int) -> dict[Columns, float]:
         """Return how much is to be gained by measuring each of these tables with so many units."""
-        laws = self.fits.drawable(list(self.tables.values()), self.pairs)
+        laws = self.fits.drawable(list(self.tables.values()), self.picked)
         precision = units / self.terms.unit.scale**2
         known = {each: self.tables[each].scale ** -2.0 for each in offered if each in self.tables}
         noise = {each: (precision + known.get(each, 0.0)) ** -0.5 for each in offered}
         gain = {each: 1 - noise[each] * math.sqrt(known.get(each, 0.0)) for each in offered}
+        stays = {
+            each: noise[each] * math.sqrt(math.prod(1 - 1 / self.fits.sizes[name] for name in each)) for each in offered
+        }
         exact = {each: self.exact[each] for each in offered}
-        return scores(laws, exact, noise, gain, self.fits.total, len(self.columns))
+        found = scores(laws, exact, stays, gain, self.fits.total, len(self.columns))
+        return {each: _TRIPLE * score if each in self.room else score for each, score in found.items()}
 
 
 def scores(
@@ -262,7 +332,7 @@ def scores(
     Args:
         laws: The model, in an order to draw rows: public.
         exact: The counts of each table: private.
-        noise: What noise a table would have, once it is measured: public.
+        noise: What noise of a table would stay, once it is measured: public.
         gain: And what part of its noise that takes away, at most 1: public.
         rows: The number of rows: public.
         width: The number of columns.
@@ -281,6 +351,27 @@ def scores(
         apart = float(np.abs(counts.ravel() - expected).sum())
         found[columns] = min(apart - missed, gain[columns] * apart)
     return found
+
+
+def picks_wanted(shortage: float, sizes: Sequence[int]) -> int:
+    """Return how many picks are used, given x and the levels of each column.
+
+    >>> [picks_wanted(x, [2] * 16) for x in (0.1, 0.01, 0.001, 0.0004)], picks_wanted(0.001, [9] * 16)
+    ([12, 32, 101, 128], 64)
+    """
+    noise = shortage * (sum(math.sqrt(size * (size - 1)) for size in sizes) / len(sizes)) ** 2
+    most = MOST_PICKS * min(max(_MANY_ROWS / noise, 1.0), 2.0)
+    return max(round(len(sizes) * min(max(_PICKS / math.sqrt(shortage), FEWEST_PICKS), most)), 1)
+
+
+def faint_picks(width: int) -> int:
+    """Return how many faint picks a plan has for so many columns.
+
+    >>> faint_picks(10), faint_picks(20), faint_picks(40)
+    (40, 48, 0)
+    """
+    most = round(MOST_PICKS * width)
+    return max(min(2 * most, _WITH_FAINT) - most, 0)
 
 
 def largeness(sizes: Sequence[int]) -> float:
@@ -308,11 +399,9 @@ def _predicted(
     sizes: dict[str, int] = {}
     for columns, counts in exact.items():
         sizes.update(zip(columns, counts.shape, strict=True))
-    starts = np.concatenate([[0], np.cumsum(list(sizes.values()))])
-    place = {
-        name: slice(int(start), int(start) + size) for (name, size), start in zip(sizes.items(), starts, strict=False)
-    }
-    products = one_hot_products([np.stack([drawn[name] for name in sizes], axis=1)], starts)
+    place, levels = level_places(sizes), sum(sizes.values())
+    products = np.zeros((levels, levels), dtype=np.int64)
+    add_pairs(products, [drawn[name] for name in sizes], list(sizes.values()))
     return lambda columns: (
         products[place[columns[0]], place[columns[1]]].ravel() if len(columns) == 2 else one_by_one(columns)
     )
@@ -326,6 +415,26 @@ def _root(joined: dict[str, str], name: str) -> str:
 
 
 # ---- tables
+
+
+class ExactCounts:
+    """Counts of a private table, for noise to be added to: read together, and each of them once."""
+
+    def __init__(self, table: PrivateTable):
+        self._table = table
+        self._known: dict[Columns, Counts] = {}
+
+    def read(self, wanted: Iterable[Columns]) -> None:
+        """Count what is not known yet of these tables, in one pass over the rows if there is anything."""
+        if new := [each for each in dict.fromkeys(wanted) if not self._known.keys() & {each, each[::-1]}]:
+            self._known |= zip(new, self._table.counts([list(each) for each in new]), strict=True)
+
+    def __getitem__(self, columns: Columns) -> Counts:
+        self.read([columns])
+        return self._known[columns] if columns in self._known else self._known[columns[::-1]].T
+
+    def __repr__(self) -> str:
+        return f"ExactCounts({len(self._known)} tables)"
 
 
 def measure(columns: Columns, counts: Counts, event: GaussianEvent, purse: Purse) -> NoisyTable:
@@ -355,7 +464,11 @@ def average_repeats(tables: Sequence[NoisyTable]) -> list[NoisyTable]:
 
 def neediest(tables: Sequence[NoisyTable]) -> Columns:
     """Return the table that more precision helps most: weights in the budget are as they are where √c σ³ is equal."""
-    return max(tables, key=lambda table: math.sqrt(table.counts.size) * table.scale**3).columns
+    return max(tables, key=lambda table: _need(table.counts.size, table.scale)).columns
+
+
+def _need(cells: int, scale: float) -> float:
+    return math.sqrt(cells) * scale**3
 
 
 def candidate_tables(schema: Schema, tables: Sequence[Columns]) -> list[Columns]:
@@ -375,30 +488,3 @@ def candidate_tables(schema: Schema, tables: Sequence[Columns]) -> list[Columns]
     known = {frozenset(each): each for each in tables if len(each) == 2}
     pairs = [known.get(frozenset(pair), pair) for pair in combinations(varying, 2) if frozenset(pair) not in held]
     return [*pairs, *larger]
-
-
-def counts_of(table: PrivateTable, wanted: Iterable[Columns]) -> dict[Columns, Counts]:
-    """Return the counts of each of these tables; many pairs are counted by matrix products."""
-    listed = list(wanted)
-    pairs = [each for each in listed if len(each) == 2]
-    if len(table.schema.names) < _WIDE or not pairs:
-        return dict(zip(listed, table.counts([list(each) for each in listed]), strict=True))
-    others = [each for each in listed if len(each) != 2]
-    found = dict(zip(others, table.counts([list(each) for each in others]), strict=True)) if others else {}
-    names = list(dict.fromkeys(name for pair in pairs for name in pair))
-    sizes = [table.schema[name].size for name in names]
-    starts = np.concatenate([[0], np.cumsum(sizes)])
-    rows = max(2**24 // int(starts[-1]), 256)
-    products = one_hot_products(table.batches(rows, columns=names), starts)
-    place = {name: slice(int(starts[i]), int(starts[i + 1])) for i, name in enumerate(names)}
-    return found | {(a, b): products[place[a], place[b]] for a, b in pairs}
-
-
-def one_hot_products(batches: Iterable[NDArray[Any]], starts: Counts) -> Counts:
-    """Return how many rows have each pair of levels, of all columns: exact while a batch has fewer than 2²⁴ rows."""
-    total = np.zeros((int(starts[-1]), int(starts[-1])), dtype=np.int64)
-    for codes in batches:
-        present = np.zeros((len(codes), int(starts[-1])), dtype=np.float32)
-        present[np.arange(len(codes))[:, None], codes.astype(np.int64) + starts[:-1]] = 1.0
-        total += np.rint(present.T @ present).astype(np.int64)
-    return total

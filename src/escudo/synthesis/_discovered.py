@@ -17,8 +17,9 @@ depend on each other most, and only where noise would not hide it; otherwise the
 those arrows and the knowledge say is claimed, with what else would close a cycle, and nothing more: all other edges
 stay open, and do() at them is refused. Arrows that contradict each other are left open, too.
 
-**Laws** for do() are those of the tables along some graph that agrees with the arrows. The observed law is that of all
-tables, as without a graph.
+**Laws** for do() are those of the tables along some graph that agrees with the arrows. The observed law is that of the
+tables that were picked, as without a graph: ends of triples are counted with so little of the budget that they would
+blur a law that is about right by itself.
 
 *How sure* an edge is: its conditional mutual information u against the bound t that it had to pass, as u²/(u² + 4t²);
 of a direction likewise what shows once b is given. The 4 was read off 179 edges found on Asia, Sachs, Child and Alarm
@@ -46,12 +47,14 @@ from escudo.causal import CausalGraph, first_cycle
 from escudo.discovery import METHODS, Constraints, constraints_of
 from escudo.errors import GraphError, InputError
 from escudo.mechanisms import Purse
-from escudo.privacy import Budget, Event, GaussianEvent, Neighbours, Plan, RepeatedEvent, calibrate
+from escudo.privacy import Budget, Event, GaussianEvent, Neighbours, Passes, Plan, RepeatedEvent, calibrate
 from escudo.synthesis._adaptive import average_repeats, measure, neediest
+from escudo.synthesis._bins import with_bins
 from escudo.synthesis._estimation import Columns, NoisyTable, Pair
-from escudo.synthesis._generators import above_zero, neighbours_of
+from escudo.synthesis._forecast import Forecast
+from escudo.synthesis._generators import Prepared, above_zero, neighbours_of
 from escudo.synthesis._laws import Conditional, draw
-from escudo.synthesis._marginals import Fitted, PreparedMarginals, cells_of, shares_of, table_event
+from escudo.synthesis._marginals import Fitted, PreparedMarginals, cells_of, noise_told, shares_of, table_event
 from escudo.synthesis._model import CausalModel, anchor_of
 from escudo.synthesis._structure import graph_of, structure_of, with_lines
 from escudo.table import PrivateTable, Schema
@@ -77,7 +80,6 @@ class PreparedDiscovered:
         ends: The release of a table that tells directions,
         several: and how many there are.
         known: What is known of the graph.
-        delta: The δ at which the plan is stated.
     """
 
     schema: Schema
@@ -85,7 +87,6 @@ class PreparedDiscovered:
     ends: GaussianEvent
     several: int
     known: Constraints
-    delta: float
 
     @property
     def plan(self) -> Plan:
@@ -103,15 +104,26 @@ class PreparedDiscovered:
                 Plan("fitting all tables together"),
                 Plan("sampling"),
             ],
-            delta=self.delta,
+            delta=self.table.budget.delta,
         )
+
+    @property
+    def passes(self) -> Passes:
+        """How often the rows are read: as without a graph."""
+        return self.table.passes
+
+    def forecast(self, rows: int | None) -> Forecast:
+        """Return how good the model will be, for so many rows: as without a graph, which is not known yet."""
+        return self.table.forecast(rows)
 
     def run(self, table: PrivateTable, purse: Purse) -> CausalModel:
         """Measure, read off the graph, and estimate."""
-        fitted = self._with_ends(table, purse, self.table.fitted(table, purse))
+        fitted = self.table.fitted(table, purse)
         fits = fitted.fits
-        found = self._find(fitted)
-        agreed = fits.agreed(fitted.tables)
+        measured = self._with_ends(purse, fitted)
+        found = self._find(measured)
+        agreed = fits.agreed(measured.tables)
+        ends = set(measured.pairs) - set(fitted.pairs)
         parents = affordable(self.schema, found.parents, fits.total)
         followed = fits.along((cause, name) for name, several in parents.items() for cause in several)
         arrows = [(cause, name) for name, several in parents.items() for cause in several]
@@ -120,7 +132,9 @@ class PreparedDiscovered:
             graph=graph_of(followed.parents),
             stated=with_lines(found.graph, arrows),
             conditionals=followed.laws(agreed),
-            observed=followed.observed(agreed, fitted.pairs),
+            observed=followed.observed(
+                fits.agreed([each for each in measured.tables if each.columns not in ends]), fitted.pairs
+            ),
             guarantee=purse.guarantee,
             generator="marginals",
             plan=purse.plan,
@@ -129,6 +143,7 @@ class PreparedDiscovered:
                 # Where the direction is a finding; the others only help to imitate the table.
                 "stated_arrows": [[a, b] for a, b in found.graph.edges if a in parents[b]],
                 "discovery": found.told(),
+                "tables": noise_told(fitted.tables),
                 **anchor_of(purse),
             },
         )
@@ -137,7 +152,7 @@ class PreparedDiscovered:
         laws = fitted.fits.drawable(fitted.tables, fitted.pairs)
         return find(self.schema.names, laws, fitted.tables, fitted.fits.total, self.known)
 
-    def _with_ends(self, table: PrivateTable, purse: Purse, fitted: Fitted) -> Fitted:
+    def _with_ends(self, purse: Purse, fitted: Fitted) -> Fitted:
         """Measure the ends of triples whose directions hang on them; what is left over goes to the other tables."""
         tables = {each.columns: each for each in fitted.tables}
         fits, pairs = fitted.fits, list(fitted.pairs)
@@ -152,12 +167,12 @@ class PreparedDiscovered:
                     pairs.append(pair)
                     wanted.append(pair)
         for columns in wanted:
-            tables[columns] = measure(columns, table.counts(list(columns)), self.ends, purse)
+            tables[columns] = measure(columns, fitted.exact[columns], self.ends, purse)
         for _ in range(self.several - len(wanted)):
             needy = neediest(list(tables.values()))
-            fresh = measure(needy, table.counts(list(needy)), self.ends, purse)
+            fresh = measure(needy, fitted.exact[needy], self.ends, purse)
             (tables[needy],) = average_repeats([tables[needy], fresh])
-        return Fitted(list(tables.values()), pairs, fits)
+        return Fitted(list(tables.values()), pairs, fits, fitted.exact)
 
 
 # ---- the graph, from what was released
@@ -420,7 +435,7 @@ class DiscoveredSynthesis:
     knowledge: CausalGraph | None = None
     method: str = "auto"
 
-    def prepare(self, schema: Schema, neighbours: Neighbours, budget: Budget) -> PreparedDiscovered:
+    def prepare(self, schema: Schema, neighbours: Neighbours, budget: Budget) -> Prepared:
         """Choose what to measure from public facts alone.
 
         Raises:
@@ -432,6 +447,10 @@ class DiscoveredSynthesis:
             raise InputError("A generator from discovery needs tables: use method='auto', or name another generator.")
         one_of("method", self.method, METHODS)
         above_zero(budget)
+        return with_bins(schema, neighbours, budget, lambda cut, rest: self._prepared(cut, neighbours, rest))
+
+    def _prepared(self, schema: Schema, neighbours: Neighbours, budget: Budget) -> PreparedDiscovered:
+        """Choose what to measure with the bins of a schema."""
         known = constraints_of(schema, self.knowledge)
         shares, structure, paired = shares_of(schema, structure_of(schema, None), neighbours, budget)
         several = max(round(_ENDS_PER_COLUMN * len(shares.one_ways)), 1) if shares.candidates else 0
@@ -445,10 +464,8 @@ class DiscoveredSynthesis:
             return [*tables, *([RepeatedEvent(event=ends(level), count=several)] if several else [])]
 
         level = calibrate(events, budget)
-        table = PreparedMarginals(schema, shares, structure, paired, level / math.sqrt(kept), budget.delta)
-        return PreparedDiscovered(
-            schema=schema, table=table, ends=ends(level), several=several, known=known, delta=budget.delta
-        )
+        table = PreparedMarginals(schema, shares, structure, paired, level / math.sqrt(kept), budget)
+        return PreparedDiscovered(schema=schema, table=table, ends=ends(level), several=several, known=known)
 
 
 def prepare_discovered(
@@ -460,7 +477,7 @@ def prepare_discovered(
     relation: str = "replace_one",
     public_rows: int | None = None,
     method: str = "auto",
-) -> PreparedDiscovered:
+) -> Prepared:
     """Choose what to measure, for a graph and a generator that follows it, from public facts alone.
 
     Args:

@@ -127,7 +127,7 @@ class TableFits:
             more[effect].add(cause)
         return replace(self, parents={name: tuple(sorted(several, key=names.index)) for name, several in more.items()})
 
-    def given(self, pairs: Sequence[Pair]) -> dict[str, Columns] | None:
+    def given(self, pairs: Sequence[Columns]) -> dict[str, Columns] | None:
         """Return what each column is given in the observed law, in an order to draw them; None if it has none."""
         return None if self.settled else arrange(self.sizes, [*self.tables, *pairs])
 
@@ -136,23 +136,23 @@ class TableFits:
         """Whether rows follow the laws along the arrows: some come from no table, or the observed law has no room."""
         return bool(self.settled) or arrange(self.sizes, self.tables) is None
 
-    def has_room(self, pairs: Sequence[Pair], *, exactly: bool) -> Callable[[Columns], bool]:
+    def has_room(self, pairs: Sequence[Columns], *, exactly: bool) -> Callable[[Columns], bool]:
         """Return what says whether a table may be picked beside these pairs.
 
         Where rows follow the arrows, pairs are open arrows: one for each effect.
         """
         if not self.follows_arrows:
             return Room(self, pairs, exactly=exactly).holds
-        taken = {effect for _, effect in pairs}
+        taken = {pair[1] for pair in pairs}
         return lambda columns: columns in self.tables or (columns in self.open_arrows and columns[1] not in taken)
 
-    def still_holds(self, pairs: Sequence[Pair], pair: Pair) -> bool:
-        """Return whether one pair may be picked beside these."""
+    def still_holds(self, pairs: Sequence[Columns], table: Columns) -> bool:
+        """Return whether one more table may be picked beside these."""
         if self.follows_arrows:
-            return self.has_room(pairs, exactly=True)(pair)
-        return self.given([*pairs, pair]) is not None
+            return self.has_room(pairs, exactly=True)(table)
+        return self.given([*pairs, table]) is not None
 
-    def observed(self, agreed: Sequence[NoisyTable], pairs: Sequence[Pair]) -> dict[str, Conditional]:
+    def observed(self, agreed: Sequence[NoisyTable], pairs: Sequence[Columns]) -> dict[str, Conditional]:
         """Return the observed law of each column, in an order to draw them; nothing where the arrows say it all."""
         families = [{name, *several} for name, several in self.parents.items()]
         tables = [*self.tables, *pairs]
@@ -161,11 +161,11 @@ class TableFits:
         given = self.given(pairs)
         return {} if given is None else observed_laws(self.sizes, given, agreed)
 
-    def drawable(self, tables: Sequence[NoisyTable], pairs: Sequence[Pair]) -> dict[str, Conditional]:
+    def drawable(self, tables: Sequence[NoisyTable], pairs: Sequence[Columns]) -> dict[str, Conditional]:
         """Return about what laws rows follow without an intervention, in an order to draw them."""
         agreed = self.agreed(tables, roughly=True)
         if self.follows_arrows:
-            followed = self.along(pairs)
+            followed = self.along((pair[0], pair[1]) for pair in pairs)
             laws = followed.laws(agreed)
             return {name: laws[name] for name in followed.order}
         given = self.given(pairs)
@@ -375,7 +375,15 @@ def _most_even(columns: Columns, shape: Sequence[int], agreed: Sequence[NoisyTab
     parts = {part: table for part, table in parts.items() if not any(set(part) < set(other) for other in parts)}
     wanted = {part: sums_over(table.columns, table.counts, part) for part, table in parts.items()}
     total = float(agreed[0].counts.sum())
-    counts = np.full(shape, total / math.prod(shape))
+    counts = fitted_to(columns, np.full(shape, total / math.prod(shape)), wanted, total)
+    return counts, max(table.scale for table in parts.values())
+
+
+def fitted_to(columns: Columns, counts: Floats, wanted: Mapping[Columns, Floats], total: float) -> Floats:
+    """Return a table brought to the sums that are wanted over some of its columns, by iterative proportional fitting.
+
+    Of all tables with these sums it is the one nearest to where it started, by relative entropy.
+    """
     for _ in range(_FITS):
         missed = 0.0
         for part, sums in wanted.items():
@@ -383,7 +391,12 @@ def _most_even(columns: Columns, shape: Sequence[int], agreed: Sequence[NoisyTab
             missed = max(missed, off)
         if missed <= _MISSED * total:
             break
-    return counts, max(table.scale for table in parts.values())
+    return counts
+
+
+def law_from(counts: Floats, scale: float) -> Floats:
+    """Return p(x | parents) from a fitted table [parents..., x] and the noise in its cells."""
+    return _law(counts, scale)
 
 
 def _law(counts: Floats, scale: float) -> Floats:
@@ -440,11 +453,11 @@ class Room:
 
     Args:
         fits: How laws follow from tables.
-        pairs: The pairs that it holds already.
+        pairs: The pairs and triples that it holds already.
         exactly: Whether a pair for which no room is seen at once is tried by arranging everything anew.
     """
 
-    def __init__(self, fits: TableFits, pairs: Sequence[Pair], *, exactly: bool):
+    def __init__(self, fits: TableFits, pairs: Sequence[Columns], *, exactly: bool):
         self._fits, self._pairs, self._exactly = fits, list(pairs), exactly
         given = fits.given(pairs)
         assert given is not None

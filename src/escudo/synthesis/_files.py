@@ -19,10 +19,11 @@ from escudo._files import folder_draft, put_folder
 from escudo.causal import CausalGraph
 from escudo.errors import EscudoError, InputError
 from escudo.privacy import Guarantee, Plan
-from escudo.synthesis._laws import Conditional, conditional_from_arrays
+from escudo.synthesis._laws import SPREAD, Conditional, TableConditional, conditional_from_arrays
 from escudo.synthesis._linear import LinearConditional, LinearModel
-from escudo.synthesis._model import CausalModel, Model
-from escudo.table import Schema
+from escudo.synthesis._linked_model import LinkedModel, RowModel
+from escudo.synthesis._model import CausalModel, CellModel, Model
+from escudo.table import LinkedSchema, Numeric, Schema
 
 if TYPE_CHECKING:
     from escudo.synthesis.neural import NeuralModel
@@ -36,15 +37,31 @@ _MAX_PARAMETERS = 2 * 2**30
 
 def describe(model: Model) -> dict[str, Any]:
     """Return what every model's description holds."""
+    stated = None if model.stated is None else _told(model.stated)
+    return _described(model, {"schema": model.schema.to_dict(), **_spread(model)}, {"stated": stated})
+
+
+def _spread(model: Model) -> dict[str, Any]:
+    """Return how numbers spread inside the bins of columns whose bins are not of equal width."""
+    uneven = [column.name for column in model.schema.fields if isinstance(column, Numeric) and column.edges is not None]
+    return {"spread": dict.fromkeys(uneven, SPREAD)} if uneven and isinstance(model, CellModel) else {}
+
+
+def describe_linked(model: LinkedModel) -> dict[str, Any]:
+    """Return what the description of a model of linked tables holds beside its laws."""
+    return _described(model, {"linked": model.schema.to_dict()}, {})
+
+
+def _described(model: Model | LinkedModel, schema: dict[str, Any], claimed: dict[str, Any]) -> dict[str, Any]:
     return {
         "format": _FORMAT,
         "version": _VERSION,
         "generator": model.generator,
         "guarantee": model.guarantee.to_json(),
         "plan": model.plan.to_json(),
-        "schema": model.schema.to_dict(),
+        **schema,
         "graph": _told(model.graph),
-        "stated": None if model.stated is None else _told(model.stated),
+        **claimed,
         "details": dict(model.details),
     }
 
@@ -116,6 +133,10 @@ def load(directory: str | os.PathLike[str]) -> CausalModel | LinearModel | Neura
             raise InputError("it does not say that it is an escudo model.")
         if description.get("version") != _VERSION:
             raise InputError(f"its version is not {_VERSION}; it needs a newer escudo.")
+        if any(told != SPREAD for told in description.get("spread", {}).values()):
+            raise InputError("it spreads numbers inside bins in a way that this version does not know.")
+        if "linked" in description:
+            raise InputError("it is one of linked tables; read it with load_linked.")
         schema = Schema.from_dict(description["schema"])
         stated = description.get("stated")  # files of 0.1 do not have it
         common: dict[str, Any] = {
@@ -152,6 +173,64 @@ def load(directory: str | os.PathLike[str]) -> CausalModel | LinearModel | Neura
         raise InputError(
             f"{folder} is no usable model: {_DESCRIPTION} lacks something or has it in a wrong form."
         ) from None
+
+
+def holds_linked(directory: str | os.PathLike[str]) -> bool:
+    """Return whether a folder holds a model of linked tables; nothing of it is checked."""
+    return "linked" in _read_description(Path(directory) / _DESCRIPTION)
+
+
+def load_linked(directory: str | os.PathLike[str]) -> LinkedModel:
+    """Read a model of linked tables that ``model.save`` wrote; safe on files from strangers.
+
+    Raises:
+        InputError: If a file is missing, too large, damaged, of a newer version, or of a model of one table.
+    """
+    folder = Path(directory)
+    description = _read_description(folder / _DESCRIPTION)
+    arrays = _read_arrays(folder / _PARAMETERS)
+    try:
+        if description.get("format") != _FORMAT or description.get("version") != _VERSION:
+            raise InputError(f"it does not say that it is an escudo model of version {_VERSION}.")
+        if "linked" not in description:
+            raise InputError("it is one of a single table; read it with load.")
+        return _linked(description, arrays)
+    except EscudoError as error:
+        raise InputError(f"{folder} is no usable model: {error}") from None
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
+        raise InputError(
+            f"{folder} is no usable model: {_DESCRIPTION} lacks something or has it in a wrong form."
+        ) from None
+
+
+def _linked(description: Mapping[str, Any], arrays: Mapping[str, Any]) -> LinkedModel:
+    """Read a model of linked tables."""
+    schema = LinkedSchema.from_dict(description["linked"])
+
+    def laws(told: Any, prefix: str) -> dict[str, TableConditional]:
+        found = {}
+        for number, law in enumerate(told):
+            made = conditional_from_arrays(law["kind"], law["parents"], _own(arrays, f"{prefix}{number}/"))
+            if not isinstance(made, TableConditional):
+                raise InputError("a law of linked tables is no table.")
+            found[law["column"]] = made
+        return found
+
+    rows = {}
+    for table, told in description["rows"].items():
+        lengths = np.asarray(arrays[f"{table}/lengths"], dtype=np.float64)
+        if not (np.isfinite(lengths).all() and (lengths >= 0).all()):
+            raise InputError("a law of the number of rows is none.")
+        rows[table] = RowModel(laws(told["first"], f"{table}/first/"), laws(told["next"], f"{table}/next/"), lengths)
+    return LinkedModel(
+        schema=schema,
+        graph=_graph(description["graph"]),
+        people=laws(description["laws"], "people/"),
+        rows=rows,
+        guarantee=Guarantee.from_json(description["guarantee"]),
+        plan=Plan.from_json(description["plan"], max_rows_per_person=schema.max_rows_per_person),
+        details=dict(description["details"]),
+    )
 
 
 def _own(arrays: Mapping[str, Any], prefix: str) -> dict[str, Any]:

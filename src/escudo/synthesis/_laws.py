@@ -40,7 +40,13 @@ weigh rows by its probability, resample.
 *Values.* Levels for categories, numbers inside their bins, nulls for the missing cell. Inside a bin of height h with
 neighbours of heights a and b the density is taken as linear, rising from :math:`h(1-s)` to :math:`h(1+s)` with
 :math:`s = (b - a) / 4h` held to [-1, 1]: it keeps the bin's mass, follows the slope of the histogram and is never
-negative. A bin without such evidence is uniform. Everything is computed from drawn cells, never from data.
+negative. A bin without such evidence is uniform. Everything is computed from drawn cells, never from data. Between
+stated or chosen edges of one sign that are a factor of ``_FAR`` apart or more, and in the bin that ends at the bound
+furthest from zero, the density is a power of the number, as in a heavy tail: the one by which this bin and its
+neighbour towards zero have as many rows as they have. A bin whose neighbour is at zero is like all others. How far away
+a bound was stated says little of the numbers, so the mean of that last bin is at most three times the edge it starts
+from, as in a Pareto law of index 1.5: incomes and wealth have larger indices. A bin of less than a billionth of the
+range is one number: zero if it holds it, else the bound it lies at.
 """
 
 from __future__ import annotations
@@ -437,27 +443,79 @@ def _draw_node(
         if configurations > rows or configurations * conditional.size > MAX_TABLE_CELLS:
             return _draw_rowwise(conditional, parents, rows, rng)
         conditional = TableConditional(conditional.parents, dense_table(conditional))
-    group = np.zeros(rows, dtype=np.int64)
-    for code, size in zip(parents, conditional.parent_sizes, strict=True):
-        group = group * size + code
     # Narrow integers are sorted by their digits, in linear time.
-    group = group.astype(np.min_scalar_type(math.prod(conditional.parent_sizes)))
-    order, counts, quantile = stratified(group, rng)
-    laws = conditional.table.reshape(-1, conditional.size)[group[order[np.cumsum(counts) - counts]]]
+    kind = np.min_scalar_type(math.prod(conditional.parent_sizes))
+    group = np.zeros(rows, dtype=kind)
+    for code, size in zip(parents, conditional.parent_sizes, strict=True):
+        np.multiply(group, kind.type(size), out=group)
+        np.add(group, code, out=group, casting="unsafe")
+    counts = np.bincount(group)
+    present = np.flatnonzero(counts)
+    laws = conditional.table.reshape(-1, conditional.size)[present]
+    order, shifts = shuffled_groups(group, present.size, rng)
     codes = np.empty(rows, dtype=np.int64)
-    codes[order] = values_at(laws, np.repeat(np.arange(counts.size), counts), quantile)
+    codes[order] = strata(laws, counts[present], shifts)
     return codes
 
 
-def stratified(group: Codes, rng: np.random.Generator) -> tuple[Codes, Codes, Floats]:
-    """Return the rows group by group, in random order within each; how many each has; and each row's quantile in it."""
+def shuffled_groups(group: Codes, present: int, rng: np.random.Generator) -> tuple[Codes, Floats]:
+    """Return the rows group by group, in random order within each; and where the quantiles of each begin.
+
+    Row number i of n in a group has the quantile (i + shift) / n in it.
+
+    Args:
+        group: The group of each row.
+        present: How many groups have rows.
+        rng: What draws.
+    """
     shuffled = rng.permutation(group.size)
-    order = shuffled[np.argsort(group[shuffled], kind="stable")]
-    ordered = group[order]
-    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
-    counts = np.diff(np.r_[starts, group.size])
-    place = np.arange(group.size) - np.repeat(starts, counts)
-    return order, counts, (place + np.repeat(rng.random(starts.size), counts)) / np.repeat(counts, counts)
+    return shuffled[np.argsort(group[shuffled], kind="stable")], rng.random(present)
+
+
+def strata(laws: Floats, counts: Codes, shifts: Floats) -> Codes:
+    """Return the values of rows by their quantiles, group by group, never one of probability zero.
+
+    Quantiles rise within a group, so a value is that of all rows up to a place: places are computed, not quantiles.
+
+    Args:
+        laws: The law of each group.
+        counts: How many rows each has, at least 1.
+        shifts: Where in the first of them its first quantile lies.
+    """
+    cumulative = np.cumsum(laws, axis=1)
+    cumulative /= cumulative[:, -1:]
+    offset = np.arange(len(laws), dtype=np.float64)[:, None] * 2.0  # as one search for all groups would round
+    ends = reached(cumulative, counts, shifts, offset)
+    lengths = np.diff(ends, axis=1, prepend=0, append=counts[:, None])
+    last = laws.shape[1] - 1 - np.argmax(laws[:, ::-1] > 0, axis=1)
+    values = np.minimum(np.arange(laws.shape[1] + 1), last[:, None]).astype(np.min_scalar_type(laws.shape[1]))
+    return np.repeat(values.ravel(), lengths.ravel())
+
+
+def reached(steps: Floats, counts: Codes, shifts: Floats, offset: Floats | float = 0.0) -> Codes:
+    """Return how many rows of each group have quantiles below each step.
+
+    About that many by arithmetic, and then by the comparison that each row would make: it depends on no rounding.
+
+    Args:
+        steps: Of each group, not falling, shape (groups, steps).
+        counts: How many rows each has, at least 1.
+        shifts: Where their quantiles begin.
+        offset: Added to both sides of each comparison, to round as it does.
+    """
+    rows, shift = counts[:, None], shifts[:, None]
+    raised = steps + offset
+
+    def below(place: Codes) -> NDArray[np.bool_]:
+        found: NDArray[np.bool_] = (place + shift) / rows + offset < raised
+        return found
+
+    ends = np.clip(np.ceil(steps * rows - shift), 0, rows).astype(np.int64)
+    while (early := (ends < rows) & below(ends)).any():
+        ends += early
+    while (late := (ends > 0) & ~below(ends - 1)).any():
+        ends -= late
+    return ends
 
 
 def _draw_rowwise(
@@ -472,18 +530,6 @@ def _draw_rowwise(
         laws = conditional.probabilities(stacked[part])
         laws = np.broadcast_to(laws, (part.stop - start, conditional.size))
         codes[part] = (np.cumsum(laws[:, :-1], axis=1) <= quantile[part, None]).sum(axis=1)
-    return codes
-
-
-def values_at(laws: Floats, row: Codes, quantile: Floats) -> NDArray[np.int64]:
-    """Return the value at ``quantile`` of ``laws[row]``, never one of probability zero."""
-    cumulative = np.cumsum(laws, axis=1)
-    cumulative /= cumulative[:, -1:]
-    offset = np.arange(len(laws), dtype=np.float64)[:, None] * 2.0  # rows apart, so that one search serves all
-    flat = (cumulative + offset).ravel()
-    found = np.searchsorted(flat, quantile + 2.0 * row, side="right") - row * laws.shape[1]
-    last = laws.shape[1] - 1 - np.argmax(laws[:, ::-1] > 0, axis=1)
-    codes: NDArray[np.int64] = np.minimum(found, last[row]).astype(np.int64)
     return codes
 
 
@@ -634,21 +680,36 @@ def as_integers(numbers: NDArray[np.float64]) -> NDArray[np.int64]:
     return np.clip(numbers, -(2.0**63), 2.0**63 - 1024).astype(np.int64)
 
 
+_FAR = 4.0
+_STEEPEST = -6.0
+_LARGEST_MEAN = 3.0  # of a tail, in parts of where it starts: that of a Pareto law of index 1.5
+_ONE_NUMBER = 1e-9  # of the range
+
+
+SPREAD = {"rule": "slope, power in tails", "far": _FAR, "steepest": _STEEPEST, "largest mean": _LARGEST_MEAN}
+"""How numbers spread inside bins of unequal width, as model files say it (see the head of this file)."""
+
+
 def _inside_bins(column: Numeric, codes: Codes, rng: np.random.Generator) -> NDArray[np.float64]:
     boundaries = column.boundaries
     low, width = boundaries[:-1], np.diff(boundaries)
     heights = np.bincount(codes, minlength=column.bins) / width
-    before, after = np.r_[heights[:1], heights[:-1]], np.r_[heights[1:], heights[-1:]]
-    slope = np.divide(after - before, 4 * heights, out=np.zeros_like(heights), where=heights > 0).clip(-1, 1)
-    uniform, s = rng.random(codes.size), slope[codes]
+    uniform, s = rng.random(codes.size), _slopes(heights)[codes]
     # The share of the bin below t is (1 - s) t + s t², so t solves a quadratic; this form has no cancellation.
     share = 2 * uniform / ((1 - s) + np.sqrt((1 - s) ** 2 + 4 * s * uniform))
     share = np.where(uniform == 0, 0.0, share)
+    if column.edges is not None and column.date is None:
+        share = _far_shares(boundaries, heights, codes, uniform, share)
     if not column.integer:
         values = low[codes] + share * width[codes]
         inner = np.nextafter(boundaries[1:], -np.inf)
         inner[-1] = boundaries[-1]
-        return np.minimum(values, inner[codes])
+        values = np.minimum(values, inner[codes])
+        if (one := width <= _ONE_NUMBER * (boundaries[-1] - boundaries[0])).any():
+            number = np.where((low <= 0) & (boundaries[1:] > 0), 0.0, low)
+            number[-1] = boundaries[-1]
+            values = np.where(one[codes], number[codes], values)
+        return values
     first = np.ceil(boundaries[:-1])
     last = np.ceil(boundaries[1:]) - 1
     last[-1] = np.floor(boundaries[-1])
@@ -656,3 +717,96 @@ def _inside_bins(column: Numeric, codes: Codes, rng: np.random.Generator) -> NDA
     whole = first[codes] + np.minimum(np.floor(share * count[codes]), count[codes] - 1)
     middle = np.round(low + width / 2).clip(np.ceil(boundaries[0]), np.floor(boundaries[-1]))
     return np.where(count[codes] > 0, whole, middle[codes])
+
+
+def _slopes(heights: Floats) -> Floats:
+    """Return how much each bin's density rises, from the heights of its neighbours."""
+    before, after = np.r_[heights[:1], heights[:-1]], np.r_[heights[1:], heights[-1:]]
+    slope: Floats = np.divide(after - before, 4 * heights, out=np.zeros_like(heights), where=heights > 0)
+    return slope.clip(-1, 1)
+
+
+def _far(boundaries: Floats) -> NDArray[np.bool_]:
+    """Return in which bins numbers follow a power law: tails, with another bin of their sign towards zero."""
+    inner, outer = np.sort(np.abs([boundaries[:-1], boundaries[1:]]), axis=0)
+    same = np.sign(boundaries[:-1]) * np.sign(boundaries[1:]) > 0
+    below = boundaries[1:] <= 0
+    far = same & (outer / _FAR >= inner)
+    far[-1] |= same[-1] & ~below[-1]
+    far[0] |= same[0] & below[0]
+    before, after = np.r_[False, same[:-1]], np.r_[same[1:], False]
+    return np.asarray(far & np.where(below, after, before))
+
+
+def typical_numbers(column: Numeric) -> Floats:
+    """Return the number that each bin stands for: its middle; in a tail the mean of a Pareto law of index 2.
+
+    Between a and b that is the harmonic mean of the two, 2ab / (a + b): the middle of a bin from 10,000 to a bound of
+    5,000,000 that somebody stated would be none of the numbers that are in it.
+    """
+    low, high = column.boundaries[:-1], column.boundaries[1:]
+    found = low / 2 + high / 2
+    if column.integer:  # the mean of the whole numbers in the bin, which has its lower boundary and not its upper one
+        last = np.ceil(high) - 1
+        last[-1] = math.floor(high[-1])
+        found = np.where(last >= np.ceil(low), (np.ceil(low) + last) / 2, found)
+    if column.edges is None or column.date is not None:
+        return found
+    far = _far(column.boundaries) & (
+        np.maximum(np.abs(low), np.abs(high)) >= _FAR * np.minimum(np.abs(low), np.abs(high))
+    )
+    return np.where(far, low * (2 / (1 + low / np.where(far, high, np.inf))), found)
+
+
+def _far_shares(boundaries: Floats, heights: Floats, codes: Codes, uniform: Floats, share: Floats) -> Floats:
+    """Return which part of its bin each number is past, by a power law where a bin's ends are far apart."""
+    inner, outer = np.sort(np.abs([boundaries[:-1], boundaries[1:]]), axis=0)
+    below = boundaries[1:] <= 0
+    far = _far(boundaries)
+    if not far.any():
+        return share
+    rows = np.bincount(codes, minlength=heights.size).astype(np.float64)
+    power = np.full(heights.size, -1.0)
+    for place in np.flatnonzero(far & (rows > 0)):
+        nearer = place + (1 if below[place] else -1)
+        if rows[nearer] > 0:
+            power[place] = _power(inner[nearer], inner[place], outer[place], rows[place] / rows[nearer])
+        if place == (0 if below[place] else heights.size - 1):
+            power[place] = min(power[place], _flattest(outer[place] / inner[place]))
+    more = np.where(np.abs(power + 1) < 1e-6, 1e-6, power + 1)[codes]
+    ratio = np.where(far, outer / np.where(far, inner, 1.0), 2.0)[codes]
+    u = np.where(below[codes], 1 - uniform, uniform)
+    times = (1 + u * (ratio**more - 1)) ** (1 / more)
+    part = ((times - 1) / (ratio - 1)).clip(0.0, 1.0)
+    found: Floats = np.where(far[codes], np.where(below[codes], 1 - part, part), share)
+    return found
+
+
+def _power(near: float, edge: float, end: float, ratio: float) -> float:
+    """Return the power by which there is ``ratio`` times as much from ``edge`` to ``end`` as from ``near`` to it."""
+    before, after = math.log(edge / near), math.log(end / edge)
+    return _falling(lambda power: _held(power, after) / -_held(power, -before), ratio)
+
+
+def _flattest(ends: float) -> float:
+    """Return the power of a tail that reaches ``ends`` times as far as it starts, and has the largest mean allowed."""
+    after = math.log(ends)
+    return _falling(lambda power: _held(power + 1, after) / _held(power, after), _LARGEST_MEAN)
+
+
+def _held(power: float, logarithm: float) -> float:
+    """Return the integral of a power from 1 to the number with this logarithm."""
+    more = power + 1
+    return logarithm if abs(more) < 1e-6 else math.expm1(more * logarithm) / more
+
+
+def _falling(value: Callable[[float], float], wanted: float) -> float:
+    """Return the power between the steepest and 0 with a value, which falls as the power gets steeper."""
+    steep, flat = _STEEPEST, 0.0
+    for _ in range(40):
+        middle = (steep + flat) / 2
+        if value(middle) > wanted:
+            flat = middle
+        else:
+            steep = middle
+    return (steep + flat) / 2

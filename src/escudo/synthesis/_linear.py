@@ -37,7 +37,7 @@ them anyway, so they cost nothing. Their directions are that order's, and so is 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -48,9 +48,10 @@ from escudo._validate import positive
 from escudo.causal import CausalGraph
 from escudo.errors import InputError, SchemaError
 from escudo.mechanisms import Purse, bounded_rows, gaussian_event, second_moments
-from escudo.privacy import Budget, GaussianEvent, Neighbours, Plan, calibrate
+from escudo.privacy import Budget, GaussianEvent, Neighbours, Passes, Plan, calibrate
 from escudo.synthesis._laws import as_integers
 from escudo.synthesis._model import (
+    BLOCK,
     Model,
     ModelEffect,
     anchor_of,
@@ -155,6 +156,11 @@ class PreparedLinear:
             ],
             delta=self.delta,
         )
+
+    @property
+    def passes(self) -> Passes:
+        """How often the rows are read."""
+        return Passes(1)
 
     def run(self, table: PrivateTable, purse: Purse) -> LinearModel:
         """Measure and estimate."""
@@ -348,6 +354,12 @@ class LinearModel(Model):
     def order(self) -> tuple[str, ...]:
         """The columns with parents before children."""
         return graph_of({name: self.conditionals[name].parents for name in self.schema.names}).topological_order()
+
+    def _frames(
+        self, rows: int, fixed: dict[str, float], evidence: dict[str, float], rng: np.random.Generator
+    ) -> Iterator[pl.DataFrame]:
+        for start in range(0, max(rows, 1), BLOCK):
+            yield self._frame(min(BLOCK, rows - start), fixed, evidence, rng)
 
     def _frame(
         self, rows: int, fixed: dict[str, float], evidence: dict[str, float], rng: np.random.Generator

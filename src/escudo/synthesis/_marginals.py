@@ -39,7 +39,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
@@ -52,19 +52,32 @@ from escudo._validate import yes_or_no
 from escudo.causal import CausalGraph
 from escudo.errors import InputError
 from escudo.mechanisms import Purse, gaussian_event
-from escudo.privacy import Budget, Event, ExponentialEvent, GaussianEvent, Neighbours, Plan, RepeatedEvent, calibrate
+from escudo.privacy import (
+    Budget,
+    Event,
+    ExponentialEvent,
+    GaussianEvent,
+    Neighbours,
+    Passes,
+    Plan,
+    RepeatedEvent,
+    calibrate,
+)
 from escudo.synthesis._adaptive import (
     LOUD_PICKS,
     MOST_PICKS,
     ONE_WAYS,
     UNITS_PER_COLUMN,
     Adaptive,
+    ExactCounts,
     candidate_tables,
+    faint_picks,
     largeness,
     measure,
     moved,
 )
-from escudo.synthesis._estimation import Columns, NoisyTable, Pair, TableFits, total_of
+from escudo.synthesis._estimation import Columns, NoisyTable, TableFits, total_of
+from escudo.synthesis._forecast import Forecast, Measured, measured_marginals
 from escudo.synthesis._laws import MAX_TABLE_CELLS, Conditional
 from escudo.synthesis._model import CausalModel, anchor_of, public_rows
 from escudo.synthesis._moment_fit import FittedMoments, check_fittable, fit_moments
@@ -100,16 +113,29 @@ class Marginals:
 
 
 def prepare_marginals(
-    schema: Schema, structure: Structure, neighbours: Neighbours, budget: Budget
+    schema: Schema,
+    structure: Structure,
+    neighbours: Neighbours,
+    budget: Budget,
+    *,
+    level_of: Callable[[Callable[[float], list[Event]], Budget], float] = calibrate,
 ) -> PreparedMarginals:
-    """Choose tables and noise for the arrows that are stated, and what is looked for beside them."""
-    shares, structure, paired = shares_of(schema, structure, neighbours, budget)
-    level = calibrate(shares.events, budget)
-    return PreparedMarginals(schema, shares, structure, paired, level, budget.delta)
+    """Choose tables and noise for the arrows that are stated, and what is looked for beside them.
+
+    ``level_of`` finds how loudly; one that only comes near it is good for a forecast, never for a release.
+    """
+    shares, structure, paired = shares_of(schema, structure, neighbours, budget, level_of=level_of)
+    level = level_of(shares.events, budget)
+    return PreparedMarginals(schema, shares, structure, paired, level, budget)
 
 
 def shares_of(
-    schema: Schema, structure: Structure, neighbours: Neighbours, budget: Budget
+    schema: Schema,
+    structure: Structure,
+    neighbours: Neighbours,
+    budget: Budget,
+    *,
+    level_of: Callable[[Callable[[float], list[Event]], Budget], float] = calibrate,
 ) -> tuple[TableShares, Structure, dict[str, str]]:
     """Return what is released, what is left of the open arrows, and why families are measured in pairs, by child."""
     varying = [arrow for arrow in structure.open_arrows if all(schema[name].size > 1 for name in arrow)]
@@ -117,7 +143,7 @@ def shares_of(
     # What a single table would get; where there are several, they share it.
     alone = 1.0
     if neighbours.rows is not None:
-        alone = calibrate(lambda scale: table_event(neighbours, scale), budget)
+        alone = level_of(lambda scale: [table_event(neighbours, scale)], budget)
     reasons = families_too_large(schema, structure, alone, neighbours.rows)
     paired = {child: reasons[child] for child in in_pairs(schema, structure, reasons)}
     moved_out = {child: reason for child, reason in reasons.items() if child not in paired}
@@ -161,7 +187,7 @@ class PreparedMarginals:
         structure: The arrows stated, and those left open.
         paired: Why families are measured in pairs instead of a table, by child.
         level: How loudly: the noise of one table that had the whole budget.
-        delta: The δ at which the plan is stated.
+        budget: What it may cost.
     """
 
     schema: Schema
@@ -169,7 +195,7 @@ class PreparedMarginals:
     structure: Structure
     paired: Mapping[str, str]
     level: float
-    delta: float
+    budget: Budget
 
     @property
     def plan(self) -> Plan:
@@ -177,7 +203,7 @@ class PreparedMarginals:
         return Plan(
             "marginals",
             children=[*self.measured, Plan("fitting all tables together"), Plan("sampling")],
-            delta=self.delta,
+            delta=self.budget.delta,
         )
 
     @property
@@ -205,6 +231,21 @@ class PreparedMarginals:
             children.append(large.plan(event, self.structure))
         return children
 
+    @property
+    def passes(self) -> Passes:
+        """How often the rows are read: large families are summed when the tables are known, triples when picked."""
+        summed = Passes(1 if self.shares.moments(self.level) is None else 2)
+        adaptive = self.shares.adaptive(self.level)
+        return summed if adaptive is None else summed + adaptive.passes(len(self.schema.names))
+
+    def measured_at(self, rows: float, louder: float = 1.0) -> Measured:
+        """Return what will be known, with noise that is louder by a factor than was prepared."""
+        return measured_marginals(self, rows, louder)
+
+    def forecast(self, rows: int | None) -> Forecast:
+        """Return how good the model will be, for so many rows; None where their number is not public."""
+        return Forecast.of(self, Marginals.name, self.budget, rows)
+
     def run(self, table: PrivateTable, purse: Purse) -> CausalModel:
         """Measure and estimate."""
         fitted = self.fitted(table, purse)
@@ -222,6 +263,7 @@ class PreparedMarginals:
             details={
                 "rows": fits.total,
                 "stated_arrows": self.structure.stated_arrows,
+                "tables": noise_told(fitted.tables),
                 **anchor_of(purse),
             },
         )
@@ -230,20 +272,21 @@ class PreparedMarginals:
         """Measure, and say how laws follow from what was measured."""
         shares, tables = self.shares, self.shares.tables(self.level)
         adaptive = shares.adaptive(self.level)
-        exact = table.counts([list(columns) for columns in tables])
+        exact = ExactCounts(table)
+        exact.read([*tables, *(() if adaptive is None else shares.candidates)])
         with tracking("Measuring", total=len(tables) + (0 if adaptive is None else adaptive.units)) as advance:
             released = []
-            for (columns, event), counts in zip(tables.items(), exact, strict=True):
-                released.append(measure(columns, counts, event, purse))
+            for columns, event in tables.items():
+                released.append(measure(columns, exact[columns], event, purse))
                 advance(1)
             total = public_rows(shares.neighbours, table) or max(round(total_of(released)), 1)
             fits = self._fits(table, released, total, purse)
-            pairs: list[Pair] = []
+            pairs: list[Columns] = []
             if adaptive is not None:
                 released, pairs = adaptive.run(
-                    table, released, fits, purse, candidates=shares.candidates, advance=advance
+                    exact, released, fits, purse, candidates=shares.candidates, advance=advance
                 )
-        return Fitted(released, pairs, fits)
+        return Fitted(released, pairs, fits, exact)
 
     def _fits(self, table: PrivateTable, released: Sequence[NoisyTable], total: int, purse: Purse) -> TableFits:
         """Return how laws are fitted to tables, once those of large families are known."""
@@ -279,11 +322,20 @@ class PreparedMarginals:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """What was measured: all tables, the pairs among them that were picked, and how laws follow from them."""
+    """What was measured: all tables, the pairs and triples among them that were picked, how laws follow from them.
+
+    The exact counts that noise was added to come along, for more of it to be added to; they are private.
+    """
 
     tables: Sequence[NoisyTable]
-    pairs: Sequence[Pair]
+    pairs: Sequence[Columns]
     fits: TableFits
+    exact: ExactCounts
+
+
+def noise_told(tables: Sequence[NoisyTable]) -> list[dict[str, object]]:
+    """Return the noise that each table has in the end, in rows a cell, for a model's details: public by then."""
+    return [{"columns": list(table.columns), "noise": float(f"{table.scale:.4g}")} for table in tables]
 
 
 def _mutual_information(counts: NDArray[np.float64]) -> float:
@@ -510,7 +562,7 @@ FAMILIES = 0.55
 PICKS, PICKS_BESIDE = 0.12, 0.06
 """And for picks: without a graph, and beside one that names all columns."""
 
-_LOUD = 2 / 3  # of what picks get
+_LOUD, _FAINT = 2 / 3, 1 / 4  # of what picks get; and what faint ones get besides
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -543,7 +595,8 @@ class TableShares:
         picks = PICKS + named * (PICKS_BESIDE - PICKS) if self.candidates else 0.0
         families = FAMILIES * named
         if self.candidates:
-            return alone, families, picks, 1 - alone - families - picks
+            faint = _FAINT * picks if faint_picks(len(self.one_ways)) else 0.0
+            return alone, families, picks, 1 - alone - families - picks - faint
         return (alone, 1 - alone, 0.0, 0.0) if families else (1.0, 0.0, 0.0, 0.0)
 
     def tables(self, level: float) -> dict[Columns, GaussianEvent]:
@@ -570,12 +623,14 @@ class TableShares:
         units = max(round(UNITS_PER_COLUMN * width * rest / (1 - ONE_WAYS - PICKS)), 1)
         loud = math.ceil(LOUD_PICKS * width)
         quiet = round(MOST_PICKS * width) - loud
+        faint = faint_picks(width)
         return Adaptive(
             unit=table_event(self.neighbours, level * math.sqrt(units / rest)),
             units=units,
             picks=(
                 (self._pick(picks * _LOUD / loud, level), loud),
                 (self._pick(picks * (1 - _LOUD) / quiet, level), quiet),
+                *([(self._pick(picks * _FAINT / faint, level), faint)] if faint else []),
             ),
             level=level,
             rest=rest,

@@ -27,12 +27,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from escudo._card import card, plain, tracking
+from escudo._files import to_pandas
+from escudo._plot import panels, shares
 from escudo._validate import did_you_mean, one_of, whole
 from escudo.causal import CausalGraph
 from escudo.errors import InputError, NotIdentifiableError, SchemaError, ZeroProbabilityError
@@ -42,19 +44,27 @@ from escudo.synthesis._laws import (
     Codes,
     Conditional,
     ancestors,
+    as_integers,
     causal_order,
     decode,
     dense_table,
     drawer,
     laws_under,
+    typical_numbers,
 )
-from escudo.synthesis._structure import causes_of, check_graph, check_identified, check_settled
-from escudo.table import Categorical, Column, Numeric, PrivateTable, Schema
+from escudo.synthesis._structure import check_graph, check_identified, check_settled
+from escudo.table import Categorical, Column, Numeric, PrivateTable, Schema, broken_rows, plain_values
 
 if TYPE_CHECKING:
     import polars as pl
 
     from escudo.causal import Network
+    from escudo.synthesis._effect_range import EffectRange
+
+T = TypeVar("T", "pl.DataFrame", NDArray[np.int64])
+
+BLOCK = 2**19
+"""How many rows are drawn at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -86,6 +96,7 @@ class Model(ABC):
     def order(self) -> tuple[str, ...]:
         """The columns with parents before children."""
 
+    @overload
     def sample(
         self,
         rows: int,
@@ -94,30 +105,192 @@ class Model(ABC):
         given: Mapping[str, object] | None = None,
         columns: Sequence[str] | None = None,
         seed: int | None = None,
-    ) -> pl.DataFrame:
+        frame: Literal["polars"] = "polars",
+    ) -> pl.DataFrame: ...
+
+    @overload
+    def sample(
+        self,
+        rows: int,
+        *,
+        do: Mapping[str, object] | None = None,
+        given: Mapping[str, object] | None = None,
+        columns: Sequence[str] | None = None,
+        seed: int | None = None,
+        frame: Literal["pandas"],
+    ) -> Any: ...
+
+    def sample(
+        self,
+        rows: int,
+        *,
+        do: Mapping[str, object] | None = None,
+        given: Mapping[str, object] | None = None,
+        columns: Sequence[str] | None = None,
+        seed: int | None = None,
+        frame: Literal["polars", "pandas"] = "polars",
+    ) -> Any:
         """Draw synthetic rows; free of charge, as often as wanted.
 
         Args:
             rows: How many.
             do: Columns to set by intervention: incoming arrows are cut, so that causes of these columns keep their law
-                and effects respond. A model of cells knows numbers by their bin: one sets the bin it lies in, and rows
-                are spread over that bin.
+                and effects respond. Rows carry exactly the number that is set. A model of cells knows what a number
+                does by its bin: effects respond to it as to any number in that bin.
             given: Columns to condition on: rows among those where they have these values, or numbers in these bins.
             columns: Which columns to return; all by default. Under ``do`` the graph need only settle these.
             seed: For repeatable draws.
+            frame: Which kind of frame to return: ``"polars"`` or ``"pandas"``.
 
         Returns:
-            A polars frame with these columns; only values the schema allows.
+            A frame with these columns; only values the schema allows.
 
         Raises:
             SchemaError: If ``do``, ``given`` or ``columns`` names a column, level or value the schema does not have.
             NotIdentifiableError: If what ``do`` does to these columns depends on something that the stated graph leaves
                 open, or a latent that it states acts on an intervened column and on what it affects.
-            ZeroProbabilityError: If ``given`` cannot happen under the model.
+            ZeroProbabilityError: If ``given`` cannot happen under the model, or hardly with the rules of the schema.
             InputError: If ``given`` is too rare under the model.
+
+        Every row holds the rules of the schema: rows that would break one are left out, also under ``do``.
+        """
+        import polars as pl
+
+        one_of("frame", frame, ("polars", "pandas"))
+        drawn = pl.concat(self.blocks(rows, do=do, given=given, columns=columns, seed=seed))
+        return drawn if frame == "polars" else to_pandas(drawn)
+
+    def blocks(
+        self,
+        rows: int,
+        *,
+        do: Mapping[str, object] | None = None,
+        given: Mapping[str, object] | None = None,
+        columns: Sequence[str] | None = None,
+        seed: int | None = None,
+    ) -> Iterator[pl.DataFrame]:
+        """Draw the rows of :meth:`sample` some at a time, so that any number of them can be written to a disk.
+
+        Args:
+            rows: As in :meth:`sample`, like all that follow.
+            do: Columns to set by intervention.
+            given: Columns to condition on.
+            columns: Which columns to return.
+            seed: For repeatable draws; together the blocks are the rows of :meth:`sample`.
+
+        Returns:
+            Iterator over polars frames of at most 2^19 rows; one without rows if none are asked for.
+
+        Raises:
+            EscudoError: As :meth:`sample`, before the first block.
+        """
+        import polars as pl
+
+        wanted = self._wanted(columns)
+        asked = self._asked(rows, do, given, wanted, seed)
+        count, how = asked[0], asked[1:]
+        numbers = {name: self._set_number(name, value) for name, value in by_column("do", do).items()}
+
+        def exact(frame: pl.DataFrame) -> pl.DataFrame:
+            kinds = frame.schema
+            set_to = (pl.lit(x).cast(kinds[name]).alias(name) for name, x in numbers.items() if x is not None)
+            return with_derived(self.schema, frame.with_columns(set_to))
+
+        def drawn(rows: int) -> pl.DataFrame:
+            return exact(pl.concat(self._frames(rows, *how)))
+
+        if not self.schema.rules and not self._derived:
+            return (exact(frame).select(wanted) for frame in self._frames(count, *how))
+        sizes = (min(BLOCK, count - start) for start in range(0, max(count, 1), BLOCK))
+        return (pl.concat(self._held(size, drawn, self._keeping)).select(wanted) for size in sizes)
+
+    def plot(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        do: Mapping[str, object] | None = None,
+        rows: int = 10_000,
+        seed: int | None = None,
+    ) -> list[Any]:
+        """Draw how often each value of each column comes, from rows that are drawn for it; under ``do`` beside it.
+
+        Args:
+            columns: Which columns; all by default.
+            do: Columns to set by intervention, as in :meth:`sample`.
+            rows: How many rows to draw.
+            seed: For repeatable draws.
+
+        Returns:
+            Axes of one figure, one for each column; ``[0].figure`` is that figure.
+
+        Raises:
+            EscudoError: As :meth:`sample`, or if matplotlib is not installed.
         """
         wanted = self._wanted(columns)
-        return self._frame(*self._asked(rows, do, given, wanted, seed)).select(wanted)
+        asked = {"as it is": None} if not do else {"as it is": None, f"do({', '.join(map(str, do))})": do}
+        drawn = {what: self.sample(rows, do=set_to, columns=wanted, seed=seed) for what, set_to in asked.items()}
+        axes = panels(len(wanted))
+        for place, name in zip(axes, wanted, strict=True):
+            column = self.schema.columns[name]
+            levels = column.levels if isinstance(column, Categorical) else None
+            shares(place, name, {what: frame[name].to_list() for what, frame in drawn.items()}, levels)
+        return axes
+
+    def _keeping(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Return the rows that break no rule of the schema."""
+        import narwhals as nw
+
+        columns, kept = self.schema.columns, nw.from_native(frame)
+        if self.schema.rules:
+            kept = kept.filter(~broken_rows(self.schema.checked_rules, columns, plain_values(columns)))
+        for column in self._derived:  # what is out of its bounds would have to be moved, and be no difference any more
+            value = nw.col(column.name)
+            kept = kept.filter(value.is_between(*column.bounds) | value.is_null())
+        return kept.to_native()
+
+    @property
+    def _derived(self) -> list[Numeric]:
+        return [column for column in self.schema.fields if isinstance(column, Numeric) and column.derived is not None]
+
+    def _held(self, rows: int, drawn: Callable[[int], T], keeping: Callable[[T], T]) -> list[T]:
+        """Return rows that break no rule of the schema, in parts: others are drawn in place of those that do.
+
+        Raises:
+            ZeroProbabilityError: If no row holds the rules, or hardly one.
+        """
+        first = drawn(rows)
+        if not self.schema.rules and not self._derived:
+            return [first]
+        parts = [keeping(first)]
+        found, tried = len(parts[0]), rows
+        while found < rows:
+            if tried >= _MOST_DRAWN * rows + _LEAST_DRAWN:
+                raise ZeroProbabilityError(
+                    f"Of {tried:,} rows that were drawn, {found:,} hold the rules of the schema: what is set or "
+                    "observed hardly goes with them. Ask for something that the rules allow."
+                )
+            # As many as are likely to do, but no more than fit beside each other.
+            wanted = min(int(1.1 * (rows - found) * tried / max(found, 1)) + 64, max(4 * rows, _LEAST_DRAWN))
+            part = keeping(drawn(wanted))[: rows - found]
+            parts.append(part)
+            found, tried = found + len(part), tried + wanted
+        return parts
+
+    def _set_number(self, name: str, value: object) -> float | int | None:
+        """Return the number or day that a column is set to; None where it has levels or is set to be missing.
+
+        Raises:
+            SchemaError: If the column holds whole numbers and this is none.
+        """
+        column = column_of(self.schema, "do", name)
+        if not isinstance(column, Numeric) or value is None:
+            return None
+        number = number_within(column, "do", value)
+        if not column.integer:
+            return number
+        if not number.is_integer():
+            raise SchemaError(f"do: column {name!r} takes whole numbers; got {value!r}.")
+        return int(as_integers(np.array([number]))[0])
 
     def _wanted(self, columns: Sequence[str] | None) -> list[str]:
         """Return the columns to draw, or name one that the schema does not have."""
@@ -155,6 +328,11 @@ class Model(ABC):
             {name: self._read(argument, name, value) for name, value in by_column(argument, values).items()}
             for argument, values in (("do", do), ("given", given))
         )
+        for column in self._derived:
+            if column.name in fixed or column.name in evidence:
+                raise InputError(
+                    f"{column.name} is derived from {' and '.join(column.derived or ())}; set or observe these instead."
+                )
         if both := sorted(set(fixed) & set(evidence)):
             raise InputError(f"{', '.join(both)} cannot be both set (do) and observed (given); name it once.")
         self.check_do(fixed, [*columns, *evidence])
@@ -165,10 +343,10 @@ class Model(ABC):
         """Return a value of a column as the model knows it, or say what the schema does not have."""
 
     @abstractmethod
-    def _frame(
+    def _frames(
         self, rows: int, fixed: dict[str, Any], evidence: dict[str, Any], rng: np.random.Generator
-    ) -> pl.DataFrame:
-        """Return rows drawn where some columns are set and others observed."""
+    ) -> Iterator[pl.DataFrame]:
+        """Yield rows drawn where some columns are set and others observed, block by block; none are one empty block."""
 
     def check_do(self, intervened: Iterable[str], asked: Iterable[str]) -> None:
         """Refuse an intervention of which the graph does not say what it does to the columns that are asked for.
@@ -181,7 +359,9 @@ class Model(ABC):
         check_identified(self.graph, intervened)
 
     def answers_do(self, name: str) -> bool:
-        """Return whether the graph settles what setting a column does to all others."""
+        """Return whether a column can be set, and the graph settles what that does to all others."""
+        if name in [column.name for column in self._derived]:
+            return False
         try:
             self.check_do([name], self.schema.names)
         except NotIdentifiableError:
@@ -238,15 +418,27 @@ class CellModel(Model):
     ) -> NDArray[np.int64]:
         """Draw rows as schema cells, of shape (rows, columns)."""
         wanted = self._wanted(columns)
-        drawn = self._drawn_cells(*self._asked(rows, do, given, wanted, seed))
-        return np.concatenate([np.stack([part[name] for name in wanted], axis=1) for part in drawn])
+        asked = self._asked(rows, do, given, wanted, seed)
+        needed = list(dict.fromkeys([*wanted, *(name for rule in self.schema.checked_rules for name in rule.columns)]))
 
-    def _frame(
+        def drawn(rows: int) -> NDArray[np.int64]:
+            parts = self._drawn_cells(rows, *asked[1:])
+            return np.concatenate([np.stack([part[name] for name in needed], axis=1) for part in parts])
+
+        masks = [(rule.columns, rule.shares(self.schema.columns) > 0) for rule in self.schema.checked_rules]
+
+        def keeping(cells: NDArray[np.int64]) -> NDArray[np.int64]:
+            kept = np.ones(len(cells), dtype=bool)
+            for (one, other), mask in masks:
+                kept &= mask[cells[:, needed.index(one)], cells[:, needed.index(other)]]
+            return cells[kept]
+
+        return np.concatenate(self._held(asked[0], drawn, keeping))[:, : len(wanted)]
+
+    def _frames(
         self, rows: int, fixed: dict[str, int], evidence: dict[str, int], rng: np.random.Generator
-    ) -> pl.DataFrame:
-        import polars as pl
-
-        return pl.concat([decode(self.schema, drawn, rng) for drawn in self._drawn_cells(rows, fixed, evidence, rng)])
+    ) -> Iterator[pl.DataFrame]:
+        return (decode(self.schema, drawn, rng) for drawn in self._drawn_cells(rows, fixed, evidence, rng))
 
     def _drawn_cells(
         self, rows: int, fixed: dict[str, int], evidence: dict[str, int], rng: np.random.Generator
@@ -267,20 +459,7 @@ class CellModel(Model):
 
     def _read(self, argument: str, name: str, value: object) -> int:
         """Return the cell of a value, or say which level the schema does not have."""
-        column = column_of(self.schema, argument, name)
-        if value is None:
-            if column.missing_code is None:
-                raise SchemaError(f"{argument}: column {name!r} has no missing value in the schema.")
-            return column.missing_code
-        if isinstance(column, Categorical):
-            matches = [code for level, code in column.codes.items() if level == value or str(level) == str(value)]
-            if not matches:
-                raise SchemaError(
-                    f"{argument}: column {name!r} has no level {value!r}; it has {_listed(column.labels)}."
-                    + did_you_mean(str(value), column.labels)
-                )
-            return matches[0]
-        return int(column.encode([number_within(column, argument, value)])[0])
+        return cell_of(column_of(self.schema, argument, name), argument, value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -301,7 +480,7 @@ class CausalModel(CellModel):
 
     conditionals: Mapping[str, Conditional]
     observed: Mapping[str, Conditional] = field(default_factory=dict)
-    _block: ClassVar[int] = 2**19
+    _block: ClassVar[int] = BLOCK
 
     def __post_init__(self) -> None:
         check_graph(self.graph, self.schema)
@@ -349,7 +528,8 @@ class CausalModel(CellModel):
             column_of(self.schema, "columns", name)
         fixed, evidence = self._question(do, given, columns)
         laws = laws_under(self.conditionals, self.observed, fixed)
-        needed = ancestors(laws, [*columns, *evidence], fixed)
+        rules = self.schema.checked_rules
+        needed = ancestors(laws, [*columns, *evidence, *(name for rule in rules for name in rule.columns)], fixed)
         factors = []
         for name in needed:
             if name not in fixed:
@@ -357,6 +537,7 @@ class CausalModel(CellModel):
                 factors.append(Factor((*conditional.parents, name), dense_table(conditional)))
         for name, cell in {**evidence, **{name: fixed[name] for name in needed if name in fixed}}.items():
             factors.append(Factor((name,), np.eye(self.schema.columns[name].size)[cell]))
+        factors += [Factor(rule.columns, rule.shares(self.schema.columns)) for rule in rules]
         joint = contract(factors, list(columns))
         if joint.sum() <= 0:
             raise ZeroProbabilityError(
@@ -396,18 +577,26 @@ class CausalModel(CellModel):
             NotIdentifiableError: If the effect depends on something that the stated graph leaves open, or a latent acts
                 on the treatment and on what it affects.
         """
-        return _effect(self, treatment, outcome)
+        return model_effect(self, treatment, outcome)
 
-    def effect_range(self, treatment: str, outcome: str) -> EffectRange:
+    def effect_range(self, treatment: str, outcome: str, *, confidence: float | None = None) -> EffectRange:
         """Return the effect for each way in which undirected edges at the treatment may point; free.
 
         Where nothing open decides, that is the one effect of :meth:`effect`.
 
+        Args:
+            treatment: The column that is set.
+            outcome: The column that responds.
+            confidence: How often intervals for noise and chance should hold the truth, such as 0.95; None for the range
+                without them. They come from fitting the generator again, 40 times, to rows drawn from the model.
+
         Raises:
-            InputError: If one is no column, or both are the same.
+            InputError: If one is no column, both are the same, or the model cannot be fitted again from what it holds.
             NotIdentifiableError: If more than the direction of edges is open, or there are too many of them.
         """
-        return _effect_range(self, treatment, outcome)
+        from escudo.synthesis._effect_range import effect_range
+
+        return effect_range(self, treatment, outcome, confidence)
 
     def _stored(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the laws: their kinds and parents, and what they are made of."""
@@ -432,6 +621,23 @@ def anchor_of(purse: Purse) -> dict[str, Any]:
 
 
 # ---- what is asked of a model
+
+
+def with_derived(schema: Schema, frame: pl.DataFrame) -> pl.DataFrame:
+    """Return rows with the columns that a schema derives from others, computed from these; null where one is."""
+    import polars as pl
+
+    made = []
+    for column in schema.fields:
+        if not isinstance(column, Numeric) or column.derived is None:
+            continue
+        later, earlier = (
+            (pl.col(name).cast(pl.Int32) if schema[name].date else pl.col(name)).cast(pl.Float64)  # type: ignore[union-attr]
+            for name in column.derived
+        )
+        apart = column.difference(later, earlier, pl.Expr.floor)
+        made.append((apart.cast(pl.Int64) if column.integer else apart).alias(column.name))
+    return frame.with_columns(made) if made else frame
 
 
 def by_column(argument: str, values: object) -> Mapping[str, object]:
@@ -461,6 +667,27 @@ def column_of(schema: Schema, argument: str, name: str) -> Column:
             f"{argument} names {name!r}, which is no column of the schema." + did_you_mean(name, schema.names)
         )
     return column
+
+
+def cell_of(column: Column, argument: str, value: object) -> int:
+    """Return the cell of a value that an argument gives for a column.
+
+    Raises:
+        SchemaError: If the schema has no such level or value.
+    """
+    if value is None:
+        if column.missing_code is None:
+            raise SchemaError(f"{argument}: column {column.name!r} has no missing value in the schema.")
+        return column.missing_code
+    if isinstance(column, Categorical):
+        matches = [code for level, code in column.codes.items() if level == value or str(level) == str(value)]
+        if not matches:
+            raise SchemaError(
+                f"{argument}: column {column.name!r} has no level {value!r}; it has {_listed(column.labels)}."
+                + did_you_mean(str(value), column.labels)
+            )
+        return matches[0]
+    return int(column.encode([number_within(column, argument, value)])[0])
 
 
 def number_within(column: Numeric, argument: str, value: object) -> float:
@@ -502,6 +729,7 @@ def _listed(labels: Sequence[str]) -> str:
 # ---- effects
 
 
+_MOST_DRAWN, _LEAST_DRAWN = 200, 20_000  # rows tried for each that is wanted, and in any case, until rules are given up
 _DRAWN = 200_000  # rows per level of the treatment, where the model is too large for an exact answer
 _SEED = 20_090_914  # any fixed number: the same model always gives the same answer
 
@@ -537,7 +765,7 @@ class ModelEffect:
     ) -> ModelEffect:
         """Return the effect that the law of an outcome's cells shows, for each cell that the treatment is set to."""
         target = schema.columns[outcome]
-        values = _values(target)
+        values = cell_values(target)
         return cls(
             treatment=treatment,
             outcome=outcome,
@@ -599,7 +827,7 @@ class ModelEffect:
         return self.levels.index(text)
 
 
-def _effect(model: CausalModel, treatment: str, outcome: str) -> ModelEffect:
+def model_effect(model: CausalModel, treatment: str, outcome: str) -> ModelEffect:
     """Return what setting each level of a treatment does to an outcome; a missing value is no level to set."""
     names = model.schema.names
     source, target = (
@@ -611,93 +839,11 @@ def _effect(model: CausalModel, treatment: str, outcome: str) -> ModelEffect:
     model.check_do([treatment], [outcome])
     exact = True
     rows = []
-    for value in _settings(source):
+    for value in settings(source):
         law, added_up = _law(model, {treatment: value}, outcome, target.size)
         rows.append(law)
         exact = exact and added_up
     return ModelEffect.of(model.schema, treatment, outcome, rows, exact=exact)
-
-
-_MOST_OPEN = 8  # undirected edges at a treatment, of which all combinations are tried
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EffectRange:
-    """What setting a treatment may do to an outcome, where the direction of some edges is open.
-
-    Attributes:
-        effects: One effect for each reading of the graph.
-        causes: The treatment's causes in each of them.
-    """
-
-    effects: tuple[ModelEffect, ...]
-    causes: tuple[tuple[str, ...], ...]
-
-    def difference(self, value: object, baseline: object) -> tuple[float, float]:
-        """Return the least and the most by which the outcome's mean is higher at one value than at another.
-
-        Raises:
-            InputError: If a value is none of the treatment's levels, or the outcome is no number.
-        """
-        found = [effect.difference(value, baseline) for effect in self.effects]
-        return min(found), max(found)
-
-    def shifts(self, value: object, baseline: object) -> dict[str, tuple[float, float]]:
-        """Return the least and the most by which each level of the outcome is more frequent at one value than another.
-
-        Raises:
-            InputError: If a value is none of the treatment's levels.
-        """
-        found = [effect.shifts(value, baseline) for effect in self.effects]
-        return {level: (min(each[level] for each in found), max(each[level] for each in found)) for level in found[0]}
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the effects as plain values."""
-        pairs = zip(self.effects, self.causes, strict=True)
-        return {"effects": [{**effect.to_json(), "causes": list(causes)} for effect, causes in pairs]}
-
-    def __str__(self) -> str:
-        parts = []
-        for effect, causes in zip(self.effects, self.causes, strict=True):
-            title, *lines = str(effect).split("\n")
-            reading = f", if its causes are {', '.join(causes) or 'none'}" if len(self.effects) > 1 else ""
-            parts.append("\n".join([title + reading, *lines]))
-        return "\n".join(parts)
-
-    def _repr_html_(self) -> str:
-        title, *lines = str(self).split("\n")
-        return card(title, rows=[line.strip().partition(": ")[::2] for line in lines])
-
-
-def _effect_range(model: CausalModel, treatment: str, outcome: str) -> EffectRange:
-    for argument, name in (("treatment", treatment), ("outcome", outcome)):
-        one_of(argument, name, model.schema.names)
-    try:
-        return EffectRange(effects=(_effect(model, treatment, outcome),), causes=(model.graph.parents(treatment),))
-    except NotIdentifiableError:
-        readings = () if model.stated is None or model.graph.latents else causes_of(model.stated, treatment, _MOST_OPEN)
-        if not readings:
-            raise
-    return EffectRange(
-        effects=tuple(_adjusted(model, treatment, outcome, causes) for causes in readings), causes=readings
-    )
-
-
-def _adjusted(model: CausalModel, treatment: str, outcome: str, causes: Sequence[str]) -> ModelEffect:
-    """Return the effect if these columns, and no others, act on the treatment: all of them are adjusted for."""
-    source, target = model.schema.columns[treatment], model.schema.columns[outcome]
-    count = len(_settings(source))
-    if outcome in causes:
-        laws = [model.probability([outcome])] * count
-    else:
-        joint = model.probability([*causes, treatment, outcome]).reshape(-1, source.size, target.size)
-        weight, seen = joint.sum(axis=(1, 2)), joint.sum(axis=2)
-        laws = []
-        for level in range(count):
-            there = seen[:, level] > 0  # elsewhere the table never shows this level, and says nothing
-            law = (weight[there] / seen[there, level]) @ joint[there, level]
-            laws.append(law / law.sum() if law.sum() > 0 else np.full(target.size, math.nan))
-    return ModelEffect.of(model.schema, treatment, outcome, laws)
 
 
 def _law(model: CausalModel, do: dict[str, object], outcome: str, size: int) -> tuple[NDArray[np.float64], bool]:
@@ -709,28 +855,19 @@ def _law(model: CausalModel, do: dict[str, object], outcome: str, size: int) -> 
         return np.bincount(drawn, minlength=size) / _DRAWN, False
 
 
-def _settings(column: Column) -> Sequence[object]:
+def settings(column: Column) -> Sequence[object]:
     """Return a value for each cell that can be set."""
     if isinstance(column, Categorical):
         return list(column.levels)
-    return [float(middle) for middle in _middles(column)]
+    return [float(number) for number in typical_numbers(column)]
 
 
-def _values(column: Column) -> NDArray[np.float64] | None:
+def cell_values(column: Column) -> NDArray[np.float64] | None:
     """Return the number each cell stands for, a missing one left out; None if they are no numbers."""
     if isinstance(column, Numeric):
-        return _middles(column)
+        return typical_numbers(column)
     numbers = column.kind in ("integer", "boolean")
     return np.array([float(level) for level in column.levels]) if numbers else None
-
-
-def _middles(column: Numeric) -> NDArray[np.float64]:
-    low, high = np.asarray(column.boundaries)[:-1], np.asarray(column.boundaries)[1:]
-    if column.integer:  # the mean of the whole numbers in the bin, which has its lower boundary and not its upper one
-        last = np.ceil(high) - 1
-        last[-1] = math.floor(high[-1])
-        return np.where(last >= np.ceil(low), (np.ceil(low) + last) / 2, (low + high) / 2)
-    return (low + high) / 2
 
 
 def _mean(law: NDArray[np.float64], values: NDArray[np.float64]) -> float:

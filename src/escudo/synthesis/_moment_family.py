@@ -417,7 +417,7 @@ def minimise(function: Sloped, start: Floats) -> Floats:
     value, slope = function(point)
     steps: deque[tuple[Floats, Floats, float]] = deque(maxlen=_MEMORY)
     for _ in range(_ITERATIONS):
-        if np.abs(slope).max(initial=0.0) <= _FLAT:
+        if not slope.size or max(slope.max(), -slope.min()) <= _FLAT:
             break
         direction = -_flattened(slope, steps)
         found = _step(function, point, value, slope, direction)
@@ -425,7 +425,7 @@ def minimise(function: Sloped, start: Floats) -> Floats:
             break
         change, (new_value, new_slope) = found
         turn = new_slope - slope
-        curvature = float(change @ turn)
+        curvature = float(change.dot(turn))
         if curvature > 0:
             steps.append((change, turn, curvature))
         done = value - new_value <= _STOP * max(abs(value), 1.0)
@@ -441,13 +441,13 @@ def _flattened(slope: Floats, steps: deque[tuple[Floats, Floats, float]]) -> Flo
         return slope / max(float(np.linalg.norm(slope)), 1.0)
     left, shares = slope.copy(), []
     for change, turn, curvature in reversed(steps):
-        share = float(change @ left) / curvature
+        share = change.dot(left) / curvature
         left -= share * turn
         shares.append(share)
     _, turn, curvature = steps[-1]
-    left *= curvature / float(turn @ turn)
+    left *= curvature / turn.dot(turn)
     for (change, turn, curvature), share in zip(steps, reversed(shares), strict=True):
-        left += (share - float(turn @ left) / curvature) * change
+        left += (share - turn.dot(left) / curvature) * change
     return left
 
 
@@ -455,7 +455,7 @@ def _step(
     function: Sloped, point: Floats, value: float, slope: Floats, direction: Floats
 ) -> tuple[Floats, tuple[float, Floats]] | None:
     """Return how far to go along ``direction``, and value and slope there; None if nothing goes down."""
-    along = float(direction @ slope)
+    along = float(direction.dot(slope))
     low, high, length = 0.0, math.inf, 1.0
     best: tuple[Floats, tuple[float, Floats]] | None = None
     for _ in range(_BISECTIONS):
@@ -464,7 +464,7 @@ def _step(
             high = length
         else:
             best = length * direction, there
-            if float(there[1] @ direction) >= _FLATTENING * along:
+            if there[1].dot(direction) >= _FLATTENING * along:
                 break
             low = length
         length = 2 * low if high == math.inf else (low + high) / 2

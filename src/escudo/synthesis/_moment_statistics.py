@@ -200,10 +200,13 @@ def clip_factors(layout: MomentLayout, square: int) -> Integers:
 
 def row_squares(layout: MomentLayout, codes: Codes) -> Integers:
     """Return the squared length of each row's vector, before clipping."""
-    present = np.ascontiguousarray((codes != 0).T, dtype=np.float32)
+    present = (np.ascontiguousarray(codes.T) != 0).astype(np.float32)
     # Whole numbers below 2^24, so exact: for each column that is on, its own square and those with causes that are on.
-    squares: Integers = ((layout.pair_squares @ present + _LEVEL**2) * present).sum(axis=0).astype(np.int64)
-    return squares
+    squares = layout.pair_squares @ present
+    squares += _LEVEL**2
+    squares *= present
+    found: Integers = squares.sum(axis=0).astype(np.int64)
+    return found
 
 
 def batches(table: PrivateTable, layout: MomentLayout) -> Iterator[Codes]:
@@ -252,11 +255,12 @@ def sum_rows(layout: MomentLayout, parts: Iterable[tuple[Codes, Integers]]) -> I
         for pair, cause, effect in products.large:
             shape = layout.sizes[pair[0]], layout.sizes[pair[1]]
             add(pair, codes[:, cause].astype(np.int64) * shape[1] + codes[:, effect], shape)
-        present = (codes[:, products.column] == products.level).astype(np.float64)
-        total[products.single] += weights @ present
-        weighted = present * weights[:, None]
+        by_column = np.ascontiguousarray(codes.T)
+        present = (by_column[products.column] == products.level[:, None]).astype(np.float64)
+        total[products.single] += present @ weights
+        weighted = present * weights
         for block, (causes, effects) in zip(blocks, products.groups, strict=True):
-            block += present[:, causes].T @ weighted[:, effects]
+            block += present[causes] @ weighted[effects].T
     for block, entries in zip(blocks, products.entries, strict=True):
         total[entries] = block
     return total.astype(np.int64) * layout.strengths

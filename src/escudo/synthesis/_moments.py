@@ -50,7 +50,8 @@ from escudo._validate import positive, whole, yes_or_no
 from escudo.causal import CausalGraph
 from escudo.errors import InputError
 from escudo.mechanisms import Purse, choose_cells, gaussian_event
-from escudo.privacy import Budget, Event, ExponentialEvent, GaussianEvent, Neighbours, Plan, calibrate
+from escudo.privacy import Budget, Event, ExponentialEvent, GaussianEvent, Neighbours, Passes, Plan, calibrate
+from escudo.synthesis._forecast import Forecast, Measured, measured_moments
 from escudo.synthesis._model import CausalModel, anchor_of
 from escudo.synthesis._moment_family import Form, forms_of
 from escudo.synthesis._moment_fit import SecondLook, check_fittable, fit_moments, loose_columns, ordered_pairs
@@ -267,7 +268,7 @@ class MomentDesign:
             clip=shares.clip(level) if clip is None else layout.bound(4.0 * clip * clip),
             count=shares.count(level) if shares.counts else None,
             rows=neighbours.rows,
-            delta=budget.delta,
+            budget=budget,
         )
 
     @property
@@ -288,7 +289,7 @@ class PreparedMoments:
         clip: What the clip bound costs; or the bound itself, squared and in the layout's units, where it is public.
         count: What the number of rows costs; None where it is public.
         rows: The number of rows, where it is public beforehand.
-        delta: The δ at which the plan is stated.
+        budget: What it may cost.
     """
 
     schema: Schema
@@ -298,7 +299,7 @@ class PreparedMoments:
     clip: ExponentialEvent | int
     count: GaussianEvent | None
     rows: int | None
-    delta: float
+    budget: Budget
 
     @property
     def plan(self) -> Plan:
@@ -318,7 +319,21 @@ class PreparedMoments:
         used = dict.fromkeys(self.design.forms[name] for name, several in self.design.parents.items() if several)
         by = f" ({', '.join(used)})" if used else ""
         children += [Plan(f"fitting each column on its parents{by}"), Plan("sampling")]
-        return Plan(self.design.generator, children=children, delta=self.delta)
+        return Plan(self.design.generator, children=children, delta=self.budget.delta)
+
+    @property
+    def passes(self) -> Passes:
+        """How often the rows are read: for the clip bound where that is paid for, and for the sums."""
+        looked = Passes(0) if self.again is None else Passes(0, 1, "sums of the most suspicious candidates")
+        return Passes(2 if isinstance(self.clip, ExponentialEvent) else 1) + looked
+
+    def measured_at(self, rows: float, louder: float = 1.0) -> Measured:
+        """Return what will be known, with noise that is louder by a factor than was prepared."""
+        return measured_moments(self, rows, louder)
+
+    def forecast(self, rows: int | None) -> Forecast:
+        """Return how good the model will be, for so many rows; None where their number is not public."""
+        return Forecast.of(self, self.design.generator, self.budget, rows)
 
     def run(self, table: PrivateTable, purse: Purse) -> CausalModel:
         """Measure and estimate."""

@@ -95,7 +95,8 @@ class Structure:
         if self.graph is None or not self.graph.latents:
             return fitted
         hidden = [edge for edge in self.graph.edges if edge[0] in self.graph.latents]
-        return CausalGraph.from_edges([*fitted.edges, *hidden], nodes=fitted.nodes, latents=self.graph.latents)
+        acting = self.graph.latents.intersection(name for edge in hidden for name in edge)  # one alone says nothing
+        return CausalGraph.from_edges([*fitted.edges, *hidden], nodes=fitted.nodes, latents=acting)
 
 
 def structure_of(schema: Schema, graph: CausalGraph | None) -> Structure:
@@ -248,6 +249,35 @@ def check_settled(stated: CausalGraph, intervened: Iterable[str], asked: Iterabl
             for other in wanted:
                 if node_of[other] in reached:
                     raise NotIdentifiableError(f"What setting {name!r} does to {other!r} {reason}")
+
+
+def refusals_of(schema: Schema, graph: CausalGraph | None) -> dict[str, str]:
+    """Return, for each column, why a model that follows a graph would refuse to say what setting it does to the others.
+
+    Args:
+        schema: The columns.
+        graph: What is claimed about causes.
+
+    Returns:
+        An empty text where it would not refuse.
+
+    Raises:
+        GraphError: If the graph names a column that the schema does not have.
+
+    >>> line = CausalGraph.from_edges([], undirected=[("smoke", "ill")])
+    >>> refusals_of(Schema.from_dict({"smoke": ["no", "yes"], "ill": ["no", "yes"]}), line)["smoke"][:52]
+    "What setting 'smoke' does to 'ill' depends on the di"
+    """
+    structure = structure_of(schema, graph)
+    stated, fitted = structure.stated, structure.fitted_graph(structure.parents)
+    found = dict.fromkeys(schema.names, "")
+    for name in schema.names:
+        try:
+            check_settled(stated, [name], schema.names)
+            check_identified(fitted, [name])
+        except NotIdentifiableError as refused:
+            found[name] = str(refused)
+    return found
 
 
 def _open_at(stated: CausalGraph, here: str, barred: Collection[str]) -> Iterator[tuple[str, set[str]]]:

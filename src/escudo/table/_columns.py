@@ -13,10 +13,11 @@ categorical column. Everything else is a mapping with a ``type``:
 =============  ==========================================================================================
 type           keys beside ``missing``, ``confirmed``
 =============  ==========================================================================================
-categorical    ``levels``, ``other``, ``recode``
-ordinal        ``levels`` in their order, ``other``, ``recode``
+categorical    ``levels``, ``other``, ``recode``, ``prefix``
+ordinal        ``levels`` in their order, ``other``, ``recode``, ``prefix``
 boolean        ``other``; the levels are false and true
-numeric        ``lower``, ``upper``, ``bins`` or ``edges``; ``integer``, ``fill``
+numeric        ``lower``, ``upper``, ``bins`` (a number or "private") or ``edges``; ``integer``, ``fill``, ``from``,
+               ``unit``
 date           ``lower``, ``upper``, ``bins`` or ``edges``, all of them days; ``format``, ``fill``
 =============  ==========================================================================================
 """
@@ -28,20 +29,38 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import KW_ONLY, dataclass, field, replace
-from decimal import Decimal
-from fractions import Fraction
+from dataclasses import KW_ONLY, dataclass, field
 from itertools import pairwise
-from typing import Any, ClassVar, Final, Literal, Self, TypeAlias
+from typing import Any, ClassVar, Final, Literal, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from escudo._validate import did_you_mean, finite
 from escudo.errors import InputError, RefusedError, SchemaError
+from escudo.table._values import (
+    DAYS_OF_A_YEAR,
+    ISO,
+    as_day,
+    as_float,
+    as_python,
+    as_real,
+    as_text,
+    date_of,
+    encodable,
+    is_null,
+    one_dimensional,
+)
 
 MAX_CELLS = 10_000_000
 """The most levels or bins one column may have."""
+
+
+PRIVATE_BINS = 20
+"""How many bins a release chooses for a column of numbers that nobody cut."""
+
+
+_MOST_LETTERS = 1000  # that a prefix may have
 
 
 MISSING_LABEL = "(missing)"
@@ -80,122 +99,8 @@ def checked_codes(name: str, codes: ArrayLike, size: int) -> NDArray[np.int64]:
     return cells.astype(np.int64)
 
 
-def encodable(text: str) -> bool:
-    """Whether text can be written to a file: it holds no lone surrogate."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def as_python(value: Any) -> Any:
-    """Turn NumPy scalars into Python ones, so that a schema prints, hashes and serialises alike."""
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def one_dimensional(name: str, values: ArrayLike) -> NDArray[Any]:
-    """Return values as an array of shape (n,), keeping each item of a mixed list as it is."""
-    if isinstance(values, np.ndarray):
-        array = values
-    else:  # item by item: NumPy would turn a mixed list into text, and lists of one length into a table
-        array = np.fromiter(values if isinstance(values, Iterable) else [values], dtype=object)
-    if array.ndim != 1:
-        raise InputError(f"column {name!r}: values must be one-dimensional; got {array.ndim} dimensions.")
-    return array
-
-
-def is_null(value: Any) -> bool:
-    """Whether a value means "missing": None, NaN (a signalling one too), NaT and pandas' NA; no value is an error."""
-    try:
-        if value is None or type(value).__name__ in {"NAType", "NaTType"}:
-            return True
-        if isinstance(value, float):
-            return math.isnan(value)
-        if isinstance(value, Decimal):
-            return Decimal.is_nan(value)  # comparing a signalling NaN would be an error
-        if isinstance(value, np.floating | np.datetime64 | np.timedelta64):
-            return bool(np.isnan(value))
-    except Exception:  # an object that does not even say what it is
-        return True
-    return False
-
-
-def as_real(value: Any) -> Any:
-    """Return a value that is a real number as a Python number, and None for any other; no value is an error.
-
-    Booleans are the numbers 0 and 1, and a complex number is a real one exactly if its imaginary part is zero: NumPy
-    turns a whole column into complex numbers for the sake of one. What is returned equals the value exactly, and
-    hashes and compares as Python's own numbers do, whatever methods the value's class may have.
-    """
-    try:
-        if isinstance(value, complex | np.complexfloating):
-            value = value.real if value.imag == 0 else None
-        if is_null(value) or isinstance(value, np.timedelta64):  # which NumPy takes for an integer
-            return None
-        if isinstance(value, int):
-            return int.__index__(value)
-        if isinstance(value, float):
-            return float.__float__(value)
-        if isinstance(value, Decimal):
-            return value if type(value) is Decimal else Decimal(value)
-        if isinstance(value, Fraction):
-            return Fraction(value.numerator, value.denominator)
-        if isinstance(value, np.bool_ | np.integer):
-            return int(value)
-        if isinstance(value, np.longdouble):
-            return float(value) if np.isinf(value) else Fraction(*value.as_integer_ratio())
-        return float(value) if isinstance(value, np.floating) else None
-    except Exception:  # an object whose methods fail
-        return None
-
-
-def as_text(value: Any) -> str | None:
-    """Return a value that is text as a plain one of the same characters, and None for any other; never an error."""
-    try:
-        return str.__getitem__(value, slice(None)) if isinstance(value, str) else None
-    except Exception:  # an object that does not even say what it is
-        return None
-
-
-def as_float(value: Any) -> float:
-    """Read one object as float64; what is no real number reads as NaN, what is too large as an infinity."""
-    number = as_real(value)
-    if number is None:
-        return math.nan
-    try:
-        return float(number)
-    except OverflowError:
-        return math.inf if number > 0 else -math.inf
-
-
-EPOCH = dt.date(1970, 1, 1)
-ISO = "%Y-%m-%d"
-
-
-def as_day(value: Any) -> float:
-    """Read one object as the days since 1970-01-01: NaN for what is neither a date nor a number; never an error.
-
-    A point in time counts as its day, in UTC if it says how far it is from it.
-    """
-    try:
-        if isinstance(value, np.datetime64):
-            return math.nan if np.isnat(value) else float(value.astype("datetime64[D]").astype(np.int64))
-        if is_null(value) or not isinstance(value, dt.date):
-            return as_float(value)
-        if isinstance(value, dt.datetime):
-            value = (value if value.utcoffset() is None else value.astimezone(dt.UTC)).date()
-        return float((dt.date(value.year, value.month, value.day) - EPOCH).days)
-    except Exception:  # an object whose methods fail, or a day that UTC has no calendar for
-        return math.nan
-
-
-def date_of(day: float) -> dt.date:
-    """Return the day that is so many days after 1970-01-01."""
-    return EPOCH + dt.timedelta(days=int(day))
-
-
 Level: TypeAlias = str | int | bool
+_Number = TypeVar("_Number", bound=Any)
 
 
 _EXACT = 2**53  # From here on, engines that compare as float64 would confuse neighbouring whole numbers.
@@ -276,6 +181,8 @@ class Categorical(_Described):
         missing: Whether missing values have a cell of their own, which comes last.
         other: The level that unknown values count as.
         recode: Texts that count as a level, or as missing (``"(missing)"``): other spellings, trailing blanks, markers.
+        prefix: How many letters of a text count, where codes stand for others that begin alike: of ``E11.9`` the first
+            three. Levels and ``recode`` are then of such beginnings.
         confirmed: Whether a person vouched that the levels are public; false for those read from data.
         note: A remark for people, written as a comment; no part of the column's identity.
 
@@ -290,6 +197,8 @@ class Categorical(_Described):
     [1, 2, 0, 2]
     >>> Categorical("sex", ["F", "M"], recode={"F ": "F", "female": "F"}).encode(["female", "M", "F "]).tolist()
     [0, 1, 0]
+    >>> Categorical("diagnosis", ["E11", "I10"], prefix=3, missing=True).encode(["I10.0", "E11.65", "E1"]).tolist()
+    [1, 0, 2]
     """
 
     _learnt: ClassVar[str] = "levels"
@@ -301,6 +210,7 @@ class Categorical(_Described):
     missing: bool = False
     other: Level | None = None
     recode: Mapping[str, str] | tuple[tuple[str, str], ...] = ()
+    prefix: int | None = None
     confirmed: bool = True
     note: str = field(default="", compare=False)
 
@@ -320,6 +230,20 @@ class Categorical(_Described):
         if self.other is not None and not (self.other in levels and type(self.other) is type(levels[0])):
             raise self._error("other must be one of the levels; add it to them, or name another.")
         self._check_recode()
+        if self.prefix is not None:
+            self._check_prefix(self.prefix)
+
+    def _check_prefix(self, prefix: object) -> None:
+        if isinstance(prefix, bool) or not isinstance(prefix, int | np.integer) or not 1 <= prefix <= _MOST_LETTERS:
+            raise self._error(f"prefix must be a whole number of letters from 1 to {_MOST_LETTERS:,}.")
+        object.__setattr__(self, "prefix", int(prefix))
+        if self.kind not in ("string", "open"):
+            raise self._error("prefix goes with levels that are texts; write codes as texts, such as '01234'.")
+        for what, texts in (("level", self.levels), ("entry", tuple(dict(self.recode)))):
+            for position, text in enumerate(texts):
+                if len(str(text)) > prefix:
+                    where = "" if what == "level" else " of recode"
+                    raise self._error(f"{what} {position + 1}{where} is longer than prefix: no value counts as it.")
 
     def _check_recode(self) -> None:
         """Check other spellings, and keep them in an order that does not depend on who wrote them down."""
@@ -426,7 +350,12 @@ class Categorical(_Described):
         codes: dict[Any, int] = {**self.codes}
         codes |= {text: codes.get(level, self.null_code) for text, level in dict(self.recode).items()}
         null, other = self.null_code, self.other_code
-        read = as_text if self.kind == "string" else as_real
+        read: Callable[[Any], Any] = as_text if self.kind == "string" else as_real
+        if self.prefix is not None:
+
+            def read(value: Any) -> str | None:
+                text = as_text(value)
+                return None if text is None else text[: self.prefix]
 
         def cell(value: Any) -> int:
             # Equal numbers hash alike across int, float, Decimal and Fraction: one lookup is the docstring's rule.
@@ -464,11 +393,18 @@ class Numeric(_Described):
     Null, NaN and values that are no numbers fall into the missing cell if ``missing`` is true, else into the bin of
     ``fill``, a public value that is the middle of [lower, upper] unless stated.
 
+    **Private bins.** Where nobody says how to cut, whole numbers of which there are up to 20 have a bin each. For all
+    others ``bins`` is ``"private"``: every generator chooses 20 bins privately, out of its own budget, as its plan
+    shows. What else counts such a column (``discover``, say) cuts it into 20 bins of equal width.
+
+    **Derived columns.** With ``derived``, a column is not read but computed, in the engine: the difference of two other
+    columns of the schema, in days or in years of 365.25 days where these are dates, rounded down where it is whole.
+
     Args:
         name: The column's name in the table.
         lower: The smallest value; smaller ones are clamped to it.
         upper: The largest value; larger ones are clamped to it.
-        bins: How many bins of equal width.
+        bins: How many bins of equal width; or ``"private"``, for bins that are chosen by a release.
         edges: Bin boundaries instead of ``bins``, increasing, from ``lower`` to ``upper``.
         integer: Whether the values are whole numbers.
         missing: Whether missing values have a cell of their own, which comes last.
@@ -477,6 +413,9 @@ class Numeric(_Described):
             where they have a type of their own. Bounds, edges and fill are then dates, kept as the days since
             1970-01-01; a point in time counts as its day, in UTC if it has a zone.
         confirmed: Whether a person vouched that the bounds are public; false for those read from data.
+        private: Whether bins are to be chosen by a release; said by ``bins="private"``.
+        derived: The two columns of which this one is the difference, such as ``("visit", "birth")``.
+        unit: In what that is counted, if they are dates: ``"days"`` or ``"years"``.
         note: A remark for people, written as a comment; no part of the column's identity.
 
     Raises:
@@ -497,7 +436,7 @@ class Numeric(_Described):
     name: str
     lower: Any = None  # Any: a number, or what can be read as a date; a float once it is checked, like all of these
     upper: Any = None
-    bins: int = 20
+    bins: Any = "private"  # a number once it is checked
     _: KW_ONLY
     edges: tuple[Any, ...] | None = None
     integer: bool = False
@@ -505,17 +444,23 @@ class Numeric(_Described):
     fill: Any = None
     date: str | None = None
     confirmed: bool = True
+    private: bool = False
+    derived: tuple[str, str] | None = None
+    unit: str | None = None
     note: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         check_name(self.name)
-        check_flags(self, "integer", "missing", "confirmed")
+        check_flags(self, "integer", "missing", "confirmed", "private")
         if self.date is not None:
             self._check_format(self.date)
+        self._check_derived()
         if self.edges is not None:
             self._check_edges(self.edges)
+        elif self.private or self.bins == "private":
+            self._check_private()
         if isinstance(self.bins, bool) or not isinstance(self.bins, int | np.integer):
-            raise self._error("bins must be a whole number.")
+            raise self._error('bins must be a whole number, or "private" for bins that a release chooses.')
         if not 1 <= self.bins < MAX_CELLS:
             raise self._error(f"bins must lie between 1 and {MAX_CELLS - 1:,}.")
         object.__setattr__(self, "bins", int(self.bins))
@@ -553,6 +498,38 @@ class Numeric(_Described):
         object.__setattr__(self, "lower", numbers[0])
         object.__setattr__(self, "upper", numbers[-1])
         object.__setattr__(self, "bins", len(numbers) - 1)
+        object.__setattr__(self, "private", False)
+
+    def _check_derived(self) -> None:
+        if self.unit is not None and (self.derived is None or self.unit not in ("days", "years")):
+            raise self._error("unit must be 'days' or 'years', and goes with a column that is derived from two dates.")
+        if self.derived is None:
+            return
+        names = tuple(listed(self.name, "derived", self.derived))
+        if len(names) != 2 or not all(isinstance(name, str) and name for name in names) or self.name in names:
+            raise self._error("derived must name two other columns, such as 'visit - birth'.")
+        if self.date is not None:
+            raise self._error("a difference of two columns is a number, no date.")
+        object.__setattr__(self, "derived", names)
+
+    def difference(self, later: _Number, earlier: _Number, floor: Callable[[_Number], _Number]) -> _Number:
+        """Return a derived column from the two that it is derived from, as numbers or expressions of numbers."""
+        apart: _Number = later - earlier
+        apart = apart / DAYS_OF_A_YEAR if self.unit == "years" else apart
+        return floor(apart) if self.integer else apart
+
+    def _check_private(self) -> None:
+        """Leave the bins to a release, unless there are so few whole numbers that each can have one."""
+        if self.bins not in ("private", PRIVATE_BINS):
+            raise self._error("bins are chosen privately or stated, not both; leave one of them out.")
+        private, bins = True, PRIVATE_BINS
+        if self.lower is not None and self.upper is not None:
+            lower, upper = self._number("lower", self.lower), self._number("upper", self.upper)
+            # Whole numbers from one to the other: one bin each, if these are few.
+            if self.integer and 1 <= upper - lower < bins:
+                private, bins = False, int(upper - lower) + (self.date is None)
+        object.__setattr__(self, "private", private)
+        object.__setattr__(self, "bins", bins)
 
     def _check_format(self, form: object) -> None:
         """Check that a day survives being written so and read again."""
@@ -613,10 +590,11 @@ class Numeric(_Described):
         missing = " + missing" if self.missing else ""
         if not self.confirmed:
             return f"{'numeric' if self.date is None else 'date'}{missing}, not confirmed"
+        bins = f"{self.bins:,} {'private ' if self.private else ''}bin{'' if self.bins == 1 else 's'}"
         if self.date is not None:
             first, last = map(self.shown, self.bounds)
-            return f"{self.bins:,} bin{'' if self.bins == 1 else 's'} of days from {first} to {last}{missing}"
-        return f"{self.bins:,} bin{'' if self.bins == 1 else 's'} on [{self.lower:g}, {self.upper:g}]{missing}"
+            return f"{bins} of days from {first} to {last}{missing}"
+        return f"{bins} on [{self.lower:g}, {self.upper:g}]{missing}"
 
     @property
     def open(self) -> bool:
@@ -653,7 +631,7 @@ class Numeric(_Described):
     @property
     def size(self) -> int:
         """The number of cells, the missing one included."""
-        return self._settled().bins + self.missing
+        return int(self._settled().bins) + self.missing
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -676,7 +654,7 @@ class Numeric(_Described):
     def null_code(self) -> int:
         """The cell that null, NaN and values that are no numbers fall into."""
         if self.missing:
-            return self._settled().bins
+            return int(self._settled().bins)
         return int(np.searchsorted(self.boundaries[1:-1], self.fill_value, side="right"))
 
     def _cells_of(self, array: NDArray[Any]) -> NDArray[np.int64]:
@@ -713,15 +691,14 @@ Spec = dict[str, Any]
 
 _COMMON = ("type", "missing", "confirmed")
 _KEYS: Final[dict[str, tuple[str, ...]]] = {
-    "categorical": (*_COMMON, "levels", "other", "recode"),
-    "ordinal": (*_COMMON, "levels", "other", "recode"),
+    "categorical": (*_COMMON, "levels", "other", "recode", "prefix"),
+    "ordinal": (*_COMMON, "levels", "other", "recode", "prefix"),
     "boolean": (*_COMMON, "other"),
-    "numeric": (*_COMMON, "lower", "upper", "bins", "edges", "integer", "fill"),
+    "numeric": (*_COMMON, "lower", "upper", "bins", "edges", "integer", "fill", "from", "unit"),
     "date": (*_COMMON, "lower", "upper", "bins", "edges", "format", "fill"),
 }
 _AS_A = {kind: f"{'an' if kind == 'ordinal' else 'a'} {kind}" for kind in _KEYS}
 _BOOLEAN = (False, True)
-_BINS = 20
 
 
 def column_from_spec(name: str, spec: object) -> Column:
@@ -765,19 +742,13 @@ def column_from_spec(name: str, spec: object) -> Column:
 def _numeric(name: str, options: dict[str, Any]) -> Numeric:
     if "edges" in options and "bins" in options:
         raise SchemaError(f"column {name!r}: edges and bins say the same thing twice; leave one out.")
-    column = Numeric(name, **options)
-    if "edges" in options or "bins" in options or column.lower is None or column.upper is None:
-        return column
-    return replace(column, bins=default_bins(column.lower, column.upper, integer=column.integer))
-
-
-def default_bins(lower: float, upper: float, *, integer: bool) -> int:
-    """Return how many bins to cut [lower, upper] into when nobody said: 20, or one for each whole number if fewer.
-
-    >>> default_bins(0, 4, integer=True), default_bins(0, 4, integer=False)
-    (5, 20)
-    """
-    return int(min(_BINS, upper - lower + 1)) if integer and upper - lower >= 1 else _BINS
+    if "from" in options:
+        told = options.pop("from")
+        names = [part.strip() for part in told.split(" - ")] if isinstance(told, str) else []
+        if len(names) != 2 or not all(names):
+            raise SchemaError(f"column {name!r}: from must name two columns, such as 'visit - birth'.")
+        options["derived"] = tuple(names)
+    return Numeric(name, **options)
 
 
 def spec_of_column(column: Column) -> Spec:
@@ -796,6 +767,8 @@ def spec_of_column(column: Column) -> Spec:
             spec["other"] = column.other
         if column.recode:
             spec["recode"] = dict(column.recode)
+        if column.prefix is not None:
+            spec["prefix"] = column.prefix
     else:
         spec = {"type": "numeric" if column.date is None else "date"}
         written: Callable[[float], object] = _short if column.date is None else column.shown
@@ -806,11 +779,15 @@ def spec_of_column(column: Column) -> Spec:
         else:
             if column.lower is not None and column.upper is not None:
                 spec |= {"lower": written(column.lower), "upper": written(column.upper)}
-            spec["bins"] = column.bins
+            spec["bins"] = "private" if column.private else column.bins
         if column.integer and column.date is None:
             spec["integer"] = True
         if column.fill is not None:
             spec["fill"] = written(column.fill)
+        if column.derived is not None:
+            spec["from"] = " - ".join(column.derived)
+        if column.unit is not None:
+            spec["unit"] = column.unit
     if column.missing:
         spec["missing"] = True
     if not column.confirmed:

@@ -13,9 +13,11 @@ import datetime as dt
 import math
 import re
 import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import narwhals as nw
@@ -26,22 +28,18 @@ from escudo._card import card, plain
 from escudo._validate import did_you_mean
 from escudo.errors import InputError, SchemaError
 from escudo.table._columns import (
-    ISO,
     MISSING_LABEL,
     Categorical,
     Column,
     Level,
     Numeric,
-    as_python,
     bounds_to_learn,
-    default_bins,
-    is_null,
     levels_to_learn,
 )
 from escudo.table._encode import check_holds, holds, storage_of
-from escudo.table._files import as_lazy, hide_values, readable, text_file
+from escudo.table._files import alike, as_lazy, data_files, hide_values, is_workbook, text_files
 from escudo.table._frames import Source
-from escudo.table._schema import Schema
+from escudo.table._schema import DECIMALS, Schema
 from escudo.table._text_files import (
     Dialect,
     FileCheck,
@@ -50,10 +48,10 @@ from escudo.table._text_files import (
     check_lines,
     column_names,
     is_marker,
-    recognised,
     seeming,
     stated_texts,
 )
+from escudo.table._values import ISO, as_python, is_null
 
 CUSTODIAN_ONLY = "For the custodian's eyes only: this was computed from the private data without any protection."
 
@@ -128,15 +126,17 @@ def draft(
     """
     fields: list[Column] = []
     notes, settings, dialect = [*DRAFT_NOTES], dict[str, str](), None
-    if (file := text_file(data)) is not None:
+    if files := text_files(data):
+        file = files[0]
         said = {"delimiter": delimiter, "encoding": encoding, "decimal": decimal}
         with hide_values(f"'{file}' is not a readable text file. Is it damaged or empty?"):
-            dialect = recognised(file, _checked_settings(said))
+            dialect = alike(files, _checked_settings(said))
             settings = dialect.settings(file)
+            seen = DECIMALS[dialect.decimal] if is_workbook(data) else dialect
             notes.append(
-                f"Read with {dialect}. This is published with the schema: a fact about the program that wrote it."
+                f"Read with {seen}. This is published with the schema: a fact about the program that wrote it."
             )
-            notes += [f"{finding[0].upper()}{finding[1:]}." for finding in check_lines(file, dialect).findings]
+            notes += [f"{finding[0].upper()}{finding[1:]}." for finding in _lines_of(files, dialect).findings]
     elif (delimiter, encoding, decimal) != (None, None, None):
         raise InputError("delimiter, encoding and decimal are about CSV and TSV files; leave them out.")
     frame, source = as_lazy(data, dialect)
@@ -196,8 +196,8 @@ def outline(data: Any) -> Schema:
 def _public_types(data: Any) -> tuple[dict[str, DType], str, dict[str, str]]:
     """Return the types that data declare, what to call them, and how a text file announces that it is written."""
     if isinstance(data, str | PathLike):
-        file = readable(data)
-        if text_file(file) is not None:
+        file = data_files(data)[0]
+        if text_files(data):
             with hide_values(f"the columns of '{file}' cannot be read."):
                 dialect = announced(file)
                 names = column_names(file, dialect)
@@ -369,8 +369,7 @@ def _draft_date(frame: nw.LazyFrame[Any], name: str, form: str = ISO) -> Column 
         return _unusable("empty")
     missing = _any_missing(frame, name, floats=False)
     note = _DATES_NOTE if form == ISO else f"{_DATES_NOTE}; format as it seems to be"
-    days = (last - first).days
-    return Numeric(name, first, last, min(20, days), missing=missing, date=form, confirmed=False, note=note)
+    return Numeric(name, first, last, missing=missing, date=form, confirmed=False, note=note)
 
 
 def _draft_numeric(frame: nw.LazyFrame[Any], name: str, *, integer: bool) -> Numeric:
@@ -386,8 +385,7 @@ def _draft_numeric(frame: nw.LazyFrame[Any], name: str, *, integer: bool) -> Num
     integer = integer or bool(integral)
     try:
         lower, upper = _outward(as_python(low), as_python(high))
-        bins = default_bins(lower, upper, integer=integer)
-        return Numeric(name, lower, upper, bins, integer=integer, missing=missing, confirmed=False, note=_BOUNDS_NOTE)
+        return Numeric(name, lower, upper, integer=integer, missing=missing, confirmed=False, note=_BOUNDS_NOTE)
     except (SchemaError, TypeError):  # no finite value, or bounds that floating point cannot cut into bins
         return bounds_to_learn(name, integer=integer, missing=missing)
 
@@ -449,6 +447,7 @@ class ColumnCheck:
         missing_allowed: Whether the schema gives missing values a cell of their own.
         fractional: Share of all values that are not whole, in a column the schema calls integer.
         unused: Levels that no row has.
+        open: Whether the schema leaves its levels or bounds open, so that nothing can be released from it.
     """
 
     name: str
@@ -458,12 +457,18 @@ class ColumnCheck:
     missing_allowed: bool = False
     fractional: float = 0.0
     unused: tuple[Level, ...] = ()
+    open: bool = False
 
     @property
     def findings(self) -> tuple[str, ...]:
         """What a custodian should look at, in words; empty if the column fits."""
         if self.problem is not None:
             return (self.problem,)
+        if self.open:
+            return (
+                "the schema states no levels or bounds for it yet, so nothing can be released: write what is public, "
+                "or learn it (escudo schema learn)",
+            )
         found = []
         if self.outside:
             found.append(f"{_percent(self.outside)} of the values are outside the schema and will be clamped or mapped")
@@ -481,7 +486,7 @@ class ColumnCheck:
         """Return the check as plain data."""
         if self.problem is not None:
             return plain(self, "name", "problem")
-        return plain(self, "name", "outside", "missing", "missing_allowed", "fractional", "unused")
+        return plain(self, "name", "outside", "missing", "missing_allowed", "fractional", "unused", "open")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -507,6 +512,7 @@ class SchemaCheck:
     person: PersonCheck | None = None
     file: FileCheck | None = None
     notice: str = CUSTODIAN_ONLY
+    broken: tuple[tuple[str, int], ...] = ()  # each rule, and how many rows break it
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -527,6 +533,8 @@ class SchemaCheck:
             }
         if self.file is not None:
             document["file"] = self.file.to_dict()
+        if self.broken:
+            document["rules"] = [{"rule": rule, "rows_that_break_it": rows} for rule, rows in self.broken]
         return document
 
     def __repr__(self) -> str:
@@ -553,12 +561,12 @@ def check(data: Any, schema: Schema) -> SchemaCheck:
     **Guarantee**: none. Nothing in the result may be released.
     """
     found = None
-    if (file := text_file(data)) is not None:
-        dialect = Dialect.stated(schema, file)
-        with hide_values(f"'{file}' is not a readable text file. Is it damaged or empty?"):
-            found = check_lines(file, dialect, single=not schema.quoted_newlines)
-            found = replace(found, looks_like=seeming(file, dialect))
-            frame, source = nw.from_native(stated_texts(file, schema)), f"'{file}'"  # as a release reads it
+    if files := text_files(data):
+        dialect = Dialect.stated(schema, files[0])
+        with hide_values(f"'{files[0]}' is not a readable text file. Is it damaged or empty?"):
+            found = _lines_of(files, dialect, single=not schema.quoted_newlines)
+            found = replace(found, looks_like=seeming(files[0], dialect))
+            frame, source = nw.from_native(stated_texts(files, schema)), f"'{data}'"  # as a release reads it
     else:
         frame, source = as_lazy(data)
     with hide_values(f"{source} could not be read to the end. Is a row damaged, or are its values of mixed kinds?"):
@@ -570,10 +578,51 @@ def check(data: Any, schema: Schema) -> SchemaCheck:
             columns=tuple(_check_column(frame, types, column, rows) for column in schema.fields),
             person=_check_person(frame, types, schema, rows),
             file=found,
+            broken=tuple(_check_rules(frame, types, schema)),
         )
 
 
+def _lines_of(files: Sequence[Path], dialect: Dialect, *, single: bool = True) -> FileCheck:
+    """Return how the lines of all files fit their first ones."""
+    checks = [check_lines(file, dialect, single=single) for file in files]
+    return FileCheck(
+        short=sum(each.short for each in checks),
+        long=sum(each.long for each in checks),
+        illegible=sum(each.illegible for each in checks),
+        repeated=tuple(dict.fromkeys(name for each in checks for name in each.repeated)),
+    )
+
+
+def _check_rules(frame: nw.LazyFrame[Any], types: dict[str, DType], schema: Schema) -> Iterator[tuple[str, int]]:
+    """Yield each rule whose columns are there, with the number of rows that break it."""
+    import polars as pl
+
+    def plain(column: Column, values: list[Any]) -> pl.Series:
+        if isinstance(column, Numeric):
+            numbers = [column.read(value) for value in values]
+            return pl.Series(column.name, numbers, dtype=pl.Float64, nan_to_null=True).fill_nan(None)
+        levels = [level if column.kind == "string" else int(level) for level in column.levels]
+        return pl.Series(column.name, [*levels, None]).gather(column.encode(values))
+
+    for rule in schema.checked_rules:
+        columns = [schema[name] for name in rule.columns]
+        if any(column.open or column.name not in types for column in columns):
+            continue
+        seen = frame.select(*rule.columns).collect()
+        told = pl.DataFrame([plain(column, seen[column.name].to_list()) for column in columns])
+        broken = nw.from_native(told).select(rule.broken(schema.columns, nw.col).sum().alias("rows"))
+        yield str(rule), int(broken.item() or 0)
+
+
 def _check_column(frame: nw.LazyFrame[Any], types: dict[str, DType], column: Column, rows: int) -> ColumnCheck:
+    if isinstance(column, Numeric) and column.derived is not None:
+        usable = ("number" if column.unit is None else "time", "anything")
+        if odd := [name for name in column.derived if name not in types or holds(types[name]) not in usable]:
+            kind = "number" if column.unit is None else "date"
+            problem = f"column {column.name!r} is derived from {odd[0]!r}, which is no {kind} in the table."
+            return ColumnCheck(name=column.name, problem=problem)
+        there = Source(engine="", frame=frame.select(*map(nw.col, column.derived)).collect())
+        return _check_bounds(there.lazy({column.name: column}), column, rows)
     if column.name not in types:
         absent = f"the table has no column {column.name!r}." + did_you_mean(column.name, types)
         return ColumnCheck(name=column.name, problem=absent)
@@ -583,7 +632,7 @@ def _check_column(frame: nw.LazyFrame[Any], types: dict[str, DType], column: Col
     except SchemaError as error:
         return ColumnCheck(name=column.name, problem=str(error))
     if column.open:
-        return ColumnCheck(name=column.name, missing_allowed=column.missing)
+        return ColumnCheck(name=column.name, missing_allowed=column.missing, open=True)
     if storage_of(dtype) == "object":
         return _check_objects(frame, column, rows)
     if isinstance(column, Categorical):
@@ -595,6 +644,8 @@ def _check_column(frame: nw.LazyFrame[Any], types: dict[str, DType], column: Col
 
 def _check_levels(frame: nw.LazyFrame[Any], column: Categorical, rows: int) -> ColumnCheck:
     value = nw.col(column.name)
+    if column.prefix is not None:
+        frame = frame.select(value.cast(nw.String).str.slice(0, column.prefix))
     recoded = dict(column.recode)
     null, known = value.is_null(), list[Any]([*column.levels, *recoded])
     if column.missing and MISSING_LABEL in column.spellings:

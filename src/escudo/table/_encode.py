@@ -1,14 +1,15 @@
 """Columns inside an engine: expressions that leave only public values, the same in every dataframe engine.
 
 A categorical column is *guarded*: the engine keeps a value that is a level and turns every other one into a level or a
-null, so at most ``size + 1`` values are left and a group-by stays small whatever the data hold. The few values that
-come out are then read by :meth:`Categorical.encode`, the reference. A numeric column is binned in the engine by exact
-float64 comparisons. Nothing here looks at data.
+null, so at most ``size + 1`` values are left whatever the data hold. Text goes further where the engine has dictionary
+types (polars, DuckDB): it comes as a *key*, its place among the texts that the column knows. What comes out is read by
+a table of cells that :meth:`Categorical.encode`, the reference, has filled. A numeric column is binned in the engine by
+exact float64 comparisons. Nothing here looks at data.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import narwhals as nw
@@ -46,6 +47,7 @@ Holds = Literal["text", "number", "time", "anything", "nothing usable"]
 """What a frame's column holds, judged by its type alone."""
 
 
+_WIDEST_LOOKUP = 2**16  # levels further apart are looked up value by value
 _BEYOND = 2**53  # A whole number that is no level: levels are below it in size.
 
 
@@ -93,12 +95,15 @@ def check_holds(column: Column, found: Holds, dtype_name: str) -> None:
 
 
 def guarded(column: Column, dtype: DType) -> nw.Expr:
-    """Return an expression over the frame that holds levels and nulls only, or the cell of a numeric column.
+    """Return an expression over the frame that holds levels and nulls only, keys, or the cell of a numeric column.
 
     Args:
         column: The schema's column; its levels or bounds must be known.
-        dtype: The type of the frame's column, for which :func:`check_holds` passed.
+        dtype: The type of the frame's column, for which :func:`check_holds` passed; whole numbers where the schema has
+            text are its keys.
     """
+    if column.kind == "string" and dtype.is_integer():
+        return nw.col(column.name)
     return _level(column, dtype) if isinstance(column, Categorical) else _cell(column, dtype)
 
 
@@ -111,13 +116,78 @@ def sortable(column: Column, dtype: DType) -> nw.Expr:
     return texts if column.missing else texts.fill_null(column.levels[column.null_code])
 
 
+def known_texts(column: Categorical) -> list[str]:
+    """Return the texts that a column of text tells apart, in the order of their keys: levels, then other spellings.
+
+    The key after the last of them is that of any other text, and the one after that the key of a missing value.
+    """
+    return [*map(str, column.levels), *dict(column.recode)]
+
+
+def text_key(column: Categorical, text: pl.Expr) -> pl.Expr:
+    """Return the keys of a column of text in polars, of whatever type its texts are."""
+    import polars as pl
+
+    texts = known_texts(column)
+    if column.prefix is not None:
+        text = text.cast(pl.String).str.slice(0, column.prefix)
+    kind = pl.UInt8 if len(texts) < 2**8 - 1 else pl.UInt16 if len(texts) < 2**16 - 1 else pl.UInt32
+    other, null = (pl.lit(len(texts) + step, dtype=kind) for step in (0, 1))
+    key = text.cast(pl.Enum(texts), strict=False).to_physical().cast(kind).fill_null(other)
+    return key if column.null_code == column.other_code else pl.when(text.is_null()).then(null).otherwise(key)
+
+
+def reader_of(column: Column) -> Callable[[pl.Series], NDArray[Any]]:
+    """Return how to turn what an engine computed for a column, keys or :func:`guarded` values, into cells.
+
+    Categorical columns come in the smallest unsigned type that holds their cells. Numbers that the engine has not put
+    into bins are float64, and put there by the reference itself.
+    """
+    if isinstance(column, Numeric):
+        return lambda values: values.to_numpy() if values.dtype.is_integer() else column.encode(values.to_numpy())
+    kind = np.min_scalar_type(column.size - 1)
+    if column.kind == "string":
+        texts = known_texts(column)
+        others: list[Any] = [object(), None]
+        by_key = column.encode([*texts, *others]).astype(kind)
+        as_is = bool((by_key == np.arange(len(by_key))).all())
+
+        def by_text(values: pl.Series) -> NDArray[Any]:
+            if not values.dtype.is_integer():
+                import polars as pl
+
+                values = values.to_frame("x").select(text_key(column, pl.col("x"))).to_series()
+            keys = values.to_numpy()
+            return keys if as_is else by_key.take(keys)
+
+        return by_text
+    low, high = int(min(column.levels)), int(max(column.levels)) + 1  # one beyond stands for what is no level
+    if high - low > _WIDEST_LOOKUP:
+        return lambda values: _looked_up(column, values).astype(kind)
+    by_value = column.encode(np.arange(low, high + 1)).astype(kind)
+    plain = low == 0 and bool((by_value == np.arange(high + 1)).all())
+
+    def by_number(values: pl.Series) -> NDArray[Any]:
+        missing = values.null_count() > 0
+        numbers = (values.fill_null(low) if missing else values).to_numpy()
+        if numbers.dtype.kind == "f" or low != 0 or numbers.dtype == np.uint64:
+            numbers = numbers.astype(np.int64) - low
+        cells: NDArray[Any] = numbers if plain and not missing else by_value.take(numbers)
+        if missing:
+            cells[values.is_null().to_numpy()] = column.null_code
+        return cells
+
+    return by_number
+
+
 def cells_of(column: Column, values: pl.Series) -> NDArray[np.int64]:
     """Return the cells of values that an engine computed with :func:`guarded`."""
-    if isinstance(column, Numeric):
-        return values.to_numpy().astype(np.int64)
+    return reader_of(column)(values).astype(np.int64, copy=False)
+
+
+def _looked_up(column: Categorical, values: pl.Series) -> NDArray[np.int64]:
     distinct = values.unique()
-    cells = values.replace_strict(distinct, column.encode(distinct.to_list()))
-    return cells.to_numpy().astype(np.int64, copy=False)
+    return values.replace_strict(distinct, column.encode(distinct.to_list())).to_numpy()
 
 
 def clipped(column: Numeric, dtype: DType) -> nw.Expr:
@@ -154,10 +224,12 @@ def _comparable(column: Categorical, dtype: DType) -> tuple[nw.Expr, list[Any], 
     if column.kind == "string":
         # An Enum can be compared with its own categories only.
         foreign = isinstance(dtype, nw.Enum) and not set(column.levels) <= set(dtype.categories)
-        plain = column.other is None and not column.recode
+        plain = column.other is None and not column.recode and column.prefix is None
         dictionary = plain and dtype in (nw.Categorical, nw.Enum) and not foreign
         if not (dictionary or dtype in (nw.String, nw.Object)):
             value = value.cast(nw.String)
+        if column.prefix is not None:
+            value = value.str.slice(0, column.prefix)
         for level, spelt in column.spellings.items():  # none of which is a level: in any order
             recoded = value.is_in(list(spelt))
             if level == MISSING_LABEL and column.missing:
@@ -218,7 +290,7 @@ def _equal_width(column: Numeric, value: nw.Expr) -> nw.Expr:
     that is too small for float64 for an error.
     """
     lower, upper = column.bounds
-    width = (upper - lower) / column.bins
+    width = (upper - lower) / int(column.bins)
     x = value.clip(lower, upper)
     # A database may take the floor as a whole number, and then compute with decimals: back to float64.
     guess = (

@@ -1,17 +1,27 @@
-"""Data as a lazy frame, from a file or from any dataframe engine, and its errors without private values.
+"""Data as a lazy frame, from files or from any dataframe engine, and its errors without private values.
 
-Data named on a command line are a file, or a table of a DuckDB or PostgreSQL database that is counted where it is. Text
-files are read by ``_text_files``.
+Data named on a command line are a file; several files that are one table, as a folder or a pattern; a sheet of a
+workbook; standard input; or a table of a DuckDB or PostgreSQL database that is counted where it is. Text files are read
+by ``_text_files``. Sheets and standard input are copied into a folder that only their owner can read, which is gone
+when the program ends: sheets as text, so that no cell decides how its column is read.
 """
 
 from __future__ import annotations
 
+import atexit
 import glob
+import os
+import shutil
+import sys
+import tempfile
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
 from os import PathLike, fspath
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
@@ -20,17 +30,26 @@ import narwhals as nw
 from escudo._validate import did_you_mean
 from escudo.errors import EscudoError, InputError
 from escudo.table._schema import Schema
-from escudo.table._text_files import Dialect, recognised, scan_json, stated_texts, typed_texts
+from escudo.table._text_files import Dialect, joined, recognised, scan_json, stated_texts, typed_texts
 
 if TYPE_CHECKING:
     import polars as pl
 
 SEPARATED = (".csv", ".tsv")
 ENDINGS = (*SEPARATED, ".parquet", ".arrow", ".feather", ".ndjson", ".jsonl")
+SHEETS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
+STANDARD_INPUT = "-"
+_MAGIC = {b"PAR1": ".parquet", b"ARROW1": ".arrow", b"PK\x03\x04": ".xlsx", b"{": ".ndjson"}
+_BLOCK = 2**20
+_MOST_FILES = 10_000
 
 
 def scan(path: str | PathLike[str], schema: Schema | None = None) -> pl.LazyFrame:
-    """Open a data file as a lazy polars frame, in the format that its ending names.
+    """Open data files as a lazy polars frame, in the format that their ending names.
+
+    One file; or a folder or a pattern such as ``visits/*.parquet``, whose files, in the order of their names, are one
+    table; or a sheet of a workbook, ``visits.xlsx`` or ``visits.xlsx#Sheet2``, whose first row names the columns; or
+    ``-`` for standard input, whose format is recognised by its first bytes.
 
     CSV, TSV, Parquet, Arrow/Feather and newline-delimited JSON. In a text file **every line is one row**, and what is
     in a line never changes how another is read:
@@ -51,7 +70,7 @@ def scan(path: str | PathLike[str], schema: Schema | None = None) -> pl.LazyFram
     program that wrote the file closed all its quotes: one that is open joins the rows after it, of whomever they are.
 
     Args:
-        path: The file.
+        path: The file, folder or pattern.
         schema: What is public about it. Given, the schema decides how a text file is read: what is no number in a
             column of numbers is missing, and in JSON what is no text in a column of text. Otherwise types, encoding,
             delimiter and decimal sign are recognised from the whole file, so that a single private value decides
@@ -62,28 +81,145 @@ def scan(path: str | PathLike[str], schema: Schema | None = None) -> pl.LazyFram
     """
     import polars as pl
 
-    file = readable(path)
-    ending = file.suffix.lower()
-    with hide_values(f"'{file}' is not a readable {ending[1:]} file. Is it damaged, empty or of another format?"):
+    files = data_files(path)
+    ending, which = files[0].suffix.lower(), fspath(path)
+    with hide_values(f"'{which}' is not a readable {ending[1:]} file. Is it damaged, empty or of another format?"):
         # A name is one file, whatever brackets and stars are in it.
         if ending == ".parquet":
-            frame = pl.scan_parquet(glob.escape(str(file)))
+            frame = joined([pl.scan_parquet(glob.escape(str(file))) for file in files], files)
         elif ending in (".arrow", ".feather"):
-            frame = pl.scan_ipc(glob.escape(str(file)))
+            frame = joined([pl.scan_ipc(glob.escape(str(file))) for file in files], files)
         elif ending not in SEPARATED:
-            frame = scan_json(file, schema)
+            frame = joined([scan_json(file, schema) for file in files], files)
         elif schema is None:
-            frame = typed_texts(file, recognised(file))
+            frame = typed_texts(files, alike(files))
         else:
-            frame = stated_texts(file, schema)
+            frame = stated_texts(files, schema)
         frame.collect_schema()
     return frame
 
 
-def text_file(data: Any) -> Path | None:
-    """Return the path of a CSV or TSV file, None for all other data."""
-    file = readable(data) if isinstance(data, str | PathLike) else None
-    return file if file is not None and file.suffix.lower() in SEPARATED else None
+def _book(text: str) -> tuple[str, str]:
+    """Return the file and the sheet that a name may stand for."""
+    book, _, sheet = text.rpartition("#") if "#" in text and not os.path.exists(text) else (text, "", "")
+    return book, sheet
+
+
+def is_workbook(data: object) -> bool:
+    """Return whether data are named as a workbook, or a sheet of one."""
+    return isinstance(data, str | PathLike) and Path(_book(fspath(data))[0]).suffix.lower() in SHEETS
+
+
+def data_files(path: str | PathLike[str]) -> tuple[Path, ...]:
+    """Return the files that a name stands for: itself, those of a folder or a pattern, or a copy that can be read.
+
+    Raises:
+        InputError: If there are none, they are of several formats or of one that is unknown, or cannot be opened.
+    """
+    text = fspath(path)
+    if text == STANDARD_INPUT:
+        return (_standard_input(),)
+    if is_workbook(text):
+        return (_sheet(*_book(text)),)
+    if os.path.isdir(text):
+        found = sorted(file for file in Path(text).rglob("*") if file.suffix.lower() in ENDINGS and file.is_file())
+        named = [file for file in found if not file.relative_to(text).as_posix().startswith((".", "_"))]
+        what = f"the folder '{text}' holds no data"
+    elif any(sign in text for sign in "*?[") and not os.path.exists(text):
+        named = sorted(Path(file) for file in glob.glob(text, recursive=True) if os.path.isfile(file))
+        what = f"no file is called like '{text}'"
+    else:
+        return (readable(path),)
+    if not named:
+        raise InputError(f"{what}: expected files ending in {', '.join(ENDINGS)}.")
+    if len(named) > _MOST_FILES:
+        raise InputError(f"'{text}' is {len(named):,} files, more than {_MOST_FILES:,}. Put them into fewer.")
+    kinds = sorted({file.suffix.lower() for file in named})
+    if len(kinds) > 1:
+        raise InputError(f"'{text}' is files of several formats ({', '.join(kinds)}); name those of one.")
+    return tuple(readable(file) for file in named)
+
+
+@cache
+def _private_folder() -> Path:
+    """Return a folder that only its owner can read, and that is gone when the program ends."""
+    folder = tempfile.mkdtemp(prefix="escudo-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
+@cache
+def _standard_input() -> Path:
+    """Return a copy of what comes in by standard input, which can be read once only."""
+    stream = sys.stdin.buffer
+    if stream.isatty():
+        raise InputError(
+            "'-' reads the data from standard input, and nothing is sent there; name a file, or use a pipe."
+        )
+    first = stream.read(_BLOCK)
+    if not first:
+        raise InputError("'-' reads the data from standard input, and nothing came in.")
+    ending = next((ending for magic, ending in _MAGIC.items() if first.lstrip().startswith(magic)), ".csv")
+    copy = _private_folder() / f"standard-input{ending}"
+    with copy.open("wb") as file:
+        file.write(first)
+        shutil.copyfileobj(stream, file, _BLOCK)
+    return _sheet(str(copy), "") if ending in SHEETS else copy
+
+
+@cache
+def _sheet(book: str, name: str) -> Path:
+    """Return a copy of a workbook's sheet as CSV: every cell as text, so that none decides how its column is read."""
+    try:
+        import fastexcel
+        import polars as pl
+    except ImportError:
+        raise InputError("a workbook needs: pip install 'escudo[excel]'.") from None
+    _openable(Path(book))
+    with hide_values(f"'{book}' is not a readable workbook. Is it damaged, locked by a password or of another format?"):
+        sheets = fastexcel.read_excel(book).sheet_names
+        if not name and len(sheets) > 1:
+            listed = ", ".join(f"'{book}#{sheet}'" for sheet in sheets[:6])
+            raise InputError(f"'{book}' has {len(sheets)} sheets; say which: {listed}.")
+        if name and name not in sheets:
+            raise InputError(f"'{book}' has no sheet {name!r}.{did_you_mean(name, sheets)}")
+        read = pl.read_excel(
+            book,
+            sheet_name=name or sheets[0],
+            engine="calamine",
+            drop_empty_rows=False,
+            drop_empty_cols=False,
+            read_options={"dtypes": "string"},
+        )
+    if not read.width:
+        raise InputError(f"'{book}' has nothing in sheet {name or sheets[0]!r}, not even a row that names the columns.")
+    # A cell may hold line ends; a line of text may not.
+    plain = read.with_columns(pl.all().cast(pl.String).str.replace_all(r"[\r\n]+", " ").str.replace(r" 00:00:00$", ""))
+    copy = _private_folder() / f"sheet-{len(list(_private_folder().iterdir()))}.csv"
+    plain.write_csv(copy)
+    return copy
+
+
+def alike(files: Sequence[Path], known: Mapping[str, str | None] = MappingProxyType({})) -> Dialect:
+    """Return how CSV or TSV files are written, from all of them: for the custodian's own eyes.
+
+    Raises:
+        InputError: If they are written differently: no schema could say how to read them.
+    """
+    first, *others = (recognised(file, known) for file in files)
+    for file, other in zip(files[1:], others, strict=True):
+        if (other.delimiter, other.encoding) != (first.delimiter, first.encoding):
+            raise InputError(
+                f"the files are written differently: '{files[0]}' with {first}, '{file}' with {other}. Convert them, "
+                "or say how with delimiter and encoding."
+            )
+    return replace(first, decimal="," if any(each.decimal == "," for each in (first, *others)) else first.decimal)
+
+
+def text_files(data: Any) -> tuple[Path, ...]:
+    """Return the paths of CSV or TSV files; nothing for all other data."""
+    files = data_files(data) if isinstance(data, str | PathLike) else ()
+    return files if files and files[0].suffix.lower() in SEPARATED else ()
 
 
 def readable(path: str | PathLike[str]) -> Path:
@@ -92,9 +228,13 @@ def readable(path: str | PathLike[str]) -> Path:
     ending = file.suffix.lower()
     if ending not in ENDINGS:
         raise InputError(
-            f"cannot tell the format of '{file}': expected a file ending in {', '.join(ENDINGS)}."
-            + did_you_mean(ending, ENDINGS)
+            f"cannot tell the format of '{file}': expected a file ending in {', '.join((*ENDINGS, SHEETS[0]))}."
+            + did_you_mean(ending, (*ENDINGS, *SHEETS))
         )
+    return _openable(file)
+
+
+def _openable(file: Path) -> Path:
     try:
         with file.open("rb"):
             pass
@@ -119,7 +259,7 @@ def as_lazy(data: Any, dialect: Dialect | None = None) -> tuple[nw.LazyFrame[Any
         if dialect is None:
             return nw.from_native(scan(data)), f"'{fspath(data)}'"
         with hide_values(f"'{fspath(data)}' cannot be read. Is it damaged, empty or of another format?"):
-            return nw.from_native(typed_texts(readable(data), dialect)), f"'{fspath(data)}'"
+            return nw.from_native(typed_texts(data_files(data), dialect)), f"'{fspath(data)}'"
     expected = "expected a path or a dataframe (pandas, polars, pyarrow, DuckDB, ...)"
     with hide_values(f"{expected} with distinct column names; got {type(data).__name__}."):
         frame = nw.from_native(data).lazy()
@@ -146,24 +286,26 @@ def hide_values(message: str) -> Iterator[None]:
         raise
 
 
-_FORMS = "duckdb:///FILE?table=NAME or postgresql://USER@HOST/DATABASE?table=NAME"
-_OPENERS = {"duckdb": "DuckDB", "postgresql": "PostgreSQL", "postgres": "PostgreSQL"}
+_FORMS = "duckdb:///FILE?table=NAME, postgresql://USER@HOST/DATABASE?table=NAME or spark://HOST:PORT/FOLDER"
+_OPENERS = {"duckdb": "DuckDB", "postgresql": "PostgreSQL", "postgres": "PostgreSQL", "spark": "Spark"}
 _READ_ONLY = "-c default_transaction_read_only=on"
 
 
 def open_data(text: str, schema: Schema | None = None) -> Any:
-    """Open what a person names: a data file, or a table in a database, read-only.
+    """Open what a person names: data files, or a table in a database, read-only.
 
     Args:
-        text: A path as for :func:`scan`; ``duckdb:///relative.db?table=visits`` (four slashes for an absolute path); or
-            ``postgresql://user:password@host/database?table=visits``, with further settings of libpq in the query. A
-            password that is left out comes from ``PGPASSWORD`` or the password file. ``&schema=clinic`` names the
-            table's schema.
+        text: A path, folder, pattern or ``-`` as for :func:`scan`; ``duckdb:///relative.db?table=visits`` (four slashes
+            for an absolute path); or ``postgresql://user:password@host/database?table=visits``, with further settings
+            of libpq in the query. A password that is left out comes from ``PGPASSWORD`` or the password file.
+            ``&schema=clinic`` names the table's schema. ``spark:///folder`` or ``spark://host:port/folder``, or
+            ``spark:///?table=catalog.visits``, is read by Spark (``&format=delta``, ``iceberg`` or ``orc``, if it is
+            not Parquet).
         schema: How to read a file that states no types (see :func:`scan`).
 
     Returns:
-        A frame that is not read yet and that :class:`PrivateTable` takes. The rows of a database stay in it: only
-        counts leave. Nobody should write to the table while it is counted.
+        A frame that is not read yet and that :class:`PrivateTable` takes. Where something is counted, the rows of
+        PostgreSQL and Spark stay there: only counts leave. Nobody should write to the table while it is counted.
 
     Raises:
         InputError: If it cannot be opened, or what reads it is not installed. No message holds a password.
@@ -179,6 +321,10 @@ def open_data(text: str, schema: Schema | None = None) -> Any:
         raise InputError(
             f"data in {url.scheme!r} cannot be opened; use a file, or {_FORMS}.{did_you_mean(url.scheme, _OPENERS)}"
         )
+    if url.scheme == "spark":
+        from escudo.table._spark import open_spark
+
+        return open_spark(url, settings)
     name, home = settings.pop("table", ""), settings.pop("schema", None)
     if not name:
         raise InputError(f"the URL does not say which table of the database; write {_FORMS}.")

@@ -1,16 +1,17 @@
 """A frame that was opened but not read: what it is, whether it fits the schema, and how to ask it.
 
 Lazy frames (polars, DuckDB, Ibis, PySpark) are asked in their own engine. A frame already in this process's memory
-(pandas, pyarrow, modin) is handed to polars column by column, without a copy where the memory layout allows it: its
-streaming group-by is several times faster than theirs. Dask does the same for each of its partitions, on its workers.
+(pandas, pyarrow, modin) is handed to polars column by column, without a copy where the memory layout allows it. Dask
+does the same for each of its partitions, on its workers.
 Reading is total: whatever a single value is, it is a level, a number, a person's key or missing, never an error.
 
-Grouping, collecting and streaming run in the frame's own engine, and its error messages are withheld.
+Collecting and streaming run in the frame's own engine, and its error messages are withheld.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,10 +21,11 @@ import numpy as np
 
 from escudo._validate import did_you_mean
 from escudo.errors import EngineError, EscudoError, InputError, SchemaError
-from escudo.table._columns import Categorical, Column, Numeric, as_text, encodable
-from escudo.table._encode import Holds, check_holds, holds
+from escudo.table._columns import Categorical, Column, Numeric
+from escudo.table._encode import Holds, check_holds, holds, known_texts, number, text_key
 from escudo.table._persons import key_of_text, person_keys
 from escudo.table._schema import Schema
+from escudo.table._values import as_text, encodable
 
 if TYPE_CHECKING:
     import polars as pl
@@ -82,13 +84,16 @@ class Source:
         return f"Source(engine={self.engine!r})"
 
     def lazy(self, columns: Mapping[str, Column | None]) -> nw.LazyFrame[Any]:
-        """Return the named columns as a lazy frame of an engine that groups fast.
+        """Return the named columns as a lazy frame of polars or of a database.
 
-        A person id that is text comes as the person's key if that engine is polars.
+        In polars a person id that is text comes as the person's key; there and in DuckDB a categorical column of text
+        comes as keys (:func:`~escudo.table._encode.known_texts`).
 
         Args:
             columns: The schema's column for each name; None for the person id.
         """
+        if any(isinstance(column, Numeric) and column.derived is not None for column in columns.values()):
+            return self._with_derived(columns)
         chosen = self.frame.select(*map(nw.col, columns))
         implementation = chosen.implementation
         if implementation.is_polars():
@@ -96,11 +101,26 @@ class Source:
         elif isinstance(chosen, nw.LazyFrame):
             return _in_database(chosen, columns)
         elif implementation.is_pyarrow():
-            frame = _in_polars(chosen.to_polars().lazy(), columns)
+            frame = _in_polars(_from_arrow(chosen.to_native(), columns).lazy(), columns)
         else:
             frame = _from_pandas(chosen, columns).lazy()
-        ready: nw.LazyFrame[Any] = nw.from_native(frame)
+        ready: nw.LazyFrame[Any] = nw.from_native(_with_keys(frame, columns))
         return ready
+
+    def _with_derived(self, columns: Mapping[str, Column | None]) -> nw.LazyFrame[Any]:
+        """Return the named columns, those that are derived computed from what they are derived from."""
+        made = {name: column for name, column in columns.items() if isinstance(column, Numeric) and column.derived}
+        there: dict[str, Column | None] = {name: column for name, column in columns.items() if name not in made}
+        for column in made.values():
+            day = Numeric(column.name, 0, 1, 1) if column.unit is None else _ANY_DAY
+            there = {**dict.fromkeys(column.derived or (), day), **there}
+        raw = self.lazy(there)
+        types = raw.collect_schema()
+        computed = []
+        for name, column in made.items():
+            later, earlier = (number(source, types[source]) for source in column.derived or ())
+            computed.append(column.difference(later, earlier, nw.Expr.floor).cast(nw.Float64).alias(name))
+        return raw.with_columns(computed).select(*map(nw.col, columns))
 
     def slices(self, size: int) -> Iterator[Source]:
         """Yield a frame in memory ``size`` rows at a time, in order; a lazy one as it is."""
@@ -114,6 +134,19 @@ class Source:
     def partition(part: Any) -> Source:
         """Open one partition of a Dask frame."""
         return Source(engine="pandas", frame=nw.from_native(part, eager_only=True))
+
+
+_ANY_DAY = Numeric("day", "1900-01-01", "2100-01-01", 1, date="%Y-%m-%d")
+
+
+def stored_names(schema: Schema, names: Iterable[str]) -> list[str]:
+    """Return the columns of a table that hold these columns of its schema: derived ones are in two others."""
+    found: dict[str, None] = {}
+    for name in names:
+        column = schema[name]
+        derived = column.derived if isinstance(column, Numeric) else None
+        found |= dict.fromkeys((name,) if derived is None else derived)
+    return list(found)
 
 
 def open_source(frame: object, schema: Schema) -> Source:
@@ -133,11 +166,15 @@ def open_source(frame: object, schema: Schema) -> Source:
     opened = _opened(frame)
     found = opened.collect_schema()
     _check_columns(schema, list(found))
+    stored = _native_types(opened)
     for column in schema.fields:
+        if column.name not in found:  # one that is derived
+            continue
         dtype = found[column.name]
-        check_holds(column, _declared(opened, column.name, dtype), type(dtype).__name__)
+        check_holds(column, _declared(opened, stored.get(column.name), dtype), type(dtype).__name__)
     if schema.person_id is not None:
-        _check_person(schema.person_id, found[schema.person_id], opened)
+        holding = _declared(opened, stored.get(schema.person_id), found[schema.person_id])
+        _check_person(schema.person_id, found[schema.person_id], holding, opened)
     return Source(engine=opened.implementation.value, frame=opened)
 
 
@@ -159,7 +196,7 @@ def _opened(frame: object) -> nw.DataFrame[Any] | nw.LazyFrame[Any]:
 
 
 def _check_columns(schema: Schema, found: list[str]) -> None:
-    wanted = [*schema.names, *(() if schema.person_id is None else (schema.person_id,))]
+    wanted = [*stored_names(schema, schema.names), *(() if schema.person_id is None else (schema.person_id,))]
     for name in wanted:
         if name == "*" or (name.startswith("^") and name.endswith("$")):
             raise SchemaError(f"column {name!r} reads as a pattern that stands for other columns; rename it.")
@@ -172,33 +209,42 @@ def _check_columns(schema: Schema, found: list[str]) -> None:
         )
 
 
-def _declared(frame: nw.DataFrame[Any] | nw.LazyFrame[Any], name: str, dtype: Any) -> Holds:
-    """Return what a column holds by the type that the frame declares; narwhals would look at values of objects."""
+def _native_types(frame: nw.DataFrame[Any] | nw.LazyFrame[Any]) -> Mapping[str, Any]:
+    """Return the type that the frame declares for each column, in its own words, where those say more than narwhals."""
     native: Any = frame.to_native()
     implementation = frame.implementation
     if implementation.is_pandas_like() or implementation.is_dask():
-        kind = native.dtypes[name]
+        return dict(native.dtypes)
+    if implementation.is_pyarrow():
+        return {field.name: field.type for field in native.schema}
+    if implementation.is_polars():
+        return native.collect_schema()  # type: ignore[no-any-return]
+    return dict(zip(native.columns, native.types, strict=True)) if implementation.is_duckdb() else {}
+
+
+def _declared(frame: nw.DataFrame[Any] | nw.LazyFrame[Any], kind: Any, dtype: Any) -> Holds:
+    """Return what a column holds by the type that the frame declares; narwhals would look at values of objects."""
+    implementation = frame.implementation
+    if implementation.is_pandas_like() or implementation.is_dask():
         # Categories are collected from values, and one complex value makes a whole column complex.
         loose = str(kind) in ("object", "category") or getattr(kind, "kind", "") == "c"
         return "anything" if loose else holds(dtype)
     if implementation.is_pyarrow():
         import pyarrow as pa
 
-        kind = native.schema.field(name).type
         if pa.types.is_dictionary(kind):
             return holds(nw.from_native(pa.chunked_array([], kind.value_type), series_only=True).dtype)
         return "anything" if pa.types.is_null(kind) else holds(dtype)
     if implementation.is_polars():
         import polars as pl
 
-        return "anything" if native.collect_schema()[name] in (pl.Null, pl.Object) else holds(dtype)
-    if implementation.is_duckdb() and str(native.types[native.columns.index(name)]).strip('"') == "NULL":
+        return "anything" if kind in (pl.Null, pl.Object) else holds(dtype)
+    if implementation.is_duckdb() and str(kind).strip('"') == "NULL":
         return "anything"
     return holds(dtype)
 
 
-def _check_person(name: str, dtype: Any, frame: nw.DataFrame[Any] | nw.LazyFrame[Any]) -> None:
-    found = _declared(frame, name, dtype)
+def _check_person(name: str, dtype: Any, found: Holds, frame: nw.DataFrame[Any] | nw.LazyFrame[Any]) -> None:
     if found in ("nothing usable", "time") or (dtype == nw.Decimal and frame.implementation.is_pyspark()):
         raise SchemaError(
             f"the person id {name!r} is of type {type(dtype).__name__}; cast it to whole numbers or text in the table."
@@ -220,6 +266,29 @@ def _in_polars(frame: pl.LazyFrame, columns: Mapping[str, Column | None]) -> pl.
         elif column is None and types[name] in (pl.String, pl.Categorical, pl.Enum):
             changed.append(key_of_text(name))
     return frame.with_columns(changed)
+
+
+def _with_keys(frame: pl.LazyFrame, columns: Mapping[str, Column | None]) -> pl.LazyFrame:
+    import polars as pl
+
+    types = frame.collect_schema()
+    texts = [column for column in columns.values() if isinstance(column, Categorical) and column.kind == "string"]
+    keyed = (column for column in texts if types[column.name] in (pl.String, pl.Categorical, pl.Enum))
+    return frame.with_columns(text_key(column, pl.col(column.name)).alias(column.name) for column in keyed)
+
+
+def _key_in_duckdb(column: Categorical, quoted: str) -> str | None:
+    """Return the SQL of :func:`~escudo.table._encode.text_key`; None without texts that can be written in SQL."""
+    texts = known_texts(column)
+    if column.kind != "string" or len(texts) > _MOST_IN_SQL or any("\0" in text for text in texts):
+        return None
+    listed = ", ".join("'" + text.replace("'", "''") + "'" for text in texts)
+    text = f"CAST({quoted} AS VARCHAR)"
+    text = text if column.prefix is None else f"substr({text}, 1, {column.prefix})"
+    key = f"coalesce(enum_code(TRY_CAST({text} AS ENUM({listed}))), {len(texts)})"
+    if column.null_code != column.other_code:
+        key = f"CASE WHEN {quoted} IS NULL THEN {len(texts) + 1} ELSE {key} END"
+    return f"CAST({key} AS USMALLINT)"
 
 
 def days_of(value: pl.Expr, dtype: Any) -> pl.Expr:
@@ -256,6 +325,10 @@ def _in_database(frame: nw.LazyFrame[Any], columns: Mapping[str, Column | None])
             elif dtype == nw.Unknown:  # nothing but nulls, or the type would have been refused
                 kind = "VARCHAR" if column is not None and column.kind == "string" else "DOUBLE"
                 listed.append(f"{quoted}::{kind} AS {quoted}")
+            elif (
+                isinstance(column, Categorical) and column.kind == "string" and (key := _key_in_duckdb(column, quoted))
+            ):
+                listed.append(f"{key} AS {quoted}")
             else:
                 listed.append(f'{quoted} COLLATE "C" AS {quoted}' if dtype == nw.String else quoted)
         native = native.select(", ".join(listed))
@@ -300,6 +373,35 @@ def _exact_on_ibis(table: Any, columns: Mapping[str, Column | None]) -> Any:
     if list(schema.items()) == list(found.items()):
         return table
     return backend.sql(f"SELECT {', '.join(selected)} FROM ({backend.compile(table)}) AS escudo_rows", schema=schema)
+
+
+def _from_arrow(table: Any, columns: Mapping[str, Column | None]) -> pl.DataFrame:
+    """Turn the columns of a pyarrow table into polars, texts of a dictionary type into keys: one look-up for each."""
+    import polars as pl
+    import pyarrow as pa
+
+    done: list[pl.Series] = []
+    for name, column in columns.items():
+        if isinstance(column, Categorical) and column.kind == "string" and pa.types.is_dictionary(table[name].type):
+            keys = pl.Series(
+                name, pa.chunked_array([_keys_of_dictionary(column, c) for c in table[name].chunks], pa.uint32())
+            )
+            table, done = table.drop_columns(name), [*done, keys]
+    frame = pl.from_arrow(table) if table.num_columns else pl.DataFrame()
+    assert isinstance(frame, pl.DataFrame)
+    return frame.with_columns(done)
+
+
+def _keys_of_dictionary(column: Categorical, array: Any) -> Any:
+    import polars as pl
+    import pyarrow as pa
+
+    texts = pl.Series("x", pl.from_arrow(array.dictionary)).cast(pl.String).extend(pl.Series([None], dtype=pl.String))
+    keys = texts.to_frame("x").select(text_key(column, pl.col("x"))).to_series().to_numpy().astype(np.uint32)
+    codes = array.indices
+    if codes.null_count:
+        codes = codes.cast(pa.int64()).fill_null(len(keys) - 1)
+    return pa.array(keys.take(codes.to_numpy(zero_copy_only=False)))
 
 
 def _from_pandas(frame: nw.DataFrame[Any], columns: Mapping[str, Column | None]) -> pl.DataFrame:
@@ -353,31 +455,7 @@ def _project(name: str, column: Column | None, values: Sequence[Any]) -> pl.Seri
 
 
 _T = TypeVar("_T")
-_QUERIES_AT_ONCE = 32  # bounds the memory of the hash tables that live at the same time
-_GROUPING_COLUMNS = 60  # GROUPING() packs one bit per column into a 64-bit integer
-
-
-def groups(frame: nw.LazyFrame[Any], sets: Sequence[Sequence[str]]) -> list[pl.DataFrame]:
-    """Return, for each set of columns, its groups and their numbers of rows ``n``, in as few passes as the engine can.
-
-    Args:
-        frame: Lazy frame with columns named by plain identifiers.
-        sets: Non-empty sets of its columns.
-    """
-    implementation = frame.implementation
-    if implementation.is_duckdb() or implementation.is_pyspark():
-        return [found for part in _parts(sets) for found in _grouping_sets(frame, part)]
-    counted = [frame.group_by(*chosen).agg(nw.len().alias("n")) for chosen in sets]
-    results: list[pl.DataFrame] = []
-    for start in range(0, len(counted), _QUERIES_AT_ONCE):
-        part = counted[start : start + _QUERIES_AT_ONCE]
-        if implementation.is_polars():
-            import polars as pl
-
-            results += pl.collect_all([query.to_native() for query in part], engine="streaming")
-        else:
-            results += [collect(query) for query in part]
-    return results
+_MOST_IN_SQL = 10_000  # texts of one column in a query
 
 
 def collect(frame: nw.LazyFrame[Any]) -> pl.DataFrame:
@@ -394,6 +472,8 @@ def stream(frame: nw.LazyFrame[Any], size: int) -> Iterator[pl.DataFrame]:
     native: Any = frame.to_native()
     implementation = frame.implementation
     if implementation.is_polars():
+        # Row groups that polars reads ahead would be most of the memory (1 GB, and 0.4 like this, for 20 columns).
+        os.environ.setdefault("POLARS_ROW_GROUP_PREFETCH_SIZE", "1")
         yield from native.collect_batches(chunk_size=size, maintain_order=True, engine="streaming")
     elif implementation.is_duckdb():
         # DuckDB allows one open result per connection: close it even if the caller stops half-way.
@@ -435,39 +515,3 @@ def _arrow_to_polars(data: Any) -> pl.DataFrame:
     frame = pl.from_arrow(data)
     assert isinstance(frame, pl.DataFrame)
     return frame
-
-
-def _parts(sets: Sequence[Sequence[str]]) -> Iterator[list[Sequence[str]]]:
-    """Split the sets so that each part is small enough for one query."""
-    part: list[Sequence[str]] = []
-    for chosen in sets:
-        if part and (len(part) == _QUERIES_AT_ONCE or len({*chosen}.union(*part)) > _GROUPING_COLUMNS):
-            yield part
-            part = []
-        part.append(chosen)
-    if part:
-        yield part
-
-
-def _grouping_sets(frame: nw.LazyFrame[Any], sets: Sequence[Sequence[str]]) -> list[pl.DataFrame]:
-    """Group by several sets of columns in one pass, with SQL's GROUPING SETS."""
-    names = sorted({name for chosen in sets for name in chosen})
-    native: Any = frame.select(*names).to_native()
-    if frame.implementation.is_duckdb():
-        listed = ", ".join(names)
-        wanted = ", ".join(f"({', '.join(chosen)})" for chosen in sets)
-        native = native.aggregate(f"{listed}, grouping({listed}) AS absent, count(*) AS n", f"GROUPING SETS ({wanted})")
-    else:
-        from pyspark.sql import functions
-
-        native = native.groupingSets([[native[name] for name in chosen] for chosen in sets], *names).agg(
-            functions.grouping_id(*names).alias("absent"), functions.count("*").alias("n")
-        )
-    found = collect(nw.from_native(native))
-    # One bit per name, set where the name is not in the group; it tells these nulls from those of the data.
-    absent = [sum(1 << (len(names) - 1 - i) for i, name in enumerate(names) if name not in chosen) for chosen in sets]
-    import polars as pl
-
-    return [
-        found.filter(pl.col("absent") == mask).select(*chosen, "n") for mask, chosen in zip(absent, sets, strict=True)
-    ]

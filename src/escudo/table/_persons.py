@@ -45,8 +45,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import narwhals as nw
 import numpy as np
 
-from escudo.table._columns import as_real, as_text, encodable
 from escudo.table._encode import holds, number
+from escudo.table._values import as_real, as_text, encodable
 
 if TYPE_CHECKING:
     import polars as pl

@@ -17,7 +17,9 @@ from typing import Any, Literal
 from escudo._validate import did_you_mean, positive_integer
 from escudo.errors import InputError, RefusedError, SchemaError
 from escudo.privacy import Neighbours, parse_relation
-from escudo.table._columns import Categorical, Column, Numeric, column_from_spec, encodable, spec_of_column
+from escudo.table._columns import Categorical, Column, Numeric, column_from_spec, spec_of_column
+from escudo.table._rules import Rule, checked
+from escudo.table._values import encodable
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 """What may stand between the fields of a text file, and what to call it."""
@@ -49,11 +51,13 @@ class Schema:
         encoding: The encoding of a CSV or TSV file: ``"utf-8"``, ``"utf-16"``, ``"latin-1"``, ``"cp1252"`` or another
             that has one byte for each character.
         decimal: What stands before the decimals of a number in a CSV or TSV file, ``"."`` or ``","``.
+        rules: What holds in every row, as public knowledge: ``"pregnant = yes -> sex = female"``, ``"discharge >=
+            admission"``. Synthetic rows keep them; see :mod:`escudo.table._rules`.
         notes: Remarks for people, written as comments at the top; no part of the schema's identity.
 
     Raises:
-        SchemaError: If two columns share a name, there is none, the person id is one of them, or text files cannot be
-            read as it says.
+        SchemaError: If two columns share a name, there is none, the person id is one of them, text files cannot be
+            read as it says, or the rules contradict each other.
 
     >>> schema = Schema.from_dict({
     ...     "smoke": ["no", "yes"],
@@ -73,6 +77,7 @@ class Schema:
     delimiter: str | None = None
     encoding: str = "utf-8"
     decimal: str = "."
+    rules: tuple[Rule | str, ...] = ()
     notes: tuple[str, ...] = field(default=(), compare=False)
     _by_name: dict[str, Column] = field(init=False, repr=False, compare=False)
 
@@ -95,6 +100,10 @@ class Schema:
         object.__setattr__(self, "_by_name", by_name)
         self._check_person(by_name)
         self._check_text()
+        for column in self.fields:
+            if isinstance(column, Numeric) and column.derived is not None:
+                _check_derived(column, by_name)
+        object.__setattr__(self, "rules", checked(self.rules, by_name) if self.rules != () else ())
 
     def _check_text(self) -> None:
         """Check how text files are read, and give the encoding its usual name."""
@@ -180,6 +189,8 @@ class Schema:
             table["encoding"] = self.encoding
         if self.decimal != ".":
             table["decimal"] = self.decimal
+        if self.rules:
+            table["rules"] = [str(rule) for rule in self.rules]
         if table:
             document["table"] = table
         document["columns"] = {column.name: spec_of_column(column) for column in self.fields}
@@ -222,6 +233,11 @@ class Schema:
     def columns(self) -> Mapping[str, Column]:
         """The columns by name, in order."""
         return MappingProxyType(self._by_name)
+
+    @property
+    def checked_rules(self) -> tuple[Rule, ...]:
+        """The rules, each as it was read."""
+        return tuple(Rule.read(rule) for rule in self.rules)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -308,7 +324,13 @@ class Schema:
         Raises:
             SchemaError: If the schema does not have a named column.
         """
-        return replace(self, fields=tuple(self[name] for name in _names(names)), notes=())
+        kept = _names(names)
+        for name in kept:
+            column = self[name]
+            if isinstance(column, Numeric) and column.derived and not set(column.derived) <= set(kept):
+                raise SchemaError(f"column {name!r} is derived from others; take {_and(column.derived)} along.")
+        rules = tuple(rule for rule in self.checked_rules if set(rule.columns) <= set(kept))
+        return replace(self, fields=tuple(self[name] for name in kept), rules=rules, notes=())
 
     def with_columns(self, *columns: Column) -> Schema:
         """Return the schema with each given column in the place of the one of its name.
@@ -378,7 +400,33 @@ class Schema:
         return schema_card(self)
 
 
-_TABLE_KEYS = ("person_id", "max_rows_per_person", "quoted_newlines", "delimiter", "encoding", "decimal")
+def _check_derived(column: Numeric, columns: Mapping[str, Column]) -> None:
+    """Raise unless a derived column is the difference of two numbers, or of two dates, that are columns themselves."""
+    kinds = []
+    for name in column.derived or ():
+        source = columns.get(name)
+        if source is None:
+            hint = did_you_mean(name, columns)
+            raise SchemaError(
+                f"column {column.name!r} is derived from {name!r}, which is no column of the schema.{hint}"
+            )
+        if " - " in name:
+            raise SchemaError(f"column {column.name!r} is derived from {name!r}, whose name holds ' - '; rename it.")
+        if not isinstance(source, Numeric) or source.derived is not None:
+            raise SchemaError(
+                f"column {column.name!r} is derived from {name!r}, which must be a number or date itself."
+            )
+        kinds.append(source.date is not None)
+    if kinds[0] != kinds[1]:
+        raise SchemaError(f"column {column.name!r} is derived from a date and a number; both must be of one kind.")
+    if kinds[0] != (column.unit is not None):
+        wanted = (
+            "needs unit = 'days' or 'years'" if kinds[0] else "has a unit, and what it is derived from are no dates"
+        )
+        raise SchemaError(f"column {column.name!r} {wanted}.")
+
+
+_TABLE_KEYS = ("person_id", "max_rows_per_person", "quoted_newlines", "delimiter", "encoding", "decimal", "rules")
 
 
 def schema_from_document(document: object) -> Schema:
@@ -388,6 +436,11 @@ def schema_from_document(document: object) -> Schema:
         SchemaError: If a section is missing or unknown, or a column not usable.
     """
     sections = ("columns", "table")
+    if isinstance(document, Mapping) and isinstance(document.get("linked"), Mapping):
+        raise SchemaError(
+            "it describes linked tables, and this takes the schema of one table. Linked tables are taken by escudo "
+            "release, sample and schema, and in Python by LinkedSchema.read."
+        )
     if not isinstance(document, Mapping) or not isinstance(document.get("columns"), Mapping):
         raise SchemaError("no columns are described; write one section for each, such as [columns.age].")
     for key in document:

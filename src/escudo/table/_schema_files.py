@@ -24,7 +24,6 @@ from escudo.table._columns import (
     Column,
     Numeric,
     bounds_to_learn,
-    default_bins,
     levels_to_learn,
     spec_of_column,
 )
@@ -304,11 +303,10 @@ def _smartnoise_column(name: str, spec: Mapping[str, Any]) -> Column | None:
         name,
         lower,
         upper,
-        default_bins(lower, upper, integer=kind == "int"),
         integer=kind == "int",
         missing=missing,
         fill=None if fill is None else min(max(fill, lower), upper),
-        note="the metadata say nothing about bins: change the number if you like",
+        note="the metadata say nothing about bins: releases choose them privately, unless you state them",
     )
 
 

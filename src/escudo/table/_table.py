@@ -13,12 +13,9 @@ from numpy.typing import NDArray
 from escudo._validate import one_of, positive_integer, whole
 from escudo.errors import InputError
 from escudo.privacy import Neighbours, Relation, Unit, parse_relation
-from escudo.table._columns import Column
+from escudo.table._columns import Column, Numeric
 from escudo.table._counts import (
-    ENCODINGS,
     CountSensitivity,
-    Encoding,
-    array_batches,
     count_records,
     count_sensitivity,
     count_tables,
@@ -26,10 +23,12 @@ from escudo.table._counts import (
     requested_tables,
 )
 from escudo.table._frames import open_source, shielded
+from escudo.table._rows import ENCODINGS, Encoding, array_batches
 from escudo.table._schema import Schema
 
 if TYPE_CHECKING:
     from escudo.privacy import Account, Ledger
+    from escudo.table._linked_schema import LinkedSchema
 
 
 class PrivateTable:
@@ -37,14 +36,14 @@ class PrivateTable:
 
     The frame may be a pandas, polars or modin DataFrame, a polars LazyFrame, a pyarrow Table, a DuckDB relation, an
     Ibis table, or a Dask or PySpark DataFrame. It stays where it is: nothing is read before something is asked, and
-    counting happens by group-by in the frame's own engine (polars, for pandas and pyarrow).
+    then the columns that are needed, once, some rows at a time; where the frame has workers, on them.
 
     Counts and batches are *exact*: they are what mechanisms add noise to, never a release by themselves. Values outside
     the schema are clamped or mapped as it says, identically in every engine, and no value is an error. With a
     ``person_id`` in the schema, at most ``max_rows_per_person`` rows of each person take part, a sample that depends
     only on that person's own rows and the public ``sample_seed``; rows without a person id take no part, nor do those
     whose id the table may have merged with another's, such as floats of 2^53 and more. The proofs are in
-    ``_counts.py`` and ``_persons.py``.
+    ``_contributions.py`` and ``_persons.py``.
 
     Args:
         frame: The data. Names and types of its columns are taken as public and may be refused, its rows never: one
@@ -165,7 +164,7 @@ class PrivateTable:
 
         Args:
             columns: One name or a sequence of names for one table, or a list of sequences for several tables, which
-                are counted in as few passes as the engine allows.
+                are counted in one pass over the rows.
 
         Returns:
             An int64 array with one axis per column, in the given order, missing cells last; a list of them if several
@@ -295,6 +294,12 @@ class PrivateTable:
         """
         return self._like(schema=self._schema.with_columns(*columns))
 
+    def binned_as(self, schema: Schema) -> PrivateTable:
+        """Return the same table with the bins that a release chose, where its own schema leaves them to one."""
+        mine = self._schema.fields
+        chosen = [column for column in mine if isinstance(column, Numeric) and column.private and column.name in schema]
+        return self.with_columns(*(schema[column.name] for column in chosen)) if chosen else self
+
     def with_account(self, account: Account) -> PrivateTable:
         """Return the same table, whose releases are charged to another account.
 
@@ -350,7 +355,7 @@ def _names(schema: Schema, columns: object) -> tuple[str, ...]:
 
 
 def _account(
-    schema: Schema, ledger: Ledger | Account | str | None, dataset: str | None, relation: Relation | None
+    schema: Schema | LinkedSchema, ledger: Ledger | Account | str | None, dataset: str | None, relation: Relation | None
 ) -> Account:
     from escudo.privacy import Account, MemoryAccount
 
@@ -382,7 +387,7 @@ def _account(
     return account
 
 
-def _protects(terms: Account | Schema) -> str:
+def _protects(terms: Account | Schema | LinkedSchema) -> str:
     if terms.max_rows_per_person is None:
         return f"one {terms.unit}"
     return f"one {terms.unit} with at most {terms.max_rows_per_person} rows"

@@ -21,7 +21,7 @@ import itertools
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
@@ -32,9 +32,10 @@ import numpy as np
 
 from escudo._card import plain
 from escudo.errors import InputError
-from escudo.table._columns import Column, Numeric, as_float, encodable
+from escudo.table._columns import Column, Numeric
 from escudo.table._persons import person_keys
 from escudo.table._schema import DECIMALS, DELIMITERS, Schema
+from escudo.table._values import as_float, encodable
 
 if TYPE_CHECKING:
     import polars as pl
@@ -525,7 +526,34 @@ def is_marker(text: str) -> bool:
     return text.strip().lower() in _MARKERS
 
 
-def typed_texts(file: Path, dialect: Dialect) -> pl.LazyFrame:
+def texts_of(files: Sequence[Path], dialect: Dialect, *, quoted_newlines: bool = False) -> pl.LazyFrame:
+    """Open CSV or TSV files that are one table as columns of text, in the order of the first one's columns."""
+    return joined([scan_texts(file, dialect, quoted_newlines=quoted_newlines) for file in files], files)
+
+
+def joined(frames: Sequence[pl.LazyFrame], files: Sequence[Path]) -> pl.LazyFrame:
+    """Return the rows of several files as one table.
+
+    Raises:
+        InputError: If they do not have the same columns, in whatever order.
+    """
+    import polars as pl
+
+    if len(frames) == 1:
+        return frames[0]
+    first = frames[0].collect_schema().names()
+    for frame, file in zip(frames, files, strict=True):
+        names = frame.collect_schema().names()
+        if other := sorted(set(first) ^ set(names)):
+            has = "lacks" if other[0] in first else "has"
+            raise InputError(
+                f"the files are not one table: '{file}' {has} column {other[0]!r}, unlike '{files[0]}'. Name files "
+                "with the same columns."
+            )
+    return pl.concat([frame.select(first) for frame in frames], how="vertical_relaxed")
+
+
+def typed_texts(files: Sequence[Path], dialect: Dialect) -> pl.LazyFrame:
     """Read columns of text as numbers or booleans where all their values are: for the custodian's own eyes.
 
     What means "no value" does not make a column of numbers one of texts. A number with a leading zero does: it is a
@@ -533,7 +561,7 @@ def typed_texts(file: Path, dialect: Dialect) -> pl.LazyFrame:
     """
     import polars as pl
 
-    frame = scan_texts(file, dialect)
+    frame = texts_of(files, dialect)
     names = frame.collect_schema().names()
     tries: dict[str, Callable[[pl.Expr], pl.Expr]] = {
         "Int64": lambda text: text.cast(pl.Int64, strict=False),
@@ -567,11 +595,11 @@ def _typed(value: pl.Expr, read: Callable[[pl.Expr], pl.Expr]) -> pl.Expr:
     return read(value).is_not_null() & ~value.str.contains(r"^[+-]?0\d")
 
 
-def stated_texts(file: Path, schema: Schema) -> pl.LazyFrame:
-    """Open a CSV or TSV file as its schema says: numbers, booleans and the person id are read, all else is text."""
+def stated_texts(files: Sequence[Path], schema: Schema) -> pl.LazyFrame:
+    """Open CSV or TSV files as their schema says: numbers, booleans and the person id are read, all else is text."""
     import polars as pl
 
-    frame = scan_texts(file, Dialect.stated(schema, file), quoted_newlines=schema.quoted_newlines)
+    frame = texts_of(files, Dialect.stated(schema, files[0]), quoted_newlines=schema.quoted_newlines)
     columns = frame.collect_schema().names()
     kinds = {column.name: column for column in schema.fields if column.kind not in ("string", "open")}
     read = [

@@ -7,19 +7,25 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from escudo._card import plain
+from escudo._card import CUSTODIAN_ONLY, plain
+from escudo._files import listed
+from escudo._plot import Drawn, intervals
+from escudo._spread import check_jobs
 from escudo._validate import one_of, positive_integer, whole
 from escudo.causal import Network
 from escudo.errors import InputError
-from escudo.synthesis import Model
-from escudo.table import Schema
+from escudo.synthesis import LinkedModel, Model
+from escudo.table import LinkedSchema, Schema
 from escudo.utility._fidelity import CausalFidelity, Fidelity, causal_fidelity, fidelity
-from escudo.utility._prediction import LEARNERS, Kind, Prediction, check_jobs, predictions
+from escudo.utility._prediction import LEARNERS, Kind, Prediction, predictions
 from escudo.utility._rows import Rows
+
+if TYPE_CHECKING:
+    from escudo.utility._linked import LinkedEvaluation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +60,10 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evaluation:
+class Evaluation(Drawn):
     """How useful synthetic rows are, measured on the real ones. **For the custodian only**: every figure is exact.
+
+    ``plot`` draws what each learner loses by learning from synthetic rows.
 
     Attributes:
         changes: What learning from synthetic rows costs, by learner, and over all of them.
@@ -91,6 +99,26 @@ class Evaluation:
             **plain(self, "changes", "fidelity", "floor", "causal", "targets", "rows", "seed", "predictions"),
         }
 
+    def to_pandas(self) -> Any:
+        """Return what learning from synthetic rows costs as a pandas frame, a row for each learner.
+
+        Raises:
+            InputError: If pandas is not installed.
+        """
+        rows = [plain(one) for one in self.changes]
+        return listed([list(one.values()) for one in rows], list(rows[0]))
+
+    def _draw(self, axes: Any) -> Any:
+        names = {"class": "accuracy", "number": "variance explained"}
+        return intervals(
+            axes,
+            [(f"{x.learner}, {names[x.kind]}", x.change, (x.low, x.high) if _known(x) else None) for x in self.changes],
+            title=f"What synthetic rows lose ({CUSTODIAN_ONLY})",
+            across="lost by learning from synthetic rows, percentage points; 95 % intervals",
+            up="learner",
+            lines={"nothing lost": 0.0},
+        )
+
     def __str__(self) -> str:
         lines = []
         for found in self.changes:
@@ -117,28 +145,59 @@ class Evaluation:
         return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table><p>For the custodian only.</p>"
 
 
+def _known(change: Change) -> bool:
+    return math.isfinite(change.low)
+
+
 def _interval(change: Change) -> str:
-    return f"{change.low:+.1f} to {change.high:+.1f}" if math.isfinite(change.low) else "one value only"
+    return f"{change.low:+.1f} to {change.high:+.1f}" if _known(change) else "one value only"
 
 
+@overload
 def evaluate(
     real_train: object,
     real_test: object,
     synthetic: object,
     schema: Schema,
     *,
+    targets: int | Iterable[str] = ...,
+    learners: Sequence[str] = ...,
+    most_rows: int = ...,
+    model: Model | None = ...,
+    reference: Network | Model | None = ...,
+    seed: int = ...,
+    jobs: int | None = ...,
+) -> Evaluation: ...
+@overload
+def evaluate(
+    real_train: object,
+    real_test: object,
+    synthetic: object,
+    schema: LinkedSchema,
+    *,
+    model: LinkedModel | None = ...,
+) -> LinkedEvaluation: ...
+def evaluate(
+    real_train: object,
+    real_test: object,
+    synthetic: object,
+    schema: Schema | LinkedSchema,
+    *,
     targets: int | Iterable[str] = 20,
     learners: Sequence[str] = LEARNERS,
     most_rows: int = 5000,
-    model: Model | None = None,
+    model: Model | LinkedModel | None = None,
     reference: Network | Model | None = None,
     seed: int = 0,
     jobs: int | None = None,
-) -> Evaluation:
+) -> Any:
     """Compare what can be learnt from synthetic rows with what can be learnt from real ones.
 
     Each target column is predicted from all others by each learner, trained on the real training rows and on the
     synthetic ones, and tested on real rows that neither has seen.
+
+    Of linked tables, each given as a frame for every table, no column is predicted: columns, pairs, what comes next,
+    rows per person and, with ``model``, effects along its arrows are compared (:class:`LinkedEvaluation`).
 
     Args:
         real_train: The rows that the generator was fitted to; a frame of any engine.
@@ -148,7 +207,7 @@ def evaluate(
         targets: How many columns to predict, drawn at random; or their names.
         learners: Which of ``LEARNERS``.
         most_rows: The most rows that a learner sees or is tested on, the same number for real and synthetic ones.
-        model: A released model, to compare its interventions with ``reference``.
+        model: A released model, to compare its interventions with ``reference``; of linked tables by itself.
         reference: The true network, or the best model there is.
         seed: Decides targets, samples of rows, and the learners' own randomness.
         jobs: How many processes, as in joblib; None follows ``joblib.parallel_config`` and is otherwise one.
@@ -167,6 +226,14 @@ def evaluate(
     >>> found.change().change
     0.0
     """
+    if isinstance(schema, LinkedSchema):
+        from escudo.utility._linked import linked_evaluation
+
+        if reference is not None:
+            raise InputError("reference is for one table; of linked ones the model's arrows and effects are compared.")
+        return linked_evaluation(real_train, real_test, synthetic, schema, model)
+    if isinstance(model, LinkedModel):
+        raise InputError("model is one of linked tables; give their schema, and a frame for each of them.")
     if (model is None) != (reference is None):
         raise InputError("model and reference go together: the model's interventions are compared with the reference.")
     for learner in learners:

@@ -43,7 +43,14 @@ _WORST = 10
 # ---- two-way tables
 
 
-def synthetic_table(frame: pl.DataFrame, schema: Schema) -> PrivateTable:
+def row_count(frame: pl.DataFrame | pl.LazyFrame) -> int:
+    """Return how many synthetic rows there are, in memory or in a file."""
+    import polars as pl
+
+    return int(frame.lazy().select(pl.len()).collect().item())
+
+
+def synthetic_table(frame: pl.DataFrame | pl.LazyFrame, schema: Schema) -> PrivateTable:
     """Return a synthetic frame as a table that can be counted; its rows are nobody's, so no person has several."""
     return PrivateTable(frame, replace(schema, person_id=None, max_rows_per_person=None))
 

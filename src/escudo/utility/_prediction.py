@@ -1,7 +1,7 @@
 """Learners: five of different kinds, for classes and for numbers, and how well they predict.
 
-They learn one column from all others on synthetic rows, and what they learnt is tested on real ones. All that is spread
-over processes is told their number in one way (:func:`check_jobs`).
+They learn one column from all others on synthetic rows, and what they learnt is tested on real ones. The
+learners are spread over processes or a cluster (:mod:`escudo._spread`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from escudo._card import tracking
-from escudo._validate import whole
+from escudo._spread import spread
 from escudo.errors import InputError
 from escudo.table import Numeric
 from escudo.utility._rows import Rows
@@ -136,6 +136,9 @@ class Prediction:
     baseline: float
 
 
+_WORTH_PROCESSES = 400_000  # rows times fits; for less, starting processes takes longer than learning
+
+
 @dataclass(frozen=True, slots=True)
 class _Task:
     """One learner, one target, one table to learn from."""
@@ -163,8 +166,6 @@ def predictions(
     jobs: int | None,
 ) -> list[Prediction]:
     """Train every learner for every target on the real rows and on each synthetic table; test all on the same rows."""
-    from joblib import Parallel, delayed
-
     tables: dict[tuple[Literal["real", "synthetic"], int], Rows] = {("real", 0): real}
     tables |= {("synthetic", run): rows for run, rows in enumerate(synthetic)}
     tasks = [
@@ -174,17 +175,17 @@ def predictions(
         for origin, run in tables
     ]
     found: list[Prediction] = []
+    alone = jobs == -1 and len(tasks) * len(real) < _WORTH_PROCESSES  # all cores, if that pays
     with tracking("Learning", total=len(tasks)) as advance:
-        work: Any = Parallel(n_jobs=jobs, return_as="generator")(
-            delayed(_predict)(task, tables[task.trained_on, task.run], real, tested) for task in tasks
-        )
-        for prediction in work:
+        asked = [(task, tables[task.trained_on, task.run], real, tested) for task in tasks]
+        for prediction in spread(_predict, asked, 1 if alone else jobs, chunk=1):
             found.append(prediction)
             advance(1)
     return found
 
 
-def _predict(task: _Task, trained: Rows, real: Rows, tested: Rows) -> Prediction:
+def _predict(asked_for: tuple[_Task, Rows, Rows, Rows]) -> Prediction:
+    task, trained, real, tested = asked_for
     kind = kind_of(tested, task.target)
     place = tested.schema.names.index(task.target)
     figures = (_numbers if kind == "number" else _classes)(task, place, trained, real, tested)
@@ -243,19 +244,3 @@ def _train(learner: Any, inputs: Any, known: Any) -> Any:
         if hasattr(learner, "n_neighbors"):
             learner.set_params(n_neighbors=min(learner.n_neighbors, len(known)))
         return learner.fit(inputs, known)
-
-
-# ---- processes
-
-
-def check_jobs(jobs: int | None) -> int | None:
-    """Return ``jobs`` as joblib takes it, or raise: a number from 1 on, -1 for all cores, -2 for all but one, or None.
-
-    >>> check_jobs(-1), check_jobs(None)
-    (-1, None)
-    """
-    if jobs is None:
-        return None
-    if jobs == 0:
-        raise InputError("jobs must be 1 or more processes, or -1 for all cores; got 0.")
-    return whole("jobs", jobs, minimum=-1024)

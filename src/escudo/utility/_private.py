@@ -40,6 +40,7 @@ were released before, and the account was charged for the whole tree before any 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -47,14 +48,14 @@ from functools import partial
 from html import escape
 from math import floor, log10, sqrt
 from types import MappingProxyType
-from typing import Any, NamedTuple, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from escudo._card import plain, tracking
 from escudo._validate import finite, positive, positive_integer
-from escudo.asking import paying, planning, run, verb
+from escudo.asking import linked, paying, planning, run, verb
 from escudo.errors import InputError
 from escudo.mechanisms import Purse, gaussian_event, laplace_event
 from escudo.privacy import (
@@ -65,23 +66,25 @@ from escudo.privacy import (
     Guarantee,
     LaplaceEvent,
     Neighbours,
+    Passes,
     Plan,
     calibrate,
     guarantee_of,
 )
-from escudo.synthesis import FitOptions, Model, Prepared, fitting, neighbours_of
-from escudo.table import Categorical, Numeric, PrivateTable, Schema
+from escudo.synthesis import FitOptions, Forecast, Model, Prepared, fitting, neighbours_of
+from escudo.table import Categorical, LinkedSchema, Numeric, PrivateTable, PrivateTables, Schema
 from escudo.utility._fidelity import count_cells, sampling_error, subsets
 from escudo.utility._prediction import learner_of
-from escudo.utility._rows import Rows
+from escudo.utility._rows import EVALUATION_PURPOSE, Rows
+
+if TYPE_CHECKING:
+    from escudo.utility._linked import PrivateLinkedEvaluation
 
 Columns = tuple[str, ...]
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
-EVALUATION_PURPOSE = "private evaluation"
-"""What the plan and the ledger call it."""
 TEACHERS = ("logistic", "forest")
 """The learners whose right answers are counted."""
 
@@ -90,7 +93,7 @@ _LEARNT = ("accuracy", "baseline")
 _SHRINK = 1 - 2.0**-10  # makes room for floating point errors before figures are rounded
 _IN_DEVIATIONS = {"gaussian": 1.96, "laplace": 2.12}  # half of a 95 % interval
 _MOST_LEARNT = 20_000  # synthetic rows: more of them teach these learners little
-_TABLES_AT_A_TIME = 50
+_CELLS_AT_A_TIME = 2**24  # of tables that are counted in one pass
 _LOUDER = (1.0, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 4.0, 16.0)  # by how much the figures' noise may be raised
 _STEP, _HEAVIEST = 2.0**-16, 2.0**6  # of a learner's inputs and weights
 
@@ -205,6 +208,11 @@ class PreparedFigures:
         """The leaf of the budget tree."""
         return Plan(EVALUATION_PURPOSE, self.event, buys="how close the rows are, and what can be learnt from them")
 
+    @property
+    def passes(self) -> Passes:
+        """How often the rows are read: for tables to compare, and for predictions."""
+        return Passes(len(_together(self.schema, self.tables)) + 1)
+
     def count(self, table: PrivateTable, made: Rows) -> ExactFigures:
         """Return the figures without noise: private."""
         return ExactFigures(*exact_figures(table, made, self.tables, self.targets))
@@ -315,30 +323,52 @@ class _Evaluation:
         return self.figures.release(self.exact, purse)
 
 
-@verb
+@overload
 def evaluate_privately(
     table: PrivateTable,
     synthetic: object,
     *,
     epsilon: float,
+    targets: int | Sequence[str] = ...,
+    seed: int | None = ...,
+) -> PrivateEvaluation: ...
+@overload
+def evaluate_privately(
+    table: PrivateTables, synthetic: object, *, epsilon: float, seed: int | None = ...
+) -> PrivateLinkedEvaluation: ...
+@verb
+@linked
+def evaluate_privately(
+    table: PrivateTable | PrivateTables,
+    synthetic: object,
+    *,
+    epsilon: float,
     targets: int | Sequence[str] = 5,
     seed: int | None = None,
-) -> PrivateEvaluation:
+) -> Any:
     """Measure how useful synthetic rows are, under pure ε, for a public report.
 
     Args:
         table: The private table; its account is charged before noise is drawn. Where the number of its rows is not
             public, it is released along with the rest.
-        synthetic: Synthetic rows, already released.
+        synthetic: Synthetic rows, already released; of linked tables a frame for each.
         epsilon: What these figures may cost.
         targets: How many categorical columns to predict, the first ones of the schema; or their names.
         seed: Repeatable noise for tests; marks the result not for release.
 
     Returns:
-        The figures, with their noise and guarantee.
+        The figures, with their noise and guarantee: a :class:`PrivateEvaluation`, or of linked tables a
+        :class:`PrivateLinkedEvaluation`.
 
-    **Guarantee.** ε between the table's neighbours; the sensitivity is proved in the module's docstring.
+    **Guarantee.** ε between the table's neighbours; the sensitivity is proved in the module's docstring, and for linked
+    tables in that of ``_linked``.
     """
+    described: Schema | LinkedSchema = table.schema
+    if isinstance(described, LinkedSchema):
+        from escudo.utility._linked import evaluate_linked
+
+        return evaluate_linked(cast(PrivateTables, table), synthetic, epsilon=epsilon, seed=seed)
+    table = cast(PrivateTable, table)
     figures = prepare_figures(table.schema, table.neighbours, targets, epsilon=epsilon)
     made = Rows.read(synthetic, table.schema, argument="synthetic")
     return run(_Evaluation(figures, None if planning() else figures.count(table, made)), table, seed=seed)
@@ -376,21 +406,18 @@ def exact_figures(
 
     **Guarantee.** None: they are exact. Their sensitivity is proved in the module's docstring.
     """
-    figures, chances = [], []
-    steps = sum(-(-len(several) // _TABLES_AT_A_TIME) for several in tables.values())
-    with tracking("Comparing tables", total=steps) as advance:
-        for several in tables.values():
-            apart: list[float] = []
-            chance: list[float] = []
-            for start in range(0, len(several), _TABLES_AT_A_TIME):
-                some = several[start : start + _TABLES_AT_A_TIME]
-                for columns, real in zip(some, table.counts([list(columns) for columns in some]), strict=True):
-                    ours = count_cells(made, columns)
-                    apart.append(float(np.abs(real.ravel() - real.sum() * (ours / len(made))).sum() / 2))
-                    chance.append(sampling_error(ours, len(made)))
+    groups = _together(made.schema, tables)
+    apart: dict[Columns, float] = {}
+    chance: dict[Columns, float] = {}
+    with tracking("Comparing tables", total=sum(map(len, groups))) as advance:
+        for some in groups:
+            for columns, real in zip(some, table.counts([list(columns) for columns in some]), strict=True):
+                ours = count_cells(made, columns)
+                apart[columns] = float(np.abs(real.ravel() - real.sum() * (ours / len(made))).sum() / 2)
+                chance[columns] = sampling_error(ours, len(made))
                 advance(1)
-            figures.append(float(np.mean(apart)))
-            chances.append(float(np.mean(chance)))
+    figures = [float(np.mean([apart[columns] for columns in several])) for several in tables.values()]
+    chances = [float(np.mean([chance[columns] for columns in several])) for several in tables.values()]
     with tracking("Learning from synthetic rows", total=len(names)) as advance:
         learners = {}
         for name in names:
@@ -407,6 +434,20 @@ def exact_figures(
             answers = [learner.predict(inputs) == truth for learner in trained] or [truth == common]
             right += np.mean([answer.sum() for answer in answers]), (truth == common).sum()
     return [*figures, *((right / len(learners)).tolist() if learners else ())], chances, rows
+
+
+def _together(schema: Schema, tables: Mapping[str, Sequence[Columns]]) -> list[list[Columns]]:
+    """Return the tables in groups, each counted in one pass: a single one, unless they have very many cells."""
+    groups: list[list[Columns]] = []
+    room = 0
+    for columns in dict.fromkeys(columns for several in tables.values() for columns in several):
+        cells = math.prod(schema.shape(columns))
+        if cells > room:
+            groups.append([])
+            room = _CELLS_AT_A_TIME
+        groups[-1].append(columns)
+        room -= cells
+    return groups
 
 
 def _learn(made: Rows, target: str) -> tuple[int, list[Any]]:
@@ -484,6 +525,17 @@ class PreparedEvaluated:
     ) -> AbstractContextManager[Account]:
         """Charge a plan as the generator does, which may go on after a stop."""
         return paying(self.generator, account, plan, stream, **terms)
+
+    @property
+    def passes(self) -> Passes | None:
+        """How often the rows are read: by the generator, for tables to compare, and for predictions."""
+        found: Passes | None = getattr(self.generator, "passes", None)
+        return None if found is None else found + self.figures.passes
+
+    def forecast(self, rows: int | None) -> Forecast | None:
+        """Return how good the generator's rows will be; None where it cannot tell."""
+        foretell = getattr(self.generator, "forecast", None)
+        return None if foretell is None else foretell(rows)
 
     def run(self, table: PrivateTable, purse: Purse) -> tuple[Model, Evaluate]:
         """Fit the generator; return its model, with the plan of the whole, and what evaluates its rows, once."""

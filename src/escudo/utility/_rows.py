@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,8 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _BATCH = 65_536
+EVALUATION_PURPOSE = "private evaluation"
+"""What the plan and the ledger call noisy figures of how good rows are."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -31,6 +33,7 @@ class Rows:
     schema: Schema
     codes: Integers
     numbers: Floats
+    noun: ClassVar[str] = "row"
 
     @classmethod
     def read(cls, frame: object, schema: Schema, *, argument: str = "frame") -> Rows:

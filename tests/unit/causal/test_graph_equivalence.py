@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from itertools import combinations, product
 
+import numpy as np
 import pytest
 
 from escudo.causal import CausalGraph
@@ -145,3 +146,16 @@ class TestDistance:
             self.TRUTH.shd(CausalGraph.from_edges([("a", "b"), ("b", "c")]))
         with pytest.raises(GraphError, match="same nodes"):
             CausalGraph.from_edges([("a", "b")]).skeleton_f1(self.TRUTH)
+
+
+def test_each_independence_that_a_graph_implies_is_a_separation() -> None:
+    rng = np.random.default_rng(3)
+    names = list("abcdef")
+    for _ in range(20):
+        edges = [(a, b) for place, a in enumerate(names) for b in names[place + 1 :] if rng.random() < 0.4]
+        graph = CausalGraph.from_edges(edges, nodes=names)
+        implied = graph.independences()
+        assert all(graph.d_separated(one, other, given=given) for one, other, given in implied)
+        assert len(implied) == 15 - len(edges)
+    hidden = CausalGraph.from_edges([("u", "x"), ("u", "y")], nodes=["u", "x", "y"], latents=["u"])
+    assert hidden.independences() == ()

@@ -12,7 +12,7 @@ import typer
 from click.testing import Result
 from typer.testing import CliRunner
 
-from escudo.causal import CausalGraph
+from escudo.causal import AncestralGraph, CausalGraph
 from escudo.cli import _causal
 from escudo.errors import BudgetExceededError, EscudoError, InputError
 from escudo.privacy import Ledger
@@ -174,3 +174,24 @@ def test_a_share_for_directions_is_in_the_plan(folder: Path) -> None:
     assert "directions of open edges" in shown
     assert "ε = 0.25" in shown
     assert isinstance(refusal(*ASK, "--directions", "2", "--plan"), InputError)
+
+
+def test_with_hidden_causes_a_partial_ancestral_graph_is_written(folder: Path) -> None:
+    asked = [*ASK, "--hidden-causes", "--seed", "1"]
+    shown = run(*asked, "--out", "graph.dot", "--report", "graph.html").output
+    graph = AncestralGraph.read("graph.dot")
+    assert graph.kind("dose", "pressure") in ("o->", "->")
+    assert graph.kind("diet", "pressure") in ("o->", "->")
+    assert " %   marks" in shown
+    assert "<circle" in (folder / "graph.html").read_text()
+    told = json.loads(run(*asked, "--out", "graph.dagitty", "--json").output)
+    assert told["hidden_causes"] is True
+    assert AncestralGraph.read("graph.dagitty") == graph
+
+
+def test_a_format_without_circles_is_refused_before_anything_is_spent(folder: Path) -> None:
+    answer = refusal(
+        *ASK, "--hidden-causes", "--out", "graph.gml", "--ledger", "sqlite:///ledger.db", "--dataset", "visits"
+    )
+    assert "cannot carry the marks" in str(answer)
+    assert not (folder / "ledger.db").exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing
 
 import pytest
 from typer.testing import CliRunner
@@ -36,7 +37,7 @@ def test_a_sound_installation_is_healthy(ledger):
 
 
 def test_a_ledger_that_was_tampered_with_ends_with_code_5(ledger):
-    with sqlite3.connect(ledger) as database:
+    with closing(sqlite3.connect(ledger)) as database, database:
         database.execute("UPDATE escudo_ledger SET recorded_at = '2020-01-01' WHERE sequence = 1")
     database.close()
     result = run("--ledger", f"sqlite:///{ledger}")

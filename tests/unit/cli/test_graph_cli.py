@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 from typer.testing import CliRunner
 
-from escudo.causal import CausalGraph, Network, asia
+from escudo.causal import AncestralGraph, CausalGraph, Network, asia
 from escudo.cli._graph import app
 from escudo.errors import GraphError, InputError, ParseError
 
@@ -46,6 +46,17 @@ class TestShow:
         assert "(outcome)" in out
         assert "(2 columns: age, sex)" in out
         assert "— z" in out
+
+    def test_a_partial_ancestral_graph_is_listed_by_its_edges_and_drawn(self, tmp_path: Path) -> None:
+        AncestralGraph.from_edges([("a", "o->", "b"), ("b", "<->", "c")]).write(tmp_path / "found.dot")
+        shown = run("show", tmp_path / "found.dot", "--svg", tmp_path / "found.svg")
+        assert "found.dot: 3 nodes, 0 arrows, 1 hidden common cause, 1 half open" in shown
+        assert "  a o→ b\n  b ↔ c\n" in shown
+        assert "<circle" in (tmp_path / "found.svg").read_text()
+        assert json.loads(run("show", tmp_path / "found.dot", "--json"))["edges"] == [
+            ["a", "o->", "b"],
+            ["b", "<->", "c"],
+        ]
 
     def test_json_says_everything(self, rich_file: Path) -> None:
         payload = json.loads(run("show", rich_file, "--json"))

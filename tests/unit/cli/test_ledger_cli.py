@@ -7,6 +7,7 @@ import io
 import json
 import sqlite3
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -157,7 +158,7 @@ def test_verify_says_that_the_ledger_holds_good(used: Ledger) -> None:
 def test_verify_ends_with_five_when_a_row_was_edited(
     used: Ledger, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with sqlite3.connect(folder / "escudo-ledger.db") as raw:
+    with closing(sqlite3.connect(folder / "escudo-ledger.db")) as raw, raw:
         raw.execute("UPDATE escudo_ledger SET payload = replace(payload, '0.5', '0.1') WHERE sequence = 3")
     raw.close()
     for extra in ([], ["--json"]):

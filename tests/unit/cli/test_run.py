@@ -51,6 +51,9 @@ def test_a_saved_command_line_gives_the_same_plan_and_the_same_rows(clinic: Path
     plan = run("run", "second.toml", "--plan", "--json")
     assert json.loads(plan.output) == json.loads(run(*typed, "--plan", "--json").output)
     assert not (clinic / "out/second").exists()
+    assert json.loads(run("run", "release.toml", "--plan", "--json").output) == json.loads(
+        plan.output
+    )  # released before
     assert run("run", "second.toml").exit_code == 0
     assert (clinic / "out/first/synthetic.csv").read_bytes() == (clinic / "out/second/synthetic.csv").read_bytes()
     for name, file in (("first", "release.toml"), ("second", "second.toml")):

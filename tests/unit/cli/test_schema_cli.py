@@ -104,7 +104,7 @@ def test_no_command_replaces_a_file_unasked(escudo, tmp_path):
     ("arguments", "problem"),
     [
         (("draft", "absent.csv"), "cannot read 'absent.csv'"),
-        (("draft", "visits.xlsx"), "cannot tell the format"),
+        (("draft", "visits.sas"), "cannot tell the format"),
         (("draft", "visits.csv", "--out", "schema.yaml"), "must end in .toml or .json"),
         (("draft", "visits.csv", "--out", "no folder/schema.toml"), "does not exist"),
         (("show", "absent.toml"), "cannot read 'absent.toml'"),
@@ -354,6 +354,7 @@ def test_a_file_with_semicolons_goes_from_draft_to_release_and_evaluation(escudo
     assert "semicolons between fields, Windows-1252 (cp1252), a decimal comma" in outcome.out
     text = (tmp_path / "visits.toml").read_text(encoding="utf-8")
     assert 'delimiter = ";"\nencoding = "cp1252"\ndecimal = ","\n' in text
+    (tmp_path / "visits.toml").write_text(text.replace('bins = "private"', "bins = 20"), encoding="utf-8")
     learn = ["learn", "visits.csv", "--schema", "visits.toml", "--epsilon", "8", "--delta", "1e-6"]
     assert Schema.from_dict(escudo(*learn, "--json").data["schema"])["town"].levels[:2] == ("5 \u20ac", "K\xf6ln")
     assert escudo("confirm", "visits.toml", "--all").code == 0

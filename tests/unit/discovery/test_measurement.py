@@ -155,7 +155,7 @@ def test_counting_in_portions_gives_the_same_residuals(collider_rows, collider_s
         return measure(table, levels, SCOPES, event, purse(4), rows=20_000).values
 
     whole = once()
-    monkeypatch.setattr("escudo.discovery._measurement._CELLS_AT_ONCE", 1)
+    monkeypatch.setattr("escudo.discovery._measurement.CELLS_AT_ONCE", 1)
     np.testing.assert_array_equal(whole, once())
 
 

@@ -71,11 +71,24 @@ class TestWhatIsLearnt:
             spread = np.quantile(values, 0.99) - np.quantile(values, 0.01)
             assert column.upper - column.lower < 1.5 * spread + 2
 
+    def test_what_few_rows_make_the_bounds_clamp_is_noted_and_a_third_of_it_is_warned_of(self):
+        values = np.random.default_rng(1).uniform(100, 200, 1200)
+        shares = {}
+        for rows in (1200, 450):
+            told = learn_schema(pl.DataFrame({"x": values[:rows]}), epsilon=1.0, delta=0.0, seed=0).value
+            inside = np.mean((values[:rows] >= told["x"].lower) & (values[:rows] <= told["x"].upper))
+            shares[rows] = 1 - inside
+            stated = told["x"].note.partition("they clamp about ")[2].partition("%")[0]
+            assert abs(float(stated or 0) / 100 - shares[rows]) < 0.12
+            warned = [note for note in told.notes if "the bounds of 'x' clamp about a third" in note]
+            assert bool(warned) == (rows == 450)
+        assert shares[450] > 0.25 > shares[1200]
+
     def test_whole_numbers_get_whole_bounds_and_no_more_bins_than_values(self):
         grade = learn_schema(people(), seed=0, **BUDGET).value["grade"]
         assert grade.integer
         assert grade.lower == int(grade.lower)
-        assert grade.bins <= grade.upper - grade.lower
+        assert grade.bins <= grade.upper - grade.lower + 1
 
     def test_levels_that_many_rows_have_are_learnt_and_rare_ones_are_not(self):
         table = people().with_columns(town=pl.when(pl.int_range(ROWS) == 7).then(pl.lit("Ushuaia")).otherwise("town"))

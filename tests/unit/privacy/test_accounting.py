@@ -29,7 +29,7 @@ from escudo.privacy import (
     guarantee_of,
     within,
 )
-from escudo.privacy import _curves as pld
+from escudo.privacy import _losses as pld
 from escudo.privacy._curves import curve_of
 from escudo.privacy._totals import leaves
 
@@ -550,3 +550,9 @@ def test_a_guarantee_that_does_not_exist_is_refused():
         guarantee_of(person, max_rows_per_person=2)
     with pytest.raises(InputError, match="stated for no number of rows per person, not 2"):
         guarantee_of(PureEvent(epsilon=1.0), max_rows_per_person=2)
+
+
+def test_what_promises_nothing_has_a_delta_of_one():
+    nothing = GDPEvent(mu=1e3)
+    assert RunningTotal.of(nothing).delta(0.0) == 1.0
+    assert RunningTotal.of([nothing, ApproximateEvent(epsilon=1.0, delta=0.5)]).delta(0.0) == 1.0

@@ -17,6 +17,7 @@ from escudo.privacy import (
     LaplaceEvent,
     PureEvent,
     RepeatedEvent,
+    SampledGaussianEvent,
     ZCDPEvent,
 )
 from escudo.privacy._curves import ORDERS, PrivacyCurve, curve_of
@@ -154,6 +155,24 @@ def test_gaussian_noise_on_a_grid_matches_its_masses(sigma):
         assert_just_above(exact_deltas(curve), [hockey_stick(p, q, e) for e in EPSILONS])
         for order, divergence in zip(ORDERS[SOME][:10], curve.renyi[SOME][:10], strict=True):
             assert divergence >= renyi(p, q, order) * (1 - mpmath.mpf(10) ** -15)  # zCDP bounds it
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        *(GaussianEvent(l2_sensitivity=1, scale=scale, grid=1, changed_cells=1) for scale in (0.2, 0.4, 0.7, 3.0)),
+        *(
+            SampledGaussianEvent(noise_multiplier=noise, sampling_probability=probability, relation=relation)
+            for noise, probability in ((0.6, 0.01), (2.0, 0.5), (60.0, 1 - 1e-9))
+            for relation in ("add_remove", "replace_one")
+        ),
+    ],
+)
+def test_losses_above_the_top_hardly_ever_occur(event):
+    exact = curve_of(event).exact
+    assert exact is not None
+    both = exact.orders or (exact.deltas,)
+    assert max(float(deltas(np.array([exact.top]))[0]) for deltas in both) < 1e-20
 
 
 def test_gaussian_noise_on_a_grid_without_cells_has_only_its_renyi_divergences():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import sqlite3
@@ -13,7 +14,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -326,7 +327,7 @@ def test_a_truncated_file_is_a_clear_error(ledger: Ledger, path: Path) -> None:
 
 
 def test_another_programs_database_is_refused_and_left_as_it_was(path: Path) -> None:
-    with sqlite3.connect(path) as raw:
+    with closing(sqlite3.connect(path)) as raw, raw:
         raw.execute("CREATE TABLE patients (name TEXT)")
     raw.close()
     before = path.read_bytes()
@@ -520,3 +521,13 @@ def test_a_spend_killed_between_any_two_steps_is_counted_or_released_nothing(
         with pytest.raises(BudgetExceededError):
             ledger.spend("visits", PureEvent(epsilon=0.25))
         assert ledger.verify().ok
+
+
+def test_a_ledger_that_nobody_closes_is_closed_when_it_is_collected(tmp_path):
+    ledger = Ledger(f"sqlite:///{tmp_path / 'ledger.db'}")
+    ledger.open("visits", epsilon=1.0)
+    pool = ledger._store._engine.pool
+    assert pool.checkedin() == 1
+    del ledger
+    gc.collect()
+    assert pool.checkedin() == 0

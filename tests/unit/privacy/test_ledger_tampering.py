@@ -6,6 +6,7 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -127,7 +128,7 @@ def test_a_broken_ledger_can_still_be_exported(ledger: Ledger, path: Path) -> No
     ledger.open("visits", epsilon=1.0)
     ledger.spend("visits", PureEvent(epsilon=0.5))
     ledger.close()
-    with sqlite3.connect(path) as raw:
+    with closing(sqlite3.connect(path)) as raw, raw:
         raw.execute("UPDATE escudo_ledger SET payload = 'not JSON' WHERE sequence = 2")
     raw.close()
     exported = Ledger(ledger.name).export()
@@ -149,10 +150,27 @@ def test_a_payload_nested_beyond_reason_is_found(ledger: Ledger, again: Callable
 def test_an_edited_head_record_is_found(ledger: Ledger, path: Path, assignment: str) -> None:
     ledger.open("visits", epsilon=1.0)
     ledger.close()
-    with sqlite3.connect(path) as raw:
+    with closing(sqlite3.connect(path)) as raw, raw:
         raw.execute(f"UPDATE escudo_ledger_head SET {assignment}")
     raw.close()
     assert "the head record was edited" in str(Ledger(ledger.name).verify().problem)
+
+
+def test_rows_that_are_gone_are_missed_although_the_head_record_says_that_there_were_none(
+    ledger: Ledger, path: Path
+) -> None:
+    ledger.open("visits", epsilon=1.0)
+    ledger.spend("visits", PureEvent(epsilon=0.9))
+    first = genesis(ledger.anchor["ledger_id"])
+    ledger.close()
+    with closing(sqlite3.connect(path)) as raw, raw:
+        raw.execute("DELETE FROM escudo_ledger")
+        raw.execute("UPDATE escudo_ledger_head SET rows = 0, hash = ?", [first])
+    raw.close()
+    again = Ledger(ledger.name)
+    assert not again.verify().ok
+    with pytest.raises(LedgerCorruptError, match="all rows were removed"):
+        again.spend("visits", PureEvent(epsilon=0.9))
 
 
 @pytest.mark.parametrize("value", [None, 5, 2.5, b"\xff\x00"])

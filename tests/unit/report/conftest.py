@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
+from browsing import browser, visiting
 from escudo.causal import CausalGraph
 from escudo.privacy import ExponentialEvent, GaussianEvent, Guarantee, Plan, guarantee_of
 from escudo.synthesis import CausalModel, TableConditional
 from escudo.table import Schema
 from escudo.utility import PrivateEvaluation
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
 
 CLINIC: dict[str, Any] = {
     "age": {"type": "numeric", "lower": 0, "upper": 110, "bins": 22, "integer": True, "missing": True},
@@ -73,7 +77,7 @@ def make_model(
 class Outline(HTMLParser):
     """What a page would load, its visible text, and whether its tags are closed."""
 
-    VOID = ("meta", "link", "br", "img")
+    VOID = ("meta", "link", "br", "img", "input")
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -140,3 +144,18 @@ def paid() -> PrivateEvaluation:
 @pytest.fixture(scope="session")
 def outline() -> type[Outline]:
     return Outline
+
+
+@pytest.fixture(scope="module")
+def started() -> Iterator[Browser]:
+    """Start a browser."""
+    with browser() as one:
+        yield one
+
+
+@pytest.fixture
+def page(started: Browser, address: str) -> Iterator[Page]:
+    """Open the page at the address that a file of tests gives; its faults are errors."""
+    with visiting(started, own="file:", accept_downloads=True) as tab:
+        tab.goto(address)
+        yield tab

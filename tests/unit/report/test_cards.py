@@ -23,8 +23,7 @@ from escudo.effects import definitions, semantic_privacy, survey
 from escudo.mechanisms import laplace
 from escudo.privacy import Event, Guarantee, Verification
 from escudo.report import write_release
-from escudo.synthesis import CausalModel, stability
-from escudo.synthesis._model import EffectRange, ModelEffect
+from escudo.synthesis import CausalModel, EffectRange, ModelEffect, stability
 from escudo.table import Schema, check
 from escudo.utility import CausalFidelity, Fidelity, PrivateEvaluation
 
@@ -32,13 +31,13 @@ NO_CARD = {
     "a line of a list, or a part of a result that has one": """
         AttackedTarget Ceiling Score PublishedScore History Outputs Power Step Finding Arm Contrast Measured Definition
         Implication SurveyRow Witness Change Prediction NodeStability ParameterChange ColumnCheck PersonCheck FileCheck
-        AccountInfo LedgerRow Receipt RunningTotal Disclosure EValue Refutation Stratum SuiteEntry
+        AccountInfo LedgerRow Receipt RunningTotal Disclosure EValue Refutation Stratum SuiteEntry Passes LinkedFidelity
     """,
     "what a question or a model is made of": """
         Equation Factor Given Knowledge Law Lookup Diagram Node Procedure LinearConditional LogitConditional
         MaxConditional NoisyOrConditional TableConditional Categorical Numeric CountSensitivity Exhibit Layout Recipe
         Training Prepared PreparedEvaluated Autoregressive Vae Budget Neighbours AttributeGame PublishedGame
-        ReleaseWriting Suite
+        ReleaseWriting Suite Opening LinkedWriting LinkedTable ChildTable RowModel Clinic Plates
     """,
     "a number or two inside a release, which shows them": "LogIqr Threshold Verdict",
     "private rows, which show only how many they are": "Rows",

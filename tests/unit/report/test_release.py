@@ -6,10 +6,13 @@ import csv
 import hashlib
 import json
 import os
-from collections.abc import Callable
+import re
+import weakref
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -19,12 +22,12 @@ from escudo import _files
 from escudo.causal import asia
 from escudo.errors import InputError
 from escudo.privacy import ExponentialEvent
-from escudo.report import ReleaseFiles, _release_folder, write_release
+from escudo.report import ReleaseFiles, _custodian, _release_folder, write_release
 from escudo.synthesis import CausalModel, synthesize
 from escudo.table import PrivateTable, Schema
 from escudo.utility import PrivateEvaluation
 
-PARTS = {"synthetic.parquet", "model", "release.json", "report.html"}
+PARTS = {"synthetic.parquet", "model", "release.json", "report.html", "explore.html"}
 
 
 @pytest.fixture
@@ -54,6 +57,38 @@ class TestAWholeRelease:
         files = write_release(model, tmp_path / "out", rows=40, csv=True)
         assert files.csv is not None
         assert pl.read_csv(files.csv).equals(pl.read_parquet(files.synthetic))
+
+    def test_more_rows_than_memory_should_hold_are_drawn_and_written_some_at_a_time(
+        self, model: CausalModel, table: PrivateTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        held = write_release(model, tmp_path / "held", rows=6000, seed=1, csv=True, table=table)
+        alive: list[int] = []
+        most = [0]
+
+        def blocks(self: CausalModel, rows: int, **how: Any) -> Iterator[pl.DataFrame]:
+            for start in range(0, rows, 100):
+                frame = drawn.slice(start, 100)
+                alive.append(start)
+                weakref.finalize(frame, alive.remove, start)
+                most[0] = max(most[0], len(alive))
+                yield frame
+                del frame
+
+        drawn = model.sample(6000, seed=1)
+        monkeypatch.setattr(_release_folder, "_HELD", 250)
+        monkeypatch.setattr(type(model), "blocks", blocks)
+        streamed = write_release(model, tmp_path / "streamed", rows=6000, seed=1, csv=True, table=table)
+        assert most[0] <= 20  # of 60
+        assert pl.read_parquet(streamed.synthetic).equals(pl.read_parquet(held.synthetic))
+        assert streamed.csv is not None
+        assert held.csv is not None
+        assert streamed.csv.read_bytes() == held.csv.read_bytes()
+        assert held.custodian is not None
+        assert streamed.custodian is not None
+        for page, other in ((held.report, streamed.report), (held.custodian, streamed.custodian)):
+            text, again = (each.read_text(encoding="utf-8") for each in (page, other))
+            files = re.compile(r"[\d.]+ kB")  # a file that was written in parts has another size
+            assert files.sub("", text) == files.sub("", again)
 
     def test_every_file_has_its_fingerprint_in_the_record(self, model: CausalModel, tmp_path: Path) -> None:
         files = write_release(model, tmp_path / "out", rows=40, csv=True)
@@ -144,7 +179,7 @@ class TestAllOrNothing:
         def stop(*args: object, **kwargs: object) -> None:
             raise error
 
-        monkeypatch.setattr(_release_folder, step, stop)
+        monkeypatch.setattr(_custodian if step == "comparison_section" else _release_folder, step, stop)
         with pytest.raises(error):
             write_release(model, tmp_path / "out", rows=10, table=table)
         assert os.listdir(tmp_path) == []

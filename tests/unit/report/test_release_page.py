@@ -203,6 +203,14 @@ class TestWhoGetsWhat:
         (row, *_) = who_gets_what(Guarantee(epsilon=0.0, delta=0.5))
         assert row["guess"] == "75.0"  # (1 + 0.5) / 2
 
+    def test_the_best_guess_is_what_the_promise_allows_an_attack(self, model: CausalModel) -> None:
+        from escudo.attacks import ceiling_of
+
+        (row, *_) = who_gets_what(model.guarantee)
+        ceiling = ceiling_of(model.guarantee, "replace_one").accuracy
+        assert 100 * ceiling - 0.02 < float(row["guess"]) < 100 * ceiling + 0.3  # fewer points of the curve, rounded up
+        assert float(row["guess"]) < 60 < 100 * (math.e + 1e-6) / (1 + math.e)
+
     def test_a_person_with_many_rows_is_the_unit_where_the_schema_says_so(
         self, model_of: Callable[..., CausalModel], outline: Any
     ) -> None:

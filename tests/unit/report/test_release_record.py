@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import re
@@ -152,9 +153,12 @@ class TestForm:
         record["evaluation"]["paid"][key] = value
         assert list(violations(record, release_schema(), release_schema()))
 
-    def test_every_kind_of_event_is_documented(self) -> None:
-        kinds = {kind.kind for kind in subclasses(Event) if kind.kind}
-        assert kinds == set(release_schema()["$defs"]["event"]["properties"]["kind"]["enum"])
+    def test_every_kind_of_event_is_documented_with_its_fields(self) -> None:
+        kinds = {kind.kind: kind for kind in subclasses(Event) if kind.kind}
+        known = release_schema()["$defs"]["event"]["properties"]
+        assert set(kinds) == set(known["kind"]["enum"]), "see report/release.schema.json"
+        fields = {field.name for kind in kinds.values() for field in dataclasses.fields(kind)}
+        assert fields == set(known) - {"kind", "version"}, "see report/release.schema.json"
 
     @pytest.mark.parametrize(
         ("path", "value"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from typing import Any
 
@@ -15,7 +16,7 @@ from escudo.mechanisms import Purse
 from escudo.privacy import ExponentialEvent, GaussianEvent, guarantee_of
 from escudo.privacy._totals import leaves
 from escudo.synthesis import CausalModel, _adaptive, _estimation, fit, prepare, synthesize
-from escudo.synthesis._adaptive import average_repeats, candidate_tables, counts_of
+from escudo.synthesis._adaptive import average_repeats, candidate_tables
 from escudo.synthesis._estimation import NoisyTable, Room, TableFits, arrange
 from escudo.table import PrivateTable, Schema
 
@@ -219,20 +220,6 @@ def test_where_room_is_seen_at_once_there_is_room(monkeypatch: pytest.MonkeyPatc
     assert refused > 100
 
 
-def test_a_hundred_columns_are_picked_from_and_counted_alike_either_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(0)
-    codes = (rng.random((500, 62)) < 0.3).astype(int)
-    codes[:, 1] = codes[:, 0]
-    names = [f"c{i:02}" for i in range(62)]
-    schema = Schema.from_dict({name: [0, 1] for name in names})
-    table = PrivateTable(pl.DataFrame(codes, schema=names), schema)
-    candidates = candidate_tables(schema, [])
-    products = counts_of(table, candidates)
-    monkeypatch.setattr(_adaptive, "_WIDE", 1000)
-    for pair, counts in counts_of(table, candidates[:80]).items():
-        assert (products[pair] == counts).all()
-
-
 def test_too_many_levels_are_refused_with_a_way_out() -> None:
     schema = Schema.from_dict({f"c{i}": [str(level) for level in range(700)] for i in range(10)})
     with pytest.raises(InputError, match=r"7,000 levels.*fewer levels or bins"):
@@ -258,3 +245,51 @@ def test_two_releases_of_a_table_are_averaged_by_their_precision() -> None:
     (one,) = average_repeats(tables)
     assert one.counts.tolist() == pytest.approx([8.0, 2.0])
     assert one.scale == pytest.approx((1 + 1 / 4) ** -0.5)
+
+
+def test_how_two_columns_act_together_on_a_third_comes_back_where_rows_are_many() -> None:
+    """c is likely where either a or b is there, and not where both are: pairs cannot say that."""
+    rng = np.random.default_rng(0)
+    a, b, e = (rng.random(40_000) < 0.5 for _ in range(3))
+    c = rng.random(40_000) < np.array([[0.1, 0.9], [0.9, 0.5]])[a.astype(int), b.astype(int)]
+    d = a ^ (rng.random(40_000) < 0.1)
+    columns = dict(zip("abcde", (a, b, c, d, e), strict=True))
+    data = pl.DataFrame({name: np.where(column, "yes", "no") for name, column in columns.items()})
+    schema = Schema.from_dict({name: YES_NO for name in columns})
+    model = synthesize(PrivateTable(data, schema), None, seed=1, epsilon=3.0, delta=1e-6)
+    cells = a * 4 + b * 2 + c
+    true = np.bincount(cells, minlength=8) / a.size
+    found = model.probability(["a", "b", "c"]).ravel()
+    most_even = 0.5 * np.abs(_only_pairs(true) - true).sum()
+    assert most_even > 0.05
+    assert 0.5 * np.abs(found - true).sum() < most_even / 4
+
+
+def _only_pairs(law: Any) -> Any:
+    """Return the most even law of three columns with the pairs of this one."""
+    cube, even = law.reshape(2, 2, 2), np.full((2, 2, 2), 1 / 8)
+    for _ in range(200):
+        for axis in range(3):
+            even = even * (cube.sum(axis=axis, keepdims=True) / even.sum(axis=axis, keepdims=True))
+    return even.ravel()
+
+
+def test_triples_are_looked_for_only_where_rows_are_many_and_pairs_were_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    offered: list[tuple[str, ...]] = []
+    seen = _adaptive._Run.triples
+
+    def triples(self: Any) -> Any:
+        found = seen(self)
+        offered.extend(found)
+        assert all(set(pair) <= set(each) for each in found for pair in [each[:2], each[1:]])
+        measured = {frozenset(each) for each in self.tables if len(each) == 2}
+        assert all(frozenset(pair) in measured for each in found for pair in itertools.combinations(each, 2))
+        return found
+
+    monkeypatch.setattr(_adaptive._Run, "triples", triples)
+    synthesize(PrivateTable(frame(1000), SCHEMA), None, seed=1, epsilon=0.1, delta=1e-6)
+    assert not offered
+    synthesize(PrivateTable(frame(), SCHEMA), None, seed=1, epsilon=3.0, delta=1e-6)
+    assert offered

@@ -18,6 +18,7 @@ NAMES = [f"x{number}" for number in range(12)]
 SCHEMA = Schema.from_dict({name: ["no", "yes"] for name in NAMES})
 CHAIN = CausalGraph.from_edges(list(pairwise(NAMES)))
 WIDE = Schema.from_dict({f"x{number}": ["no", "yes"] for number in range(31)})
+MIXED = Schema.from_dict({f"x{number}": ["no", "yes", "maybe"][: 2 + number % 2] for number in range(31)})
 WIDE_CHAIN = CausalGraph.from_edges(list(pairwise(WIDE.names)))
 STAR = CausalGraph.from_edges([(name, NAMES[-1]) for name in NAMES[:-1]])
 GROUPS = CausalGraph.from_edges([("first", "second")], groups={"first": NAMES[:6], "second": NAMES[6:]})
@@ -34,10 +35,23 @@ GROUPS = CausalGraph.from_edges([("first", "second")], groups={"first": NAMES[:6
         (WIDE, WIDE_CHAIN, 1000, 0.1, "moments"),
         (WIDE, WIDE_CHAIN, 10**6, 3.0, "moments"),
         (WIDE, WIDE_CHAIN, None, 1.0, "moments"),
+        (MIXED, WIDE_CHAIN, None, 1.0, "marginals"),
+        (MIXED, None, None, 1.0, "marginals"),
     ],
-    ids=["chain", "star", "little budget", "groups", "no graph", "wide", "wide and much data", "wide, rows unknown"],
+    ids=[
+        "chain",
+        "star",
+        "little budget",
+        "groups",
+        "no graph",
+        "wide",
+        "wide and much data",
+        "wide, rows unknown",
+        "wide, more levels",
+        "wide, more levels, no graph",
+    ],
 )
-def test_the_choice_follows_the_number_of_columns(schema, graph, rows, epsilon, expected):
+def test_the_choice_follows_the_columns_and_their_levels(schema, graph, rows, epsilon, expected):
     made = prepare(schema, graph, generator="auto", epsilon=epsilon, delta=1e-6, public_rows=rows).plan
     assert made.name == expected
     assert made.children[0].name.startswith(f"chosen: {expected}")

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from escudo.synthesis._laws import decode
+from escudo.synthesis._laws import decode, typical_numbers
 from escudo.table import Schema
 
 
@@ -57,6 +57,33 @@ def test_density_inside_a_bin_follows_the_slope_of_the_histogram() -> None:
     middle = numbers({"lower": 0, "upper": 3, "bins": 3}, codes).to_numpy()[codes == 1]
     # slope (5000 - 1000) / (4 * 3000) = 1/3 puts the mean of the bin at 1.5 + 1/18
     assert abs(middle.mean() - (1.5 + 1 / 18)) < 5 * middle.std() / np.sqrt(middle.size)
+
+
+def test_a_tail_follows_the_power_law_that_its_bin_and_the_one_before_follow() -> None:
+    pareto = 1_000 * np.random.default_rng(3).random(200_000) ** (-1 / 2.5)
+    edges = [0, 1_000, 1_500, 3_000, 100_000]
+    schema = Schema.from_dict({"x": {"type": "numeric", "edges": edges}})
+    codes = schema["x"].encode(pareto)
+    tail = numbers({"edges": edges}, codes).to_numpy()[codes == 3]
+    assert tail.mean() == pytest.approx(pareto[codes == 3].mean(), rel=0.05)
+    assert np.median(tail) == pytest.approx(np.median(pareto[codes == 3]), rel=0.02)
+
+
+def test_a_bound_far_away_does_not_set_the_mean_of_the_last_bin() -> None:
+    codes = np.repeat([0, 1, 2], [1000, 10, 500])  # nothing says how the last bin falls off
+    last = numbers({"edges": [0, 10, 20, 10_000_000]}, codes).to_numpy()[codes == 2]
+    assert last.mean() < 20 * 3 * 2
+    below = numbers({"edges": [-10_000_000, -20, -10, 0]}, 2 - codes).to_numpy()[codes == 2]
+    assert below.mean() > -20 * 3 * 2
+
+
+def test_a_bin_of_a_tail_stands_for_what_is_typical_of_it_and_not_for_its_middle() -> None:
+    tail = Schema.from_dict({"x": {"type": "numeric", "edges": [-4_000_000, -1_000, -500, 0, 500, 1_000, 4_000_000]}})
+    found = typical_numbers(tail["x"])
+    assert found[1:5].tolist() == [-750, -250, 250, 750]
+    assert [-found[0], found[5]] == pytest.approx([2_000, 2_000], rel=1e-3)
+    stated = Schema.from_dict({"x": {"type": "numeric", "lower": 0, "upper": 40, "bins": 4, "integer": True}})
+    assert typical_numbers(stated["x"]).tolist() == [4.5, 14.5, 24.5, 35.0]
 
 
 def test_missing_numbers_are_null() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -158,10 +159,42 @@ def test_numbers_levels_flags_and_missing_values_are_set_by_value(mixed: CausalM
     np.testing.assert_allclose(mixed.probability(["ill"], do={"stage": "3"}), [0.2, 0.8])  # as typed on a command line
     np.testing.assert_allclose(mixed.probability(["ill"], do={"stage": None}), [0.5, 0.5])
     drawn = mixed.sample(200, do={"age": 60, "stage": None}, seed=0)
-    assert drawn["age"].is_between(50, 75).all()
+    assert (drawn["age"] == 60.0).all()
     assert drawn["stage"].is_null().all()
-    assert mixed.sample(50, do={"age": "12.5"}, seed=0)["age"].is_between(0, 25).all()
+    assert (mixed.sample(50, do={"age": "12.5"}, seed=0)["age"] == 12.5).all()
     assert mixed.sample(50, given={"ill": True}, seed=0)["ill"].all()
+    assert mixed.sample(50, given={"age": 12.5}, seed=0)["age"].is_between(0, 25).all()  # seen by its bin
+    assert mixed.sample(50, do={"age": None}, seed=0)["age"].is_null().all()
+
+
+@pytest.mark.parametrize(
+    ("spec", "value", "held"),
+    [
+        ({"type": "numeric", "lower": 0, "upper": 9000, "edges": [0, 500, 2000, 9000]}, 5000, 5000.0),
+        ({"type": "numeric", "lower": 0, "upper": 9000, "bins": 3, "integer": True}, "5000", 5000),
+        ({"type": "date", "lower": "2020-01-01", "upper": "2020-12-31", "bins": 3}, "2020-08-05", date(2020, 8, 5)),
+        ({"type": "numeric", "lower": 0, "upper": 9000, "bins": 3}, 9000, 9000.0),
+    ],
+)
+def test_a_number_that_is_set_is_that_number_and_acts_as_its_bin_does(spec: Any, value: object, held: object) -> None:
+    schema = Schema.from_dict({"x": spec, "y": ["no", "yes"]})
+    laws = {
+        "x": TableConditional((), np.array([0.5, 0.3, 0.2])),
+        "y": TableConditional(("x",), np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]])),
+    }
+    model = model_of(schema, laws)
+    drawn = model.sample(40, do={"x": value}, seed=1)
+    assert drawn["x"].to_list() == [held] * 40
+    cell = int(schema["x"].encode([held])[0])
+    assert (drawn["y"] == "yes").mean() == pytest.approx(laws["y"].table[cell, 1], abs=0.05)
+    assert drawn.schema == model.sample(1, seed=1).schema
+
+
+def test_a_number_that_is_not_whole_is_not_set_where_whole_ones_are_held() -> None:
+    schema = Schema.from_dict({"x": {"type": "numeric", "lower": 0, "upper": 9, "bins": 3, "integer": True}})
+    model = model_of(schema, {"x": TableConditional((), np.array([0.5, 0.3, 0.2]))})
+    with pytest.raises(SchemaError, match=r"do: column 'x' takes whole numbers; got 2\.5"):
+        model.sample(3, do={"x": 2.5})
 
 
 def test_drawn_values_are_schema_values_with_the_schemas_types(mixed: CausalModel) -> None:
@@ -286,3 +319,12 @@ def test_a_model_shows_itself_without_numbers_from_the_data(clinic_model: Causal
     html = clinic_model._repr_html_()
     assert "<svg" in html
     assert "marginals model, 8 columns" in html
+
+
+def test_blocks_are_the_rows_of_one_sample(clinic_model: CausalModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CausalModel, "_block", 100)
+    blocks = list(clinic_model.blocks(450, seed=3, columns=clinic_model.schema.names[:2]))
+    assert [block.height for block in blocks] == [100, 100, 100, 100, 50]
+    assert pl.concat(blocks).equals(clinic_model.sample(450, seed=3).select(clinic_model.schema.names[:2]))
+    with pytest.raises(SchemaError, match="nowhere"):
+        clinic_model.blocks(5, columns=["nowhere"])  # before a row is asked for

@@ -198,3 +198,32 @@ def test_damaged_or_unknown_arrays_are_refused(kind: str, arrays: dict[str, np.n
 def test_a_table_that_is_no_law_is_refused(table: np.ndarray) -> None:
     with pytest.raises(InputError):
         TableConditional((), table)
+
+
+@pytest.mark.parametrize("rows", [1, 9, 400, 100_000])
+def test_values_of_whole_groups_are_those_of_each_row_to_the_last_bit(rows: int) -> None:
+    rng = np.random.default_rng(rows)
+    laws = rng.dirichlet(np.full(6, 0.2), 500)
+    laws[laws < 0.03] = 0.0
+    laws[0], laws[1] = [0, 0, 0, 0, 0, 1], np.full(6, 1 / 6)
+    group = rng.integers(0, 500, rows).astype(np.uint16)
+    counts = np.bincount(group)
+    present = np.flatnonzero(counts)
+    laws, counts = laws[present], counts[present]
+    order, shifts = _laws.shuffled_groups(group, present.size, rng)
+    assert (np.sort(order) == np.arange(rows)).all()
+    assert (np.diff(group[order].astype(int)) >= 0).all()
+
+    place = np.arange(rows) - np.repeat(np.cumsum(counts) - counts, counts)
+    row = np.repeat(np.arange(present.size), counts)
+    quantile = (place + shifts[row]) / counts[row]
+    cumulative = np.cumsum(laws, axis=1)
+    cumulative /= cumulative[:, -1:]
+    found = (cumulative[row] + 2.0 * row[:, None] <= (quantile + 2.0 * row)[:, None]).sum(axis=1)
+    last = np.array([np.flatnonzero(law)[-1] for law in laws])
+    values = _laws.strata(laws, counts, shifts)
+    np.testing.assert_array_equal(values, np.minimum(found, last[row]))
+    assert (laws[row, values] > 0).all()
+    below = _laws.reached(cumulative[:, :-1], counts, shifts)
+    each = np.repeat(np.tile(np.arange(6), present.size), np.diff(below, prepend=0, append=counts[:, None]).ravel())
+    np.testing.assert_array_equal(each, (cumulative[row, :-1] <= quantile[:, None]).sum(axis=1))

@@ -14,7 +14,7 @@ from escudo.errors import GraphError, NotIdentifiableError
 from escudo.privacy import Guarantee, Plan, PureEvent
 from escudo.synthesis import CausalModel
 from escudo.synthesis._laws import TableConditional
-from escudo.synthesis._structure import check_settled, structure_of
+from escudo.synthesis._structure import check_settled, refusals_of, structure_of
 from escudo.table import Schema
 
 YES_NO = ["no", "yes"]
@@ -202,3 +202,19 @@ def test_undirected_edges_are_followed_and_not_stated() -> None:
     assert structure.stated_arrows == [["a", "c"]]
     assert structure.stated == graph
     assert structure_of(schema_of("a"), None).stated.nodes == ()
+
+
+def test_what_a_graph_would_refuse_is_told_before_a_model_is_there() -> None:
+    schema = Schema.from_dict({name: ["no", "yes"] for name in "abc"})
+    hidden = CausalGraph.from_edges([("a", "b"), ("u", "a"), ("u", "b")], nodes=["a", "b", "c", "u"], latents=["u"])
+    told = refusals_of(schema, hidden)
+    assert "the unobserved 'u' acts on it" in told["a"]
+    assert told["b"] == told["c"] == ""
+
+
+def test_a_hidden_cause_of_nothing_changes_nothing() -> None:
+    schema = Schema.from_dict({name: ["no", "yes"] for name in "ab"})
+    alone = CausalGraph.from_edges([("a", "b")], nodes=["a", "b", "u"], latents=["u"])
+    structure = structure_of(schema, alone)
+    assert structure.fitted_graph(structure.parents).latents == frozenset()
+    assert refusals_of(schema, alone) == {"a": "", "b": ""}

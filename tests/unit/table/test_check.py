@@ -107,7 +107,7 @@ def test_plain_data_of_a_problem_is_the_problem_only():
     ]
 
 
-def test_open_columns_are_checked_for_presence_only():
+def test_open_columns_are_there_or_not_and_said_to_be_open():
     schema = Schema.from_dict(
         {
             "text": {"type": "categorical", "levels": [], "confirmed": False},
@@ -115,7 +115,8 @@ def test_open_columns_are_checked_for_presence_only():
         }
     )
     first, second = check(FRAME, schema).columns
-    assert first.findings == ()
+    assert "no levels or bounds for it yet" in first.findings[0]
+    assert first.to_dict()["open"]
     assert second.problem is not None
 
 

@@ -310,3 +310,35 @@ def test_bounds_up_to_the_largest_float_are_cut_without_overflow():
     assert column.boundaries[-1] == largest
     assert column.encode([0, largest / 2, largest, math.inf]).tolist() == [0, 1, 2, 2]
     assert np.isfinite(column.decode([0, 1, 2])).all()
+
+
+def test_codes_count_by_their_first_letters():
+    column = Categorical("icd", ["E11", "I10", "other"[:3]], prefix=3, missing=True, other="oth")
+    assert column.encode(["E11.9", "E11", "I10.0", "E1", "", None, 110, "\u2615E1"]).tolist() == [
+        0,
+        0,
+        1,
+        2,
+        2,
+        3,
+        2,
+        2,
+    ]
+    zip_code = Categorical("zip", ["012", "100"], prefix=3)
+    assert zip_code.encode(["01234", "10001", "1"]).tolist() == [0, 1, 0]  # text stays text: no zero is lost
+
+
+@pytest.mark.parametrize(
+    ("terms", "problem"),
+    [
+        ({"levels": ["E11", "I1000"], "prefix": 3}, "level 2 is longer than prefix"),
+        ({"levels": ["E11"], "prefix": 3, "recode": {"E1100": "E11"}}, "entry 1 of recode is longer than prefix"),
+        ({"levels": [12, 13], "prefix": 2}, "prefix goes with levels that are texts"),
+        ({"levels": ["a"], "prefix": 0}, "prefix must be a whole number of letters"),
+        ({"levels": ["a"], "prefix": True}, "prefix must be a whole number of letters"),
+        ({"levels": ["a"], "prefix": "3"}, "prefix must be a whole number of letters"),
+    ],
+)
+def test_a_prefix_that_makes_no_sense_is_refused(terms, problem):
+    with pytest.raises(SchemaError, match=problem):
+        Categorical("icd", **terms)

@@ -1,15 +1,18 @@
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import polars as pl
 import pytest
 
 from escudo.errors import InputError, RefusedError, SchemaError
-from escudo.table import _counts
+from escudo.table import _counts, _rows
 from escudo.table._columns import Categorical, Numeric
+from escudo.table._frames import stream
+from escudo.table._rows import Query
 from escudo.table._schema import Schema
 from escudo.table._table import PrivateTable
 
@@ -68,7 +71,7 @@ def test_the_same_table_may_be_asked_for_twice(table: PrivateTable) -> None:
 
 @pytest.mark.parametrize("engine", ["polars", "duckdb"])
 @pytest.mark.parametrize("shared_cells", [0, 1, 6, 12, 2**14])
-def test_sharing_group_bys_never_changes_a_count(
+def test_sharing_joint_tables_never_changes_a_count(
     monkeypatch: pytest.MonkeyPatch, shared_cells: int, engine: str
 ) -> None:
     monkeypatch.setattr(_counts, "_SHARED_CELLS", shared_cells)
@@ -86,7 +89,7 @@ def test_sharing_group_bys_never_changes_a_count(
         np.testing.assert_array_equal(counts, wanted)
 
 
-def test_many_tables_over_many_columns_are_counted_in_parts() -> None:
+def test_many_tables_over_many_columns_are_counted_at_once() -> None:
     duckdb = pytest.importorskip("duckdb")
     names = [f"x{i}" for i in range(70)]
     cells = np.random.default_rng(1).integers(0, 2, (50, 70))
@@ -97,6 +100,23 @@ def test_many_tables_over_many_columns_are_counted_in_parts() -> None:
         for i, counts in enumerate(PrivateTable(source, schema).counts(asked)):
             assert counts[1, 1] == (cells[:, i] & cells[:, i + 1]).sum()
             assert counts.sum() == 50
+
+
+@pytest.mark.parametrize("engine", ["polars", "duckdb"])
+def test_very_many_pairs_are_counted_alike_by_matrix_products(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"x{i}" for i in range(50)]
+    cells = np.random.default_rng(1).integers(0, 3, (700, 50))
+    frame: Any = pl.DataFrame(cells, schema=names)
+    if engine == "duckdb":
+        frame = pytest.importorskip("duckdb").from_arrow(frame.to_arrow())
+    table = PrivateTable(frame, Schema(tuple(Categorical(name, range(3 + i % 2)) for i, name in enumerate(names))))
+    asked = [*combinations(names, 2), ("x9", "x4"), ("x7",), ("x1", "x2", "x3")]
+    monkeypatch.setattr(_counts, "add_pairs", Mock(wraps=_counts.add_pairs))
+    found = table.counts(asked)
+    assert _counts.add_pairs.called  # type: ignore[attr-defined]
+    monkeypatch.setattr(_counts, "_MANY_PAIRS", 10**6)
+    for ours, theirs in zip(found, table.counts(asked), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
 
 
 @pytest.mark.parametrize("engine", ["polars", "duckdb"])
@@ -170,19 +190,45 @@ def test_columns_still_to_be_learnt_are_refused() -> None:
         PrivateTable(FRAME, by_person).counts("age")
 
 
-def test_values_without_end_make_no_more_groups_than_the_schema_has_cells() -> None:
-    seen: list[int] = []
-    real = _counts.groups
-
-    def spy(frame: Any, sets: Any) -> Any:
-        found = real(frame, sets)
-        seen.extend(result.height for result in found)
-        return found
-
+def test_values_without_end_leave_the_engine_as_no_more_than_the_schema_has_cells() -> None:
     frame = pl.DataFrame({"x": [f"value {i}" for i in range(5000)], "y": range(5000), "z": np.linspace(-9, 9, 5000)})
     schema = Schema((Categorical("x", ["a"], missing=True), Categorical("y", [3, 1]), Numeric("z", 0, 1, 2)))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_counts, "groups", spy)
-        counts = PrivateTable(frame, schema).counts(["x", "y", "z"])
-    assert counts.sum() == 5000
-    assert max(seen) <= 4 * 3 * 2
+    table = PrivateTable(frame, schema)
+    encoded = Query(schema, schema.names).encoded(table._source).to_native().collect()
+    assert all(
+        encoded[code].n_unique() <= schema[name].size + 1
+        for name, code in zip(schema.names, encoded.columns, strict=True)
+    )
+    assert encoded.dtypes[0] == pl.UInt8
+    assert table.counts(["x", "y", "z"]).sum() == 5000
+
+
+@pytest.mark.parametrize("engine", ["polars", "duckdb", "pandas"])
+@pytest.mark.parametrize("person_id", [None, "who"])
+def test_however_many_tables_are_asked_for_the_rows_are_read_once(
+    engine: str, person_id: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, names = 300, [f"x{i}" for i in range(40)]
+    cells = np.random.default_rng(1).integers(0, 3, (rows, 40))
+    frame: Any = pl.DataFrame(cells, schema=names).with_columns(who=pl.arange(rows) // 2)
+    if engine == "duckdb":
+        frame = pytest.importorskip("duckdb").from_arrow(frame.to_arrow())
+    elif engine == "pandas":
+        frame = frame.to_pandas()
+    schema = Schema(
+        tuple(Categorical(name, [0, 1, 2]) for name in names),
+        person_id=person_id,
+        max_rows_per_person=None if person_id is None else 2,
+    )
+    table = PrivateTable(frame, schema)
+    read: list[int] = []
+
+    def spy(frame: Any, size: int) -> Any:
+        for piece in stream(frame, size):
+            read.append(piece.height)
+            yield piece
+
+    monkeypatch.setattr(_rows, "stream", spy)
+    counted = table.counts([*pairwise(names), *zip(names, names[1:], names[2:], strict=False)])
+    assert sum(read) == rows
+    assert all(counts.sum() == rows for counts in counted)

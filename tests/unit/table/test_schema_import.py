@@ -121,9 +121,9 @@ def test_broken_json_is_a_parse_error(read, text, problem):
 def test_smartnoise_metadata_become_a_schema(read):
     schema = read(PUMS, ".yaml")
     assert schema.columns == {
-        "age": Numeric("age", 0, 100, 20, integer=True),
+        "age": Numeric("age", 0, 100, integer=True),
         "children": Numeric("children", 0, 4, 5, integer=True, missing=True),
-        "income": Numeric("income", 0, 500_000, 20, fill=500_000),
+        "income": Numeric("income", 0, 500_000, fill=500_000),
         "height": Numeric("height", missing=True, confirmed=False),
         "married": Categorical("married", [False, True], missing=True),
         "insured": Categorical("insured", [False, True], other=False),

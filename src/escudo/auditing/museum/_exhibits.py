@@ -6,6 +6,7 @@ A visit audits every piece and its twin, and says whether each came out as it sh
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -196,6 +197,10 @@ class Finding:
         }
 
 
+def _nothing(steps: int) -> None:
+    """Show nothing."""
+
+
 def visit(
     shown: Sequence[Exhibit] | None = None,
     *,
@@ -222,7 +227,8 @@ def visit(
     rooms = exhibits() if shown is None else shown
     each = 1 - (1 - probability("confidence", confidence, allow_zero=False)) / max(2 * len(rooms), 1)
     found = []
-    with tracking("Auditing the museum", total=2 * len(rooms)) as advance:
+    several = len(rooms) > 1  # one room is told by the trials of its two audits, which may take minutes
+    with tracking("Auditing the museum", total=2 * len(rooms)) if several else nullcontext(_nothing) as advance:
         for number, room in enumerate(rooms):
             for piece, start in ((room.mechanism, 0), (room.twin, _TWIN_SEED)):
                 result = audit(
@@ -232,7 +238,7 @@ def visit(
                     confidence=each,
                     max_runs=room.runs,
                     seed=None if seed is None else seed + start + number,
-                    progress=False,
+                    progress=not several,
                 )
                 found.append(Finding(exhibit=room, piece=piece, audit=result))
                 advance(1)

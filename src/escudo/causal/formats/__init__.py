@@ -13,7 +13,8 @@ Nodes without an edge and the order of nodes are carried by all. Writing what a 
 ``lossy=True``. ``.txt`` and unknown endings are recognised by content. All readers are written by hand (no graphviz,
 no pydot), work in one pass, and name the line and column where reading stopped. Groups and knowledge travel in DOT and
 GML as one graph attribute named ``escudo``, which other tools pass over. Positions, colours, weights and
-dagitty's adjusted and selected flags are read past.
+dagitty's adjusted and selected flags are read past. Partial ancestral graphs (``AncestralGraph``) are carried by DOT
+and dagitty; read as a causal graph they are refused.
 
 * :mod:`._dot`: Graphviz DOT (chains, subgraphs, attributes, defaults, comments, HTML and joined strings), and dagitty's
   ``dag { }`` and ``pdag { }``, which share its grammar.
@@ -33,13 +34,21 @@ from typing import TYPE_CHECKING, Literal
 
 from escudo._validate import one_of
 from escudo.causal.formats._bif import read_bif, write_bif
-from escudo.causal.formats._dot import read_dagitty, read_dot, write_dagitty, write_dot
+from escudo.causal.formats._dot import (
+    read_dagitty,
+    read_dot,
+    write_ancestral_dagitty,
+    write_ancestral_dot,
+    write_dagitty,
+    write_dot,
+)
 from escudo.causal.formats._gml import read_gml, write_gml
 from escudo.causal.formats._plain import looks_like_matrix, read_edges, read_matrix, write_edges, write_matrix
 from escudo.causal.formats._source import MAX_BYTES, Draft, Source, read_text, write_text
 from escudo.errors import GraphError, InputError, ParseError
 
 if TYPE_CHECKING:
+    from escudo.causal._ancestral import AncestralGraph
     from escudo.causal._graph import CausalGraph
 
 __all__ = [
@@ -50,6 +59,8 @@ __all__ = [
     "read_draft",
     "read_text",
     "recognise",
+    "states_ancestry",
+    "write_ancestral",
     "write_graph",
     "write_text",
 ]
@@ -74,6 +85,13 @@ FORMATS: dict[FormatName, _Format] = {
     "csv": _Format((".csv", ".tsv"), _ALL[:1], read_matrix, write_matrix),
     "edgelist": _Format((".edges", ".edgelist"), _ALL[:1], read_edges, write_edges),
 }
+
+# What carries partial ancestral graphs, and by what a text of theirs is known.
+_ANCESTRAL: dict[FormatName, tuple[Callable[..., Draft], Callable[[AncestralGraph], str]]] = {
+    "dot": (read_dot, write_ancestral_dot),
+    "dagitty": (read_dagitty, write_ancestral_dagitty),
+}
+_PAG = re.compile(r"^\s*(pag|mag)\b|\bpag\s*=\s*\"?true|=\s*\"?odot|@-[@>]|<-@", re.I)
 
 # Tried in turn on the text after leading space and comments.
 _OPENINGS: tuple[tuple[FormatName, str], ...] = (
@@ -109,15 +127,30 @@ def format_of(path: Path, text: str | None = None) -> FormatName:
     raise InputError(f"The ending of {path.name!r} names no graph format. Use one of {known}, or pass format=...")
 
 
-def read_draft(text: str, format: FormatName | None, source: str) -> Draft:
-    """Return what a text states, not yet checked as a graph; recursion and time are bounded by its length."""
+def states_ancestry(text: str) -> bool:
+    """Return whether a text looks like a partial ancestral graph rather than a causal graph."""
+    return recognise(text) in _ANCESTRAL and _PAG.search(text) is not None
+
+
+def read_draft(text: str, format: FormatName | None, source: str, *, ancestral: bool = False) -> Draft:
+    """Return what a text states, not yet checked as a graph; recursion and time are bounded by its length.
+
+    Args:
+        text: The text.
+        format: Its format; recognised by default.
+        source: What to call it in messages.
+        ancestral: Whether it is read as a partial ancestral graph.
+    """
     if not isinstance(text, str):
         raise InputError(f"A graph is parsed from text; got {type(text).__name__}.")
     if len(text) > MAX_BYTES:
         raise ParseError(f"this text has more than {MAX_BYTES:,} characters, which no causal graph has.", source=source)
     text = text.removeprefix("\ufeff")
     name = recognise(text) if format is None else one_of("format", format, FORMATS)
-    draft = FORMATS[name].read(Source(text, source))
+    if ancestral:
+        draft = _ANCESTRAL[_with_circles(name)][0](Source(text, source), ancestral=True)
+    else:
+        draft = FORMATS[name].read(Source(text, source))
     if not draft.nodes:
         raise ParseError("this text names no node; write edges such as 'smoke -> lung'.", source=source)
     return draft
@@ -140,3 +173,16 @@ def write_graph(graph: CausalGraph, format: FormatName, *, lossy: bool) -> str:
             "Write DOT or GML, which carry everything, or pass lossy=True to leave them out."
         )
     return form.write(graph)
+
+
+def write_ancestral(graph: AncestralGraph, format: FormatName) -> str:
+    """Return a partial ancestral graph as text, or raise if the format has no circles."""
+    return _ANCESTRAL[_with_circles(one_of("format", format, FORMATS))][1](graph)
+
+
+def _with_circles(name: FormatName) -> FormatName:
+    if name not in _ANCESTRAL:
+        raise GraphError(
+            f"The format {name!r} cannot carry the marks of a partial ancestral graph. Use {' or '.join(_ANCESTRAL)}."
+        )
+    return name

@@ -1,6 +1,7 @@
 """Graphviz DOT, read by hand, and dagitty's text, which shares its grammar.
 
-dagitty has graph types of its own, flags without values, and ``<->`` for a latent common cause.
+dagitty has graph types of its own, flags without values, and ``<->`` for a latent common cause. Both can carry a
+partial ancestral graph: DOT with ``odot`` for a circle and ``pag=true`` on the graph, dagitty as ``pag { a @-> b }``.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 from escudo.causal.formats._source import Cursor, Draft, Source, Token, extras_of, flags, shown
 
 if TYPE_CHECKING:
+    from escudo.causal._ancestral import AncestralGraph
     from escudo.causal._graph import CausalGraph
 
 
@@ -19,7 +21,7 @@ _MAX_DEPTH = 64
 _TOKEN = re.compile(
     r"""
       (?P<skip>[\s\ufeff]+|//[^\r\n]*|/\*.*?\*/|\#[^\r\n]*)
-    | (?P<arrow><->|->|<-|--|[→←↔])
+    | (?P<arrow>@-@|@->|<-@|<->|->|<-|--|[→←↔])
     | (?P<string>"[^"\\]*(?:\\.[^"\\]*)*")
     | (?P<word>(?:[A-Za-z0-9_.]|[^\x00-\x7f\s\ufeff→←↔])+|-(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?))
     | (?P<mark>[{}\[\];,=:+])
@@ -33,23 +35,38 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KEYWORDS = {"strict", "graph", "digraph", "subgraph", "node", "edge"}
 _ARROWS = {"→": "->", "←": "<-", "↔": "<->"}
 _ANCESTRAL = re.compile(r"\s*(mag|pag)\b", re.I)
+_CIRCLES = "circle marks ({}) belong to partial ancestral graphs, which have no single causal reading. {}"
+_INSTEAD = "Read it as an escudo.causal.AncestralGraph"
+_MARKS = {"@": "circle", "<": "arrow", ">": "arrow", "-": "tail"}
 
 
 # ---- reading
 
 
-def read_dot(source: Source) -> Draft:
-    """Read one ``graph { }`` or ``digraph { }``; ``--`` or ``dir=none`` makes an edge undirected."""
-    return _Parser(source).graph(("graph", "digraph"))
+def read_dot(source: Source, *, ancestral: bool = False) -> Draft:
+    """Read one ``graph { }`` or ``digraph { }``; ``--`` or ``dir=none`` makes an edge undirected.
+
+    Args:
+        source: The text.
+        ancestral: Whether it is a partial ancestral graph, with a mark at each end of each edge.
+    """
+    return _Parser(source, ancestral).graph(("graph", "digraph"))
 
 
-def read_dagitty(source: Source) -> Draft:
-    """Read ``dag { }`` or ``pdag { }``; ``a <-> b`` stands for a latent common cause of both, as dagitty defines it."""
+def read_dagitty(source: Source, *, ancestral: bool = False) -> Draft:
+    """Read ``dag { }`` or ``pdag { }``; ``a <-> b`` stands for a latent common cause of both, as dagitty defines it.
+
+    Args:
+        source: The text.
+        ancestral: Whether it is a partial ancestral graph: ``pag { }`` or ``mag { }``.
+    """
+    if ancestral:
+        return _Parser(source, ancestral).graph(("pag", "mag"))
     if match := _ANCESTRAL.match(source.text):
         raise source.error(
-            f"{match[1]!r} graphs describe ancestry, not direct causes. Give a dag or pdag", match.start(1)
+            f"{match[1]!r} graphs describe ancestry, not direct causes. Give a dag or pdag. {_INSTEAD}", match.start(1)
         )
-    return _Parser(source).graph(("dag", "pdag", "digraph", "graph"))
+    return _Parser(source, ancestral).graph(("dag", "pdag", "digraph", "graph"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,18 +117,16 @@ def _unreadable(source: Source, at: int) -> Exception:
     if source.text.startswith("/*", at):
         return source.error("this comment is never closed", at)
     if char == "@":
-        return source.error(
-            "circle marks (@) belong to partial ancestral graphs, which have no single causal reading", at
-        )
+        return source.error(_CIRCLES.format("@", _INSTEAD), at)
     return source.error(f"unexpected {shown(char)}. Put names with such characters in double quotes", at)
 
 
 class _Parser(Cursor):
     """A recursive reader; only subgraphs recurse, and no deeper than ``_MAX_DEPTH``."""
 
-    def __init__(self, source: Source):
+    def __init__(self, source: Source, ancestral: bool):
         super().__init__(source, _tokens(source))
-        self.draft = Draft(source)
+        self.draft, self.ancestral = Draft(source), ancestral
 
     def take(self) -> Token:
         token = self.token
@@ -182,8 +197,15 @@ class _Parser(Cursor):
             marks = self.marks(arrow, {**scope.edge, **attributes})
             for tail in tails:
                 for head in heads:
-                    self.draft.add_edge(tail, head, arrow_at_tail=marks[0], arrow_at_head=marks[1], at=arrow.at)
+                    self.add_edge(tail, head, marks, arrow.at)
         return named
+
+    def add_edge(self, tail: str, head: str, marks: tuple[str, str], at: int) -> None:
+        if self.ancestral:
+            self.draft.add_marked(tail, head, marks, at)
+        else:
+            arrows = marks[0] == "arrow", marks[1] == "arrow"
+            self.draft.add_edge(tail, head, arrow_at_tail=arrows[0], arrow_at_head=arrows[1], at=at)
 
     def operand(self, scope: _Scope, depth: int) -> dict[str, None]:
         """Read a node or a subgraph and return the names it stands for."""
@@ -239,19 +261,30 @@ class _Parser(Cursor):
         return found
 
     def graph_attributes(self, attributes: dict[str, str], at: int | None = None) -> None:
+        place = self.token.at if at is None else at
         if "escudo" in attributes:
-            self.draft.read_extras(attributes["escudo"], self.token.at if at is None else at)
+            self.draft.read_extras(attributes["escudo"], place)
+        if attributes.get("pag", "").lower() == "true" and not self.ancestral:
+            raise self.source.error(
+                f"this is a partial ancestral graph, which has no single causal reading. {_INSTEAD}", place
+            )
 
-    def marks(self, arrow: Token, attributes: dict[str, str]) -> tuple[bool, bool]:
-        """Return whether the edge has an arrowhead at its first and at its second end."""
-        tail, head = arrow.text.startswith("<"), arrow.text.endswith(">")
+    def marks(self, arrow: Token, attributes: dict[str, str]) -> tuple[str, str]:
+        """Return the marks at the edge's first and second end: arrow, tail or (of an ancestral graph) circle."""
+        tail, head = _MARKS[arrow.text[0]], _MARKS[arrow.text[-1]]
         direction = attributes.get("dir", "").lower()
         if direction in ("none", "forward", "back", "both"):
-            tail, head = direction in ("back", "both"), direction in ("forward", "both")
-        shapes = (attributes.get("arrowtail", "normal").lower(), attributes.get("arrowhead", "normal").lower())
-        if (tail and "odot" in shapes[0]) or (head and "odot" in shapes[1]):
-            raise self.source.error("circle marks (odot) have no single causal reading", arrow.at)
-        return tail and shapes[0] != "none", head and shapes[1] != "none"
+            tail = "arrow" if direction in ("back", "both") else "tail"
+            head = "arrow" if direction in ("forward", "both") else "tail"
+        first = self.shape(tail, attributes.get("arrowtail", "normal").lower())
+        found = first, self.shape(head, attributes.get("arrowhead", "normal").lower())
+        if "circle" in found and not self.ancestral:
+            raise self.source.error(_CIRCLES.format("@" if "@" in arrow.text else "odot", _INSTEAD), arrow.at)
+        return found
+
+    def shape(self, mark: str, drawn: str) -> str:
+        """Return what an end that has an arrow says, by the shape in which it is drawn."""
+        return mark if mark != "arrow" else "circle" if "odot" in drawn else "tail" if drawn == "none" else mark
 
 
 # ---- writing
@@ -278,6 +311,26 @@ def write_dagitty(graph: CausalGraph) -> str:
         lines.append(_quoted(node) + (f" [{','.join(marked)}]" if marked else ""))
     lines += [f"{_quoted(a)} -> {_quoted(b)}" for a, b in graph.edges]
     lines += [f"{_quoted(a)} -- {_quoted(b)}" for a, b in graph.undirected_edges]
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def write_ancestral_dot(graph: AncestralGraph) -> str:
+    """Return a partial ancestral graph in DOT; Graphviz draws its circles."""
+    drawn = {
+        "->": "",
+        "<->": " [dir=both]",
+        "o->": " [dir=both, arrowtail=odot]",
+        "o-o": " [dir=both, arrowtail=odot, arrowhead=odot]",
+    }
+    lines = ["digraph {", "  pag=true;", *(f"  {_quoted(node)};" for node in graph.nodes)]
+    lines += [f"  {_quoted(a)} -> {_quoted(b)}{drawn[kind]};" for a, kind, b in graph.edges]
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def write_ancestral_dagitty(graph: AncestralGraph) -> str:
+    """Return a partial ancestral graph as dagitty text."""
+    lines = ["pag {", *map(_quoted, graph.nodes)]
+    lines += [f"{_quoted(a)} {kind.replace('o', '@')} {_quoted(b)}" for a, kind, b in graph.edges]
     return "\n".join([*lines, "}"]) + "\n"
 
 

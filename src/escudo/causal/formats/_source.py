@@ -184,6 +184,7 @@ class Draft:
     edges: dict[tuple[str, str], None] = field(default_factory=dict)
     undirected: dict[tuple[str, str], None] = field(default_factory=dict)
     bidirected: dict[tuple[str, str], None] = field(default_factory=dict)
+    marked: dict[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
     latents: set[str] = field(default_factory=set)
     exposures: set[str] = field(default_factory=set)
     outcomes: set[str] = field(default_factory=set)
@@ -206,6 +207,19 @@ class Draft:
             tail, head = head, tail
         kind = self.edges if arrow_at_tail != arrow_at_head else self.bidirected if arrow_at_tail else self.undirected
         kind.setdefault((tail, head))
+        self.count(at)
+
+    def add_marked(self, first: str, second: str, marks: tuple[str, str], at: int) -> None:
+        """Add an edge of a partial ancestral graph, by the marks at its two ends."""
+        if first == second:
+            raise self.source.error(f"an edge from {shown(first)} to itself; nothing causes itself", at)
+        if (first, second) in self.marked or (second, first) in self.marked:
+            raise self.source.error(f"a second edge between {shown(first)} and {shown(second)}", at)
+        self.marked[first, second] = marks
+        self.count(at)
+
+    def count(self, at: int) -> None:
+        """Count one more edge that the file states."""
         self.stated += 1
         if self.stated > MAX_EDGES:
             raise self.source.error(f"this file states more than {MAX_EDGES:,} edges", at)

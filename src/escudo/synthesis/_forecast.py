@@ -1,0 +1,632 @@
+r"""How good a release will be, before anything is spent: the error that its noise will leave, from public facts alone.
+
+**What is told.** The expected total variation, :math:`\frac12 \sum |p - \hat p|`, between the law of the table's rows
+and the model's: for each column, and for each pair of columns along an arrow. Rows drawn from the model err by hardly
+more, as draws are stratified. Nothing private is read, and no noise of a release is drawn: a forecast is free.
+
+**How.** Schema, graph and budget say which tables will be measured with what noise; the number of rows is public, or
+assumed. What is not known is the law itself, and it matters little: noise is as loud whatever the counts are, and only
+cells that are nearly empty err less. So a *stand-in* takes its place, in which the k-th level of a column has a share
+in proportion to 1/k² and columns are unrelated: about as many cells are nearly empty as in the networks ``sachs``,
+``child`` and ``alarm``, for which 2 was chosen among the powers 1, 1.5, 2 and 2.5. Each table of the stand-in gets
+noise a few times, from a fixed seed, and is brought to agreement with its margins as a release does it
+(``_estimation``); what it then misses is the forecast. Tables of one shape and noise share it.
+
+**Units and picks.** Where a part of the budget goes is decided on the way (``_adaptive``): which pairs are picked,
+which tables get more. What single columns get by rule is known. Of the rest, single columns are taken to get a tenth,
+tables of families three tenths, where there are any, and pairs that are picked what is left: two thirds of the picks
+that the rows allow without a graph, a quarter of them beside one, shared out evenly. These shares are round numbers
+from releases of networks of ``benchmarks/forecast.py``; the real tables there had no part in them.
+
+**Without a graph**, columns are forecast as with one. Which pairs will be measured nobody can know before; so for
+every pair it is said how much it errs *if* it is. A pair that is not picked errs by about as much as its two columns
+depend on each other, less what goes through others, and that is private.
+
+**Other ε** (:meth:`Forecast.at`). The noise is taken to be that of one Gaussian mechanism, by whose exact curve it is
+scaled. That needs no loss distribution, so that a curve is drawn and an ε found at once.
+
+**After a release** (:func:`stated_errors`) the same is computed from the noise that every table has got in the end and
+from the released law in place of the stand-in. That is post-processing.
+
+**What is left out**: arrows that are missing from the graph, the spread of numbers within their bins, rows beyond
+``max_rows_per_person`` that take no part, and everything about networks and straight lines, for which there is no
+forecast.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import numpy as np
+
+from escudo._card import card
+from escudo._files import listed
+from escudo._plot import axes_for
+from escudo._validate import one_of, positive, whole
+from escudo.causal import CausalGraph
+from escudo.errors import InputError
+from escudo.privacy import (
+    Budget,
+    Event,
+    ExponentialEvent,
+    GaussianEvent,
+    RepeatedEvent,
+    gdp_to_delta,
+    usual_delta,
+)
+from escudo.synthesis._estimation import Columns, NoisyTable, Pair, agreeing, margins_of, sums_over
+from escudo.synthesis._laws import Floats, draw
+from escudo.synthesis._moment_statistics import UNIT, row_squares
+
+if TYPE_CHECKING:
+    from escudo.synthesis._marginals import PreparedMarginals
+    from escudo.synthesis._model import CausalModel
+    from escudo.synthesis._moments import PreparedMoments
+    from escudo.table import Schema
+
+ASSUMED_ROWS = 10_000
+"""The rows that a forecast is for where their number is neither public nor assumed by whoever asks."""
+
+CURVE = (0.1, 0.3, 1.0, 3.0, 10.0)
+"""The ε at which a forecast is shown beside the one asked for."""
+
+_FOR_COLUMNS, _FOR_FAMILIES = 0.1, 0.3  # of the units that no rule gives away
+_PICKED, _PICKED_BESIDE = 2 / 3, 1 / 4  # of the picks that rows allow: without a graph, and beside one
+_SKEW = 2.0  # of the stand-in
+_CELLS = 96  # so many cells with noise, of which the mean is taken
+_FEWEST, _MOST = 2, 32  # times that a table gets noise
+_SWEEPS = 30
+_SEED = 20_260_117  # any fixed number: the same question always gets the same answer
+_DRAWN = 2**14
+_STEPS = 40
+_LEAST_EPSILON, _MOST_EPSILON = 1e-3, 100.0
+
+
+# ---- what will be measured
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What is or will be known of a table, each with how loud its noise is.
+
+    Attributes:
+        sizes: Cells of each column.
+        rows: The number of rows.
+        tables: The standard deviation of the noise in a cell, in rows, of each table.
+        pairs: The pairs of columns to forecast.
+        picked: The noise in a cell of a pair that is picked on the way; None where none is.
+    """
+
+    sizes: Mapping[str, int]
+    rows: float
+    tables: Mapping[Columns, float]
+    pairs: Sequence[Pair]
+    picked: float | None = None
+
+    def cells(self, columns: Columns) -> int:
+        """Return how many cells the table of these columns has."""
+        return math.prod(self.sizes[name] for name in columns)
+
+    def margin(self, name: str, *, beside: Columns = ()) -> float:
+        """Return the noise with which all tables together count a level of a column, but for one of them."""
+        precision = sum(
+            self.sizes[name] / (self.cells(columns) * scale**2)
+            for columns, scale in self.tables.items()
+            if name in columns and columns != beside
+        )
+        return precision**-0.5 if precision else math.inf
+
+    def errors(self, law_of: Callable[[Columns], Floats] | None = None) -> tuple[dict[str, float], dict[Pair, float]]:
+        """Return the expected error of each column and each pair that is or may be measured.
+
+        Args:
+            law_of: The law of some columns; the stand-in by default.
+        """
+        columns = {
+            name: 0.0
+            if size == 1
+            else _missed(self._law((name,), law_of), self.margin(name) / self.rows, (), ((name,),), (name,))[0]
+            for name, size in self.sizes.items()
+        }
+        pairs: dict[Pair, float] = {}
+        for table, scale in self.tables.items():
+            inside = tuple(pair for pair in self.pairs if set(pair) <= set(table))
+            if not inside or len(table) < 2:
+                continue
+            for pair, error in zip(inside, self._of(table, scale, inside, law_of), strict=True):
+                pairs[pair] = min(error, pairs.get(pair, math.inf))
+        for pair in self.pairs:
+            varying = tuple(name for name in pair if self.sizes[name] > 1)
+            if len(varying) < 2:
+                pairs[pair] = columns[varying[0]] if varying else 0.0
+            elif pair not in pairs and self.picked is not None:
+                (pairs[pair],) = self._of(pair, self.picked, (pair,), law_of)
+        return columns, {pair: pairs[pair] for pair in self.pairs if pair in pairs}
+
+    def _of(
+        self,
+        table: Columns,
+        scale: float,
+        inside: tuple[Columns, ...],
+        law_of: Callable[[Columns], Floats] | None,
+    ) -> tuple[float, ...]:
+        """Return the errors of some pairs in a table with so much noise."""
+        margins = tuple(self.margin(name, beside=table) / self.rows for name in table)
+        return _missed(self._law(table, law_of), scale / self.rows, margins, inside, table)
+
+    def _law(self, columns: Columns, law_of: Callable[[Columns], Floats] | None) -> _Law:
+        shape = tuple(self.sizes[name] for name in columns)
+        return _Law(shape, None if law_of is None else tuple(law_of(columns).ravel().tolist()))
+
+
+@dataclass(frozen=True)
+class _Law:
+    """A law of some columns: the one that is given, or the stand-in for a table of this shape."""
+
+    shape: tuple[int, ...]
+    given: tuple[float, ...] | None = None
+
+    @cached_property
+    def shares(self) -> Floats:
+        if self.given is not None:
+            return np.array(self.given).reshape(self.shape)
+        law: Floats = np.ones(())
+        for size in self.shape:
+            falling = np.arange(1.0, size + 1) ** -_SKEW
+            law = np.multiply.outer(law, falling / falling.sum())
+        return law
+
+
+def _missed(
+    law: _Law, scale: float, margins: tuple[float, ...], inside: tuple[Columns, ...], table: Columns
+) -> tuple[float, ...]:
+    """Return by how much the sums over some columns of a table are missed, once it is noised and fitted."""
+    places = tuple(tuple(table.index(name) for name in columns) for columns in inside)
+    return _missed_sums(law, scale, margins, places)
+
+
+@lru_cache(maxsize=4096)
+def _missed_sums(
+    law: _Law, scale: float, margins: tuple[float, ...], inside: tuple[tuple[int, ...], ...]
+) -> tuple[float, ...]:
+    rng = np.random.default_rng(_SEED)
+    shares = law.shares
+    table = tuple(str(place) for place in range(shares.ndim))
+    wanted = [tuple(str(place) for place in columns) for columns in inside]
+    several = min(max(_CELLS // shares.size, _FEWEST), _MOST) * (1 if len(table) > 1 else 4)
+    found = np.zeros(len(wanted))
+    for _ in range(several):
+        noisy = [NoisyTable(table, shares + scale * rng.standard_normal(shares.shape), scale)]
+        for name, known in zip(table, margins, strict=False):
+            if math.isfinite(known):
+                margin = sums_over(table, shares, (name,))
+                noisy.append(NoisyTable((name,), margin + known * rng.standard_normal(margin.shape), known))
+        if len(table) == 1:
+            fitted = margins_of(noisy, total=1.0)[table[0]]
+        else:
+            fitted = agreeing(noisy, total=1.0, sweeps=_SWEEPS)[0].counts
+        found += [np.abs(sums_over(table, fitted - shares, columns)).sum() / 2 for columns in wanted]
+    return tuple((found / several).tolist())
+
+
+def measured_marginals(prepared: PreparedMarginals, rows: float, louder: float = 1.0) -> Measured:
+    """Return what generator ``marginals`` will know, with noise that is louder by a factor than was prepared."""
+    shares, level = prepared.shares, prepared.level * louder
+    sizes = prepared.schema.sizes
+    scales = {columns: event.scale for columns, event in shares.tables(level).items()}
+    arrows = [(cause, effect) for cause, effect in prepared.structure.arrows]
+    if (moments := shares.moments(level)) is not None:
+        large, event = moments
+        one = event.scale / _one_row(large.layout.largest_square)
+        scales |= {pair: one for pair in large.layout.pairs if pair not in scales}
+    picked = None
+    if (adaptive := shares.adaptive(level)) is not None:
+        width, unit = len(shares.one_ways), adaptive.unit.scale
+
+        def add(columns: Columns, units: float) -> None:
+            scales[columns] = (scales[columns] ** -2.0 + units * unit**-2.0) ** -0.5
+
+        by_rule = adaptive.for_columns({name: scales[name,] for (name,) in shares.one_ways}, sizes, rows)
+        for name in by_rule:
+            add((name,), 1)
+        left = adaptive.units - len(by_rule)
+        families = [columns for columns in scales if columns in shares.families]
+        for columns in shares.one_ways:
+            add(columns, left * _FOR_COLUMNS / width)
+        for columns in families:
+            add(columns, left * _FOR_FAMILIES / len(families))
+        rest = left * (1 - _FOR_COLUMNS - (_FOR_FAMILIES if families else 0.0))
+        several = adaptive.used_picks([sizes[name] for (name,) in shares.one_ways], rows) * (
+            _PICKED_BESIDE if families else _PICKED
+        )
+        several = max(min(several, math.comb(width, 2)), 1.0)
+        picked = unit / math.sqrt(max(rest / several, 1e-9))
+        for (name,) in shares.one_ways:  # what is picked counts its columns, too
+            others = [1 / sizes[other] for (other,) in shares.one_ways if other != name]
+            more = 2 * several / width * sum(others) / len(others) / picked**2
+            scales[name,] = (scales[name,] ** -2.0 + more) ** -0.5
+    named = any(parents for parents in prepared.structure.parents.values())
+    pairs = arrows if named else list(combinations(prepared.schema.names, 2))
+    return Measured(sizes=sizes, rows=rows, tables=scales, pairs=pairs, picked=picked)
+
+
+def measured_moments(prepared: PreparedMoments, rows: float, louder: float = 1.0) -> Measured:
+    """Return what generator ``moments`` and its like will know; a clip bound that is not public is the stand-in's."""
+    layout, design = prepared.design.layout, prepared.design
+    square = prepared.clip
+    if not isinstance(square, int):
+        rng = np.random.default_rng(_SEED)
+        laws = [_Law((size,)).shares for size in layout.sizes.values()]
+        codes = np.stack([rng.choice(len(law), size=_DRAWN // 8, p=law) for law in laws], axis=1)
+        square = layout.bound(float(np.quantile(row_squares(layout, codes), design.clip_quantile)))
+    precision = sum(event.scale**-2.0 for event in (prepared.sums, prepared.again) if event is not None)
+    scale = louder * precision**-0.5 / _one_row(square)
+    tables: dict[Columns, float] = {(name,): scale for name, size in layout.sizes.items() if size > 1}
+    tables |= dict.fromkeys(layout.pairs, scale)
+    return Measured(sizes=layout.sizes, rows=rows, tables=tables, pairs=list(layout.pairs))
+
+
+def _one_row(square: int) -> float:
+    """Return what a level or a pair of a row within the clip bound adds to a sum."""
+    return 2.0 * math.isqrt(UNIT**2 // square)
+
+
+# ---- the forecast
+
+
+class Design(Protocol):
+    """Something prepared that knows what it will measure, for any number of rows and any noise."""
+
+    def measured_at(self, rows: float, louder: float = 1.0) -> Measured:
+        """Return what will be known, with noise that is louder by a factor than was prepared."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """The expected error of a release, from public facts alone.
+
+    Attributes:
+        generator: Whose.
+        budget: What the release may cost.
+        rows: For a table of so many rows,
+        assumed: which is an assumption, as their number is not public.
+        columns: The expected total variation of each column,
+        pairs: and of each pair of columns along an arrow; without a graph of every pair, if it is measured.
+        picked: Whether pairs are such: which of them are measured is decided on the way.
+        design: What was prepared.
+    """
+
+    generator: str
+    budget: Budget
+    rows: int
+    assumed: bool
+    columns: Mapping[str, float]
+    pairs: Mapping[Pair, float]
+    picked: bool
+    design: Design = field(repr=False, compare=False)
+
+    @classmethod
+    def of(cls, design: Design, generator: str, budget: Budget, rows: int | None) -> Forecast:
+        """Return the forecast of what was prepared for a budget; None for rows whose number is not public."""
+        count = ASSUMED_ROWS if rows is None else max(rows, 1)
+        measured = design.measured_at(count)
+        columns, pairs = measured.errors()
+        named = any(len(table) > 1 for table in measured.tables)
+        return cls(
+            generator=generator,
+            budget=budget,
+            rows=count,
+            assumed=rows is None,
+            columns=columns,
+            pairs=pairs,
+            picked=bool(pairs) and not named,
+            design=design,
+        )
+
+    @property
+    def column_error(self) -> float:
+        """The mean over all columns."""
+        return _mean(self.columns)
+
+    @property
+    def pair_error(self) -> float:
+        """The mean over all pairs; NaN where there are none.
+
+        Of pairs that may be measured it is the geometric mean: those that would be mostly noise are seldom picked.
+        """
+        if not self.picked:
+            return _mean(self.pairs)
+        return math.exp(_mean({pair: math.log(max(error, 1e-12)) for pair, error in self.pairs.items()}))
+
+    def at(self, epsilon: float) -> Forecast:
+        """Return the forecast at another ε, with the same tables in the same shares.
+
+        >>> import escudo
+        >>> schema = escudo.Schema.from_dict({"smoke": ["no", "yes"], "ill": ["no", "yes"]})
+        >>> one = forecast(schema, None, epsilon=1.0, delta=1e-6, rows=5000)
+        >>> one.at(0.1).column_error > 5 * one.column_error
+        True
+        """
+        budget = Budget(epsilon, self.budget.delta)
+        louder = _gaussian_level(budget) / _gaussian_level(self.budget)
+        columns, pairs = self.design.measured_at(self.rows, louder).errors()
+        return replace(self, budget=budget, columns=columns, pairs=pairs)
+
+    def curve(self, epsilons: Sequence[float] = CURVE) -> tuple[Forecast, ...]:
+        """Return the forecast at each of these ε."""
+        return tuple(self.at(epsilon) for epsilon in epsilons)
+
+    def epsilon_for(self, error: float, *, of: Literal["columns", "pairs"] = "columns") -> float:
+        """Return the ε, to three digits, at which the mean error of columns or pairs is as wanted.
+
+        Args:
+            error: The mean total variation, such as 0.01.
+            of: Of ``"columns"``, or of ``"pairs"`` along arrows.
+
+        Raises:
+            InputError: If there are no pairs, or no ε up to 100 is enough: it takes more rows, or fewer levels.
+
+        >>> import escudo
+        >>> schema = escudo.Schema.from_dict({"smoke": ["no", "yes"], "ill": ["no", "yes"]})
+        >>> one = forecast(schema, None, epsilon=1.0, delta=1e-6, rows=5000)
+        >>> wanted = one.epsilon_for(0.005)
+        >>> one.at(wanted).column_error < 0.00501
+        True
+        """
+        wanted = positive("error", error, at_most=1.0)
+        one_of("of", of, ("columns", "pairs"))
+        if of == "pairs" and not self.pairs:
+            raise InputError("There are no pairs to forecast here: no arrow is measured. Ask for columns.")
+
+        def missed(epsilon: float) -> float:
+            found = self.at(epsilon)
+            return found.column_error if of == "columns" else found.pair_error
+
+        low, high = _LEAST_EPSILON, _MOST_EPSILON
+        if (least := missed(high)) > wanted:
+            raise InputError(
+                f"No epsilon up to {_MOST_EPSILON:g} is enough for a mean error of {wanted:g} over {of} with "
+                f"{self.rows:,} rows: it would be {least:.2g} even then. It takes more rows, or fewer levels or bins."
+            )
+        while high / low > 1.002:
+            middle = math.sqrt(low * high)
+            low, high = (low, middle) if missed(middle) <= wanted else (middle, high)
+        digits = 10.0 ** (math.floor(math.log10(high)) - 2)
+        return min(math.ceil(high / digits - 1e-9) * digits, _MOST_EPSILON)
+
+    @property
+    def note(self) -> str:
+        """What the figures are, and what they leave out."""
+        which = (
+            "Which pairs are measured is decided on the way, privately: each is told as if it were, and one that is "
+            "not errs by as much as its columns depend on each other. "
+            if self.picked
+            else ""
+        )
+        rows = (
+            "The number of rows is not public and was assumed; with ten times the rows, errors are about a tenth. "
+            if self.assumed
+            else ""
+        )
+        return (
+            f"{which}{rows}From public facts alone: what noise leaves, in a stand-in for the table. What a wrong graph "
+            "or coarse bins leave comes on top."
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the forecast as JSON values."""
+        return {
+            "generator": self.generator,
+            "epsilon": self.budget.epsilon,
+            "delta": self.budget.delta,
+            "rows": self.rows,
+            "rows_assumed": self.assumed,
+            "column_error": self.column_error,
+            "pair_error": self.pair_error if self.pairs else None,
+            "columns": dict(self.columns),
+            "pairs": [{"columns": list(pair), "error": error} for pair, error in self.pairs.items()],
+            "pairs_if_measured": self.picked,
+            "note": self.note,
+        }
+
+    def to_pandas(self) -> Any:
+        """Return the error of each column and pair as a pandas frame.
+
+        Raises:
+            InputError: If pandas is not installed.
+        """
+        rows = [(what, name, error) for what, (_, errors) in self._kinds().items() for name, error in errors]
+        return listed(rows, ["kind", "name", "error"])
+
+    def plot(self, epsilons: Sequence[float] = CURVE, *, axes: Any = None) -> Any:
+        """Draw the mean errors over ε, both on logarithmic scales.
+
+        Args:
+            epsilons: Where the forecast is made.
+            axes: Axes of matplotlib to draw into; new ones by default.
+
+        Returns:
+            The axes; ``.figure`` is their figure, which notebooks show and ``savefig`` writes.
+
+        Raises:
+            InputError: If matplotlib is not installed.
+        """
+        drawn = axes_for(
+            axes, title=f"Expected error with {self.rows:,} rows", across="ε", up="mean total variation, %"
+        )
+        curve = self.curve(epsilons)
+        for what in self._kinds():
+            errors = [100 * each._kinds()[what][0] for each in curve]
+            drawn.plot([each.budget.epsilon for each in curve], errors, marker="o", label=what)
+        drawn.set(xscale="log", yscale="log")
+        drawn.legend(frameon=False)
+        return drawn
+
+    def __str__(self) -> str:
+        kinds = self._kinds()
+        curve = [(each.budget.epsilon, each._kinds()) for each in self.curve()]
+        lines = [f"Forecast for {self.rows:,} rows: expected error (total variation) at ε = {self.budget.epsilon:g}"]
+        for what, (mean, errors) in kinds.items():
+            worst, most = max(errors, key=lambda each: each[1])
+            lines.append(f"  {what:<20}{_percent(mean):>9}   at most {_percent(most)}: {worst}")
+        lines.append("  at ε =              " + "".join(f"{epsilon:>9g}" for epsilon, _ in curve))
+        lines += [f"  {what:<20}" + "".join(f"{_percent(there[what][0]):>9}" for _, there in curve) for what in kinds]
+        return "\n".join([*lines, f"  {self.note}"])
+
+    def _repr_html_(self) -> str:
+        kinds = self._kinds()
+        every = [each for _, errors in kinds.values() for each in errors]
+        return card(
+            f"Forecast for {self.rows:,} rows at ε = {self.budget.epsilon:g}",
+            "Expected error (total variation): " + ", ".join(f"{w} {_percent(mean)}" for w, (mean, _) in kinds.items()),
+            head=("column or pair", "expected error"),
+            rows=[(name, _percent(error)) for name, error in sorted(every, key=lambda each: -each[1])],
+            note=self.note,
+        )
+
+    def _kinds(self) -> dict[str, tuple[float, list[tuple[str, float]]]]:
+        """Return the mean and every error, by name, of columns and of pairs."""
+        kinds = {"columns": (self.column_error, list(self.columns.items()))}
+        if self.pairs:
+            what, sign = ("pairs, if measured", " and ") if self.picked else ("along arrows", " → ")
+            kinds[what] = (self.pair_error, [(sign.join(pair), error) for pair, error in self.pairs.items()])
+        return kinds
+
+
+def forecast(
+    schema: Schema,
+    graph: CausalGraph | None,
+    *,
+    epsilon: float,
+    delta: float | None = None,
+    rows: int | None = None,
+    relation: str = "replace_one",
+    generator: str = "marginals",
+    **options: Any,
+) -> Forecast:
+    """Return the expected error of a release, from public facts alone: nothing is read, spent or drawn.
+
+    Args:
+        schema: The columns.
+        graph: Which column causes which: full, partial or None.
+        epsilon: What the release may cost.
+        delta: At this probability aside; 1e-6 by default, or less where there are many rows.
+        rows: The number of rows: public, or as many as you expect; 10,000 if left out.
+        relation: The neighbouring relation.
+        generator: ``"marginals"``, ``"moments"``, ``"one-way"``, ``"independent"`` or ``"auto"``.
+        options: What else the generator takes.
+
+    Raises:
+        InputError: If an argument is out of range, or there is no forecast for the generator.
+        RefusedError: If the schema is not confirmed.
+
+    >>> import escudo
+    >>> schema = escudo.Schema.from_dict({"smoke": ["no", "yes"], "ill": ["no", "yes"]})
+    >>> graph = escudo.CausalGraph.from_edges([("smoke", "ill")])
+    >>> one = forecast(schema, graph, epsilon=1.0, rows=20_000)
+    >>> [f"{error:.2%}" for error in (one.column_error, one.pair_error)]
+    ['0.02%', '0.05%']
+    """
+    from escudo.synthesis._generators import Synthesis, above_zero, choose
+    from escudo.synthesis._marginals import prepare_marginals
+    from escudo.synthesis._structure import structure_of
+    from escudo.table import Numeric
+
+    count = None if rows is None else whole("rows", rows, minimum=1)
+    neighbours = schema.neighbours(relation=relation, rows=count)
+    budget = above_zero(Budget(epsilon, usual_delta(neighbours) if delta is None else delta))
+    stated = not any(isinstance(column, Numeric) and column.private for column in schema.fields)
+    quick = (generator, options) == ("marginals", {}) or (generator == "auto" and choose(schema)[0] == "marginals")
+    if stated and quick:
+        schema.require_confirmed()
+        structure = structure_of(schema, graph)
+        design = prepare_marginals(schema, structure, neighbours, budget, level_of=rough_level)
+        return Forecast.of(design, "marginals", budget, count)
+    prepared = Synthesis(graph, generator, options).prepare(schema, neighbours, budget)
+    foretell = getattr(prepared, "forecast", None)
+    found: Forecast | None = None if foretell is None else foretell(count)
+    if found is None:
+        raise InputError(
+            f"There is no forecast for generator {generator!r}: what it leaves depends on more than its noise. There "
+            "is one for marginals, moments, one-way and independent."
+        )
+    return replace(found, budget=budget)
+
+
+def rough_level(build: Callable[[float], list[Event]], budget: Budget) -> float:
+    """Return about the noise level at which a release costs (ε, δ), as if all of it were one Gaussian mechanism.
+
+    That is what it costs in zCDP, and too much by a few hundredths where picks are in it. Nothing is released by it.
+    """
+    rho = sum(count * _rho(event) for event, count in map(_repeated, build(1.0)))
+    return math.sqrt(2 * rho) * _gaussian_level(budget)
+
+
+def _repeated(event: Event) -> tuple[Event, int]:
+    return (event.event, event.count) if isinstance(event, RepeatedEvent) else (event, 1)
+
+
+def _rho(event: Event) -> float:
+    assert isinstance(event, GaussianEvent | ExponentialEvent), "that is all there is in tables"
+    return event.rho if isinstance(event, GaussianEvent) else event.epsilon**2 / 8
+
+
+@lru_cache(maxsize=512)
+def _gaussian_level(budget: Budget) -> float:
+    """Return the noise at which a Gaussian mechanism of sensitivity 1 costs (ε, δ)."""
+    low, high = 1e-4, 1e7
+    for _ in range(_STEPS):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if gdp_to_delta(1 / middle, budget.epsilon) <= budget.delta else (middle, high)
+    return high
+
+
+# ---- after the release
+
+
+def stated_errors(model: CausalModel) -> tuple[dict[str, float], dict[Pair, float]] | None:
+    """Return the expected error of each column and arrow by the noise that was drawn: post-processing, and public.
+
+    None where the model does not say what noise its tables have.
+    """
+    tables = model.details.get("tables")
+    if not tables:
+        return None
+    names = list(model.schema.names)
+    sizes = model.schema.sizes
+    rng = np.random.default_rng(_SEED)
+    laws = model.observed or {name: model.conditionals[name] for name in model.graph.topological_order()}
+    drawn = draw(laws, {}, _DRAWN, rng)
+
+    def law_of(columns: Columns) -> Floats:
+        cells = np.zeros(_DRAWN, dtype=np.int64)
+        for name in columns:
+            cells = cells * sizes[name] + drawn[name]
+        shape = [sizes[name] for name in columns]
+        return (np.bincount(cells, minlength=math.prod(shape)) / _DRAWN).reshape(shape)
+
+    arrows = [(str(cause), str(effect)) for cause, effect in model.details.get("stated_arrows", [])]
+    measured = Measured(
+        sizes={name: sizes[name] for name in names},
+        rows=float(model.details["rows"]),
+        tables={tuple(each["columns"]): float(each["noise"]) for each in tables},
+        pairs=arrows,
+    )
+    return measured.errors(law_of)
+
+
+# ---- numbers for people
+
+
+def _mean(errors: Mapping[Any, float]) -> float:
+    return sum(errors.values()) / len(errors) if errors else math.nan
+
+
+def _percent(share: float) -> str:
+    return f"{share:.2%}" if share < 0.0995 else f"{share:.0%}"

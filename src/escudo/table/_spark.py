@@ -1,0 +1,264 @@
+"""Spark: rows are read, encoded, bounded and counted by its workers; what comes back is counts.
+
+Each worker hands its part of the columns to polars in Arrow batches and takes the same steps as any other engine
+(:mod:`escudo.table._rows`), so the counts are the same to the last unit. escudo has to be installed on the workers, in
+the version of the driver. Tasks depend on their part alone: one that was lost with its worker is run again by Spark and
+comes out the same. The driver never holds rows, but for questions that train on them (:func:`spark_pieces`).
+
+Data are named ``spark:///FOLDER`` in the session that is configured where the command runs, or
+``spark://HOST:PORT/FOLDER`` on a standalone cluster; ``?table=NAME`` for a table of the catalogue.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import io
+import os
+import platform
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+from urllib.parse import SplitResult, unquote
+
+import narwhals as nw
+
+from escudo._validate import did_you_mean
+from escudo.errors import InputError
+from escudo.table._counts import Spans, Tally
+from escudo.table._frames import Source, stored_names
+from escudo.table._persons import PERSON, PERSON_NUMBER
+from escudo.table._rows import ROWS_AT_ONCE, Piece, Query
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_MERGED = 16  # partial results that the driver adds up, where there would be more than it should hold
+_MOST_BYTES = 2**28
+_PARTITIONS = 1000  # where Spark does not say how many there are
+_FORMATS = ("parquet", "delta", "iceberg", "orc")
+_FORMS = "spark:///FOLDER, spark://HOST:PORT/FOLDER or spark:///?table=NAME, with &format=delta and the like"
+
+
+def open_spark(url: SplitResult, settings: dict[str, str]) -> Any:
+    """Open data of a Spark cluster by a URL.
+
+    Args:
+        url: Where the cluster is, if not in the settings of the place, and the folder.
+        settings: ``table``, a name in the catalogue; or ``path``, a folder that is no plain path, such as one in an
+            object store; ``format``, Parquet unless stated.
+
+    Raises:
+        InputError: If it cannot be opened, or PySpark or Java are missing.
+    """
+    table, path = settings.pop("table", None), settings.pop("path", None) or unquote(url.path).rstrip("/") or None
+    kind = settings.pop("format", "parquet")
+    if settings or (table is None) == (path is None):
+        raise InputError(f"the Spark URL must name one folder or one table; write {_FORMS}.")
+    if kind not in _FORMATS:
+        raise InputError(f"format={kind!r} is none of {', '.join(_FORMATS)}.{did_you_mean(kind, _FORMATS)}")
+    session = spark_session(f"spark://{url.netloc}" if url.netloc else None)
+    problem = None
+    try:
+        return session.table(table) if path is None else session.read.format(kind).load(path)
+    except Exception as error:  # its message may show a file's contents
+        problem = type(error).__name__
+    raise InputError(
+        f"Spark cannot open {table or path!r} as {kind if path else 'a table'} ({problem}). Is it there for the "
+        "workers, and is the package for its format configured?"
+    )
+
+
+def spark_session(master: str | None = None) -> Any:
+    """Return the running session, or start one: on that master, or where the settings of the place say.
+
+    Raises:
+        InputError: If PySpark is not installed or does not start.
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise InputError("data of Spark need: pip install 'escudo[spark]', and Java 17 or later.") from None
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName("escudo")
+    builder = builder if master is None else builder.master(master)
+    problem = None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return builder.getOrCreate()
+    except Exception as error:
+        problem = type(error).__name__
+    where = "that is configured" if master is None else repr(master)
+    raise InputError(
+        f"Spark does not start ({problem}): is Java 17 or later installed, and is the cluster {where} running?"
+    )
+
+
+def spark_workers(master: str | None) -> list[dict[str, str]]:
+    """Return which versions of Python and of what escudo needs the workers of a cluster have, each kind once.
+
+    Raises:
+        InputError: If the cluster does not answer.
+    """
+    session = spark_session(master)
+
+    def versions(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        count = sum(batch.num_rows for batch in batches)
+        found = worker_versions()
+        yield pa.record_batch({name: pa.array([text] * min(count, 1)) for name, text in found.items()})
+
+    here = worker_versions()
+    problem = None
+    try:
+        frame = session.range(64).repartition(session.sparkContext.defaultParallelism * 2)
+        rows = _mapped(frame, versions, ", ".join(f"{name} string" for name in here)).distinct().collect()
+        return sorted((row.asDict() for row in rows), key=lambda row: sorted(row.items()))
+    except Exception as error:
+        problem = type(error).__name__
+    raise InputError(
+        f"the workers of the cluster do not answer ({problem}): is escudo installed for their Python, {here['python']}?"
+    )
+
+
+def worker_versions() -> dict[str, str]:
+    """Return which versions this process has of what counts on a worker."""
+    needed = ("escudo", "polars", "narwhals", "numpy", "pyarrow")
+    return {"python": platform.python_version(), **{name: importlib.metadata.version(name) for name in needed}}
+
+
+def _mapped(frame: Any, work: Callable[[Iterator[Any]], Iterator[Any]], types: str) -> Any:
+    """Run ``work`` over the Arrow batches of each partition."""
+    with warnings.catch_warnings():  # that pandas is too new for PySpark: it is not used here
+        warnings.simplefilter("ignore", FutureWarning)
+        return frame.mapInArrow(work, types)
+
+
+def spark_tally(query: Query, source: Source, spans: Spans) -> Tally:
+    """Count on the workers, in one pass, and add up what they found."""
+
+    def counted(batches: Iterator[Any]) -> Iterator[Any]:
+        tally = Tally(spans)
+        for piece in _rows_of(query, batches):
+            tally.add(piece.cells)
+        return _blobs([tally.to_bytes()])
+
+    def merged(batches: Iterator[Any]) -> Iterator[Any]:
+        tally = Tally(spans)
+        for batch in batches:
+            for blob in batch.column(0).to_pylist():
+                tally.merge(blob)
+        return _blobs([tally.to_bytes()])
+
+    parted = _parted(query, source)
+    found, total = _mapped(parted, counted, "found binary"), Tally(spans)
+    if _partitions(parted) * total.size_in_bytes > _MOST_BYTES:
+        found = _mapped(found.repartition(_MERGED), merged, "found binary")
+    for row in found.collect():
+        total.merge(bytes(row[0]))
+    return total
+
+
+def _partitions(frame: Any) -> int:
+    try:
+        return int(frame.rdd.getNumPartitions())
+    except Exception:  # a session by Spark Connect shows none
+        return _PARTITIONS
+
+
+def spark_pieces(query: Query, source: Source) -> Iterator[Piece]:
+    """Yield the rows that count; the driver holds a few pieces at a time."""
+
+    def read(batches: Iterator[Any]) -> Iterator[Any]:
+        for piece in _rows_of(query, batches):
+            yield from _blobs([_written(piece)])
+
+    for row in _mapped(_parted(query, source), read, "found binary").toLocalIterator(prefetchPartitions=True):
+        yield _read(bytes(row[0]), query)
+
+
+def _parted(query: Query, source: Source) -> Any:
+    """Return the frame whose partitions are read for themselves: for the person unit, packed and parted by person."""
+    from pyspark.sql import functions
+
+    native: Any = source.frame.to_native()
+    person_id = () if query.schema.person_id is None else (query.schema.person_id,)
+    names = [*stored_names(query.schema, query.codes), *person_id]
+    native = native.select(*(native["`" + name.replace("`", "``") + "`"] for name in names))
+    collated = [f.name for f in native.schema if getattr(f.dataType, "collation", "UTF8_BINARY") != "UTF8_BINARY"]
+    native = native.withColumns({name: functions.collate(native[name], "UTF8_BINARY") for name in collated})
+    if query.schema.person_id is None:
+        return native
+
+    def packed(batches: Iterator[Any]) -> Iterator[Any]:
+        for frame in _frames(batches):
+            for rows in query.packed(frame):
+                yield from rows.select(*_travelling(query, rows)).to_arrow().to_batches()
+
+    kinds = {"string": "string", "varchar": "string", "char": "string", "double": "double", "float": "double"}
+    person = kinds.get(native.schema[query.schema.person_id].dataType.typeName(), "long")
+    longs, doubles = [PERSON_NUMBER, *query.packing.names], query.numbers.values()
+    types = [f"{PERSON} {person}", *(f"{name} long" for name in longs), *(f"{name} double" for name in doubles)]
+    return _mapped(native, packed, ", ".join(types)).repartition(functions.col(PERSON_NUMBER))
+
+
+def _travelling(query: Query, rows: pl.DataFrame) -> list[pl.Expr]:
+    import polars as pl
+
+    kind = rows[PERSON].dtype
+    person = pl.col(PERSON) if kind == pl.String else pl.col(PERSON).cast(pl.Float64 if kind.is_float() else pl.Int64)
+    return [person, PERSON_NUMBER, *query.packing.names, *query.numbers.values()]  # type: ignore[list-item]
+
+
+def _rows_of(query: Query, batches: Iterator[Any]) -> Iterator[Piece]:
+    """Yield the rows that count of one partition, on its worker."""
+    if query.schema.person_id is None:
+        for frame in _frames(batches):
+            yield from query.pieces(frame)
+    else:
+        yield from query.bounded(source.frame.to_native() for source in _frames(batches))
+
+
+def _frames(batches: Iterator[Any]) -> Iterator[Source]:
+    """Yield Arrow batches as frames of enough rows to be worth encoding."""
+    import polars as pl
+    import pyarrow as pa
+
+    def frame(waiting: list[Any]) -> Source:
+        rows = pl.from_arrow(pa.Table.from_batches(waiting))
+        return Source(engine="polars", frame=nw.from_native(rows, eager_only=True))
+
+    waiting: list[Any] = []
+    for batch in batches:
+        waiting.append(batch)
+        if sum(part.num_rows for part in waiting) >= ROWS_AT_ONCE:
+            yield frame(waiting)
+            waiting = []
+    if waiting:
+        yield frame(waiting)
+
+
+def _blobs(blobs: Iterable[bytes]) -> Iterator[Any]:
+    import pyarrow as pa
+
+    yield from (pa.record_batch({"found": pa.array([blob], type=pa.binary())}) for blob in blobs)
+
+
+def _written(piece: Piece) -> bytes:
+    import polars as pl
+
+    columns = [*piece.cells.values(), *piece.numbers.values(), piece.whose]
+    written = io.BytesIO()
+    pl.DataFrame({f"{i}": column for i, column in enumerate(columns)}).write_ipc(written, compression="lz4")
+    return written.getvalue()
+
+
+def _read(blob: bytes, query: Query) -> Piece:
+    import polars as pl
+
+    *columns, whose = (column.to_numpy() for column in pl.read_ipc(io.BytesIO(blob)))
+    cells = dict(zip(query.wanted, columns, strict=False))
+    numbers = [name for name in query.wanted if name in query.numbers]
+    return Piece(cells, dict(zip(numbers, columns[len(cells) :], strict=True)), whose)

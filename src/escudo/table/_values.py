@@ -1,0 +1,131 @@
+"""Single values, read in one way whatever engine they come from: texts, numbers, days, and what is none of them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Iterable
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from escudo.errors import InputError
+
+
+def encodable(text: str) -> bool:
+    """Whether text can be written to a file: it holds no lone surrogate."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def as_python(value: Any) -> Any:
+    """Turn NumPy scalars into Python ones, so that a schema prints, hashes and serialises alike."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def one_dimensional(name: str, values: ArrayLike) -> NDArray[Any]:
+    """Return values as an array of shape (n,), keeping each item of a mixed list as it is."""
+    if isinstance(values, np.ndarray):
+        array = values
+    else:  # item by item: NumPy would turn a mixed list into text, and lists of one length into a table
+        array = np.fromiter(values if isinstance(values, Iterable) else [values], dtype=object)
+    if array.ndim != 1:
+        raise InputError(f"column {name!r}: values must be one-dimensional; got {array.ndim} dimensions.")
+    return array
+
+
+def is_null(value: Any) -> bool:
+    """Whether a value means "missing": None, NaN (a signalling one too), NaT and pandas' NA; no value is an error."""
+    try:
+        if value is None or type(value).__name__ in {"NAType", "NaTType"}:
+            return True
+        if isinstance(value, float):
+            return math.isnan(value)
+        if isinstance(value, Decimal):
+            return Decimal.is_nan(value)  # comparing a signalling NaN would be an error
+        if isinstance(value, np.floating | np.datetime64 | np.timedelta64):
+            return bool(np.isnan(value))
+    except Exception:  # an object that does not even say what it is
+        return True
+    return False
+
+
+def as_real(value: Any) -> Any:
+    """Return a value that is a real number as a Python number, and None for any other; no value is an error.
+
+    Booleans are the numbers 0 and 1, and a complex number is a real one exactly if its imaginary part is zero: NumPy
+    turns a whole column into complex numbers for the sake of one. What is returned equals the value exactly, and
+    hashes and compares as Python's own numbers do, whatever methods the value's class may have.
+    """
+    try:
+        if isinstance(value, complex | np.complexfloating):
+            value = value.real if value.imag == 0 else None
+        if is_null(value) or isinstance(value, np.timedelta64):  # which NumPy takes for an integer
+            return None
+        if isinstance(value, int):
+            return int.__index__(value)
+        if isinstance(value, float):
+            return float.__float__(value)
+        if isinstance(value, Decimal):
+            return value if type(value) is Decimal else Decimal(value)
+        if isinstance(value, Fraction):
+            return Fraction(value.numerator, value.denominator)
+        if isinstance(value, np.bool_ | np.integer):
+            return int(value)
+        if isinstance(value, np.longdouble):
+            return float(value) if np.isinf(value) else Fraction(*value.as_integer_ratio())
+        return float(value) if isinstance(value, np.floating) else None
+    except Exception:  # an object whose methods fail
+        return None
+
+
+def as_text(value: Any) -> str | None:
+    """Return a value that is text as a plain one of the same characters, and None for any other; never an error."""
+    try:
+        return str.__getitem__(value, slice(None)) if isinstance(value, str) else None
+    except Exception:  # an object that does not even say what it is
+        return None
+
+
+def as_float(value: Any) -> float:
+    """Read one object as float64; what is no real number reads as NaN, what is too large as an infinity."""
+    number = as_real(value)
+    if number is None:
+        return math.nan
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
+
+
+DAYS_OF_A_YEAR = 365.25
+EPOCH = dt.date(1970, 1, 1)
+ISO = "%Y-%m-%d"
+
+
+def as_day(value: Any) -> float:
+    """Read one object as the days since 1970-01-01: NaN for what is neither a date nor a number; never an error.
+
+    A point in time counts as its day, in UTC if it says how far it is from it.
+    """
+    try:
+        if isinstance(value, np.datetime64):
+            return math.nan if np.isnat(value) else float(value.astype("datetime64[D]").astype(np.int64))
+        if is_null(value) or not isinstance(value, dt.date):
+            return as_float(value)
+        if isinstance(value, dt.datetime):
+            value = (value if value.utcoffset() is None else value.astimezone(dt.UTC)).date()
+        return float((dt.date(value.year, value.month, value.day) - EPOCH).days)
+    except Exception:  # an object whose methods fail, or a day that UTC has no calendar for
+        return math.nan
+
+
+def date_of(day: float) -> dt.date:
+    """Return the day that is so many days after 1970-01-01."""
+    return EPOCH + dt.timedelta(days=int(day))

@@ -1,0 +1,159 @@
+"""Linked tables count alike in every engine, and wherever each of the tables lies."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import sqlalchemy as sa
+
+from escudo.errors import InputError
+from escudo.table import LinkedSchema, LinkedTable, PrivateTables, open_data
+
+pd = pytest.importorskip("pandas")
+duckdb = pytest.importorskip("duckdb")
+
+SCHEMA = LinkedSchema.from_dict({
+    "linked": {"people": "patients"},
+    "tables": {
+        "patients": {
+            "key": "patient",
+            "origin": "entry",
+            "columns": {"smoke": {"type": "categorical", "levels": ["no", "yes"], "missing": True}},
+        },
+        "visits": {
+            **{"parent": "patients", "foreign_key": "patient", "order": "date", "most": 4},
+            **{"start_edges": [0, 30, 90, 900], "gap_edges": [0, 10, 40, 900]},
+            "columns": {
+                "severity": {"type": "ordinal", "levels": ["none", "mild", "severe"]},
+                "fever": {"type": "numeric", "lower": 35, "upper": 42, "bins": 7, "missing": True},
+            },
+        },
+    },
+})  # fmt: skip
+TABLES = [
+    LinkedTable(view="people", columns=("patients.smoke", "visits.count")),
+    LinkedTable(view="people", columns=("visits.@count",)),
+    LinkedTable(view="first", table="visits", columns=("visits.severity", "visits.start", "patients.smoke")),
+    LinkedTable(view="all", table="visits", columns=("visits.fever", "visits.number", "visits.count")),
+    LinkedTable(view="next", table="visits", columns=("visits.severity@prev", "visits.severity", "visits.gap")),
+    LinkedTable(
+        view="next",
+        table="visits",
+        columns=("visits.severity@prev", "visits.severity", "patients.smoke"),
+        core=("visits.severity@prev", "visits.severity"),
+    ),
+]
+
+
+def frames() -> dict[str, pl.DataFrame]:
+    """Return people and visits with everything that real ones have: no key, no date, repeats, orphans, ties."""
+    rng = np.random.default_rng(7)
+    people, rows, first = 80, 420, dt.date(2020, 1, 1)
+    keys = [*range(1, people - 4), 3, 3, None, 9]
+    patients = {
+        "patient": keys,
+        "smoke": rng.choice(["no", "yes", "?", None], len(keys)).tolist(),  # type: ignore[arg-type, list-item]
+        "entry": [None if rng.random() < 0.1 else first + dt.timedelta(int(rng.integers(40))) for _ in keys],
+    }
+    visits = {
+        "patient": [None if rng.random() < 0.05 else int(rng.integers(1, people + 5)) for _ in range(rows)],
+        "date": [None if rng.random() < 0.05 else first + dt.timedelta(int(rng.integers(90))) for _ in range(rows)],
+        "severity": rng.choice(["none", "mild", "severe", "odd"], rows).tolist(),
+        "fever": rng.choice([34.0, 36.5, 37.0, 39.0, 99.0, np.nan, np.inf], rows).tolist(),
+    }
+    types = {"patient": pl.Int64, "smoke": pl.String, "entry": pl.Date}
+    return {
+        "patients": pl.DataFrame(patients, schema=types),
+        "visits": pl.DataFrame(
+            visits, schema={"patient": pl.Int64, "date": pl.Date, "severity": pl.String, "fever": pl.Float64}
+        ),
+    }
+
+
+WANTED = PrivateTables(frames(), SCHEMA).counts(TABLES)
+
+FRAMES: dict[str, Callable[[pl.DataFrame], Any]] = {
+    "polars lazy": lambda frame: frame.lazy(),
+    "polars text keys": lambda frame: frame.with_columns(pl.col("patient").cast(pl.String)),
+    "polars wide keys": lambda frame: frame.with_columns(pl.col("patient").cast(pl.UInt64)),
+    "pandas": lambda frame: frame.to_pandas(),
+    "pandas objects": lambda frame: pd.DataFrame(
+        {name: pd.Series(frame[name].to_list(), dtype=object) for name in frame.columns}
+    ),
+    "pyarrow": lambda frame: frame.to_arrow(),
+    "duckdb": lambda frame: duckdb.from_arrow(frame.to_arrow()),
+}
+
+
+@pytest.mark.parametrize("engine", FRAMES)
+def test_every_engine_counts_alike(engine: str) -> None:
+    made = {name: FRAMES[engine](frame) for name, frame in frames().items()}
+    assert_counts(PrivateTables(made, SCHEMA))
+
+
+def test_tables_may_lie_in_different_engines_with_keys_of_different_types() -> None:
+    here = frames()
+    there = {"patients": here["patients"].to_pandas(), "visits": FRAMES["duckdb"](here["visits"])}
+    assert_counts(PrivateTables(there, SCHEMA))
+
+
+def test_text_keys_of_different_engines_are_compared_by_their_characters() -> None:
+    here = {name: FRAMES["polars text keys"](frame) for name, frame in frames().items()}
+    assert_counts(PrivateTables({**here, "visits": FRAMES["duckdb"](here["visits"])}, SCHEMA))
+
+
+def assert_counts(tables: PrivateTables) -> None:
+    """Compare with what polars counts."""
+    assert tables.people_count() == frames()["patients"]["patient"].drop_nulls().n_unique()
+    for found, wanted in zip(tables.counts(TABLES), WANTED, strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_text_files_are_read_as_the_schema_says(tmp_path: Any) -> None:
+    opened = {}
+    for name, frame in frames().items():
+        frame.write_csv(tmp_path / f"{name}.csv")
+        opened[name] = open_data(str(tmp_path / f"{name}.csv"), SCHEMA.reading(name))
+    assert_counts(PrivateTables(opened, SCHEMA))
+
+
+def test_dask_is_refused_in_a_sentence() -> None:
+    dd = pytest.importorskip("dask.dataframe")
+    here = frames()
+    with pytest.raises(InputError, match="table 'visits': linked tables are not taken from Dask"):
+        PrivateTables({**here, "visits": dd.from_pandas(here["visits"].to_pandas(), npartitions=2)}, SCHEMA)
+
+
+@pytest.fixture
+def urls(server: sa.URL) -> Iterator[dict[str, str]]:
+    """Both tables in PostgreSQL."""
+    pytest.importorskip("ibis")
+    columns = {
+        "patients": "patient bigint, smoke text, entry date",
+        "visits": "patient bigint, date date, severity text, fever double precision",
+    }
+    engine = sa.create_engine(server, poolclass=sa.NullPool)
+    with engine.begin() as connection:
+        for name, frame in frames().items():
+            connection.exec_driver_sql(f"CREATE TABLE linked_{name} ({columns[name]})")
+            places = ", ".join(["%s"] * frame.width)
+            connection.exec_driver_sql(f"INSERT INTO linked_{name} VALUES ({places})", list(frame.rows()))
+    yield {
+        name: server.set(drivername="postgresql", query={"table": f"linked_{name}"}).render_as_string(
+            hide_password=False
+        )
+        for name in columns
+    }
+    with engine.begin() as connection:
+        for name in columns:
+            connection.exec_driver_sql(f"DROP TABLE linked_{name}")
+
+
+@pytest.mark.postgresql
+def test_postgresql_counts_alike(urls: dict[str, str]) -> None:
+    assert_counts(PrivateTables({name: open_data(url) for name, url in urls.items()}, SCHEMA))

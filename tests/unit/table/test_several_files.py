@@ -1,0 +1,227 @@
+"""Folders, patterns, workbooks and standard input: one table, read as one file would be."""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import escudo
+from escudo.errors import InputError
+from escudo.table import Schema, check, draft, open_data, outline, scan
+from escudo.table import _files as files_module
+
+SCHEMA = Schema.from_dict(
+    {"sex": ["f", "m"], "zip": ["01234", "99999"], "age": {"type": "numeric", "lower": 0, "upper": 100, "bins": 5}}
+)
+ROWS = pl.DataFrame({"sex": ["f", "m", "f", "m"], "zip": ["01234", "99999", "99999", "01234"], "age": [31, 62, 18, 45]})
+
+
+def write(folder: Path, ending: str) -> list[Path]:
+    """Write the rows in two files, the columns of the second in another order."""
+    folder.mkdir()
+    named = [folder / f"part-{number}.{ending}" for number in (1, 2)]
+    for file, part in zip(named, (ROWS[:3], ROWS[3:].select("age", "sex", "zip")), strict=True):
+        {"csv": part.write_csv, "tsv": lambda f, p=part: p.write_csv(f, separator="\t"), "parquet": part.write_parquet,
+         "arrow": part.write_ipc, "ndjson": part.write_ndjson}[ending](file)  # fmt: skip
+    return named
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "parquet", "arrow", "ndjson"])
+def test_a_folder_and_a_pattern_are_one_table(ending: str, tmp_path: Path) -> None:
+    write(tmp_path / "visits", ending)
+    (tmp_path / "visits" / "_SUCCESS").touch()
+    (tmp_path / "visits" / ".hidden.csv").write_text("x\n1\n")
+    for name in (str(tmp_path / "visits"), str(tmp_path / "visits" / f"*.{ending}"), tmp_path / "visits"):
+        frame = scan(name, SCHEMA).select("sex", "zip", "age").collect()
+        assert frame.cast({"age": pl.Int64}).equals(ROWS)
+    counted = escudo.PrivateTable(open_data(str(tmp_path / "visits"), SCHEMA), SCHEMA).counts(["sex"])
+    assert counted.tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_folder_is_drafted_outlined_and_checked_like_a_file(ending: str, tmp_path: Path) -> None:
+    write(tmp_path / "visits", ending)
+    ROWS.write_csv(tmp_path / "one.csv") if ending == "csv" else ROWS.write_parquet(tmp_path / "one.parquet")
+    folder, one = str(tmp_path / "visits"), str(tmp_path / f"one.{ending}")
+    assert draft(folder).fields == draft(one).fields
+    assert outline(folder).names == outline(one).names
+    assert check(folder, SCHEMA).columns == check(one, SCHEMA).columns
+
+
+def test_a_code_in_one_file_keeps_its_zeros_in_all(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("zip\n1234\n1234\n")
+    (tmp_path / "b.csv").write_text("zip\n01234\n01234\n")
+    assert draft(str(tmp_path / "*.csv"))["zip"].levels == ("01234", "1234")
+
+
+def test_ragged_lines_and_doubled_names_of_all_files_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("sex,sex,age\nf,f,1\nf\n")
+    (tmp_path / "b.csv").write_text("sex,sex,age\nf,f,1,9\nm,m\n")
+    notes = " ".join(draft(str(tmp_path)).notes)
+    assert "2 lines have fewer fields" in notes
+    assert "1 line has more fields" in notes
+    assert "'sex' more than once" in notes
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({}, "holds no data"),
+        ({"a.csv": b"x\n1\n", "b.tsv": b"x\n1\n"}, r"several formats \(.csv, .tsv\)"),
+        ({"a.csv": b"x\n1\n", "b.csv": b"x,y\n1,2\n"}, "has column 'y'"),
+        ({"a.csv": b"x,y\n1,2\n", "b.csv": b"x\n1\n"}, "lacks column 'y'"),
+        ({"a.csv": b"x,y\n1,2\n", "b.csv": b"x;y\n1;2\n"}, "written differently"),
+        ({"a.csv": b"x\n1\n", "b.csv": b""}, "is empty"),
+        ({"a.parquet": b"PAR1rubbish"}, "not a readable parquet"),
+    ],
+)
+def test_files_that_are_no_table_are_named(files: dict[str, bytes], said: str, tmp_path: Path) -> None:
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=said):
+        draft(str(tmp_path))
+
+
+def test_a_pattern_that_nothing_is_called_like_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no file is called like"):
+        scan(str(tmp_path / "*.csv"))
+
+
+def test_a_file_with_stars_in_its_name_is_that_file(tmp_path: Path) -> None:
+    (tmp_path / "a[1]*.csv").write_text("x\n1\n")
+    (tmp_path / "a1.csv").write_text("x\n2\n")
+    assert scan(str(tmp_path / "a[1]*.csv")).collect()["x"].to_list() == [1]
+
+
+# ---- workbooks
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Path:
+    import xlsxwriter
+
+    frame = ROWS.with_columns(
+        day=pl.Series([dt.date(2020, 1, 2), None, dt.date(2021, 3, 4), None]), note=pl.lit("a\nb")
+    )
+    with xlsxwriter.Workbook(tmp_path / "visits.xlsx") as workbook:
+        frame.write_excel(workbook, worksheet="Visits")
+        ROWS[:1].write_excel(workbook, worksheet="More")
+    return tmp_path / "visits.xlsx"
+
+
+def test_a_sheet_is_read_as_its_schema_says(book: Path) -> None:
+    frame = scan(f"{book}#Visits", SCHEMA).select("sex", "zip", "age").collect()
+    assert frame.cast({"age": pl.Int64}).equals(ROWS)
+    assert scan(f"{book}#More", SCHEMA).collect().height == 1
+
+
+def test_a_sheet_is_drafted_with_codes_and_days(book: Path) -> None:
+    drafted = draft(f"{book}#Visits")
+    assert drafted["zip"].levels == ("01234", "99999")
+    assert drafted["day"].date == "%Y-%m-%d"
+    assert drafted["note"].levels == ("a b",)
+
+
+def test_one_cell_does_not_decide_how_others_are_read(tmp_path: Path) -> None:
+    import xlsxwriter
+
+    for name, value in (("a.xlsx", 7), ("b.xlsx", "seven")):
+        with xlsxwriter.Workbook(tmp_path / name) as workbook:
+            sheet = workbook.add_worksheet()
+            for row, cell in enumerate(("age", 31, 62, value)):
+                sheet.write(row, 0, cell)
+    read = [scan(str(tmp_path / name), SCHEMA).collect()["age"].to_list() for name in ("a.xlsx", "b.xlsx")]
+    assert read == [[31.0, 62.0, 7.0], [31.0, 62.0, None]]
+
+
+def test_a_book_of_several_sheets_asks_which(book: Path) -> None:
+    with pytest.raises(InputError, match=r"has 2 sheets; say which: '.*#Visits', '.*#More'"):
+        scan(str(book))
+    with pytest.raises(InputError, match=r"no sheet 'Visit'\. Did you mean 'Visits'"):
+        scan(f"{book}#Visit")
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"rubbish", bytes(1000)])
+def test_a_damaged_book_is_said_to_be_one(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "bad.xlsx").write_bytes(content)
+    with pytest.raises(InputError, match="not a readable workbook"):
+        scan(str(tmp_path / "bad.xlsx"))
+
+
+def test_a_book_that_is_not_there_is_said_to_be_missing(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot read"):
+        scan(str(tmp_path / "none.xlsx"))
+
+
+@given(content=st.binary(max_size=300))
+def test_no_book_breaks_the_reader(content: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
+    file = tmp_path_factory.mktemp("books") / "any.xlsx"
+    file.write_bytes(content)
+    with pytest.raises(InputError):
+        scan(str(file))
+
+
+# ---- standard input
+
+
+def sent(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
+    files_module._standard_input.cache_clear()
+
+    class Sent(io.BytesIO):
+        def isatty(self) -> bool:
+            return False
+
+    monkeypatch.setattr(sys, "stdin", type("stdin", (), {"buffer": Sent(content)})())
+
+
+def contents(ending: str) -> bytes:
+    out = io.BytesIO()
+    {"csv": ROWS.write_csv, "parquet": ROWS.write_parquet, "arrow": ROWS.write_ipc, "ndjson": ROWS.write_ndjson,
+     "xlsx": ROWS.write_excel}[ending](out)  # fmt: skip
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "arrow", "ndjson", "xlsx"])
+def test_standard_input_is_read_in_its_format(ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent(monkeypatch, contents(ending))
+    for _ in range(2):  # it comes in once, and may be looked at twice
+        assert scan("-", SCHEMA).select("sex", "zip", "age").collect().cast({"age": pl.Int64}).equals(ROWS)
+    assert draft("-").names == SCHEMA.names
+    folder = files_module._private_folder()
+    assert folder.stat().st_mode & 0o077 == 0
+    files_module._standard_input.cache_clear()
+
+
+def test_nothing_sent_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent(monkeypatch, b"")
+    with pytest.raises(InputError, match="nothing came in"):
+        scan("-")
+
+
+def test_commands_take_a_pipe_a_folder_and_a_book(tmp_path: Path, book: Path) -> None:
+    write(tmp_path / "visits", "csv")
+    SCHEMA.write(tmp_path / "visits.toml")
+    base = [sys.executable, "-m", "escudo"]
+    released = subprocess.run(
+        [*base, "release", "-", "-s", "visits.toml", "-e", "1", "-o", "out", "--seed", "1"],
+        cwd=tmp_path, input=contents("csv"), capture_output=True, check=False,
+        env={**os.environ, "PYTHONPATH": str(Path(escudo.__file__).parents[1])},
+    )  # fmt: skip
+    assert released.returncode == 0, released.stderr
+    assert pl.read_parquet(tmp_path / "out" / "synthetic.parquet").height == 4
+    from typer.testing import CliRunner
+
+    from escudo.cli import app
+
+    for data in (str(tmp_path / "visits"), f"{book}#Visits"):
+        words = ["schema", "check", data, "--schema", str(tmp_path / "visits.toml"), "--json"]
+        assert CliRunner().invoke(app, words).exit_code == 0
