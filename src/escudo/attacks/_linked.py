@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo.attacks._victims import RowsWithRecord, Victim
+from escudo.attacks._victims import RowsWithRecord, Victim, check_other, check_own
 from escudo.causal import CausalGraph
 from escudo.errors import InputError
 from escudo.mechanisms import Purse
@@ -208,18 +208,13 @@ def linked_victim(
         options: What else escudo's generator takes.
     """
     if isinstance(generator, str):
-        if budget is None:
-            raise InputError("epsilon says how private the attacked generator is; give one.")
-        if claim is not None:
-            raise InputError(
-                "claim is for other generators; escudo's own promise what epsilon, delta and relation say."
-            )
+        check_own(budget, claim)
+        assert budget is not None, "checked"
         known = people if relation == "replace_one" else None
         neighbours = schema.neighbours(relation=relation, people=known)
         question = linked_question(graph, "marginals" if generator == "linked" else generator, options)
         return LinkedVictim(question.prepare(schema, neighbours, budget))
-    if options:
-        raise InputError(f"option {next(iter(options))!r} is for escudo's own generators, which are given by name.")
+    check_other(options)
     if not callable(generator):
         raise InputError(
             "of linked tables generator must be 'marginals', or a function of frames and a random generator; got "

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
@@ -77,6 +77,20 @@ def trains_together(victim: Victim) -> TypeGuard[TrainedTogether]:
     return bool(getattr(victim, "together", False))
 
 
+def check_own(budget: object, claim: Guarantee | None) -> None:
+    """Raise unless one of escudo's generators is attacked on its own terms: at a cost, which says what it promises."""
+    if budget is None:
+        raise InputError("epsilon says how private the attacked generator is; give one.")
+    if claim is not None:
+        raise InputError("claim is for other generators; escudo's own promise what epsilon, delta and relation say.")
+
+
+def check_other(options: Mapping[str, Any]) -> None:
+    """Raise if another's generator is given options of escudo's."""
+    if options:
+        raise InputError(f"option {next(iter(options))!r} is for escudo's own generators, which are given by name.")
+
+
 def victim_of(
     generator: object,
     schema: Schema,
@@ -105,16 +119,10 @@ def victim_of(
         options: For escudo's generators.
     """
     if isinstance(generator, str):
-        if epsilon is None:
-            raise InputError("epsilon says how private the attacked generator is; give one.")
-        if claim is not None:
-            raise InputError(
-                "claim is for other generators; escudo's own promise what epsilon, delta and relation say."
-            )
+        check_own(epsilon, claim)
         terms: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "relation": relation, **options}
         return EscudoVictim(prepare(schema, graph, generator=generator, **terms))
-    if options:
-        raise InputError(f"option {next(iter(options))!r} is for escudo's own generators, which are given by name.")
+    check_other(options)
     if frames not in ("polars", "pandas"):
         raise InputError(f"frames must be 'polars' or 'pandas'; got {frames!r}.")
     if hasattr(generator, "synthetic") and hasattr(generator, "claim"):

@@ -156,19 +156,15 @@ class AncestralGraph:
             GraphError: The text is readable but no partial ancestral graph.
         """
         draft = formats.read_draft(text, format, source, ancestral=True)
-        try:
-            return cls.from_edges(
-                [(a, _kind(draft, a, b, *ends), b) for (a, b), ends in draft.marked.items()], nodes=draft.nodes
-            )
-        except GraphError as error:
-            raise GraphError(f"{source}: {error}") from None
+        with formats.naming(source):
+            edges = [(a, _kind(draft, a, b, *ends), b) for (a, b), ends in draft.marked.items()]
+            return cls.from_edges(edges, nodes=draft.nodes)
 
     @classmethod
     def read(cls, path: str | Path, format: formats.FormatName | None = None) -> AncestralGraph:
         """Read a graph from a file; its name's ending tells the format (``.gz`` is unpacked), else its content does."""
-        path = Path(path)
-        text = formats.read_text(path)
-        return cls.parse(text, format or formats.format_of(path, text), source=path.name)
+        text, format, name = formats.read_file(path, format)
+        return cls.parse(text, format, source=name)
 
     # -- what it says --------------------------------------------------------------------------------------------------
 

@@ -180,17 +180,14 @@ these arrows.
             GraphError: The text is readable but no causal graph, such as one with a cycle.
         """
         draft = formats.read_draft(text, format, source)
-        try:
+        with formats.naming(source):
             return cls.from_edges(**draft.arguments())
-        except GraphError as error:
-            raise GraphError(f"{source}: {error}") from None
 
     @classmethod
     def read(cls, path: str | Path, format: formats.FormatName | None = None) -> CausalGraph:
         """Read a graph from a file; its name's ending tells the format (``.gz`` is unpacked), else its content does."""
-        path = Path(path)
-        text = formats.read_text(path)
-        return cls.parse(text, format or formats.format_of(path, text), source=path.name)
+        text, format, name = formats.read_file(path, format)
+        return cls.parse(text, format, source=name)
 
     @classmethod
     def from_networkx(cls, graph: nx.Graph[Any]) -> CausalGraph:

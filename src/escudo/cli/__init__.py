@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from escudo.cli import _audit, _causal, _custodian, _doctor, _effects, _graph, _ledger, _release, _run, _schema, _studio
+from escudo.cli import _audit, _causal, _custodian, _effects, _graph, _ledger, _machine, _release, _run, _schema
 from escudo.cli._console import report_bug, report_error, stopping_cleanly, warning_in_words
 from escudo.errors import EscudoError
 
@@ -41,8 +41,8 @@ app.add_typer(_graph.app, name="graph")
 app.add_typer(_ledger.app, name="ledger")
 app.command("effects")(_effects.effects)
 app.command("definitions")(_effects.definitions)
-app.command("studio")(_studio.studio)
-app.command("doctor")(_doctor.doctor)
+app.command("studio")(_machine.studio)
+app.command("doctor")(_machine.doctor)
 
 
 def _show_version(wanted: bool) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from escudo.cli._console import Answer, Filed, plain_table
+from escudo.cli._console import Answer, Filed, flag, plain_table
 from escudo.cli._options import RelationName, command
 from escudo.errors import InputError
 
@@ -68,15 +68,11 @@ class AuditOptions:
     workers: Annotated[int, typer.Option(min=1, help="Calls that are made at a time, for slow services.")] = 1
     memoryless: Annotated[
         bool,
-        typer.Option(
-            "--memoryless", metavar="", help="It keeps nothing between calls, so that equal answers count each time."
-        ),
+        flag("--memoryless", "It keeps nothing between calls, so that equal answers count each time."),
     ] = False
     run_on: Annotated[
         bool,
-        typer.Option(
-            "--run-on", metavar="", help="Use all runs, also once the claim is rejected: how bad is it, at which δ?"
-        ),
+        flag("--run-on", "Use all runs, also once the claim is rejected: how bad is it, at which δ?"),
     ] = False
     confidence: Annotated[
         float | None, typer.Option(help="Of everything the audit says; 0.95, or what a suite says.", show_default=False)
@@ -164,9 +160,7 @@ def audit(asked: AuditOptions) -> Filed:
 @command
 def museum(
     names: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Exhibits; all by default.")] = None,
-    listing: Annotated[
-        bool, typer.Option("--list", metavar="", help="Show what there is, without auditing it.")
-    ] = False,
+    listing: Annotated[bool, flag("--list", "Show what there is, without auditing it.")] = False,
     confidence: Annotated[float, typer.Option(help="That no correct mechanism is accused, over all of them.")] = 0.95,
     seed: Annotated[int | None, typer.Option(help="Repeat a visit exactly.")] = None,
 ) -> Answer:

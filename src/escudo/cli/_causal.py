@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from escudo.cli._console import Answer, Filed, JsonFlag, print_promise
+from escudo.cli._console import Answer, Filed, JsonFlag, flag, print_promise
 from escudo.cli._options import (
     AcceptLargeDelta,
     Data,
@@ -72,7 +72,7 @@ class DirectionOptions(TableOptions):
     ] = "committee"
     all_pairs: Annotated[
         bool,
-        typer.Option("--all-pairs", metavar="", help="Ask about all pairs of columns under the one budget, by votes."),
+        flag("--all-pairs", "Ask about all pairs of columns under the one budget, by votes."),
     ] = False
     train: Annotated[
         Path | None, typer.Option(metavar="FILE", help="PUBLIC records that fit the regressions (gap, paper).")
@@ -212,9 +212,7 @@ class DiscoverOptions(TableOptions):
     ] = 0.0
     hidden_causes: Annotated[
         bool,
-        typer.Option(
-            "--hidden-causes", metavar="", help="Causes may be missing from the table: claim only what holds then too."
-        ),
+        flag("--hidden-causes", "Causes may be missing from the table: claim only what holds then too."),
     ] = False
     report: Annotated[
         Path | None, typer.Option("--report", "-r", metavar="FILE", help="Write a page with the drawn graph.")
@@ -341,9 +339,7 @@ class EffectOptions(TableOptions):
     adjust: Annotated[
         list[str] | None, typer.Option("--adjust", "-a", metavar="COLUMN", help="Adjust for this column (repeat it).")
     ] = None
-    trial: Annotated[
-        bool, typer.Option("--trial", metavar="", help="The treatment was assigned by chance: adjust for nothing.")
-    ] = False
+    trial: Annotated[bool, flag("--trial", "The treatment was assigned by chance: adjust for nothing.")] = False
     delta: Annotated[
         float,
         typer.Option(
@@ -354,9 +350,7 @@ class EffectOptions(TableOptions):
         str | None, typer.Option(metavar="CONTROL,TREATED", help="The levels to compare; first and last by default.")
     ] = None
     confidence: Annotated[float, typer.Option(help="How often the interval should hold the truth.")] = 0.95
-    joint: Annotated[
-        bool, typer.Option("--joint", metavar="", help="Of several contrasts, hold all truths together that often.")
-    ] = False
+    joint: Annotated[bool, flag("--joint", "Of several contrasts, hold all truths together that often.")] = False
     refute: Annotated[
         list[str] | None,
         typer.Option(

@@ -29,7 +29,13 @@ if TYPE_CHECKING:
     from escudo.privacy import Account, Guarantee, Plan
     from escudo.releasing import Resumption
 
-JsonFlag = Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON object instead of text.")]
+
+def flag(name: str, help: str) -> Any:
+    """Return an option that is given or not; what it says of itself shows no value."""
+    return typer.Option(name, metavar="", help=help)
+
+
+JsonFlag = Annotated[bool, flag("--json", "Print one JSON object instead of text.")]
 
 
 def console(*, stderr: bool = False) -> Console:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from escudo.cli._console import Answer, plain_table
+from escudo.cli._console import Answer, flag, plain_table
 from escudo.cli._options import command
 from escudo.errors import InputError
 
@@ -31,16 +31,14 @@ class EffectsOptions:
     file: Annotated[Path | None, typer.Argument(metavar="FILE", help="A model, such as survey.sem.")] = None
     of: Annotated[str | None, typer.Option(metavar="X,Y", help="Variables to change; all by default.")] = None
     on: Annotated[str | None, typer.Option(metavar="O", help="Variables to observe; by default the outputs.")] = None
-    joint: Annotated[bool, typer.Option("--joint", metavar="", help="Change the variables of --of together.")] = False
+    joint: Annotated[bool, flag("--joint", "Change the variables of --of together.")] = False
     direct: Annotated[
         str | None, typer.Option(metavar="M,N", help="Hold these fixed: the direct effect, past them.")
     ] = None
     through: Annotated[
         str | None, typer.Option(metavar="C,D", help="Follow only the arrows into these children of --of.")
     ] = None
-    own: Annotated[
-        bool, typer.Option("--own", metavar="", help="In the model's own population, not the worst case over all.")
-    ] = False
+    own: Annotated[bool, flag("--own", "In the model's own population, not the worst case over all.")] = False
     ledger: Annotated[
         str | None, typer.Option(metavar="URL", help="Instead of a model: the releases recorded in a ledger.")
     ] = None
@@ -115,7 +113,7 @@ def definitions(
     on: Annotated[str | None, typer.Option(metavar="O", help="The output; by default the only one.")] = None,
     printed: Annotated[
         bool,
-        typer.Option("--printed", metavar="", help="Read Definition 4 as printed: independent given the other points."),
+        flag("--printed", "Read Definition 4 as printed: independent given the other points."),
     ] = False,
 ) -> Answer:
     """Say for which ε the mechanism at the end of a model meets each definition of differential privacy.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from escudo._card import plain
-from escudo.cli._console import Answer
+from escudo.cli._console import Answer, flag
 from escudo.cli._options import command
 from escudo.errors import GraphError, InputError
 
@@ -26,7 +26,7 @@ _File = Annotated[
         metavar="FILE", help="A graph: .dot .gv .gml .dagitty .bif .bif.gz .csv .edges, or .txt (recognised)."
     ),
 ]
-_Force = Annotated[bool, typer.Option("--force", metavar="", help="Replace the output file if it exists.")]
+_Force = Annotated[bool, flag("--force", "Replace the output file if it exists.")]
 
 
 @app.command()
@@ -78,9 +78,7 @@ def _picture(graph: CausalGraph | AncestralGraph, schema: Path | None, title: st
 def convert(
     file: _File,
     out: Annotated[Path, typer.Argument(metavar="OUT", help="Where to write; its ending names the format.")],
-    lossy: Annotated[
-        bool, typer.Option("--lossy", metavar="", help="Leave out what the new format cannot carry.")
-    ] = False,
+    lossy: Annotated[bool, flag("--lossy", "Leave out what the new format cannot carry.")] = False,
     force: _Force = False,
 ) -> Answer:
     """Write a graph in another format; refuses to lose latents, groups or knowledge unless told to.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from escudo.privacy import AccountInfo, LedgerRow, Spending
+    from escudo.privacy import AccountInfo, Ledger, LedgerRow, Spending
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -166,6 +166,15 @@ def verify(
     return Answer(payload, f"Ledger holds good: {found.rows} rows.\nHead   {found.head}")
 
 
+def _rows_of(ledger: str, work: Callable[[Ledger], int]) -> tuple[str, int]:
+    """Do something with all rows of a ledger; return its name, and how many they were."""
+    from escudo.privacy import Ledger
+
+    with Ledger(ledger) as book:
+        rows = work(book)
+    return book.name, rows
+
+
 @app.command(epilog="Example: escudo ledger backup ledger-2026-11.jsonl")
 @command
 def backup(
@@ -173,11 +182,8 @@ def backup(
     ledger: LedgerUrl = DEFAULT_LEDGER,
 ) -> Answer:
     """Write all rows to a file from which the ledger can be made again."""
-    from escudo.privacy import Ledger
-
-    with Ledger(ledger) as book:
-        rows = book.backup(out)
-    return Answer({"ledger": book.name, "rows": rows, "file": str(out)}, f"Wrote {rows} rows to {out}.")
+    name, rows = _rows_of(ledger, lambda book: book.backup(out))
+    return Answer({"ledger": name, "rows": rows, "file": str(out)}, f"Wrote {rows} rows to {out}.")
 
 
 @app.command(epilog="Example: escudo ledger restore ledger-2026-11.jsonl --ledger sqlite:///new.db")
@@ -187,34 +193,25 @@ def restore(
     ledger: LedgerUrl = DEFAULT_LEDGER,
 ) -> Answer:
     """Make a ledger again from a backup, with later rows that this machine has seen."""
-    from escudo.privacy import Ledger
-
-    with Ledger(ledger) as book:
-        rows = book.restore(file)
-    return Answer({"ledger": book.name, "rows": rows}, f"{rows} rows are in {book.name} again.")
+    name, rows = _rows_of(ledger, lambda book: book.restore(file))
+    return Answer({"ledger": name, "rows": rows}, f"{rows} rows are in {name} again.")
 
 
 @app.command(epilog="Example: escudo ledger recover")
 @command
 def recover(ledger: LedgerUrl = DEFAULT_LEDGER) -> Answer:
     """Put rows back that this machine has seen and the ledger has lost."""
-    from escudo.privacy import Ledger
-
-    with Ledger(ledger) as book:
-        rows = book.recover()
+    name, rows = _rows_of(ledger, lambda book: book.recover())
     said = f"{rows} rows were put back." if rows else "Nothing was missing."
-    return Answer({"ledger": book.name, "rows": rows}, said)
+    return Answer({"ledger": name, "rows": rows}, said)
 
 
 @app.command(epilog="Example: escudo ledger upgrade")
 @command
 def upgrade(ledger: LedgerUrl = DEFAULT_LEDGER) -> Answer:
     """Bring a ledger that an older escudo made up to date."""
-    from escudo.privacy import Ledger
-
-    with Ledger(ledger) as book:
-        rows = book.upgrade()
-    return Answer({"ledger": book.name, "rows": rows}, f"The ledger is up to date: {rows} rows were kept.")
+    name, rows = _rows_of(ledger, lambda book: book.upgrade())
+    return Answer({"ledger": name, "rows": rows}, f"The ledger is up to date: {rows} rows were kept.")
 
 
 @app.command(epilog="Example: escudo ledger grant spender --ledger postgresql://owner@host/ledger")

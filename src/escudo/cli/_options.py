@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from escudo.cli._console import Answer, Filed, JsonFlag, planned
+from escudo.cli._console import Answer, Filed, JsonFlag, flag, planned
 from escudo.cli._run import KEPT, saving
 
 if TYPE_CHECKING:
@@ -59,16 +59,15 @@ RelationName = Annotated[
 ]
 AcceptLargeDelta = Annotated[
     bool,
-    typer.Option(
+    flag(
         "--accept-large-delta",
-        metavar="",
-        help="Go on though --delta is one over the number of rows or people, or more: somebody may be exposed whole.",
+        "Go on though --delta is one over the number of rows or people, or more: somebody may be exposed whole.",
     ),
 ]
 PublicRows = Annotated[int | None, typer.Option(min=1, help="The number of rows, if it is public knowledge.")]
 Seeded = Annotated[int | None, typer.Option(min=0, help="Repeatable noise, for trying things out: NOT FOR RELEASE.")]
-PlanOnly = Annotated[bool, typer.Option("--plan", metavar="", help="Show the budget tree and stop; nothing is spent.")]
-Force = Annotated[bool, typer.Option("--force", metavar="", help="Replace files that exist.")]
+PlanOnly = Annotated[bool, flag("--plan", "Show the budget tree and stop; nothing is spent.")]
+Force = Annotated[bool, flag("--force", "Replace files that exist.")]
 
 
 def command(function: Callable[..., Answer | Filed | None]) -> Callable[..., None]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from escudo.cli._console import Answer, JsonFlag, console, print_promise, to_the_end
+from escudo.cli._console import Answer, JsonFlag, console, flag, print_promise, to_the_end
 from escudo.cli._linked import release_linked, sample_linked, write_frames
 from escudo.cli._options import (
     AcceptLargeDelta,
@@ -92,10 +92,9 @@ class ReleaseOptions(TableOptions):
     ] = None
     no_privacy: Annotated[
         bool,
-        typer.Option(
+        flag(
             "--no-privacy",
-            metavar="",
-            help="In place of --epsilon: promise nothing, to compare with. For --generator vae with one of the paper's "
+            "In place of --epsilon: promise nothing, to compare with. For --generator vae with one of the paper's "
             "networks (--option architecture=columns), without a ledger: NOT FOR RELEASE.",
         ),
     ] = False
@@ -124,22 +123,17 @@ class ReleaseOptions(TableOptions):
     ] = None
     again: Annotated[
         bool,
-        typer.Option(
+        flag(
             "--again",
-            metavar="",
-            help="With --checkpoint: pay once more for the steps that are left, where they cannot be had for nothing.",
+            "With --checkpoint: pay once more for the steps that are left, where they cannot be had for nothing.",
         ),
     ] = False
-    csv: Annotated[bool, typer.Option("--csv", metavar="", help="Write synthetic.csv as well.")] = False
+    csv: Annotated[bool, flag("--csv", "Write synthetic.csv as well.")] = False
     custodian: Annotated[
         bool,
-        typer.Option(
-            "--custodian",
-            metavar="",
-            help="Also compare with the real rows, in a copy of the report beside DIR: NOT FOR RELEASE.",
-        ),
+        flag("--custodian", "Also compare with the real rows, in a copy of the report beside DIR: NOT FOR RELEASE."),
     ] = False
-    force: Annotated[bool, typer.Option("--force", metavar="", help="Replace an earlier release in DIR.")] = False
+    force: Annotated[bool, flag("--force", "Replace an earlier release in DIR.")] = False
     seed: Seeded = None
     plan: PlanOnly = False
     save_config: SaveConfig = None

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_orig
 
 import typer
 
-from escudo.cli._console import JsonFlag
+from escudo.cli._console import JsonFlag, flag
 
 if TYPE_CHECKING:
     from escudo.cli._options import TableOptions
@@ -181,8 +181,8 @@ def _read(path: Path) -> tuple[str, Mapping[str, Any]]:
 def run(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="What --save-config wrote, or somebody by hand.")],
-    plan: Annotated[bool, typer.Option("--plan", metavar="", help="Show the budget tree and stop.")] = False,
-    force: Annotated[bool, typer.Option("--force", metavar="", help="Replace an earlier answer.")] = False,
+    plan: Annotated[bool, flag("--plan", "Show the budget tree and stop.")] = False,
+    force: Annotated[bool, flag("--force", "Replace an earlier answer.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Run what a file says: data, schema, graph, budget and outputs of one command.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from escudo.cli._console import Answer, plain_table
+from escudo.cli._console import Answer, flag, plain_table
 from escudo.cli._linked import check_names, how_to_confirm, named_data, print_check
 from escudo.cli._options import AcceptLargeDelta, Data, Delta, More, PublicRows, command, without_secrets
 
@@ -27,7 +27,7 @@ app = typer.Typer(no_args_is_help=True, help="The public description of a table:
 
 _Schema = Annotated[Path, typer.Argument(metavar="SCHEMA", help="A schema: .toml, .json (or SDV), .yaml (SmartNoise).")]
 _Out = Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the schema here, as TOML.")]
-_Force = Annotated[bool, typer.Option("--force", metavar="", help="Replace the file if it exists.")]
+_Force = Annotated[bool, flag("--force", "Replace the file if it exists.")]
 _Table = Annotated[str | None, typer.Option("--table", help="Which table, if the metadata describe several.")]
 _TEXT = ("delimiter", "encoding", "decimal", "quoted_newlines")
 _TAKEN_AS_PUBLIC = "The kind of each column (levels or numbers) was taken as public."
@@ -273,9 +273,7 @@ def confirm(
     columns: Annotated[
         list[str] | None, typer.Argument(metavar="COLUMN", help="Which columns; asked one by one if none is named.")
     ] = None,
-    everything: Annotated[
-        bool, typer.Option("--all", metavar="", help="Vouch for all columns at once, without being asked.")
-    ] = False,
+    everything: Annotated[bool, flag("--all", "Vouch for all columns at once, without being asked.")] = False,
 ) -> Answer:
     """Vouch that the levels and bounds of columns are public knowledge; changes the schema's file.
 

@@ -69,8 +69,7 @@ def zcdp_to_epsilon(rho: float, delta: float) -> float:
     >>> round(zcdp_to_epsilon(0.5, 1e-5), 3)
     4.728
     """
-    rho = positive("rho", rho, allow_zero=True)
-    _open_delta(delta)
+    rho = _spent("rho", rho, delta)
     if rho == 0:
         return 0.0
     orders = _many_orders()
@@ -143,8 +142,7 @@ def gdp_to_epsilon(mu: float, delta: float) -> float:
     >>> round(gdp_to_epsilon(1.0, 1e-5), 3)
     4.377
     """
-    mu = positive("mu", mu, allow_zero=True)
-    _open_delta(delta)
+    mu = _spent("mu", mu, delta)
     if mu == 0:
         return 0.0
     # Above it, Φ(-ε/μ + μ/2) alone is below δ: Gaussian tail bound Φ(-t) ≤ e^{-t²/2}.
@@ -264,6 +262,13 @@ def round_up(exact: Fraction) -> float:
     """Return the smallest float at or above an exact number."""
     number = float(exact)
     return number if Fraction(number) >= exact else math.nextafter(number, math.inf)
+
+
+def _spent(name: str, value: float, delta: float) -> float:
+    """Return a parameter that is stated without a δ, once it and the δ to state it at make sense."""
+    value = positive(name, value, allow_zero=True)
+    _open_delta(delta)
+    return value
 
 
 def _open_delta(delta: float) -> None:

@@ -623,7 +623,22 @@ class RepeatedEvent(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ComposedEvent(Event):
+class _SeveralEvents(Event):
+    """What happens to all parts alike."""
+
+    events: tuple[Event, ...]
+
+    def stretched(self, steps: int) -> Self:
+        """Return the event with every part stretched."""
+        return replace(self, events=tuple(event.stretched(steps) for event in self.events))
+
+    def _per_person(self, rows: int) -> Self:
+        parts = tuple(event._per_person(rows) for event in self.events)
+        return replace(self, events=parts, unit="person", max_rows_per_person=rows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComposedEvent(_SeveralEvents):
     """Several events happened on the same table, one after the other, adaptively. None at all costs nothing.
 
     Attributes:
@@ -632,7 +647,6 @@ class ComposedEvent(Event):
 
     kind: ClassVar[str] = "composed"
 
-    events: tuple[Event, ...]
     relation: Relation = _OF_THE_PARTS
     unit: Unit = _UNIT_OF_THE_PARTS
 
@@ -646,20 +660,12 @@ class ComposedEvent(Event):
         """About its cost in zCDP."""
         return sum(event.weight for event in self.events)
 
-    def stretched(self, steps: int) -> Self:
-        """Return the event with every part stretched."""
-        return replace(self, events=tuple(event.stretched(steps) for event in self.events))
-
     def _replacing(self) -> ComposedEvent:
         return replace(self, events=tuple(e.under("replace_one") for e in self.events), relation="replace_one")
 
-    def _per_person(self, rows: int) -> ComposedEvent:
-        parts = tuple(event._per_person(rows) for event in self.events)
-        return replace(self, events=parts, unit="person", max_rows_per_person=rows)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ParallelEvent(Event):
+class ParallelEvent(_SeveralEvents):
     """Each event happened on its own part of the table; the parts are disjoint.
 
     How many parts see a change decides the cost:
@@ -698,7 +704,6 @@ class ParallelEvent(Event):
 
     kind: ClassVar[str] = "parallel"
 
-    events: tuple[Event, ...]
     by: Parts
     relation: Relation = _OF_THE_PARTS
     unit: Unit = _UNIT_OF_THE_PARTS
@@ -722,16 +727,8 @@ class ParallelEvent(Event):
         """About its cost in zCDP."""
         return max(event.weight for event in self.events)
 
-    def stretched(self, steps: int) -> Self:
-        """Return the event with every part stretched."""
-        return replace(self, events=tuple(event.stretched(steps) for event in self.events))
-
     def _replacing(self) -> ParallelEvent:
         return replace(self, relation="replace_one")  # by value: the parts stay as they are stated
-
-    def _per_person(self, rows: int) -> ParallelEvent:
-        parts = tuple(event._per_person(rows) for event in self.events)
-        return replace(self, events=parts, unit="person", max_rows_per_person=rows)
 
 
 def _samples(event: Event) -> bool:

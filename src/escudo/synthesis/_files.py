@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -125,10 +126,7 @@ def load(directory: str | os.PathLike[str]) -> CausalModel | LinearModel | Neura
     Raises:
         InputError: If a file is missing, too large, damaged, or of a newer version.
     """
-    folder = Path(directory)
-    description = _read_description(folder / _DESCRIPTION)
-    arrays = _read_arrays(folder / _PARAMETERS)
-    try:
+    with _reading(Path(directory)) as (description, arrays):
         if description.get("format") != _FORMAT:
             raise InputError("it does not say that it is an escudo model.")
         if description.get("version") != _VERSION:
@@ -167,12 +165,6 @@ def load(directory: str | os.PathLike[str]) -> CausalModel | LinearModel | Neura
             for number, law in enumerate(description.get("observed", []))
         }
         return CausalModel(conditionals=cells, observed=seen, **common)
-    except EscudoError as error:
-        raise InputError(f"{folder} is no usable model: {error}") from None
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
-        raise InputError(
-            f"{folder} is no usable model: {_DESCRIPTION} lacks something or has it in a wrong form."
-        ) from None
 
 
 def holds_linked(directory: str | os.PathLike[str]) -> bool:
@@ -186,15 +178,20 @@ def load_linked(directory: str | os.PathLike[str]) -> LinkedModel:
     Raises:
         InputError: If a file is missing, too large, damaged, of a newer version, or of a model of one table.
     """
-    folder = Path(directory)
-    description = _read_description(folder / _DESCRIPTION)
-    arrays = _read_arrays(folder / _PARAMETERS)
-    try:
+    with _reading(Path(directory)) as (description, arrays):
         if description.get("format") != _FORMAT or description.get("version") != _VERSION:
             raise InputError(f"it does not say that it is an escudo model of version {_VERSION}.")
         if "linked" not in description:
             raise InputError("it is one of a single table; read it with load.")
         return _linked(description, arrays)
+
+
+@contextmanager
+def _reading(folder: Path) -> Iterator[tuple[Mapping[str, Any], dict[str, Any]]]:
+    """Yield the description and the arrays of a model's files; what is wrong with them is told with their folder."""
+    description, arrays = _read_description(folder / _DESCRIPTION), _read_arrays(folder / _PARAMETERS)
+    try:
+        yield description, arrays
     except EscudoError as error:
         raise InputError(f"{folder} is no usable model: {error}") from None
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError):

@@ -31,8 +31,8 @@ from escudo.auditing.museum._counts import (
     SumNanLeak,
     SumWithoutBounds,
 )
-from escudo.auditing.museum._exhibits import Finding, exhibit, exhibits, visit
-from escudo.auditing.museum._piece import Exhibit, Piece
+from escudo.auditing.museum._exhibits import Exhibit, Finding, exhibit, exhibits, visit
+from escudo.auditing.museum._piece import Piece
 from escudo.auditing.museum._selection import (
     NoisyMaxExponential,
     NoisyMaxLaplace,

@@ -15,11 +15,51 @@ from escudo._validate import did_you_mean, probability
 from escudo.auditing.museum import _counts as counts
 from escudo.auditing.museum import _selection as selection
 from escudo.auditing.museum import _training as training
-from escudo.auditing.museum._piece import Exhibit, Pair, Piece
+from escudo.auditing.museum._piece import Pair, Piece
 from escudo.errors import InputError
 
 if TYPE_CHECKING:
     from escudo.auditing import Audit
+    from escudo.privacy import Guarantee
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exhibit:
+    """A broken piece beside its correct twin, with neighbouring inputs that tell them apart.
+
+    Attributes:
+        name: A short name, such as ``"svt-4"``.
+        mechanism: The broken piece.
+        twin: The same thing done right.
+        pairs: Neighbouring inputs for both.
+        runs: How many runs are enough to see the fault; the twin gets as many.
+    """
+
+    name: str
+    mechanism: Piece
+    twin: Piece
+    pairs: tuple[Pair, ...]
+    runs: int = 30_000
+
+    @property
+    def claim(self) -> Guarantee:
+        """What the broken piece is said to guarantee."""
+        return self.mechanism.claim
+
+    @property
+    def true_epsilon(self) -> float:
+        """The true ε of the broken piece, at its :attr:`Piece.delta`."""
+        return self.mechanism.true_epsilon
+
+    @property
+    def bug(self) -> str:
+        """What is wrong, in one sentence."""
+        return self.mechanism.bug
+
+    @property
+    def source(self) -> str:
+        """Where the fault was published or reported."""
+        return self.mechanism.source
 
 
 _HUGE = 1e6

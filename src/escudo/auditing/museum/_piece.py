@@ -79,45 +79,6 @@ class PurePiece(Piece):
         return math.inf if self.unbounded else self.epsilon
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exhibit:
-    """A broken piece beside its correct twin, with neighbouring inputs that tell them apart.
-
-    Attributes:
-        name: A short name, such as ``"svt-4"``.
-        mechanism: The broken piece.
-        twin: The same thing done right.
-        pairs: Neighbouring inputs for both.
-        runs: How many runs are enough to see the fault; the twin gets as many.
-    """
-
-    name: str
-    mechanism: Piece
-    twin: Piece
-    pairs: tuple[Pair, ...]
-    runs: int = 30_000
-
-    @property
-    def claim(self) -> Guarantee:
-        """What the broken piece is said to guarantee."""
-        return self.mechanism.claim
-
-    @property
-    def true_epsilon(self) -> float:
-        """The true ε of the broken piece, at its :attr:`Piece.delta`."""
-        return self.mechanism.true_epsilon
-
-    @property
-    def bug(self) -> str:
-        """What is wrong, in one sentence."""
-        return self.mechanism.bug
-
-    @property
-    def source(self) -> str:
-        """Where the fault was published or reported."""
-        return self.mechanism.source
-
-
 def snap(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return numbers rounded to a grid of 2^-10, which hides how floating point reached them.
 

@@ -27,7 +27,8 @@ and dagitty; read as a causal graph they are refused.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -154,6 +155,22 @@ def read_draft(text: str, format: FormatName | None, source: str, *, ancestral: 
     if not draft.nodes:
         raise ParseError("this text names no node; write edges such as 'smoke -> lung'.", source=source)
     return draft
+
+
+@contextmanager
+def naming(source: str) -> Iterator[None]:
+    """Say which text it was whose draft is no graph."""
+    try:
+        yield
+    except GraphError as error:
+        raise GraphError(f"{source}: {error}") from None
+
+
+def read_file(path: str | Path, format: FormatName | None) -> tuple[str, FormatName, str]:
+    """Return the text of a file, its format by the name's ending or else by the content, and what to call it."""
+    path = Path(path)
+    text = read_text(path)
+    return text, format or format_of(path, text), path.name
 
 
 def write_graph(graph: CausalGraph, format: FormatName, *, lossy: bool) -> str:

@@ -39,7 +39,7 @@ needs only numpy, and training beside it jax: a fitted network is run in numpy.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from itertools import pairwise
@@ -432,6 +432,14 @@ class Network:
 _SLOPE = 4.0  # of gates: steps of an optimiser are short, and a gate is to open or close within some dozens of them
 
 
+def _marked(count: int, pairs: Iterable[tuple[int, int]]) -> NDArray[np.float32]:
+    """Return a square of zeros with a one for each pair."""
+    made = np.zeros((count, count), np.float32)
+    for cause, effect in pairs:
+        made[cause, effect] = 1.0
+    return made
+
+
 @dataclass(frozen=True)
 class JointNetwork:
     r"""A network that learns which columns act on which together with how they do.
@@ -490,17 +498,11 @@ class JointNetwork:
 
     @cached_property
     def _allowed(self) -> NDArray[np.float32]:
-        made = np.zeros((self.count, self.count), np.float32)
-        for cause, effect in self.pairs:
-            made[cause, effect] = 1.0
-        return made
+        return _marked(self.count, self.pairs)
 
     @cached_property
     def _held(self) -> NDArray[np.float32]:
-        made = np.zeros((self.count, self.count), np.float32)
-        for cause, effect in self.known:
-            made[cause, effect] = 1.0
-        return made
+        return _marked(self.count, self.known)
 
     @cached_property
     def _mask(self) -> NDArray[np.float32]:
