@@ -101,6 +101,14 @@ def test_recorded_events_are_read_and_written_as_they_were(kind):
 
 
 @by_kind
+def test_what_an_event_says_is_named_and_nothing_can_be_added_to_it(kind):
+    event = RECORDED[kind][1]
+    with pytest.raises(TypeError, match="takes 1 positional argument"):
+        type(event)(1.0)
+    assert not hasattr(event, "__dict__")
+
+
+@by_kind
 def test_unknown_or_missing_fields_are_refused_by_name(kind):
     data = json.loads(RECORDED[kind][0])
     with pytest.raises(UnsupportedEventError, match=rf"event \({kind}\): unknown field 'sampling'"):

@@ -379,6 +379,20 @@ def ledger_head(url: str, state: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         return ledger.head
 
 
+@pytest.mark.parametrize("end", [b"not JSON", b'{"sequence": "?", "hash": ""}', b"[]", b"{}"])
+def test_a_witness_that_is_damaged_at_its_end_is_named(
+    end: bytes, ledger: Ledger, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spend_some(ledger, 1)
+    monkeypatch.setenv("ESCUDO_STATE", str(tmp_path / "another machine"))
+    with Ledger(url) as there, pytest.warns(UserWarning, match="no witness of the ledger"):
+        there.spend("visits", PureEvent(epsilon=0.125))
+    (witness,) = (tmp_path / "another machine").rglob("*.witness")
+    witness.write_bytes(witness.read_bytes().rstrip(b"\0") + end + b"\n")
+    with Ledger(url) as there, pytest.raises(LedgerError, match=rf"witness .*{witness.name} is damaged at its end"):
+        there.spend("visits", PureEvent(epsilon=0.125))
+
+
 def test_a_machine_without_a_witness_says_so_once_and_starts_one(
     ledger: Ledger, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -125,6 +125,13 @@ class TestGaussian:
         assert gaussian(1234.5, l2_sensitivity=1e-6, rho=0.5).value == pytest.approx(1234.5, abs=1e-4)
 
 
+def test_a_plan_is_for_real_numbers_unless_it_says_integers():
+    for plan, terms in ((laplace_event, {"sensitivity": 1.0}), (gaussian_event, {"l2_sensitivity": 1.0})):
+        assert plan(3, **terms, scale=4.0).grid < 1 == plan(3, **terms, scale=4.0, integers=True).grid
+    with pytest.raises(InputError, match="pass integers"):
+        gaussian_event(3, l2_sensitivity=1.0, scale=4.0, changed_cells=2)
+
+
 @pytest.mark.parametrize("kind", ["laplace", "gaussian"])
 def test_what_was_planned_is_released_with_the_same_noise_as_by_the_mechanism_itself(kind):
     counts = np.arange(6).reshape(2, 3)

@@ -39,6 +39,12 @@ def test_exactly_one_notion_is_stated():
             Guarantee(delta=1e-6, **notion)
 
 
+def test_where_nothing_is_promised_no_epsilon_holds_and_everything_may_fail():
+    nothing = Guarantee(none=True, for_release=False)
+    assert nothing.epsilon_at(1e-6) == math.inf
+    assert [nothing.delta_at(epsilon) for epsilon in (0.0, 1.0, 100.0)] == [1.0] * 3
+
+
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -1.0, 1e7, "1", True, 10**400])
 @pytest.mark.parametrize("notion", ["epsilon", "rho", "mu"])
 def test_losses_out_of_range_are_refused_by_name(notion, bad):
