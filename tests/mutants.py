@@ -16,6 +16,7 @@ import ast
 import json
 import math
 import os
+import platform
 import random
 import re
 import shutil
@@ -128,7 +129,9 @@ def plan(arguments: argparse.Namespace) -> None:
         if len(mutants) % 100 == 0:
             print(f"{len(mutants)} drawn", flush=True)
     arguments.plan.parent.mkdir(parents=True, exist_ok=True)
-    known = {"places": len(places), "looked": looked, "seed": arguments.seed, "mutants": mutants}
+    asked = ["git", "-C", str(HOME), "describe", "--always", "--dirty", "--exclude", "*"]
+    commit = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+    known = {"commit": commit, "places": len(places), "looked": looked, "seed": arguments.seed, "mutants": mutants}
     arguments.plan.write_text(json.dumps(known))
     print(f"{len(mutants)} changes at {looked} of {len(places)} places, drawn at random")
 
@@ -205,10 +208,19 @@ def run(arguments: argparse.Namespace) -> None:
             }
 
         with ThreadPoolExecutor(arguments.workers) as pool:
-            results = [result for result in pool.map(one, drawn["mutants"]) if result]
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(json.dumps(summary(drawn, results), indent=1) + "\n")
+            results: list[dict[str, Any]] = []
+            for result in pool.map(one, drawn["mutants"]):
+                results += [result] if result else []
+                write(arguments.out, drawn, results)  # what was found stays, whatever stops the rest
     print(f"\n{sum(result['outcome'] in NOTICED for result in results)} of {len(results)} noticed")
+
+
+def write(out: Path, drawn: dict[str, Any], results: list[dict[str, Any]]) -> None:
+    """Write down what came of the mutants so far, whole or not at all."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    draft = out.with_suffix(".draft")
+    draft.write_text(json.dumps(summary(drawn, results), indent=1) + "\n")
+    draft.replace(out)
 
 
 def summary(drawn: dict[str, Any], results: list[dict[str, Any]]) -> dict[str, Any]:
@@ -228,6 +240,8 @@ def summary(drawn: dict[str, Any], results: list[dict[str, Any]]) -> dict[str, A
         / (1 + z * z / max(tried, 1))
     )
     return {
+        "commit": drawn["commit"],
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
         "places": drawn["places"],
         "seed": drawn["seed"],
         "tried": tried,

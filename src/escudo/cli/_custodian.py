@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from escudo.utility import Change, Evaluation, Rows
 
 
+def _of_release(does: str) -> Any:
+    told = "and add what is found to the custodian's copy of its report, beside DIR: NOT FOR RELEASE."
+    return typer.Option("--release", "-r", metavar="DIR", help=f"{does}, {told}")
+
+
 @dataclass(frozen=True, kw_only=True)
 class EvaluateOptions:
     """What ``escudo evaluate`` is told."""
@@ -47,13 +52,7 @@ class EvaluateOptions:
     ] = None
     release: Annotated[
         Path | None,
-        typer.Option(
-            "--release",
-            "-r",
-            metavar="DIR",
-            help="Evaluate this release, and add what is found to the custodian's copy of its report, beside DIR: NOT "
-            "FOR RELEASE.",
-        ),
+        _of_release("Evaluate this release"),
     ] = None
     schema: Annotated[
         Path | None,
@@ -270,13 +269,7 @@ class AttackOptions:
     more: More = None
     release: Annotated[
         Path | None,
-        typer.Option(
-            "--release",
-            "-r",
-            metavar="DIR",
-            help="Attack the generator of this release, with its schema, graph and budget, and add what is found to "
-            "the custodian's copy of its report, beside DIR: NOT FOR RELEASE.",
-        ),
+        _of_release("Attack the generator of this release, with its schema, graph and budget"),
     ] = None
     schema: Annotated[
         Path | None, typer.Option("--schema", "-s", help="The table's public description (escudo schema).")
