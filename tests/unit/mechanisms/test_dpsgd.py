@@ -17,7 +17,7 @@ from scipy.stats import beta, kstest, norm
 from escudo.errors import BudgetExceededError, InputError
 from escudo.mechanisms.dpsgd import Layout, Training, audited_step, resume, train
 from escudo.mechanisms.dpsgd import _mechanism as module
-from escudo.mechanisms.dpsgd._checkpoint import TrainingFile
+from escudo.mechanisms.dpsgd._checkpoint import Kept, TrainingFile
 from escudo.mechanisms.dpsgd._core import Knobs, Recipe, Slots, first_state, result, row_losses, run
 from escudo.mechanisms.dpsgd._sampling import capacity_for, device_slots, slots_of
 from escudo.privacy import MemoryAccount, RunningTotal, SampledGaussianEvent
@@ -722,3 +722,10 @@ def test_the_core_needs_nothing_but_jax_and_numpy():
     )
     loaded = json.loads(subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout)
     assert not {"polars", "opendp", "scipy", "narwhals", "networkx", "sqlalchemy", "dp_accounting"} & set(loaded)
+
+
+def test_a_file_without_a_state_has_no_step_behind_it(tmp_path):
+    receipt = MemoryAccount().spend(SampledGaussianEvent(noise_multiplier=1.0, sampling_probability=0.5))
+    facts = {"path": tmp_path / "training.ckpt", "digest": "", "number": 1, "receipt": receipt, "about": {}}
+    assert Kept(**facts, arrays={}).done == 0
+    assert Kept(**facts, arrays={"step": np.array([3])}).done == 3

@@ -93,7 +93,7 @@ def test_a_range_below_every_bin_has_distance_one():
 
 
 def test_values_are_clamped_and_nan_counts_as_the_middle():
-    assert read_log_iqr([math.nan, math.nan, 9, 9], lower=2, upper=10, width=0.5).value == math.log(9 - 6)
+    assert read_log_iqr([math.nan, math.nan, 9, 9], lower=3, upper=10, width=0.5).value == math.log(9 - 6.5)
     wild = read_log_iqr([-math.inf, -9.0, math.nan, 99.0, math.inf], lower=0, upper=10, width=0.5)
     tame = read_log_iqr([0, 0, 5, 10, 10], lower=0, upper=10, width=0.5)
     assert wild == tame
