@@ -51,7 +51,7 @@ from escudo.causal import CausalGraph
 from escudo.errors import InputError
 from escudo.mechanisms import Purse, choose_cells, gaussian_event
 from escudo.privacy import Budget, Event, ExponentialEvent, GaussianEvent, Neighbours, Passes, Plan, calibrate
-from escudo.synthesis._forecast import Forecast, Measured, measured_moments
+from escudo.synthesis._forecast import Forecast, MeasuredMoments, measured_moments
 from escudo.synthesis._model import CausalModel, anchor_of
 from escudo.synthesis._moment_family import Form, forms_of
 from escudo.synthesis._moment_fit import SecondLook, check_fittable, fit_moments, loose_columns, ordered_pairs
@@ -327,7 +327,7 @@ class PreparedMoments:
         looked = Passes(0) if self.again is None else Passes(0, 1, "sums of the most suspicious candidates")
         return Passes(2 if isinstance(self.clip, ExponentialEvent) else 1) + looked
 
-    def measured_at(self, rows: float, louder: float = 1.0) -> Measured:
+    def measured_at(self, rows: float, louder: float = 1.0) -> MeasuredMoments:
         """Return what will be known, with noise that is louder by a factor than was prepared."""
         return measured_moments(self, rows, louder)
 
