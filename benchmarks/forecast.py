@@ -269,12 +269,12 @@ def main() -> int:
     parser.add_argument("--data", type=Path, default=Path(__file__).parents[2] / "shared" / "data")
     parser.add_argument("--only", default="", help="only tables whose name holds this text; writes nothing")
     options = parser.parse_args()
-    rows: list[dict[str, Any]] = []
+    machine, rows = made(seed=SEED, delta=DELTA), list[dict[str, Any]]()
     for case in cases(options.data):
         for epsilon in EPSILONS if options.only in case.name else ():
             rows.append(compare(case, epsilon))
             print(json.dumps(rows[-1]), flush=True)
-    result = {"machine": made(seed=SEED, delta=DELTA), "rows": rows, "summary": summary(rows)}
+    result = {"machine": machine, "rows": rows, "summary": summary(rows)}
     print(report(result))
     if not options.only:
         text = json.dumps(result, indent=1, ensure_ascii=False) + "\n"
