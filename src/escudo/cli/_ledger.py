@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from escudo._card import number_of
 from escudo.cli._console import Answer, JsonFlag, console, plain_table
 from escudo.cli._options import DEFAULT_LEDGER, command
 
@@ -163,7 +164,7 @@ def verify(
     name = book.name if exported is None else str(exported)
 
     payload = {"ledger": name, "ok": True, "rows": found.rows, "head": found.head}
-    return Answer(payload, f"Ledger holds good: {found.rows} rows.\nHead   {found.head}")
+    return Answer(payload, f"Ledger holds good: {number_of(found.rows, 'row')}.\nHead   {found.head}")
 
 
 @app.command(epilog="Example: escudo ledger backup ledger-2026-11.jsonl")
@@ -177,7 +178,7 @@ def backup(
 
     with Ledger(ledger) as book:
         rows = book.backup(out)
-    return Answer({"ledger": book.name, "rows": rows, "file": str(out)}, f"Wrote {rows} rows to {out}.")
+    return Answer({"ledger": book.name, "rows": rows, "file": str(out)}, f"Wrote {number_of(rows, 'row')} to {out}.")
 
 
 @app.command(epilog="Example: escudo ledger restore ledger-2026-11.jsonl --ledger sqlite:///new.db")
@@ -191,7 +192,10 @@ def restore(
 
     with Ledger(ledger) as book:
         rows = book.restore(file)
-    return Answer({"ledger": book.name, "rows": rows}, f"{rows} rows are in {book.name} again.")
+    return Answer(
+        {"ledger": book.name, "rows": rows},
+        f"{number_of(rows, 'row')} {'is' if rows == 1 else 'are'} in {book.name} again.",
+    )
 
 
 @app.command(epilog="Example: escudo ledger recover")
@@ -202,7 +206,7 @@ def recover(ledger: LedgerUrl = DEFAULT_LEDGER) -> Answer:
 
     with Ledger(ledger) as book:
         rows = book.recover()
-    said = f"{rows} rows were put back." if rows else "Nothing was missing."
+    said = f"{number_of(rows, 'row')} {'was' if rows == 1 else 'were'} put back." if rows else "Nothing was missing."
     return Answer({"ledger": book.name, "rows": rows}, said)
 
 
@@ -214,7 +218,10 @@ def upgrade(ledger: LedgerUrl = DEFAULT_LEDGER) -> Answer:
 
     with Ledger(ledger) as book:
         rows = book.upgrade()
-    return Answer({"ledger": book.name, "rows": rows}, f"The ledger is up to date: {rows} rows were kept.")
+    return Answer(
+        {"ledger": book.name, "rows": rows},
+        f"The ledger is up to date: {number_of(rows, 'row')} {'was' if rows == 1 else 'were'} kept.",
+    )
 
 
 @app.command(epilog="Example: escudo ledger grant spender --ledger postgresql://owner@host/ledger")
@@ -267,7 +274,7 @@ def export(
         typer.echo(text, nl=False)
     else:
         _write_new(out, text)
-        console(stderr=True).print(f"Wrote {len(exported['rows'])} rows to {out}.", markup=False)
+        console(stderr=True).print(f"Wrote {number_of(len(exported['rows']), 'row')} to {out}.", markup=False)
     if exported["problem"]:
         console(stderr=True).print(f"Careful, the ledger is broken. {exported['problem']}", markup=False)
 
@@ -357,7 +364,7 @@ def _accounts_table(infos: list[AccountInfo]) -> Table:
 
     def cells(info: AccountInfo) -> tuple[str, ...]:
         change = "replace" if info.cap.relation == "replace_one" else "add or remove"
-        rows = "row" if info.cap.unit == "row" else f"person (≤ {info.cap.max_rows_per_person} rows)"
+        rows = "row" if info.cap.unit == "row" else f"person (≤ {number_of(info.cap.max_rows_per_person, 'row')})"
         notes = ["planned"] if info.spending == "planned" else []
         notes += [f"{info.failed} failed"] if info.failed else []
         notes += [f"{info.not_for_release} not for release"] if info.not_for_release else []

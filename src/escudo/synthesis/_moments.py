@@ -46,6 +46,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from escudo._card import number_of
 from escudo._validate import positive, whole, yes_or_no
 from escudo.causal import CausalGraph
 from escudo.errors import InputError
@@ -396,7 +397,7 @@ class PreparedMoments:
         return grid[int(chosen[0])]
 
     def _contents(self) -> str:
-        parts = [f"{len(self.design.layout.sizes)} columns", f"{len(self.design.layout.pairs)} arrows"]
+        parts = [number_of(len(self.design.layout.sizes), "column"), number_of(len(self.design.layout.pairs), "arrow")]
         if self.design.layout.candidates:
             parts.append(f"{len(self.design.layout.candidates)} candidate arrows")
         bound = f", rows clipped to length {math.sqrt(self.clip) / 2:.3g}" if isinstance(self.clip, int) else ""
