@@ -84,8 +84,8 @@ class Witness:
         if seen is not None and seen.rows:
             raise LedgerCorruptError(
                 f"a ledger of {number_of(seen.rows, 'row')} was here, and it is gone or emptied: what was spent would "
-                "start afresh. Put it back from a backup (escudo ledger restore) or from this machine's witness (escudo ledger "
-                "recover); if it was removed on purpose, say so with: escudo ledger forget."
+                "start afresh. Put it back from a backup (escudo ledger restore) or from this machine's witness "
+                "(escudo ledger recover); if it was removed on purpose, say so with: escudo ledger forget."
             )
 
     def remember_place(self, ledger_id: str) -> None:
