@@ -229,7 +229,21 @@ def report(result: Mapping[str, Any]) -> str:
             f"{'' if row['cpu_seconds'] is None else format(row['cpu_seconds'], '.2f')} |"
         )
     lines += ["", *(f"* {line}" for line in result["summary"])]
+    lines += ["", "| target | measured | met |", "|---|---|---|", _target(result["rows"])]
     return "\n".join(lines) + "\n"
+
+
+def _target(rows: list[dict[str, Any]]) -> str:
+    """Return the row of the target: what every forecast is to be, by generators that would be chosen."""
+    cells = {
+        f"{row['case']}, {'graph' if row['graph'] else 'no graph'}, ε = {row['epsilon']:g}, {of}s": row[of]["ratio"]
+        for row in rows
+        for of in ("column", "pair")
+        if not row["case"].endswith(" by moments") and row[of]["ratio"] is not None
+    }
+    outside = [f"{name}: {ratio:.2f}" for name, ratio in cells.items() if not 1 / FACTOR <= ratio <= FACTOR]
+    found = f"{len(cells) - len(outside)} of {len(cells)} means{'; ' * bool(outside)}{', '.join(outside)}"
+    return f"| forecast within a factor of {FACTOR} of the mean error seen | {found} | {'no' if outside else 'yes'} |"
 
 
 def summary(rows: list[dict[str, Any]]) -> list[str]:
