@@ -334,13 +334,13 @@ class Categorical(_Described):
         return len(self.levels) if self.missing else 0
 
     @property
-    def uncut(self) -> tuple[str, ...]:
+    def _uncut(self) -> tuple[str, ...]:
         """The texts of ``recode`` that are longer than ``prefix``: each stands for itself, before anything is cut."""
         return tuple(text for text in dict(self.recode) if self.prefix is not None and len(text) > self.prefix)
 
-    def cut(self, text: str) -> str:
+    def _cut(self, text: str) -> str:
         """Return what counts of a text: its beginning, or all of it."""
-        return text if text in self.uncut else text[: self.prefix]
+        return text if text in self._uncut else text[: self.prefix]
 
     @property
     def null_code(self) -> int:
@@ -362,7 +362,7 @@ class Categorical(_Described):
 
             def read(value: Any) -> str | None:
                 text = as_text(value)
-                return None if text is None else self.cut(text)
+                return None if text is None else self._cut(text)
 
         def cell(value: Any) -> int:
             # Equal numbers hash alike across int, float, Decimal and Fraction: one lookup is the docstring's rule.

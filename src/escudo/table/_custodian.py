@@ -709,7 +709,7 @@ def _check_objects(frame: nw.LazyFrame[Any], column: Column, rows: int) -> Colum
     if isinstance(column, Categorical):
         hashable = [as_python(value) for value in values if not is_null(value) and getattr(value, "__hash__", None)]
         recoded = dict(column.recode)
-        hashable = [column.cut(value) if isinstance(value, str) else value for value in hashable]
+        hashable = [column._cut(value) if isinstance(value, str) else value for value in hashable]
         hashable = [recoded.get(value, value) for value in hashable]
         marked = hashable.count(MISSING_LABEL) if column.missing else 0
         inside = sum(value in column.codes for value in hashable)

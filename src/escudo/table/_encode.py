@@ -125,9 +125,9 @@ def known_texts(column: Categorical) -> list[str]:
 
 
 def cut_text(column: Categorical, text: nw.Expr) -> nw.Expr:
-    """Return what counts of a column's texts where it has a prefix, as :meth:`Categorical.cut` says it."""
+    """Return what counts of a column's texts where it has a prefix, as :meth:`Categorical._cut` says it."""
     cut = text.str.slice(0, column.prefix)
-    return nw.when(text.is_in(list(column.uncut))).then(text).otherwise(cut) if column.uncut else cut
+    return nw.when(text.is_in(list(column._uncut))).then(text).otherwise(cut) if column._uncut else cut
 
 
 def text_key(column: Categorical, text: pl.Expr) -> pl.Expr:
@@ -138,7 +138,7 @@ def text_key(column: Categorical, text: pl.Expr) -> pl.Expr:
     if column.prefix is not None:
         text = text.cast(pl.String)
         cut = text.str.slice(0, column.prefix)
-        text = pl.when(text.is_in(column.uncut)).then(text).otherwise(cut) if column.uncut else cut
+        text = pl.when(text.is_in(column._uncut)).then(text).otherwise(cut) if column._uncut else cut
     kind = pl.UInt8 if len(texts) < 2**8 - 1 else pl.UInt16 if len(texts) < 2**16 - 1 else pl.UInt32
     other, null = (pl.lit(len(texts) + step, dtype=kind) for step in (0, 1))
     key = text.cast(pl.Enum(texts), strict=False).to_physical().cast(kind).fill_null(other)

@@ -289,7 +289,7 @@ def _key_in_duckdb(column: Categorical, quoted: str) -> str | None:
     text = f"CAST({quoted} AS VARCHAR)"
     if column.prefix is not None:
         cut = f"substr({text}, 1, {column.prefix})"
-        text = f"CASE WHEN {text} IN ({listed(column.uncut)}) THEN {text} ELSE {cut} END" if column.uncut else cut
+        text = f"CASE WHEN {text} IN ({listed(column._uncut)}) THEN {text} ELSE {cut} END" if column._uncut else cut
     key = f"coalesce(enum_code(TRY_CAST({text} AS ENUM({listed(texts)}))), {len(texts)})"
     if column.null_code != column.other_code:
         key = f"CASE WHEN {quoted} IS NULL THEN {len(texts) + 1} ELSE {key} END"
