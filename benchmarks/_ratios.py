@@ -160,6 +160,24 @@ def _audit_power(result: Any) -> Iterator[Comparison]:
         yield Comparison(question, row["audit_80"], "split Clopper-Pearson", row["split_80"], "runs", "audit_power")
 
 
+def _linked(result: Any) -> Iterator[Comparison]:
+    titles = {
+        "v1": "single columns of visits",
+        "v2": "pairs of columns of visits",
+        "trans": "from visit to visit",
+        "n": "visits per person",
+        "pv": "people with their visits",
+        "rd": "effect on the next visit",
+    }
+    linked = [row for row in result["clinic"] if row["release"] == "linked"]
+    for row, (figure, title) in product(linked, titles.items()):
+        if "hma" in result:
+            ours, theirs = (each["figures"][figure][0] for each in (row, result["hma"]))
+            question = f"linked tables, {title}, ε = {row['epsilon']:g}"
+            peer = f"SDV's HMA, {result['hma']['people']:,} people, without privacy"
+            yield Comparison(question, 100 * ours, peer, 100 * theirs, "%", "linked")
+
+
 READERS = {
     "release": _release,
     "tables": _tables,
@@ -168,6 +186,7 @@ READERS = {
     "discovery": _discovery,
     "dpsgd": _dpsgd,
     "counts": _counts,
+    "linked": _linked,
     "audit_sniper": _audit_sniper,
     "audit_power": _audit_power,
 }

@@ -12,8 +12,14 @@ table has, and the real ones: over columns, and over the pairs along arrows, or 
 measured. *Forecast* is what ``escudo.synthesis.forecast`` says, from schema, graph, ε and the number of rows.
 
 The stand-in's power (1, 1.5, 2 and 2.5 were tried) and the shares of units were chosen on the networks, and the mean
-that stands for pairs without a graph (arithmetic, harmonic or geometric) with a look at Adult, so these are no
-independent check; NLTCS, Eedi, the proteins and the pain table had no part in any choice.
+that stands for pairs without a graph (arithmetic, harmonic or geometric) with a look at Adult. That moments are not
+tables was seen on the pain table, and how they are forecast was settled with a look at it. So these are no independent
+check; NLTCS, Eedi and the proteins had no part in any choice. (For Eedi at ε = 0.3, powers that vary between columns,
+columns that depend on each other in the stand-in, and means that weigh pairs by the picks were tried, and none taken:
+none helped the networks.)
+
+Below the line are networks by generator ``moments``, which ``auto`` would not choose for them: a check of its forecast
+on tables that had no part in it.
 """
 
 from __future__ import annotations
@@ -26,7 +32,7 @@ import statistics
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +53,8 @@ FACTOR = 1.5
 RESULTS = Path(__file__).parent / "results"
 NETWORKS = ("asia", "cancer", "earthquake", "survey", "sachs", "child", "alarm")
 NETWORK_ROWS = 20_000
-CHOSEN_ON = (*NETWORKS, "adult")
+CHOSEN_ON = (*NETWORKS, "adult", "pain")
+BY_MOMENTS = ("asia", "sachs", "child", "alarm")
 Arrows = list[tuple[str, str]]
 
 
@@ -63,13 +70,19 @@ class Case:
     generator: str = "marginals"
 
     @property
+    def title(self) -> str:
+        """What it is called in the results."""
+        return f"{self.name} by moments" if self.name in BY_MOMENTS and self.generator == "moments" else self.name
+
+    @property
     def seeds(self) -> int:
         """How often it is released: some 60 columns are seen at each ε, in three releases or more."""
         return max(3, min(12, 60 // len(self.sizes)))
 
 
 def cases(data: Path) -> Iterator[Case]:
-    """Yield every table, with its graph and without."""
+    """Yield every table, with its graph and without; then some networks by moments."""
+    by_moments = []
     for name in NETWORKS:
         file = data / "networks" / f"{name}.bif.gz"
         network = Network.read(file)
@@ -77,7 +90,9 @@ def cases(data: Path) -> Iterator[Case]:
         arrows = [(cause, effect) for effect in network.nodes for cause in network.parents[effect]]
         sizes = {node: len(network.levels[node]) for node in network.nodes}
         rows = np.stack([np.asarray(codes[node], dtype=np.int64) for node in network.nodes], axis=1)
-        yield from _both(name, sizes, rows, arrows, _hash(file))
+        for case in _both(name, sizes, rows, arrows, _hash(file)):
+            by_moments += [replace(case, generator="moments")] if name in BY_MOMENTS and case.arrows else []
+            yield case
     for name in ("adult", "nltcs"):
         table = load(SOURCES[name], data)
         rows = np.concatenate([table.private, table.held_out])
@@ -86,6 +101,7 @@ def cases(data: Path) -> Iterator[Case]:
     yield _eedi(data / "eedi")
     yield _proteins(data / "sachs" / "cyto_full_data.csv")
     yield _pain(data / "neuropathic_pain")
+    yield from by_moments
 
 
 def _both(name: str, sizes: Mapping[str, int], rows: NDArray[np.int64], arrows: Arrows, sha256: str) -> Iterator[Case]:
@@ -158,7 +174,7 @@ def compare(case: Case, epsilon: float) -> dict[str, Any]:
         if wanted:
             pairs.append(statistics.mean(_apart(case, drawn, pair) for pair in wanted))
     found = {
-        "case": case.name,
+        "case": case.title,
         "graph": case.arrows is not None,
         "generator": case.generator,
         "rows": len(case.rows),
@@ -213,20 +229,35 @@ def report(result: Mapping[str, Any]) -> str:
             f"{'' if row['cpu_seconds'] is None else format(row['cpu_seconds'], '.2f')} |"
         )
     lines += ["", *(f"* {line}" for line in result["summary"])]
+    lines += ["", "| target | measured | met |", "|---|---|---|", _target(result["rows"])]
     return "\n".join(lines) + "\n"
+
+
+def _target(rows: list[dict[str, Any]]) -> str:
+    """Return the row of the target: what every forecast is to be, by generators that would be chosen."""
+    cells = {
+        f"{row['case']}, {'graph' if row['graph'] else 'no graph'}, ε = {row['epsilon']:g}, {of}s": row[of]["ratio"]
+        for row in rows
+        for of in ("column", "pair")
+        if not row["case"].endswith(" by moments") and row[of]["ratio"] is not None
+    }
+    outside = [f"{name}: {ratio:.2f}" for name, ratio in cells.items() if not 1 / FACTOR <= ratio <= FACTOR]
+    found = f"{len(cells) - len(outside)} of {len(cells)} means{'; ' * bool(outside)}{', '.join(outside)}"
+    return f"| forecast within a factor of {FACTOR} of the mean error seen | {found} | {'no' if outside else 'yes'} |"
 
 
 def summary(rows: list[dict[str, Any]]) -> list[str]:
     """Return how many forecasts are within the factor, of each kind."""
     found = []
-    for title, chosen in (("tables of no choice", False), ("tables of some choice", True)):
+    kinds: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        moments = row["case"].endswith(" by moments")
+        choice = "tables of some choice" if row["case"] in CHOSEN_ON else "tables of no choice"
+        kinds.setdefault("networks by moments" if moments else choice, []).append(row)
+    for title, chosen in kinds.items():
         for of in ("column", "pair"):
             for graph in (True, False):
-                ratios = [
-                    row[of]["ratio"]
-                    for row in rows
-                    if (row["case"] in CHOSEN_ON) == chosen and row["graph"] == graph and row[of]["ratio"] is not None
-                ]
+                ratios = [row[of]["ratio"] for row in chosen if row["graph"] == graph and row[of]["ratio"] is not None]
                 within = sum(1 / FACTOR <= ratio <= FACTOR for ratio in ratios)
                 if ratios:
                     found.append(
@@ -252,12 +283,12 @@ def main() -> int:
     parser.add_argument("--data", type=Path, default=Path(__file__).parents[2] / "shared" / "data")
     parser.add_argument("--only", default="", help="only tables whose name holds this text; writes nothing")
     options = parser.parse_args()
-    rows: list[dict[str, Any]] = []
+    machine, rows = made(seed=SEED, delta=DELTA), list[dict[str, Any]]()
     for case in cases(options.data):
         for epsilon in EPSILONS if options.only in case.name else ():
             rows.append(compare(case, epsilon))
             print(json.dumps(rows[-1]), flush=True)
-    result = {"machine": made(seed=SEED, delta=DELTA), "rows": rows, "summary": summary(rows)}
+    result = {"machine": machine, "rows": rows, "summary": summary(rows)}
     print(report(result))
     if not options.only:
         text = json.dumps(result, indent=1, ensure_ascii=False) + "\n"

@@ -29,6 +29,15 @@ _MOST_ROWS, _MOST_TEXT = 20, 1000
 _NARROW, _WIDE = frozenset("fijlrtI.,:;'|!()[]{} "), frozenset("mwMW@%&")
 
 
+def number_of(count: int | None, what: str) -> str:
+    """Return a number with what it counts.
+
+    >>> number_of(1, "row"), number_of(2000, "row")
+    ('1 row', '2,000 rows')
+    """
+    return f"1 {what}" if count == 1 else f"{count or 0:,} {what}s"
+
+
 def plain(found: Any, *names: str) -> dict[str, Any]:
     """Return attributes of a result as JSON values, under their names; all fields of a dataclass if none is named.
 

@@ -151,34 +151,50 @@ def unguarded(text: str) -> str:
 _ROWS_OF_A_PART = 2**20
 
 
-def write_rows(blocks: Iterator[pl.DataFrame], path: Path) -> None:
+def mark_of(guarantee: Any) -> str:  # Any: a Guarantee, which is above this file
+    """Return what is said wherever rows go for whose making nothing was promised; nothing for all others."""
+    return f"NOT FOR RELEASE: {guarantee}" if guarantee.none else ""
+
+
+def metadata_of(mark: str) -> dict[str, Any]:
+    """Return how a Parquet file is told to carry a mark, under the key ``escudo`` of its metadata."""
+    return {"metadata": {"escudo": mark}} if mark else {}
+
+
+def write_rows(blocks: Iterator[pl.DataFrame], path: Path, *, mark: str = "") -> None:
     """Write rows that come in blocks, never holding all of them: the file appears whole or not at all.
 
     Args:
         blocks: The rows, at least one block.
         path: A ``.parquet`` or ``.csv`` file; else a folder, which gets one Parquet file for each million rows.
+        mark: What every Parquet file says about its rows (:func:`metadata_of`). A CSV file has no place for it, so a
+            text file beside it says it.
     """
     import polars as pl
+
+    told = metadata_of(mark)
 
     if path.suffix not in (".csv", ".parquet"):
         with folder_draft(path) as draft:
             for part, frame in enumerate(_parts(blocks)):
-                frame.write_parquet(draft / f"part-{part:05}.parquet")
+                frame.write_parquet(draft / f"part-{part:05}.parquet", **told)
             put_folder(draft, path)
         return
     with file_draft(path) as draft:
         if path.suffix == ".csv":
+            if mark:
+                path.with_name(f"{path.name}.NOT-FOR-RELEASE.txt").write_text(f"{mark}\n", encoding="utf-8")
             with draft.open("wb") as file:
                 for place, frame in enumerate(blocks):
                     write_csv(frame, file, header=place == 0)
         else:
             first, more = next(blocks), next(blocks, None)
             if more is None:
-                first.write_parquet(draft)
+                first.write_parquet(draft, **told)
             else:
                 rest = chain([first, more], blocks)
                 streamed = pl.io.plugins.register_io_source(lambda *_: rest, schema=first.schema)
-                streamed.sink_parquet(draft)
+                streamed.sink_parquet(draft, **told)
         draft.rename(path)
 
 

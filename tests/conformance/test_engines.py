@@ -185,7 +185,12 @@ def _schemas() -> dict[str, tuple[Column, ...]]:
         ),
         "by their first letters": (
             Categorical(
-                "text", ["na", "Ωμ", "☕", "ye", ""], prefix=2, missing=True, other="ye", recode={"N": "na", "o'": "☕"}
+                "text",
+                ["na", "Ωμ", "☕", "anything", ""],
+                prefix=2,
+                missing=True,
+                other="anything",
+                recode={"N": "na", "o'": "☕", "naïve": "Ωμ", "yes": "(missing)", "never": "☕"},
             ),
             Categorical("whole", [0, 1, 2], missing=True),
             Categorical("flag", [False, True]),

@@ -22,6 +22,7 @@ import os
 import platform
 import re
 import warnings
+from calendar import month_name
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -47,6 +48,9 @@ CLOSE = 0.1  # how far, relative to it, the size of a network's array may be off
 _CHANCE = (  # what differs from run to run by nature, and what stands for it
     (re.compile(r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d| UTC)?"), "TIME"),
     (re.compile(r"\b20\d\d-\d\d-\d\d\b"), "DAY"),
+    # the day on which the pages that are held were made; and its year, where a release is cited
+    (re.compile(rf"\b\d{{1,2}} ({'|'.join(month_name[1:])}) 20\d\d\b"), "17 November 2026"),
+    (re.compile(r"(Synthetic data from [^,]{1,80}, )20\d\d\b"), r"\g<1>2026"),
     (re.compile(r"\b\d+(\.\d+)? (s|ms|seconds)\b"), "SECONDS"),
     (re.compile(r"(seconds\W{1,4} )\d+(\.\d+)?"), r"\1SECONDS"),
     (re.compile(r"engine='[^']*'"), "engine='ENGINE'"),  # one golden answer for all engines
@@ -58,7 +62,8 @@ _CHANCE = (  # what differs from run to run by nature, and what stands for it
         r"\1\3VERSION",
     ),
 )
-_DECIMAL = re.compile(r"(?<![\w.])-?\d+(?:\.\d+(?:e[+-]?\d+)?|e[+-]?\d+)(?!\w)")  # and no part of a hash or an id
+# A decimal that is no part of a hash, an id or a time.
+_DECIMAL = re.compile(r"(?<![\w.])(?<!\d:)-?\d+(?:\.\d+(?:e[+-]?\d+)?|e[+-]?\d+)(?!\w)")
 _DIGITS = re.compile(r"\d+")
 
 

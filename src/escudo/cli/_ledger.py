@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from escudo._card import number_of
 from escudo.cli._console import Answer, JsonFlag, console, plain_table
 from escudo.cli._options import DEFAULT_LEDGER, command
 
@@ -163,7 +164,7 @@ def verify(
     name = book.name if exported is None else str(exported)
 
     payload = {"ledger": name, "ok": True, "rows": found.rows, "head": found.head}
-    return Answer(payload, f"Ledger holds good: {found.rows} rows.\nHead   {found.head}")
+    return Answer(payload, f"Ledger holds good: {number_of(found.rows, 'row')}.\nHead   {found.head}")
 
 
 def _rows_of(ledger: str, work: Callable[[Ledger], int]) -> tuple[str, int]:
@@ -183,7 +184,7 @@ def backup(
 ) -> Answer:
     """Write all rows to a file from which the ledger can be made again."""
     name, rows = _rows_of(ledger, lambda book: book.backup(out))
-    return Answer({"ledger": name, "rows": rows, "file": str(out)}, f"Wrote {rows} rows to {out}.")
+    return Answer({"ledger": name, "rows": rows, "file": str(out)}, f"Wrote {number_of(rows, 'row')} to {out}.")
 
 
 @app.command(epilog="Example: escudo ledger restore ledger-2026-11.jsonl --ledger sqlite:///new.db")
@@ -194,7 +195,9 @@ def restore(
 ) -> Answer:
     """Make a ledger again from a backup, with later rows that this machine has seen."""
     name, rows = _rows_of(ledger, lambda book: book.restore(file))
-    return Answer({"ledger": name, "rows": rows}, f"{rows} rows are in {name} again.")
+    return Answer(
+        {"ledger": name, "rows": rows}, f"{number_of(rows, 'row')} {'is' if rows == 1 else 'are'} in {name} again."
+    )
 
 
 @app.command(epilog="Example: escudo ledger recover")
@@ -202,7 +205,7 @@ def restore(
 def recover(ledger: LedgerUrl = DEFAULT_LEDGER) -> Answer:
     """Put rows back that this machine has seen and the ledger has lost."""
     name, rows = _rows_of(ledger, lambda book: book.recover())
-    said = f"{rows} rows were put back." if rows else "Nothing was missing."
+    said = f"{number_of(rows, 'row')} {'was' if rows == 1 else 'were'} put back." if rows else "Nothing was missing."
     return Answer({"ledger": name, "rows": rows}, said)
 
 
@@ -211,7 +214,8 @@ def recover(ledger: LedgerUrl = DEFAULT_LEDGER) -> Answer:
 def upgrade(ledger: LedgerUrl = DEFAULT_LEDGER) -> Answer:
     """Bring a ledger that an older escudo made up to date."""
     name, rows = _rows_of(ledger, lambda book: book.upgrade())
-    return Answer({"ledger": name, "rows": rows}, f"The ledger is up to date: {rows} rows were kept.")
+    kept = f"{number_of(rows, 'row')} {'was' if rows == 1 else 'were'} kept"
+    return Answer({"ledger": name, "rows": rows}, f"The ledger is up to date: {kept}.")
 
 
 @app.command(epilog="Example: escudo ledger grant spender --ledger postgresql://owner@host/ledger")
@@ -264,7 +268,7 @@ def export(
         typer.echo(text, nl=False)
     else:
         _write_new(out, text)
-        console(stderr=True).print(f"Wrote {len(exported['rows'])} rows to {out}.", markup=False)
+        console(stderr=True).print(f"Wrote {number_of(len(exported['rows']), 'row')} to {out}.", markup=False)
     if exported["problem"]:
         console(stderr=True).print(f"Careful, the ledger is broken. {exported['problem']}", markup=False)
 
@@ -354,7 +358,7 @@ def _accounts_table(infos: list[AccountInfo]) -> Table:
 
     def cells(info: AccountInfo) -> tuple[str, ...]:
         change = "replace" if info.cap.relation == "replace_one" else "add or remove"
-        rows = "row" if info.cap.unit == "row" else f"person (≤ {info.cap.max_rows_per_person} rows)"
+        rows = "row" if info.cap.unit == "row" else f"person (≤ {number_of(info.cap.max_rows_per_person, 'row')})"
         notes = ["planned"] if info.spending == "planned" else []
         notes += [f"{info.failed} failed"] if info.failed else []
         notes += [f"{info.not_for_release} not for release"] if info.not_for_release else []

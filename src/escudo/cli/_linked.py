@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
+from escudo._card import number_of
 from escudo.cli._console import Answer, Filed, print_promise, to_the_end
 from escudo.cli._options import ledger_url, options_of, without_secrets
 from escudo.cli._run import NAMED_DATA, current_config
@@ -155,7 +156,7 @@ def release_linked(asked: ReleaseOptions, schema: LinkedSchema) -> None:
 def _print_release(screen: Console, files: LinkedReleaseFiles, seconds: float) -> None:
     screen.print(f"Released to {files.directory.name}/   ({seconds:.1f} s)", markup=False, style="bold")
     for name, path in files.synthetic.items():
-        screen.print(f"  synthetic/{path.name:<22} {files.rows[name]:,} rows", markup=False)
+        screen.print(f"  synthetic/{path.name:<22} {number_of(files.rows[name], 'row')}", markup=False)
     screen.print("  report.html   open this          release.json   the machine-readable record")
     if files.explore is not None:
         screen.print("  explore.html  ask it what if, in a browser")
@@ -195,7 +196,7 @@ def write_frames(frames: dict[str, Any], out: Path, *, csv: bool) -> Answer:
     except OSError as error:
         raise InputError(f"cannot write '{out}': {error.strerror or 'input/output error'}.") from None
     rows = {name: frame.height for name, frame in frames.items()}
-    said = ", ".join(f"{count:,} rows of {name}" for name, count in rows.items())
+    said = ", ".join(f"{number_of(count, 'row')} of {name}" for name, count in rows.items())
     return Answer({"rows": rows, "folder": str(out)}, f"{said} written to {out}/")
 
 

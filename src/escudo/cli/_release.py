@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from escudo._card import number_of
 from escudo.cli._console import Answer, JsonFlag, console, flag, print_promise, to_the_end
 from escudo.cli._linked import release_linked, sample_linked, write_frames
 from escudo.cli._options import (
@@ -297,7 +298,7 @@ def _print_release(screen: Console, out: Path, files: ReleaseFiles, seconds: flo
     model = files.fitted
     done = "Written" if model.guarantee.none else "Released"
     screen.print(f"{done} to {out}/   ({seconds:.1f} s)", markup=False, style="bold")
-    made = _rows(files.rows)
+    made = number_of(files.rows, "row")
     screen.print(f"  synthetic.parquet   {made:<18} model/         sample it again, or under an intervention")
     screen.print("  report.html         open this          release.json   the machine-readable record")
     if files.explore is not None:
@@ -333,7 +334,9 @@ def _associations(model: Model) -> list[tuple[str, str]]:
 def _print_graph(screen: Console, found: Mapping[str, Any]) -> None:
     """Say which edges were found and how sure they are, the surest first."""
     edges = sorted(found["edges"], key=lambda edge: -edge["confidence"])
-    screen.print(f"Discovered graph: {len(edges)} edges" + (", the surest:" if len(edges) > _SHOWN_EDGES else ""))
+    screen.print(
+        f"Discovered graph: {number_of(len(edges), 'edge')}" + (", the surest:" if len(edges) > _SHOWN_EDGES else "")
+    )
     for edge in edges[:_SHOWN_EDGES]:
         mark, way = "→" if edge["directed"] else "—", edge["direction_confidence"]
         told = "open" if not edge["directed"] else "known" if way is None else f"{way:.0%}"
@@ -352,10 +355,6 @@ def _setting(model: Model) -> str:
         value = column.levels[-1] if isinstance(column, Categorical) else column.shown(column.bounds[1])
         return " --do " + _word(f"{name}={value}")
     return ""
-
-
-def _rows(count: int) -> str:
-    return "1 row" if count == 1 else f"{count:,} rows"
 
 
 def _word(text: str) -> str:
@@ -456,7 +455,7 @@ def sample(
     """
     from polars.exceptions import PolarsError
 
-    from escudo._files import write_rows
+    from escudo._files import mark_of, write_rows
     from escudo.errors import InputError
     from escudo.synthesis import holds_linked, load, load_linked
 
@@ -478,18 +477,18 @@ def sample(
     if out is not None and os.path.exists(out):  # unlike Path's, it takes any name
         raise InputError(f"'{out}' exists; choose another name.")
     loaded = load(model)
-    if loaded.guarantee.none:  # whoever draws rows may not have seen the folder they came in
-        console(stderr=True).print(f"NOT FOR RELEASE: {loaded.guarantee}", markup=False, style="bold red")
+    if mark := mark_of(loaded.guarantee):  # whoever draws rows may not have seen the folder they came in
+        console(stderr=True).print(mark, markup=False, style="bold red")
     asked: dict[str, Any] = {"do": settings("--do", do), "given": settings("--given", given), "columns": column}
     if out is None:
         drawn = loaded.sample(rows, **asked, seed=seed)
         return Answer({"rows": drawn.to_dicts()}, lambda screen: _print_rows(screen, drawn))
     try:
-        write_rows(loaded.blocks(rows, **asked, seed=seed), out)
+        write_rows(loaded.blocks(rows, **asked, seed=seed), out, mark=mark)
     except (OSError, PolarsError) as error:
         reason = getattr(error, "strerror", None) or "input/output error"
         raise InputError(f"cannot write '{out}': {reason}.") from None
-    return Answer({"rows": rows, "file": str(out)}, f"{_rows(rows)} written to {out}")
+    return Answer({"rows": rows, "file": str(out)}, f"{number_of(rows, 'row')} written to {out}")
 
 
 def _print_tables(screen: Console, frames: Mapping[str, Any]) -> None:

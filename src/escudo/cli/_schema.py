@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from escudo._card import number_of
 from escudo.cli._console import Answer, flag, plain_table
 from escudo.cli._linked import check_names, how_to_confirm, named_data, print_check
 from escudo.cli._options import AcceptLargeDelta, Data, Delta, More, PublicRows, command, without_secrets
@@ -302,8 +303,8 @@ def confirm(
         wanted = _asked_about(Schema.read(schema))
     else:
         raise InputError(
-            f"{len(waiting)} columns of '{schema}' are not confirmed: {', '.join(map(repr, waiting[:8]))}"
-            f"{', ...' if len(waiting) > 8 else ''}. Name those whose levels or bounds are public knowledge, or "
+            f"{number_of(len(waiting), 'column')} of '{schema}' {'is' if len(waiting) == 1 else 'are'} not confirmed: "
+            f"{', '.join(map(repr, waiting))}. Name those whose levels or bounds are public knowledge, or "
             "pass --all to vouch for all of them; on a terminal they are asked one by one."
         )
     with _readable_by(
@@ -389,14 +390,14 @@ def _written(schema: Schema | LinkedSchema, out: Path | None, notice: str, *then
     }
     if out is None:
         return Answer(payload, lambda console: console.print(schema.to_toml(), markup=False, end=""))
-    lead = f"Wrote {out}: {len(schema)} columns, {len(schema.unconfirmed)} not confirmed."
+    lead = f"Wrote {out}: {number_of(len(schema), 'column')}, {len(schema.unconfirmed)} not confirmed."
     return Answer(payload, "\n".join(filter(None, (lead, notice, *then))))
 
 
 def _changed(schema: Schema | LinkedSchema, out: Path, notes: Sequence[str]) -> Answer:
     payload = {"file": str(out), "notes": list(notes), "unconfirmed": list(schema.unconfirmed)}
     state = f"not confirmed: {', '.join(schema.unconfirmed)}" if schema.unconfirmed else "all confirmed"
-    return Answer(payload, "\n".join((*notes, f"Wrote {out}: {len(schema)} columns, {state}.")))
+    return Answer(payload, "\n".join((*notes, f"Wrote {out}: {number_of(len(schema), 'column')}, {state}.")))
 
 
 def _opened(data: str) -> Any:  # Any: a frame of any engine, or the path of a file, which is read as it is written
@@ -441,7 +442,7 @@ def _print_schema(console: Console, schema: Schema, *, linked: bool = False) -> 
     unit = (
         "one row"
         if schema.person_id is None
-        else (f"one person, by {schema.person_id!r}, with at most {schema.max_rows_per_person} rows")
+        else (f"one person, by {schema.person_id!r}, with at most {number_of(schema.max_rows_per_person, 'row')}")
     )
     console.print(f"Protects {unit}.   Fingerprint {schema.fingerprint[:16]}", markup=False)
     text = {key: value for key, value in schema.to_dict().get("table", {}).items() if key in _TEXT}
@@ -481,7 +482,8 @@ def _print_check(console: Console, report: SchemaCheck) -> None:
     for column in report.columns:
         console.print(f"{column.name}: {'; '.join(column.findings) or 'fits'}", markup=False)
     for rule, rows in report.broken:
-        console.print(f"The rule {rule}: {'no row breaks it' if not rows else f'{rows:,} rows break it'}", markup=False)
+        broken = f"{number_of(rows, 'row')} {'breaks' if rows == 1 else 'break'} it" if rows else "no row breaks it"
+        console.print(f"The rule {rule}: {broken}", markup=False)
     if report.person is not None and report.person.problem is None:
         console.print(
             f"{100 * report.person.people_over:.3g} % of people have more rows than count; "

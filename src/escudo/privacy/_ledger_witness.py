@@ -23,6 +23,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from escudo._card import number_of
 from escudo.errors import LedgerCorruptError, LedgerError, LedgerWarning
 from escudo.privacy._ledger_chain import LedgerRow, canonical_json
 
@@ -82,9 +83,9 @@ class Witness:
         seen = self.last(before)
         if seen is not None and seen.rows:
             raise LedgerCorruptError(
-                f"a ledger of {seen.rows} rows was here, and it is gone or emptied: what was spent would start afresh. "
-                "Put it back from a backup (escudo ledger restore) or from this machine's witness (escudo ledger "
-                "recover); if it was removed on purpose, say so with: escudo ledger forget."
+                f"a ledger of {number_of(seen.rows, 'row')} was here, and it is gone or emptied: what was spent would "
+                "start afresh. Put it back from a backup (escudo ledger restore) or from this machine's witness "
+                "(escudo ledger recover); if it was removed on purpose, say so with: escudo ledger forget."
             )
 
     def remember_place(self, ledger_id: str) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any, Literal, NoReturn, get_args
 
+from escudo._card import number_of
 from escudo._validate import finite, one_of, positive, probability
 from escudo.errors import BudgetExceededError, InputError
 from escudo.privacy._conversions import zcdp_to_epsilon
@@ -118,7 +119,7 @@ class Terms(Stated):
     @property
     def neighbours(self) -> str:
         """The δ, relation and unit in words."""
-        rows = "one row" if self.unit == "row" else f"one person (at most {self.max_rows_per_person} rows)"
+        rows = "one row" if self.unit == "row" else f"one person (at most {number_of(self.max_rows_per_person, 'row')})"
         change = "replace" if self.relation == "replace_one" else "add or remove"
         return (f"δ = {self.delta:g}, " if self.delta else "") + f"{change} {rows}"
 

@@ -29,7 +29,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from escudo._card import CUSTODIAN_ONLY
-from escudo._files import file_draft, folder_draft, put_folder, repair_folder, sync, write_rows
+from escudo._files import (
+    file_draft,
+    folder_draft,
+    mark_of,
+    metadata_of,
+    put_folder,
+    repair_folder,
+    sync,
+    write_rows,
+)
 from escudo._validate import positive_integer
 from escudo.errors import InputError
 from escudo.report._accuracy import Expected
@@ -161,7 +170,7 @@ class ReleaseWriting:
         try:
             with folder_draft(target) as draft, ExitStack() as stack:
                 copy_draft = None if copy is None else stack.enter_context(file_draft(copy, private=True))
-                synthetic = _written(first, blocks, count, draft)
+                synthetic = _written(first, blocks, count, draft, mark_of(model.guarantee))
                 del first
                 if self.csv:
                     write_rows(_read(synthetic), draft / _CSV)
@@ -252,15 +261,15 @@ def _begun(blocks: Iterator[pl.DataFrame]) -> tuple[pl.DataFrame, Iterator[pl.Da
 
 
 def _written(
-    first: pl.DataFrame, blocks: Iterator[pl.DataFrame], count: int, folder: Path
+    first: pl.DataFrame, blocks: Iterator[pl.DataFrame], count: int, folder: Path, mark: str
 ) -> pl.DataFrame | pl.LazyFrame:
     """Write the synthetic rows; return them as they are held, or where there are more of them, as they are written."""
     import polars as pl
 
     if first.height == count:
-        first.write_parquet(folder / _SYNTHETIC)
+        first.write_parquet(folder / _SYNTHETIC, **metadata_of(mark))
         return first
-    write_rows(chain([first], blocks), folder / _SYNTHETIC)
+    write_rows(chain([first], blocks), folder / _SYNTHETIC, mark=mark)
     return pl.scan_parquet(glob.escape(str(folder / _SYNTHETIC)))
 
 

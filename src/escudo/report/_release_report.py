@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from escudo._card import plain
+from escudo._card import number_of, plain
 from escudo.privacy import (
     ExponentialEvent,
     Plan,
@@ -296,7 +296,8 @@ def _unprotected(model: Model) -> list[tuple[str, str]]:
         )
     else:
         several = (
-            f"The promise is for one person with at most {guarantee.max_rows_per_person} rows; further rows were left "
+            f"The promise is for one person with at most {number_of(guarantee.max_rows_per_person, 'row')}; further "
+            "rows were left "
             "out. A family gets the weaker promise of the table above."
         )
     public = ["the names, levels and bounds of the columns", "the causal graph"]

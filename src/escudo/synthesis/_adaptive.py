@@ -163,6 +163,10 @@ class Adaptive:
         """Return x: how few rows there are for so many columns."""
         return self.level * math.sqrt(width) / rows
 
+    def picks_triples(self, width: int, rows: float) -> bool:
+        """Return whether triples of so many columns may be picked: a public rule of the rows."""
+        return width < _WIDE and self.shortage(width, rows) < _TRIPLES
+
     def run(
         self,
         exact: ExactCounts,
@@ -261,11 +265,7 @@ class _Run:
 
     def triples(self) -> list[Columns]:
         """Return the triples that may be picked: of which all pairs were measured, with few cells, that have room."""
-        if (
-            self.terms.shortage(len(self.columns), self.fits.total) >= _TRIPLES
-            or len(self.columns) >= _WIDE
-            or self.fits.follows_arrows
-        ):
+        if not self.terms.picks_triples(len(self.columns), self.fits.total) or self.fits.follows_arrows:
             return []
         place = {name: number for number, name in enumerate(self.columns)}
         beside: dict[str, set[str]] = {name: set() for name in self.columns}

@@ -15,8 +15,18 @@ noise a few times, from a fixed seed, and is brought to agreement with its margi
 **Units and picks.** Where a part of the budget goes is decided on the way (``_adaptive``): which pairs are picked,
 which tables get more. What single columns get by rule is known. Of the rest, single columns are taken to get a tenth,
 tables of families three tenths, where there are any, and pairs that are picked what is left: two thirds of the picks
-that the rows allow without a graph, a quarter of them beside one, shared out evenly. These shares are round numbers
-from releases of networks of ``benchmarks/forecast.py``; the real tables there had no part in them.
+that the rows allow without a graph, a quarter of them beside one, shared out evenly. Where triples may be picked, a
+fifth of that goes to them, and they count their pairs. These shares are round numbers from releases of networks of
+``benchmarks/forecast.py``; the real tables there had no part in them.
+
+**Moments** (:class:`MeasuredMoments`) are not tables. They count levels and pairs of levels without the first, each
+once: the first level has what is left of the rows, and no pair counts its columns again. Clipping is undone, which
+raises the noise with what it undoes. Each level is then fitted as the most likely one under the prior that a fit begins
+with, and what joins two levels beyond their margins likewise: where noise is loud, rare levels come out more often
+than they are, and arrows weaker. What columns of this table are like is learnt in a fit, but not known before. The
+clip bound follows the number of levels beside the first that a row has. In the stand-in the first of two levels is the
+common one, as generator ``moments`` has it ("on" is the second); of more levels, any may be. Where the first of two is
+the rare one throughout, as in the network ``asia``, rows are longer, and errors about twice what is forecast.
 
 **Without a graph**, columns are forecast as with one. Which pairs will be measured nobody can know before; so for
 every pair it is said how much it errs *if* it is. A pair that is not picked errs by about as much as its two columns
@@ -40,9 +50,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import numpy as np
+from scipy.special import expit
 
 from escudo._card import card
 from escudo._files import listed
@@ -61,6 +72,7 @@ from escudo.privacy import (
 )
 from escudo.synthesis._estimation import Columns, NoisyTable, Pair, agreeing, margins_of, sums_over
 from escudo.synthesis._laws import Floats, draw
+from escudo.synthesis._moment_family import FIRST_PRIORS
 from escudo.synthesis._moment_statistics import UNIT, row_squares
 
 if TYPE_CHECKING:
@@ -76,6 +88,7 @@ CURVE = (0.1, 0.3, 1.0, 3.0, 10.0)
 """The ε at which a forecast is shown beside the one asked for."""
 
 _FOR_COLUMNS, _FOR_FAMILIES = 0.1, 0.3  # of the units that no rule gives away
+_FOR_TRIPLES = 0.2  # of what is picked, where triples may be
 _PICKED, _PICKED_BESIDE = 2 / 3, 1 / 4  # of the picks that rows allow: without a graph, and beside one
 _SKEW = 2.0  # of the stand-in
 _CELLS = 96  # so many cells with noise, of which the mean is taken
@@ -84,6 +97,8 @@ _SWEEPS = 30
 _SEED = 20_260_117  # any fixed number: the same question always gets the same answer
 _DRAWN = 2**14
 _STEPS = 40
+_FARTHEST = 20.0  # log-odds
+_FITTED = 1024  # times that a level gets noise
 _LEAST_EPSILON, _MOST_EPSILON = 1e-3, 100.0
 
 
@@ -107,6 +122,11 @@ class Measured:
     tables: Mapping[Columns, float]
     pairs: Sequence[Pair]
     picked: float | None = None
+
+    @property
+    def stated(self) -> bool:
+        """Whether it is known which pairs are measured; else they are picked on the way."""
+        return any(len(table) > 1 for table in self.tables)
 
     def cells(self, columns: Columns) -> int:
         """Return how many cells the table of these columns has."""
@@ -245,35 +265,127 @@ def measured_marginals(prepared: PreparedMarginals, rows: float, louder: float =
             _PICKED_BESIDE if families else _PICKED
         )
         several = max(min(several, math.comb(width, 2)), 1.0)
-        picked = unit / math.sqrt(max(rest / several, 1e-9))
-        for (name,) in shares.one_ways:  # what is picked counts its columns, too
+        triples = rest * _FOR_TRIPLES if adaptive.picks_triples(width, rows) else 0.0
+        for (name,) in shares.one_ways:  # what is picked counts its columns, too, and a triple its three pairs
             others = [1 / sizes[other] for (other,) in shares.one_ways if other != name]
-            more = 2 * several / width * sum(others) / len(others) / picked**2
-            scales[name,] = (scales[name,] ** -2.0 + more) ** -0.5
+            other = sum(others) / len(others)
+            add((name,), (2 * (rest - triples) + 3 * triples * other) * other / width)
+        each = sum(1 / sizes[name] for (name,) in shares.one_ways) / width
+        picked = unit / math.sqrt(max((rest - triples + 3 * triples * each) / several, 1e-9))
     named = any(parents for parents in prepared.structure.parents.values())
     pairs = arrows if named else list(combinations(prepared.schema.names, 2))
     return Measured(sizes=sizes, rows=rows, tables=scales, pairs=pairs, picked=picked)
 
 
-def measured_moments(prepared: PreparedMoments, rows: float, louder: float = 1.0) -> Measured:
+def measured_moments(prepared: PreparedMoments, rows: float, louder: float = 1.0) -> MeasuredMoments:
     """Return what generator ``moments`` and its like will know; a clip bound that is not public is the stand-in's."""
     layout, design = prepared.design.layout, prepared.design
-    square = prepared.clip
+    square, lost = prepared.clip, 1.0
     if not isinstance(square, int):
-        rng = np.random.default_rng(_SEED)
-        laws = [_Law((size,)).shares for size in layout.sizes.values()]
-        codes = np.stack([rng.choice(len(law), size=_DRAWN // 8, p=law) for law in laws], axis=1)
-        square = layout.bound(float(np.quantile(row_squares(layout, codes), design.clip_quantile)))
+        common = np.array([_common(size) for size in layout.sizes.values()])
+        codes = (np.random.default_rng(_SEED).random((_DRAWN // 8, common.size)) >= common).astype(np.int64)
+        squares = row_squares(layout, codes)
+        square = layout.bound(float(np.quantile(squares, design.clip_quantile)))
+        kept = np.minimum(np.sqrt(square / np.maximum(squares, 1)), 1.0)
+        lost = float(codes.sum() / max((codes * kept[:, None]).sum(), 1e-9))
     precision = sum(event.scale**-2.0 for event in (prepared.sums, prepared.again) if event is not None)
-    scale = louder * precision**-0.5 / _one_row(square)
-    tables: dict[Columns, float] = {(name,): scale for name, size in layout.sizes.items() if size > 1}
-    tables |= dict.fromkeys(layout.pairs, scale)
-    return Measured(sizes=layout.sizes, rows=rows, tables=tables, pairs=list(layout.pairs))
+    scale = louder * precision**-0.5 * lost / _one_row(square)
+    return MeasuredMoments(sizes=layout.sizes, rows=rows, scale=scale, pairs=layout.pairs)
+
+
+def _common(size: int) -> float:
+    """Return the share of a column's first level in the stand-in for moments."""
+    return float(_Law((size,)).shares[0]) if size <= 2 else 1.0 / size
 
 
 def _one_row(square: int) -> float:
     """Return what a level or a pair of a row within the clip bound adds to a sum."""
     return 2.0 * math.isqrt(UNIT**2 // square)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredMoments:
+    """What is or will be known of a table by its moments: how often levels but the first occur, alone and in pairs.
+
+    Attributes:
+        sizes: Cells of each column.
+        rows: The number of rows.
+        scale: The standard deviation of the noise in a level or a pair of levels, in rows, once clipping is undone.
+        pairs: The pairs of columns to forecast.
+    """
+
+    sizes: Mapping[str, int]
+    rows: float
+    scale: float
+    pairs: Sequence[Pair]
+    stated: ClassVar[bool] = True
+
+    def errors(self) -> tuple[dict[str, float], dict[Pair, float]]:
+        """Return the expected error of each column and each pair."""
+        noise = self.scale / self.rows
+        columns = {name: _missed_levels(size, noise, self.rows)[2] for name, size in self.sizes.items()}
+        pairs = {
+            pair: _missed_moments(self.sizes[pair[0]], self.sizes[pair[1]], noise, self.rows) for pair in self.pairs
+        }
+        return columns, pairs
+
+
+@lru_cache(maxsize=512)
+def _missed_levels(size: int, noise: float, rows: float) -> tuple[Floats, Floats, float]:
+    """Return shares of a column's levels, many times, what is fitted less these, and by how much it misses them.
+
+    Each level but the first is measured by itself, and fitted as the most likely one under a normal prior of its
+    log-odds; the first has what is left.
+    """
+    rng = np.random.default_rng(_SEED)
+    shares = np.tile(_Law((size,)).shares, (_FITTED, 1))
+    if size > 2:
+        shares = rng.permuted(shares, axis=1)
+    seen = shares[:, 1:] + noise * rng.standard_normal((_FITTED, size - 1))
+    near = np.clip(seen, 0.0, 1.0)
+    variance = noise**2 + near * (1 - near) / rows + rows**-2.0
+    mean, spread = FIRST_PRIORS["root"]
+    low, high = np.full(seen.shape, -_FARTHEST), np.full(seen.shape, _FARTHEST)
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        share = expit(middle)
+        above = (middle - mean) / spread**2 > (seen - share) * share * (1 - share) / variance
+        low, high = np.where(above, low, middle), np.where(above, middle, high)
+    fitted = expit(high)
+    fitted /= np.maximum(fitted.sum(axis=1, keepdims=True), 1.0)
+    off = np.concatenate([1 - fitted.sum(axis=1, keepdims=True), fitted], axis=1) - shares
+    return shares, off, float(np.abs(off).sum(axis=1).mean() / 2)
+
+
+@lru_cache(maxsize=4096)
+def _missed_moments(causes: int, effects: int, noise: float, rows: float) -> float:
+    """Return by how much a pair of columns of these sizes is missed: its margins as they are, and what joins them.
+
+    Two levels together are measured by themselves. What they are beyond their margins has a normal prior, from that of
+    an arrow's log-odds, and the estimate lies between the two by their precisions.
+    """
+    if min(causes, effects) < 2:
+        return _missed_levels(max(causes, effects), noise, rows)[2]
+    rng = np.random.default_rng(_SEED)
+    order = rng.permutation(_FITTED)[: max(_FITTED // (causes * effects // 4), _MOST)]
+    left, off_left = (each[: order.size] for each in _missed_levels(causes, noise, rows)[:2])
+    right, off_right = (each[order] for each in _missed_levels(effects, noise, rows)[:2])
+
+    def times(one: Floats, other: Floats) -> Floats:
+        return one[:, :, None] * other[:, None, :]
+
+    shares = times(left, right)
+    off = times(off_left, right) + times(left, off_right)
+    seen = noise * rng.standard_normal((order.size, causes - 1, effects - 1)) - off[:, 1:, 1:]
+    kinds = ("logit arrow", "logit family") if (causes, effects) == (2, 2) else ("logit levels",)
+    prior = times(left * (1 - left), right * (1 - right))[:, 1:, 1:] ** 2 * sum(FIRST_PRIORS[k][1] ** 2 for k in kinds)
+    both = shares[:, 1:, 1:]
+    joined = seen * prior / (prior + noise**2 + both * (1 - both) / rows)
+    joined = np.concatenate([-joined.sum(axis=1, keepdims=True), joined], axis=1)
+    joined = np.concatenate([-joined.sum(axis=2, keepdims=True), joined], axis=2)
+    fitted = np.maximum(shares + off + joined, 0.0)
+    fitted /= fitted.sum(axis=(1, 2), keepdims=True)
+    return float(np.abs(fitted - shares).sum(axis=(1, 2)).mean() / 2)
 
 
 # ---- the forecast
@@ -282,7 +394,7 @@ def _one_row(square: int) -> float:
 class Design(Protocol):
     """Something prepared that knows what it will measure, for any number of rows and any noise."""
 
-    def measured_at(self, rows: float, louder: float = 1.0) -> Measured:
+    def measured_at(self, rows: float, louder: float = 1.0) -> Measured | MeasuredMoments:
         """Return what will be known, with noise that is louder by a factor than was prepared."""
         ...
 
@@ -317,7 +429,6 @@ class Forecast:
         count = ASSUMED_ROWS if rows is None else max(rows, 1)
         measured = design.measured_at(count)
         columns, pairs = measured.errors()
-        named = any(len(table) > 1 for table in measured.tables)
         return cls(
             generator=generator,
             budget=budget,
@@ -325,7 +436,7 @@ class Forecast:
             assumed=rows is None,
             columns=columns,
             pairs=pairs,
-            picked=bool(pairs) and not named,
+            picked=bool(pairs) and not measured.stated,
             design=design,
         )
 

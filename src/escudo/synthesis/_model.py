@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo._card import card, plain, tracking
+from escudo._card import card, number_of, plain, tracking
 from escudo._files import to_pandas
 from escudo._plot import panels, shares
 from escudo._validate import did_you_mean, one_of, whole
@@ -387,7 +387,7 @@ class Model(ABC):
         return f"{type(self).__name__}({', '.join(self._facts())})"
 
     def _facts(self) -> list[str]:
-        facts = [self.generator, f"{len(self.schema.names)} columns", f"{len(self.graph.edges)} arrows"]
+        facts = [self.generator, number_of(len(self.schema.names), "column"), number_of(len(self.graph.edges), "arrow")]
         return ["WITHOUT PRIVACY", *facts] if self.guarantee.none else facts
 
     def __str__(self) -> str:

@@ -46,12 +46,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from escudo._card import number_of
 from escudo._validate import positive, whole, yes_or_no
 from escudo.causal import CausalGraph
 from escudo.errors import InputError
 from escudo.mechanisms import Purse, choose_cells, gaussian_event
 from escudo.privacy import Budget, Event, ExponentialEvent, GaussianEvent, Neighbours, Passes, Plan, calibrate
-from escudo.synthesis._forecast import Forecast, Measured, measured_moments
+from escudo.synthesis._forecast import Forecast, MeasuredMoments, measured_moments
 from escudo.synthesis._model import CausalModel, anchor_of
 from escudo.synthesis._moment_family import Form, forms_of
 from escudo.synthesis._moment_fit import SecondLook, check_fittable, fit_moments, loose_columns, ordered_pairs
@@ -327,7 +328,7 @@ class PreparedMoments:
         looked = Passes(0) if self.again is None else Passes(0, 1, "sums of the most suspicious candidates")
         return Passes(2 if isinstance(self.clip, ExponentialEvent) else 1) + looked
 
-    def measured_at(self, rows: float, louder: float = 1.0) -> Measured:
+    def measured_at(self, rows: float, louder: float = 1.0) -> MeasuredMoments:
         """Return what will be known, with noise that is louder by a factor than was prepared."""
         return measured_moments(self, rows, louder)
 
@@ -396,7 +397,7 @@ class PreparedMoments:
         return grid[int(chosen[0])]
 
     def _contents(self) -> str:
-        parts = [f"{len(self.design.layout.sizes)} columns", f"{len(self.design.layout.pairs)} arrows"]
+        parts = [number_of(len(self.design.layout.sizes), "column"), number_of(len(self.design.layout.pairs), "arrow")]
         if self.design.layout.candidates:
             parts.append(f"{len(self.design.layout.candidates)} candidate arrows")
         bound = f", rows clipped to length {math.sqrt(self.clip) / 2:.3g}" if isinstance(self.clip, int) else ""

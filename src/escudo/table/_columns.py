@@ -182,7 +182,7 @@ class Categorical(_Described):
         other: The level that unknown values count as.
         recode: Texts that count as a level, or as missing (``"(missing)"``): other spellings, trailing blanks, markers.
         prefix: How many letters of a text count, where codes stand for others that begin alike: of ``E11.9`` the first
-            three. Levels and ``recode`` are then of such beginnings.
+            three. Levels but ``other`` are then such beginnings; a longer text in ``recode`` is one value as a whole.
         confirmed: Whether a person vouched that the levels are public; false for those read from data.
         note: A remark for people, written as a comment; no part of the column's identity.
 
@@ -239,11 +239,9 @@ class Categorical(_Described):
         object.__setattr__(self, "prefix", int(prefix))
         if self.kind not in ("string", "open"):
             raise self._error("prefix goes with levels that are texts; write codes as texts, such as '01234'.")
-        for what, texts in (("level", self.levels), ("entry", tuple(dict(self.recode)))):
-            for position, text in enumerate(texts):
-                if len(str(text)) > prefix:
-                    where = "" if what == "level" else " of recode"
-                    raise self._error(f"{what} {position + 1}{where} is longer than prefix: no value counts as it.")
+        for position, text in enumerate(self.levels):
+            if len(str(text)) > prefix and text != self.other:
+                raise self._error(f"level {position + 1} is longer than prefix: no value counts as it.")
 
     def _check_recode(self) -> None:
         """Check other spellings, and keep them in an order that does not depend on who wrote them down."""
@@ -336,6 +334,15 @@ class Categorical(_Described):
         return len(self.levels) if self.missing else 0
 
     @property
+    def _uncut(self) -> tuple[str, ...]:
+        """The texts of ``recode`` that are longer than ``prefix``: each stands for itself, before anything is cut."""
+        return tuple(text for text in dict(self.recode) if self.prefix is not None and len(text) > self.prefix)
+
+    def _cut(self, text: str) -> str:
+        """Return what counts of a text: its beginning, or all of it."""
+        return text if text in self._uncut else text[: self.prefix]
+
+    @property
     def null_code(self) -> int:
         """The cell that null and NaN fall into."""
         return len(self.levels) if self.missing else self.other_code
@@ -355,7 +362,7 @@ class Categorical(_Described):
 
             def read(value: Any) -> str | None:
                 text = as_text(value)
-                return None if text is None else text[: self.prefix]
+                return None if text is None else self._cut(text)
 
         def cell(value: Any) -> int:
             # Equal numbers hash alike across int, float, Decimal and Fraction: one lookup is the docstring's rule.

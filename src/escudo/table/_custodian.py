@@ -36,7 +36,7 @@ from escudo.table._columns import (
     bounds_to_learn,
     levels_to_learn,
 )
-from escudo.table._encode import check_holds, holds, storage_of
+from escudo.table._encode import check_holds, cut_text, holds, storage_of
 from escudo.table._files import alike, as_lazy, data_files, hide_values, is_workbook, text_files
 from escudo.table._frames import Source
 from escudo.table._schema import DECIMALS, Schema
@@ -48,6 +48,7 @@ from escudo.table._text_files import (
     check_lines,
     column_names,
     is_marker,
+    mostly_numbers,
     seeming,
     stated_texts,
 )
@@ -87,6 +88,7 @@ _TIMES = ("", " %H:%M:%S", " %H:%M", "T%H:%M:%S", "T%H:%M")
 _DATES_NOTE = "lower and upper read from the data: the years of the first and last day"
 _LEVELS_NOTE = "levels read from the data"
 _BOUNDS_NOTE = "lower and upper read from the data: the smallest and largest value of someone, rounded outward"
+_WORDS_NOTE = "There are words among the numbers; what is no number counts as missing"
 DRAFT_NOTES = (
     "Drafted from the data by escudo: for the custodian's eyes only until confirmed.",
     "Where a column says confirmed = false, read its comment. If its levels or bounds are public knowledge",
@@ -103,8 +105,8 @@ def draft(
     Text, booleans and numbers with at most 20 distinct values become categorical, other numbers numeric with bounds
     rounded outward and 20 bins. Text with more than 200 levels stays open. Identifiers, dates, mixed columns, columns
     that number the rows, and what seems to be names, e-mail addresses, telephone and national numbers or free text are
-    left out, and a note says why. What means "no value" (NA, ?, a blank) is missing, and spellings that differ in case
-    or in blanks only are recoded to one of them.
+    left out, and a note says why. What means "no value" (NA, ?, a blank) is missing, so are few words among many
+    numbers of a text file, and spellings that differ in case or in blanks only are recoded to one of them.
 
     How a CSV or TSV file is written is recognised, said in a note and stated in the schema, by which the file is read
     from then on. Notes also say how many of its lines have too few or too many fields, and which name comes twice.
@@ -147,7 +149,8 @@ def draft(
         for name, dtype in frame.collect_schema().items():
             column: Column | str = "its name is empty"
             if name:
-                column = _draft_column(frame, name, dtype, rows, text=isinstance(data, str | PathLike))
+                decimal = None if dialect is None else dialect.decimal
+                column = _draft_column(frame, name, dtype, rows, text=isinstance(data, str | PathLike), decimal=decimal)
             if isinstance(column, str):
                 notes.append(f"Left out {name!r}: {column}.")
             else:
@@ -231,7 +234,9 @@ def _outline_column(name: str, dtype: DType) -> Column | str:
     return _unusable(stored)
 
 
-def _draft_column(frame: nw.LazyFrame[Any], name: str, dtype: DType, rows: int, *, text: bool) -> Column | str:
+def _draft_column(
+    frame: nw.LazyFrame[Any], name: str, dtype: DType, rows: int, *, text: bool, decimal: str | None
+) -> Column | str:
     stored = storage_of(dtype)
     if holds(dtype) == "time":
         return _draft_date(frame, name)
@@ -257,11 +262,23 @@ def _draft_column(frame: nw.LazyFrame[Any], name: str, dtype: DType, rows: int, 
     if stored == "integer" and rows > _MANY and _numbers_rows(frame, name, rows):
         return "it seems to number the rows. Leave it out; or, if it says whose row it is, name it as person_id"
     named_so = bool(_ID_NAME.search(name)) and stored != "float"
+    worded = many and stored == "string" and not named_so and decimal is not None
+    if worded and (mixed := _mixed_numbers(frame, name, decimal or ".")) is not None:
+        return mixed
     if many and (named_so or (stored == "string" and _all_distinct(frame, name, rows))):
         return _identifier(name)
     if not stated and stored in ("integer", "float"):
         return _draft_numeric(frame, name, integer=stored == "integer")
     return _draft_categorical(frame, name, stored, levels, complete=stated)
+
+
+def _mixed_numbers(frame: nw.LazyFrame[Any], name: str, decimal: str) -> Column | None:
+    """Return a column of a text file that holds many numbers and few words, which are missing; None for any other."""
+    if (found := mostly_numbers(frame.to_native(), name, decimal)) is None:
+        return None
+    numbers: nw.LazyFrame[Any] = nw.from_native(found)
+    drafted = _draft_numeric(numbers, name, integer=False)
+    return replace(drafted, missing=True, note=f"{_BOUNDS_NOTE}. {_WORDS_NOTE}")
 
 
 def _personal(name: str, levels: list[str]) -> str | None:
@@ -645,7 +662,7 @@ def _check_column(frame: nw.LazyFrame[Any], types: dict[str, DType], column: Col
 def _check_levels(frame: nw.LazyFrame[Any], column: Categorical, rows: int) -> ColumnCheck:
     value = nw.col(column.name)
     if column.prefix is not None:
-        frame = frame.select(value.cast(nw.String).str.slice(0, column.prefix))
+        frame = frame.select(cut_text(column, value.cast(nw.String)))
     recoded = dict(column.recode)
     null, known = value.is_null(), list[Any]([*column.levels, *recoded])
     if column.missing and MISSING_LABEL in column.spellings:
@@ -692,6 +709,7 @@ def _check_objects(frame: nw.LazyFrame[Any], column: Column, rows: int) -> Colum
     if isinstance(column, Categorical):
         hashable = [as_python(value) for value in values if not is_null(value) and getattr(value, "__hash__", None)]
         recoded = dict(column.recode)
+        hashable = [column._cut(value) if isinstance(value, str) else value for value in hashable]
         hashable = [recoded.get(value, value) for value in hashable]
         marked = hashable.count(MISSING_LABEL) if column.missing else 0
         inside = sum(value in column.codes for value in hashable)

@@ -124,13 +124,21 @@ def known_texts(column: Categorical) -> list[str]:
     return [*map(str, column.levels), *dict(column.recode)]
 
 
+def cut_text(column: Categorical, text: nw.Expr) -> nw.Expr:
+    """Return what counts of a column's texts where it has a prefix, as :meth:`Categorical._cut` says it."""
+    cut = text.str.slice(0, column.prefix)
+    return nw.when(text.is_in(list(column._uncut))).then(text).otherwise(cut) if column._uncut else cut
+
+
 def text_key(column: Categorical, text: pl.Expr) -> pl.Expr:
     """Return the keys of a column of text in polars, of whatever type its texts are."""
     import polars as pl
 
     texts = known_texts(column)
     if column.prefix is not None:
-        text = text.cast(pl.String).str.slice(0, column.prefix)
+        text = text.cast(pl.String)
+        cut = text.str.slice(0, column.prefix)
+        text = pl.when(text.is_in(column._uncut)).then(text).otherwise(cut) if column._uncut else cut
     kind = pl.UInt8 if len(texts) < 2**8 - 1 else pl.UInt16 if len(texts) < 2**16 - 1 else pl.UInt32
     other, null = (pl.lit(len(texts) + step, dtype=kind) for step in (0, 1))
     key = text.cast(pl.Enum(texts), strict=False).to_physical().cast(kind).fill_null(other)
@@ -229,7 +237,7 @@ def _comparable(column: Categorical, dtype: DType) -> tuple[nw.Expr, list[Any], 
         if not (dictionary or dtype in (nw.String, nw.Object)):
             value = value.cast(nw.String)
         if column.prefix is not None:
-            value = value.str.slice(0, column.prefix)
+            value = cut_text(column, value)
         for level, spelt in column.spellings.items():  # none of which is a level: in any order
             recoded = value.is_in(list(spelt))
             if level == MISSING_LABEL and column.missing:

@@ -282,10 +282,15 @@ def _key_in_duckdb(column: Categorical, quoted: str) -> str | None:
     texts = known_texts(column)
     if column.kind != "string" or len(texts) > _MOST_IN_SQL or any("\0" in text for text in texts):
         return None
-    listed = ", ".join("'" + text.replace("'", "''") + "'" for text in texts)
+
+    def listed(several: Iterable[str]) -> str:
+        return ", ".join("'" + text.replace("'", "''") + "'" for text in several)
+
     text = f"CAST({quoted} AS VARCHAR)"
-    text = text if column.prefix is None else f"substr({text}, 1, {column.prefix})"
-    key = f"coalesce(enum_code(TRY_CAST({text} AS ENUM({listed}))), {len(texts)})"
+    if column.prefix is not None:
+        cut = f"substr({text}, 1, {column.prefix})"
+        text = f"CASE WHEN {text} IN ({listed(column._uncut)}) THEN {text} ELSE {cut} END" if column._uncut else cut
+    key = f"coalesce(enum_code(TRY_CAST({text} AS ENUM({listed(texts)}))), {len(texts)})"
     if column.null_code != column.other_code:
         key = f"CASE WHEN {quoted} IS NULL THEN {len(texts) + 1} ELSE {key} END"
     return f"CAST({key} AS USMALLINT)"

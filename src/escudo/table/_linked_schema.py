@@ -44,6 +44,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from escudo._card import number_of
 from escudo._validate import did_you_mean, positive_integer
 from escudo.errors import InputError, RefusedError, SchemaError
 from escudo.privacy import Neighbours, parse_relation
@@ -581,7 +582,7 @@ class LinkedSchema:
         def told(name: str) -> str:
             columns = len(self.schema_of(name))
             text = f"{name}: {columns} column{'' if columns == 1 else 's'}"
-            return text if name == self.people else f"{text}, at most {self.child(name).most} rows each"
+            return text if name == self.people else f"{text}, at most {number_of(self.child(name).most, 'row')} each"
 
         return f"LinkedSchema({'; '.join(map(told, self.tables))})"
 

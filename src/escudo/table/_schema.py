@@ -14,6 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
+from escudo._card import number_of
 from escudo._validate import did_you_mean, positive_integer
 from escudo.errors import InputError, RefusedError, SchemaError
 from escudo.privacy import Neighbours, parse_relation
@@ -393,7 +394,7 @@ class Schema:
         if len(self.fields) > 8:
             shown.append(f"... {len(self.fields) - 8} more columns")
         if self.person_id is not None:
-            shown.append(f"person id {self.person_id}, at most {self.max_rows_per_person} rows each")
+            shown.append(f"person id {self.person_id}, at most {number_of(self.max_rows_per_person, 'row')} each")
         return f"Schema({', '.join(shown)})"
 
     def _repr_html_(self) -> str:
@@ -501,7 +502,8 @@ def schema_card(schema: Schema) -> str:
     protects = (
         "protects one row"
         if schema.person_id is None
-        else f"protects one person (<code>{escape(schema.person_id)}</code>, at most {schema.max_rows_per_person} rows)"
+        else f"protects one person (<code>{escape(schema.person_id)}</code>, at most "
+        f"{number_of(schema.max_rows_per_person, 'row')})"
     )
     state = "confirmed" if schema.confirmed else "<b>not confirmed: releases refuse it</b>"
     plural = "" if len(schema) == 1 else "s"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from escudo._card import number_of
 from escudo._validate import one_of, positive_integer, whole
 from escudo.errors import InputError
 from escudo.privacy import Neighbours, Relation, Unit, parse_relation
@@ -390,4 +391,4 @@ def _account(
 def _protects(terms: Account | Schema | LinkedSchema) -> str:
     if terms.max_rows_per_person is None:
         return f"one {terms.unit}"
-    return f"one {terms.unit} with at most {terms.max_rows_per_person} rows"
+    return f"one {terms.unit} with at most {number_of(terms.max_rows_per_person, 'row')}"

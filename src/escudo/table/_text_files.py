@@ -235,17 +235,23 @@ def _encoding_of(good: int, bad: int, windows: bool) -> str:
 
 
 def _decimal_of(texts: pl.LazyFrame, delimiter: str) -> str:
-    """Return the decimal sign of the numbers in columns of text: a point unless more of them have a comma."""
+    """Return the decimal sign of the numbers in columns of text: a point unless more of them have a comma.
+
+    A column holds numbers if nine of ten values do that stand for one: markers and a few words do not count.
+    """
     import polars as pl
 
     found: list[pl.Expr] = []
     for position, name in enumerate(texts.collect_schema().names()):
         value = pl.col(name).str.strip_chars()
+        filled = ~value.str.to_lowercase().is_in(_MARKERS)
         for sign in DECIMALS:
-            numbers = value.str.contains(f"^[+-]?[0-9]+([{sign}][0-9]+)?([eE][+-]?[0-9]+)?$").fill_null(value=True)
-            found.append((numbers.all() & value.str.contains(sign, literal=True).any()).alias(f"{sign} {position}"))
+            numbers = value.str.contains(f"^[+-]?[0-9]+([{sign}][0-9]+)?([eE][+-]?[0-9]+)?$")
+            signed = (numbers & value.str.contains(sign, literal=True)).any()
+            mostly = (numbers.filter(filled).mean() >= _MOSTLY).fill_null(value=False)
+            found.append((mostly & signed).alias(f"{sign} {position}"))
         # 1,234 may be a thousand: in a file with commas between fields that is the likelier meaning
-        thousands = value.str.contains("^[+-]?[0-9]{1,3}(,[0-9]{3})+$") | ~value.str.contains(",", literal=True)
+        thousands = value.str.contains("^[+-]?[0-9]{1,3}(,[0-9]{3})+$") | ~value.str.contains("^[+-]?[0-9]+,[0-9]+")
         found.append(thousands.fill_null(value=True).all().alias(f"t {position}"))
     seen = texts.select(found).collect(engine="streaming").row(0, named=True)
     commas = [key.partition(" ")[2] for key, there in seen.items() if key.startswith(",") and there]
@@ -517,8 +523,14 @@ def legible(person: pl.Expr) -> pl.Expr:
     return pl.when(~person.str.contains("\ufffd", literal=True)).then(person)
 
 
-_MARKERS = ("", "na", "n/a", "#n/a", "nan", "null", "#null!", "?", ".", "-", "--")
-"""What people write where there is no value, in any case."""
+_MARKERS = (
+    *("", "na", "n/a", "n.a.", "#n/a", "nan", "null", "#null!", "\\n", "?", ".", "-", "--", "(missing)"),
+    *("k.a.", "k. a.", "keine angabe", "n.d.", "s/d", "#value!", "#wert!", "#div/0!", "#ref!"),
+)
+"""What people and their programs write where there is no value, in any case."""
+
+
+_MOSTLY, _FEW_WORDS = 0.9, 10  # of a column of numbers, and of what else may stand in it
 
 
 def is_marker(text: str) -> bool:
@@ -593,6 +605,22 @@ def typed_texts(files: Sequence[Path], dialect: Dialect) -> pl.LazyFrame:
 
 def _typed(value: pl.Expr, read: Callable[[pl.Expr], pl.Expr]) -> pl.Expr:
     return read(value).is_not_null() & ~value.str.contains(r"^[+-]?0\d")
+
+
+def mostly_numbers(frame: pl.LazyFrame, name: str, decimal: str) -> pl.LazyFrame | None:
+    """Return a column of text as numbers, the few words in it as nulls; None if it does not hold numbers mostly.
+
+    That is, nine values of ten are numbers, and what is left are few different words: "<5", "refused".
+    """
+    import polars as pl
+
+    value = pl.col(name).str.strip_chars()
+    filled = frame.filter(~value.str.to_lowercase().is_in(_MARKERS)).select(value)
+    number = _typed(pl.col(name), lambda text: as_number(text, boolean=False, decimal=decimal))
+    words = pl.col(name).filter(~number).n_unique() <= _FEW_WORDS
+    if not filled.select(words & (number.mean() >= _MOSTLY)).collect(engine="streaming").item():
+        return None
+    return frame.select(as_number(pl.col(name), boolean=False, decimal=decimal))
 
 
 def stated_texts(files: Sequence[Path], schema: Schema) -> pl.LazyFrame:

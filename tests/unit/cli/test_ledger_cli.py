@@ -259,6 +259,19 @@ def test_a_backup_is_restored_and_expected(used: Ledger, folder: Path) -> None:
     assert "file's permissions" in str(refusal("grant", "someone"))
 
 
+def test_one_row_is_one_row(folder: Path) -> None:
+    run("open", "visits", "--epsilon", "3")
+    assert "Ledger holds good: 1 row.\n" in run("verify").stdout
+    assert "Wrote 1 row to kept.jsonl." in run("backup", "kept.jsonl").stdout
+    assert run("restore", "kept.jsonl", "--ledger", "sqlite:///new.db").stdout.startswith("1 row is in ")
+    for file in folder.glob("escudo-ledger.db*"):
+        file.unlink()
+    assert "a ledger of 1 row was here" in str(refusal("show"))
+    assert "1 row was put back." in run("recover").stdout
+    run("open", "staff", "--epsilon", "1", "--unit", "person", "--max-rows-per-person", "1")
+    assert "(≤ 1 row)" in run("show").stdout
+
+
 def test_a_removed_ledger_is_recovered_or_forgotten(used: Ledger, folder: Path) -> None:
     def remove() -> None:
         for file in folder.glob("escudo-ledger.db*"):

@@ -771,3 +771,19 @@ def test_no_privacy_has_to_be_said_and_is_said_again(folder: Path) -> None:
     assert told["guarantee"]["for_release"] is False
     drawn = run("sample", "open/model", "--rows", "2")
     assert "NOT FOR RELEASE" in drawn.stderr
+
+
+def test_rows_made_without_privacy_say_so_themselves(folder: Path) -> None:
+    base = ["release", "visits.parquet", "--schema", "visits.toml", "--graph", "clinic.dot", "--csv", "--out"]
+    network = ["--generator", "vae", "--option", "architecture=columns", "--option", "epochs=1", "--seed", "1"]
+    run(*base, "open", *network, "--no-privacy")
+    for name in ("some.parquet", "parts", "some.csv"):
+        run("sample", "open/model", "--rows", "2", "--out", name)
+    for file in ("open/synthetic.parquet", "some.parquet", "parts/part-00000.parquet"):
+        assert pl.read_parquet_metadata(folder / file)["escudo"].startswith("NOT FOR RELEASE: Nothing is promised")
+    assert (folder / "some.csv.NOT-FOR-RELEASE.txt").read_text().startswith("NOT FOR RELEASE: Nothing is promised")
+    assert json.loads((folder / "open" / "release.json").read_text())["guarantee"]["none"] is True
+    run(*base, "kept", "--epsilon", "1", "--delta", "1e-6")
+    run("sample", "kept/model", "--rows", "2", "--out", "kept.csv")
+    assert "escudo" not in pl.read_parquet_metadata(folder / "kept/synthetic.parquet")
+    assert not list(folder.glob("kept.csv.*"))

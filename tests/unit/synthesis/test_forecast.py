@@ -67,6 +67,46 @@ def test_the_mean_error_seen_is_within_a_factor_of_the_forecast(epsilon, graph):
         assert 1 / FACTOR < told.pair_error / np.mean(pairs) < FACTOR
 
 
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 3.0])
+def test_moments_of_a_wide_table_err_as_was_forecast(epsilon):
+    names = [f"x{number}" for number in range(60)]
+    arrows = [(names[place // 3], names[place]) for place in range(3, 60)]
+    rng = np.random.default_rng(5)
+    on: dict[str, np.ndarray] = {}
+    for place, name in enumerate(names):
+        share = rng.uniform(0.01, 0.3)
+        cause = on[names[place // 3]] if place >= 3 else np.zeros(2000, dtype=bool)
+        on[name] = rng.random(2000) < np.where(cause, min(3 * share, 0.6), share)
+    real = pl.DataFrame({name: each.astype(int).astype(str) for name, each in on.items()})
+    schema, graph = schema_of(dict.fromkeys(names, 2)), escudo.CausalGraph.from_edges(arrows, nodes=names)
+    how = {"epsilon": epsilon, "delta": 1e-6, "generator": "moments"}
+    told = forecast(schema, graph, rows=2000, **how)
+    columns, pairs = [], []
+    for seed in range(2):
+        made = escudo.synthesize(escudo.PrivateTable(real, schema), graph, seed=seed, **how).sample(2000, seed=seed)
+        columns += [total_variation(real, made, [name]) for name in names]
+        pairs += [total_variation(real, made, list(arrow)) for arrow in arrows]
+    assert 1 / FACTOR < told.column_error / np.mean(columns) < FACTOR
+    assert 1 / FACTOR < told.pair_error / np.mean(pairs) < FACTOR
+
+
+def test_moments_of_more_arrows_do_not_count_their_columns_more_precisely():
+    """A pair of moments holds no first levels, so it says nothing about its columns; its part of a row costs them."""
+    schema, how = schema_of(dict.fromkeys("abcdefgh", 2)), {"epsilon": 1.0, "delta": 1e-6, "generator": "moments"}
+    few, many = (
+        forecast(schema, escudo.CausalGraph.from_edges(arrows, nodes=schema.names), rows=5000, clip=6.0, **how)
+        for arrows in ([("a", "b")], [(cause, effect) for cause in "abcd" for effect in "efgh"])
+    )
+    assert many.columns["e"] >= few.columns["e"]
+
+
+def test_moments_of_one_column_err_by_the_noise_of_the_level_that_is_counted():
+    """Of two levels one is counted: its error is the noise's mean, not that of two counts that were averaged."""
+    told = forecast(schema_of({"a": 2}), None, epsilon=1.0, delta=1e-6, rows=50_000, generator="independent", clip=1.0)
+    noise = told.design.sums.scale / 2**20 / 50_000
+    assert told.column_error == pytest.approx(np.sqrt(2 / np.pi) * noise, rel=0.1)
+
+
 def test_more_budget_and_more_rows_leave_less():
     curve = forecast(SCHEMA, GRAPH, epsilon=1.0, delta=1e-6, rows=5000).curve((0.1, 0.3, 1.0, 3.0, 10.0))
     for of in ("column_error", "pair_error"):

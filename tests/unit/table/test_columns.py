@@ -328,11 +328,23 @@ def test_codes_count_by_their_first_letters():
     assert zip_code.encode(["01234", "10001", "1"]).tolist() == [0, 1, 0]  # text stays text: no zero is lost
 
 
+def test_with_a_prefix_a_longer_spelling_is_one_value_and_the_other_level_has_any_length():
+    column = Categorical(
+        "icd",
+        ["E11", "U07", "anything else"],
+        prefix=3,
+        other="anything else",
+        missing=True,
+        recode={"not known": "(missing)", "U071": "E11", "k": "U07"},
+    )
+    values = ["E11.9", "not known", "not", "U071", "U0712", "anything else", "k", "kk", None]
+    assert column.encode(values).tolist() == [0, 3, 2, 0, 1, 2, 1, 2, 3]
+
+
 @pytest.mark.parametrize(
     ("terms", "problem"),
     [
         ({"levels": ["E11", "I1000"], "prefix": 3}, "level 2 is longer than prefix"),
-        ({"levels": ["E11"], "prefix": 3, "recode": {"E1100": "E11"}}, "entry 1 of recode is longer than prefix"),
         ({"levels": [12, 13], "prefix": 2}, "prefix goes with levels that are texts"),
         ({"levels": ["a"], "prefix": 0}, "prefix must be a whole number of letters"),
         ({"levels": ["a"], "prefix": True}, "prefix must be a whole number of letters"),

@@ -418,3 +418,27 @@ def test_markers_are_missing_and_one_spelling_stands_for_all(tmp_path: Path) -> 
 def test_a_recode_that_means_nothing_is_refused(column: Callable[[], Column], said: str) -> None:
     with pytest.raises(SchemaError, match=said):
         column()
+
+
+def test_a_column_of_numbers_with_few_words_in_it_is_numeric_and_the_words_are_missing(tmp_path: Path) -> None:
+    lines = ["crp;ward;ssn;pay"]
+    for i in range(400):
+        crp = ["<0,5", "refused"][i % 40 == 0] if i % 20 == 0 else f"{i / 8:.1f}".replace(".", ",")
+        lines.append(f"{crp};{'word' if i % 2 else i};{'gone' if i == 7 else 10_000 + i};{'k.A.' if i % 9 == 0 else i}")
+    file = tmp_path / "clinic.csv"
+    file.write_text("\n".join(lines) + "\n")
+    schema = draft(file)
+    crp = schema["crp"]
+    assert isinstance(crp, Numeric)
+    assert crp.missing
+    assert crp.bounds == (0, 50)
+    assert crp.note.endswith("what is no number counts as missing")
+    assert not crp.confirmed
+    assert isinstance(schema["ward"], Categorical)  # half of it is no number
+    assert "ssn" not in schema.names  # a name that says whose row it is comes first
+    assert isinstance(schema["pay"], Numeric)
+    confirmed = schema.confirm(["crp"])
+    found = {column.name: column for column in check(file, confirmed).columns}
+    assert found["crp"].missing == 20 / 400
+    assert found["crp"].outside == 0.0
+    assert "refused" not in confirmed.to_toml()  # comments stay when a person vouches
