@@ -17,12 +17,12 @@ Pinsker and of Bretagnolle and Huber
 
 **What follows.** Total variation is the most by which the probabilities of any event differ. So a block of m rows that
 votes X → Y with probability q under the causal law does so with probability at least q - TV(m) under the hidden law,
-*whatever the rule is that a block votes by*, and votes less those against it are a share at least 2 TV(m) lower; the
-same for a whole rule on n rows. Where TV(m) is small, "answer pairs that have a direction" and "do not answer pairs that
-only have a common cause" contradict each other for any rule that counts votes of such blocks.
-I is computed here by quadrature, not from rows, for the smallest to the largest noises of
-the kind "common cause, unequal noise" (``simulated_pairs.py``: a fifth to one of the cause's spread), and the votes of
-``escudo.direction`` are counted on rows of both laws.
+*whatever the rule is that a block votes by*, and the share of votes for it less those against it is at most 2 TV(m)
+lower; the same for a whole rule on n rows. Where TV(m) is small, "answer pairs that have a direction" and "do not
+answer pairs that only have a common cause" contradict each other for any rule that counts votes of such blocks. I is
+computed here by quadrature, not from rows, for the smallest to the largest noises of the kind "common cause, unequal
+noise" (``simulated_pairs.py``: a fifth to one of the cause's spread), and the votes of ``escudo.direction`` are counted
+on rows of both laws.
 
 **A gate that was tried.** Where I is not small a test can tell: whether R depends on X. One such gate was written,
 tried on these kinds of pairs, and not taken. It has every advantage: the whole table, no noise. A line is fitted in
@@ -252,10 +252,10 @@ def page(result: dict[str, Any]) -> str:
         "**Whatever a block looks at, it cannot vote less often on the hidden law than on the causal one by more than"
         " *apart, a block***, and no rule on the whole table can answer less often by more than *apart, all rows*.",
         "",
-        f"Of {len(runs)} settings {len(answered)} get verdicts. In {halves} of these any votes that are as clear as ours"
-        " on the causal pair must be more than half of the blocks on the hidden one, those against taken off (*votes,"
-        f" causal*, less twice *apart, a block*), and in {enough} more than the {CHOSEN[3]:.0%} that our rule asks for:"
-        " there, wanting verdicts for one and none for the other is a contradiction. In the others the bound does not"
+        f"Of {len(runs)} settings {len(answered)} get verdicts. In {halves} of these any votes that are as clear as"
+        " ours on the causal pair must be more than half of the blocks on the hidden one, those against taken off"
+        f" (*votes, causal*, less twice *apart, a block*), and in {enough} more than the {CHOSEN[3]:.0%} that our rule"
+        " asks for: there, wanting verdicts for one and none for the other is a contradiction. In the others the bound does not"
         " say so.",
         "",
         "| g | σ | τ | nearer | I of a row | apart, a block | apart, all rows | votes, hidden | votes, causal |"
