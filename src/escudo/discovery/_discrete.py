@@ -56,6 +56,7 @@ from escudo.discovery._pattern import (
     edge_confidences,
     pattern,
     recurrence,
+    settled,
 )
 from escudo.discovery._search import find_graph, graph_by
 from escudo.errors import InputError
@@ -445,11 +446,12 @@ def search(
         parents = best(values, allowed, rounds=_ROUNDS_AGAIN, start=start)
     else:
         graph, sure, ways = _sure_part(graph, sure, ways, doubtful)
+    graph = settled(graph, seen)
     return SearchResult(
         graph=graph,
         dense=_dense_graph(weights, values, _with(names, known, graph), parents),
         edge_confidence=sure,
-        direction_confidence=ways,
+        direction_confidence={arrow: ways[arrow] for arrow in graph.edges if arrow in ways},
         cannot_tell=_cannot_tell(graph, weights.rows_worth, forest=forest),
     )
 

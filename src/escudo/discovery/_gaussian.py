@@ -80,6 +80,7 @@ from escudo.discovery._pattern import (
     edge_confidences,
     pattern,
     recurrence,
+    settled,
 )
 from escudo.discovery._search import LinearScore, search_linear
 from escudo.errors import InputError, SchemaError
@@ -262,11 +263,12 @@ class PreparedGaussian:
             lambda: pattern(names, found(moments.renoise(rng), _STRICTNESS, _ROUNDS_AGAIN, parents), known)
         )
         sure, ways = edge_confidences(graph, seen, LINEAR, bent.of(names, graph))
+        graph = settled(graph, seen)
         return Discovery(
             graph=graph,
             generating_graph=dag(names, dense),
             edge_confidence=sure,
-            direction_confidence=ways,
+            direction_confidence={arrow: ways[arrow] for arrow in graph.edges},
             method="gaussian",
             plan=purse.plan,
             guarantee=purse.guarantee,

@@ -338,6 +338,48 @@ def edge_confidences(
     return sure, ways
 
 
+def settled(graph: CausalGraph, seen: Recurrence) -> CausalGraph:
+    """Return the graph with only those arrows that more than half of the repeats have; the other edges stay open.
+
+    An arrow is there because two causes of one column are not adjacent, or because it follows from such. Where no
+    column has two causes, no direction can be known, and an arrow is an error about some edge: one that chance or noise
+    made, or hid, and that is gone in other repeats. An arrow stays if those that are left imply it, and if without it
+    they would imply the other direction, so that open it would not be (Meek's rule 1). If no directed graph fits what
+    is left, all stay.
+
+    Args:
+        graph: The pattern that was found.
+        seen: What came back under fresh noise.
+    """
+    names, found = graph.nodes, set(graph.edges)
+    place = {name: number for number, name in enumerate(names)}
+    kept = {arrow for arrow in found if 2 * seen.arrows.get(arrow, 0) > seen.repeats}
+    kept.update(arrow for arrow in found if arrow in graph.required or graph.knowledge.forbids(*arrow[::-1]))
+    while kept != found:
+        lines = [edge for edge in graph.adjacencies if edge not in kept and edge[::-1] not in kept]
+        arrows = {(place[a], place[b]) for a, b in kept}
+        implied, _ = meek_orientation(arrows, {frozenset((place[a], place[b])) for a, b in lines})
+        follow = {(names[a], names[b]) for a, b in implied - arrows}
+        if not follow:
+            plain = replace(
+                graph, edges=tuple(arrow for arrow in graph.edges if arrow in kept), undirected_edges=tuple(lines)
+            )
+            return plain if _can_be_directed(plain) else graph
+        more = found & (follow | {arrow[::-1] for arrow in follow})
+        if not more:
+            return graph
+        kept |= more
+    return graph
+
+
+def _can_be_directed(graph: CausalGraph) -> bool:
+    try:
+        graph.extension()
+    except GraphError:
+        return False
+    return True
+
+
 def calibrated(curve: tuple[float, float], count: float, total: float) -> float:
     """Return the probability that a curve gives to what came back so many times out of so many."""
     log_odds = math.log((count + 0.5) / (total - count + 0.5))

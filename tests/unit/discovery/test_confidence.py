@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from escudo.causal import CausalGraph
+from escudo.causal import CausalGraph, Knowledge
 from escudo.discovery import discover
-from escudo.discovery._pattern import Recurrence, edge_confidences, recurrence
+from escudo.discovery._pattern import Recurrence, edge_confidences, recurrence, settled
 from escudo.table import PrivateTable
 
 
@@ -41,6 +41,44 @@ def test_directions_that_came_back_open_count_half():
 
     assert way(20, 0) > way(10, 0) > way(0, 0) > way(0, 20)
     assert way(0, 0) == pytest.approx(way(10, 10))
+
+
+def came_back(graph: CausalGraph, **arrows: int) -> CausalGraph:
+    """Return what is settled of a graph whose edges always come back, and whose arrows (as ``ac=12``) so often."""
+    seen = Recurrence(
+        repeats=20, edges=dict.fromkeys(graph.adjacencies, 20), arrows={(*name,): n for name, n in arrows.items()}
+    )
+    return settled(graph, seen)
+
+
+def test_arrows_that_most_repeats_do_not_have_stay_open():
+    met = CausalGraph.from_edges([("a", "c"), ("b", "c"), ("c", "d")])
+    assert came_back(met, ac=11, bc=11, cd=11) == met
+    assert came_back(met, ac=10, bc=10, cd=10) == met.skeleton()
+
+
+def test_an_arrow_stays_where_the_others_imply_it_or_its_reverse():
+    met = CausalGraph.from_edges([("a", "c"), ("b", "c"), ("c", "d")])
+    assert came_back(met, ac=20, bc=20, cd=0) == met  # d → c would be a third cause that nobody saw
+    assert came_back(met, ac=20, bc=0, cd=20) == met  # a → c — b would be read as c → b
+
+
+def test_one_of_two_places_where_causes_meet_may_be_settled():
+    edges = [("a", "c"), ("b", "c"), ("e", "g"), ("f", "g")]
+    found = came_back(CausalGraph.from_edges(edges), ac=19, bc=18, eg=9, fg=10)
+    assert set(found.edges) == {("a", "c"), ("b", "c")}
+    assert set(found.undirected_edges) == {("e", "g"), ("f", "g")}
+
+
+def test_arrows_that_were_known_stay_however_often_they_came_back():
+    known = Knowledge(required=(("a", "c"),), forbidden=(("c", "b"),))
+    graph = CausalGraph(nodes=("a", "b", "c"), edges=(("a", "c"), ("b", "c")), knowledge=known)
+    assert came_back(graph) == graph
+
+
+def test_all_arrows_stay_where_no_directed_graph_would_fit_without_them():
+    square = CausalGraph.from_edges([("b", "a"), ("d", "a")], undirected=[("b", "c"), ("c", "d")])
+    assert came_back(square) == square  # a circle of four without a chord needs two causes that meet
 
 
 def test_edges_below_one_half_are_not_reported(collider_rows, collider_schema):
