@@ -237,11 +237,12 @@ class Histories:
         for name, each in self.rows.items():
             kept = here[name] = mine[each.person] >= 0
             codes = {column: cells[kept] for column, cells in each.codes.items()}
-            count, row = each.count[places], None
-            if each.row is not None:
-                theirs = here[self.schema.child(name).parent]
-                count, row = each.count[theirs], (np.cumsum(theirs) - 1)[each.row[kept]]
-            rows[name] = HistoryRows(mine[each.person[kept]], each.number[kept], count, codes, row)
+            if each.row is None:
+                rows[name] = HistoryRows(mine[each.person[kept]], each.number[kept], each.count[places], codes)
+                continue
+            theirs = here[self.schema.child(name).parent]
+            row = (np.cumsum(theirs) - 1)[each.row[kept]]
+            rows[name] = HistoryRows(mine[each.person[kept]], each.number[kept], each.count[theirs], codes, row)
         people = {name: cells[places] for name, cells in self.people.items()}
         return Histories(self.schema, people, rows, len(places), Tally())
 
