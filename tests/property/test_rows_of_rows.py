@@ -111,7 +111,9 @@ def test_what_a_row_hands_on_is_exactly_what_it_has_on_every_grid(monkeypatch: p
     for view, least in (("first", 1), ("all", 1), ("next", 2)):
         chosen = np.flatnonzero({"first": drugs.number == 1, "next": drugs.number > 1}.get(view, drugs.number > 0))
         handed = np.bincount(
-            drugs.row[chosen], weights=everybody._voices("drugs", chosen, view), minlength=visits.number.size  # type: ignore[arg-type]
+            drugs.row[chosen],
+            weights=everybody._voices("drugs", chosen, view),
+            minlength=visits.number.size,  # type: ignore[arg-type]
         )
         np.testing.assert_array_equal(handed, np.where(drugs.count >= least, whole, 0))
         of_person = np.bincount(drugs.person[chosen], weights=everybody._voices("drugs", chosen, view))  # type: ignore[arg-type]
@@ -283,7 +285,9 @@ def test_keys_as_texts_count_as_whole_numbers_do(people: list[Any], shape: Any) 
         "visits": frames["visits"].with_columns((pl.col("visit") * 5).cast(pl.String)),
         "drugs": frames["drugs"].with_columns((pl.col("of") * 5).cast(pl.String)),
     }
-    for a, b in zip(PrivateTables(frames, schema).counts(tables), PrivateTables(texts, schema).counts(tables), strict=True):
+    for a, b in zip(
+        PrivateTables(frames, schema).counts(tables), PrivateTables(texts, schema).counts(tables), strict=True
+    ):
         np.testing.assert_array_equal(a, b)
 
 

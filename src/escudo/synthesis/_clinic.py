@@ -49,9 +49,7 @@ class Clinic:
     graph: CausalGraph
 
 
-def clinic(
-    people: int = 2_000, *, treat: str | None = None, prescriptions: bool = False, seed: int = 0
-) -> Clinic:
+def clinic(people: int = 2_000, *, treat: str | None = None, prescriptions: bool = False, seed: int = 0) -> Clinic:
     """Simulate a clinic of people with a chronic disease.
 
     Args:

@@ -620,7 +620,9 @@ def _histories(sources: Mapping[str, Source], schema: LinkedSchema) -> Histories
         codes, rows = dict(people.codes), {}
         owners: dict[str, _Owners] = {"": _Owners.of_people(people)}
         for child in schema.children:
-            whole_rows = _whole_keys(sources, schema, child.parent or child.name) if child.key or child.parent else False
+            whole_rows = (
+                _whole_keys(sources, schema, child.parent or child.name) if child.key or child.parent else False
+            )
             pieces = _pieces(
                 sources[child.name], schema, child.name, only_keys=False, whole=whole, rows_whole=whole_rows
             )

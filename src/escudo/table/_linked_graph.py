@@ -142,8 +142,8 @@ def linked_picture(schema: LinkedSchema, graph: CausalGraph, *, title: str | Non
             inside = schema.child(inside).parent
     around = {f"each of {schema.people}": graph.nodes}
     for child in (each for one in schema.of_people for each in (one, *schema.of_rows(one.name))):
-        of = f", of each of {child.parent}" if child.parent else ", in order"
-        around |= {f"each row of {child.name}{of}": tuple(rows[child.name])} if rows[child.name] else {}
+        caption = f"each row of {child.name}" + (", in order" if child.order is not None else "")
+        around |= {caption: tuple(rows[child.name])} if rows[child.name] else {}
     before = frozenset(node for node in graph.nodes if node.endswith(PREVIOUS))
     return graph.to_svg(labels=labels, plates=Plates(around=around, before=before), title=title)
 
@@ -265,7 +265,9 @@ def _check_into_rows_of_rows(schema: LinkedSchema, cause: str, effect: str, pare
     target = schema.table_of(effect)
     arrow = f"The arrow {cause!r} -> {effect!r}"
     if cause.startswith(f"{target}.") and effect == f"{target}.{COUNT}":
-        raise GraphError(f"{arrow}: how many rows there are comes before what is in them; turn it round, or take it out.")
+        raise GraphError(
+            f"{arrow}: how many rows there are comes before what is in them; turn it round, or take it out."
+        )
     if schema.table_of(cause.removesuffix(PREVIOUS)) != parent or cause == f"{parent}.{COUNT}":
         return
     if effect == f"{target}.{COUNT}":

@@ -85,7 +85,19 @@ _MOST_DAYS = 10_000_000
 _TEXT = ("quoted_newlines", "delimiter", "encoding", "decimal")
 _PEOPLE_KEYS = ("key", "origin", "origin_day", *_TEXT)
 _CHILD_KEYS = (
-    *("parent", "foreign_key", "row_key", "key", "order", "most", "count_edges", "start_edges", "gap_edges", "weighting", "events"),
+    *(
+        "parent",
+        "foreign_key",
+        "row_key",
+        "key",
+        "order",
+        "most",
+        "count_edges",
+        "start_edges",
+        "gap_edges",
+        "weighting",
+        "events",
+    ),
     *("confirmed", *_TEXT),
 )
 COUNT_EDGES = (0, 1, 2, 3, 5, 8, 12, 20)
@@ -166,7 +178,9 @@ class ChildTable:
             if self.order is None and edges == ():
                 continue
             if self.order is None:
-                raise SchemaError(f"table {self.name!r}: {key} are days, and there is no order; name one, or take it out.")
+                raise SchemaError(
+                    f"table {self.name!r}: {key} are days, and there is no order; name one, or take it out."
+                )
             object.__setattr__(self, key, self._checked_days(key, edges))
         if self.weighting not in WEIGHTINGS:
             hint = did_you_mean(str(self.weighting)[:60], WEIGHTINGS)
