@@ -106,7 +106,7 @@ class People(Rows):
         """Return somebody made up to stand out: as many rows as count, all alike, in the cells that are rarest."""
         schema, everybody = self.histories.schema, self.histories
         people = {name: np.array([_rarest(codes)]) for name, codes in everybody.people.items()}
-        rows = {}
+        rows: dict[str, HistoryRows] = {}
         for child in schema.children:
             own = everybody.rows[child.name]
             owners = rows[child.parent].number.size if child.parent else 1

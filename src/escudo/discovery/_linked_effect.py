@@ -136,8 +136,8 @@ def _rows_of(schema: LinkedSchema, name: str) -> str:
     own = plain.removeprefix(f"{table}.")
     if table != schema.people and (parent := schema.child(table).parent):
         raise InputError(
-            f"{name!r} is of rows of {parent}, and effects are estimated of people and of their rows: make what matters "
-            f"of {table} a column of {parent}, or ask a model, as in model.sample(1000, do={{{plain!r}: ...}})."
+            f"{name!r} is of rows of {parent}, and effects are estimated of people and of their rows: make what "
+            f"matters of {table} a column of {parent}, or ask a model, as in model.sample(1000, do={{{plain!r}: ...}})."
         )
     if table != schema.people and own == START:
         raise InputError(f"{name!r} is of first rows only, and no effect of it or on it is estimated.")

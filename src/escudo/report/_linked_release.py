@@ -309,7 +309,7 @@ def _trajectories(schema: LinkedSchema, name: str, rows: pl.DataFrame) -> dict[s
     """Return the histories of the first synthetic people with several rows, in the column with most levels."""
     child = schema.child(name)
     categorical = [c for c in child.schema.fields if isinstance(c, Categorical) and 2 <= c.size <= _MOST_LEVELS]
-    if not categorical or rows.height == 0:
+    if not categorical or rows.height == 0 or child.order is None:
         return None
     shown = max(categorical, key=lambda column: (column.ordered, column.size))
     several = rows.filter(rows["number"] == 3)[child.foreign_key].head(_SHOWN).to_list()

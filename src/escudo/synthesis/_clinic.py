@@ -119,9 +119,8 @@ def clinic(people: int = 2_000, *, treat: str | None = None, prescriptions: bool
     frames = {"patients": patients, "visits": table}
     if prescriptions:
         of_visits = _prescribed(person, when, severity, given, older[person - 1], rng)
-        number = np.argsort(np.argsort(person, kind="stable"), kind="stable")
-        first = np.searchsorted(np.sort(person), person)
-        visit = number - first + 1  # which of the person's visits it is
+        place = np.argsort(np.argsort(person, kind="stable"), kind="stable")
+        visit = place - np.searchsorted(np.sort(person), person) + 1  # which of the person's visits it is
         frames["visits"] = table.insert_column(1, pl.Series("visit", visit[order]))
         drugs = of_visits.pop("row")
         frames["prescriptions"] = pl.DataFrame({"patient": person[drugs], "visit": visit[drugs], **of_visits})

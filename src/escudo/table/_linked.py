@@ -31,7 +31,8 @@ by at most C in L2; replacing one, by at most :math:`\sqrt 2\, C`.
 *Proof.* Rows kept, order and weights depend on the person's own rows, so nobody else's term moves. Adding or removing
 moves the table by one :math:`h \ge 0`. Under ``voice``, :math:`\|h\|_2 \le \|h\|_1 = M`, and of rows of rows
 :math:`\|h\|_1 = \sum_t W_t`, over the rows t that have any (two, in tables of next ones), which is at most the sum
-over all rows, M: what a row hands on never is more than it has, at any depth and on any grid. Under ``unit``, a table that
+over all rows, M: what a row hands on is never more than it has, at any depth and on any grid. Under
+``unit``, a table that
 holds the core splits each core cell's rows over finer cells, and the squares of the parts of a non-negative sum add up
 to at most the square of the sum: :math:`\|h\|_2 \le w \|g\|_2 = w \sqrt S \le M`. One cell of weight 1 has length 1.
 Replacing moves the table by :math:`a - b` with :math:`a, b \ge 0`, and :math:`\|a - b\|_2^2 = \|a\|_2^2 + \|b\|_2^2 -
@@ -275,11 +276,11 @@ class Histories:
             if name in (f"{nested.name}.{COUNT}", exactly(nested.name)):
                 return rows.codes[counted_as(name)][chosen]
         if rows.row is not None:
-            above, of_row = self.rows[table.parent], rows.row[chosen]
+            above: dict[str, NDArray[Any]] = self.rows[table.parent].codes
             if name in (f"{table.table}.{COUNT}", exactly(table.table)):
-                return above.codes[counted_as(name)][of_row]
+                return np.asarray(above[counted_as(name)][rows.row[chosen]])
             if name.startswith(f"{table.parent}."):
-                return above.codes[name[len(table.parent) + 1 :]][of_row]
+                return np.asarray(above[name[len(table.parent) + 1 :]][rows.row[chosen]])
         own = name[len(table.table) + 1 :]
         if own.endswith(PREVIOUS):
             return rows.codes[own.removesuffix(PREVIOUS)][chosen - 1]

@@ -12,15 +12,14 @@ Person i has columns X, and in each table of rows n rows in order. With t the nu
 so tables of rows are independent given people, and rows of rows given their row and the person: each row has a number
 of them, which is a column of the row like others, and they follow a law of the same form, with columns of the row
 (``"visits.severity" -> "prescriptions.drug"``) beside those of people. ``prescriptions.drug@prev`` is the row before of
-the same visit. An arrow may lead from a row to the next, and to no later one: unrolled
-over all rows the graph has no cycle exactly if that of one row has none, which every
-:class:`~escudo.causal.CausalGraph` says of itself, as a column of the row before is another node. A column that nothing
-of the row before (or the gap to it) acts on has one law for all rows; every other has one for first rows, without these
-causes, and one for the rest.
+the same visit. An arrow may lead from a row to the next, and to no later one: unrolled over all rows the graph has no
+cycle exactly if that of one row has none, which every :class:`~escudo.causal.CausalGraph` says of itself, as a column
+of the row before is another node. A column that nothing of the row before (or the gap to it) acts on has one law for
+all rows; every other has one for first rows, without these causes, and one for the rest.
 
-**The number of rows** is among what every column of rows is given (of rows of rows, how many their row has), unless ``count_edges=False``. That is no claim about
-causes. Every person has one voice, so people with many rows speak for fewer of them than they have; given the number of
-rows this has no effect on a law (``escudo.table._linked``).
+**The number of rows** is among what every column of rows is given (of rows of rows, how many their row has), unless
+``count_edges=False``. That is no claim about causes. Every person has one voice, so people with many rows speak for
+fewer of them than they have; given the number of rows this has no effect on a law (``escudo.table._linked``).
 """
 
 from __future__ import annotations
@@ -39,7 +38,9 @@ Columns = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class RowLaws:
-    """What each column of a table of rows is given, columns in an order to draw them; how many rows they have among them.
+    """What each column of a table of rows is given, columns in an order to draw them.
+
+    How many rows of their own these rows have is among the columns.
 
     Attributes:
         first: In a person's first row; of rows of rows, in the first of each row.
@@ -114,8 +115,9 @@ def linked_structure(schema: LinkedSchema, graph: CausalGraph | None, *, count_e
 def linked_picture(schema: LinkedSchema, graph: CausalGraph, *, title: str | None = None) -> str:
     """Return the picture of a graph over linked tables as SVG, drawn as plates.
 
-    One plate is around each person, with a plate in it for each table of rows, and in that one for rows of rows. A column of the row before has a broken
-    outline, and so have the arrows from it to the next row. How many rows somebody has is a column of people, how many a row has one of rows.
+    One plate is around each person, with a plate in it for each table of rows, and in that one for rows of rows. A
+    column of the row before has a broken outline, and so have the arrows from it to the next row. How many rows
+    somebody has is a column of people, how many a row has one of rows.
 
     Args:
         schema: The tables.
@@ -274,6 +276,6 @@ def _check_into_rows_of_rows(schema: LinkedSchema, cause: str, effect: str, pare
         return  # which is a column of the row itself
     if cause.endswith(PREVIOUS) or cause in (f"{parent}.{START}", f"{parent}.{GAP}"):
         raise GraphError(
-            f"{arrow}: of {parent}, only columns of the row that {target} belong to can be their cause, and its number. "
-            f"Make it a column of {parent}, or lead the arrow to {target}.{COUNT}."
+            f"{arrow}: of {parent}, only columns of the row that {target} belong to can be their cause, and its "
+            f"number. Make it a column of {parent}, or lead the arrow to {target}.{COUNT}."
         )

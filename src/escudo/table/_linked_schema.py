@@ -354,9 +354,9 @@ class LinkedSchema:
             )
         if parent.parent:
             raise SchemaError(
-                f"table {child.name!r}: its parent {parent.name!r} holds rows of rows already, and rows of these are not "
-                f"taken. Make {parent.parent!r} its parent and join columns of {parent.name!r} to it, or count its rows "
-                f"in a column of {parent.name!r}."
+                f"table {child.name!r}: its parent {parent.name!r} holds rows of rows already, and rows of these are "
+                f"not taken. Make {parent.parent!r} its parent and join columns of {parent.name!r} to it, or count its "
+                f"rows in a column of {parent.name!r}."
             )
         if parent.key is None:
             raise SchemaError(
@@ -365,8 +365,8 @@ class LinkedSchema:
             )
         if parent.most * child.most > MOST_ROWS:
             raise SchemaError(
-                f"table {child.name!r}: {parent.most} rows of {parent.name!r} with {child.most} rows each would be more "
-                f"than the {MOST_ROWS:,} of one person that may count; lower one most."
+                f"table {child.name!r}: {parent.most} rows of {parent.name!r} with {child.most} rows each would be "
+                f"more than the {MOST_ROWS:,} of one person that may count; lower one most."
             )
 
     def _check_origin(self) -> None:

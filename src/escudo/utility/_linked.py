@@ -10,11 +10,11 @@ average over the tables, with c the voices in each cell, :math:`n = \sum_j c_j` 
 numbers n of those who have a row, and two, and of people where that is private.
 
 *Sensitivity.* One person moves each of these by at most 1. *Proof.* The person's voices are :math:`h \ge 0` with
-:math:`s = \sum_j h_j \in [0, 1]` (0 or 1, except of rows of rows). Adding or removing h moves f by at most :math:`\frac12 \sum_j |h_j - s q_j| \le
-\frac12 (s + s) \le 1`. Replacing h by h' moves it by at most :math:`\frac12 \sum_j |h_j - h'_j - (s - s') q_j|
-\le \frac12 (s + s' + |s - s'|) = \max(s, s') \le 1`. Means of such
-functions move by at most 1 too, and n by at most 1. So k figures move by at most k in l1 norm. They are rounded to
-whole people as in ``_private``; n of rows of rows is a whole number of steps, so that halves are told exactly. ∎
+:math:`s = \sum_j h_j \in [0, 1]` (0 or 1, except of rows of rows). Adding or removing h moves f by at most
+:math:`\frac12 \sum_j |h_j - s q_j| \le \frac12 (s + s) \le 1`. Replacing h by h' moves it by at most :math:`\frac12
+\sum_j |h_j - h'_j - (s - s') q_j| \le \frac12 (s + s' + |s - s'|) = \max(s, s') \le 1`. Means of such functions move by
+at most 1 too, and n by at most 1. So k figures move by at most k in l1 norm. They are rounded to whole people as in
+``_private``; n of rows of rows is a whole number of steps, so that it is rounded without an error. ∎
 """
 
 from __future__ import annotations
