@@ -176,7 +176,7 @@ def test_lines_of_json_are_read_as_the_schema_says(tmp_path: Any) -> None:
 
 def test_a_key_of_rows_that_is_missing_or_no_key_is_said() -> None:
     here = frames()
-    with pytest.raises(SchemaError, match="table 'drugs': .* column 'visit'"):
+    with pytest.raises(SchemaError, match=r"table 'drugs': .* column 'visit'"):
         PrivateTables({**here, "drugs": here["drugs"].drop("visit")}, SCHEMA)
     with pytest.raises(SchemaError, match="table 'visits': the key of rows 'visit' is of type Date"):
         PrivateTables({**here, "visits": here["visits"].with_columns(pl.col("date").alias("visit"))}, SCHEMA)

@@ -167,10 +167,11 @@ def test_no_history_reaches_further_than_stated_and_the_bound_is_attained(most: 
 
 
 level = st.sampled_from(["a", "b", "?"])
-visit = st.tuples(st.one_of(st.none(), st.integers(0, 3)), st.one_of(st.none(), st.floats(-2, 20)), level)
+days = st.one_of(st.sampled_from([None, -1.0, 0.0, 1.0, 1.5, 3.0]), st.floats(-2, 30))  # of which some are the same
+visit = st.tuples(st.one_of(st.none(), st.integers(0, 3)), days, level)
 drug = st.tuples(
     st.one_of(st.none(), st.integers(0, 4)),
-    st.one_of(st.none(), st.floats(-2, 30)),
+    days,
     st.sampled_from(["x", "y", "?"]),
     st.sampled_from(["low", "high"]),
 )
@@ -209,13 +210,13 @@ def _plainly(schema: LinkedSchema, someone: Person) -> tuple[list[Visit], list[l
     def day_of(value: Any) -> float | None:
         return None if value is None else float(np.floor(value))
 
-    def place(level: str, levels: str) -> int:
-        return levels.index(level) if level in levels else len(levels)
+    def cell(column: str, level: str) -> int:
+        return int(schema.column(column).encode([level])[0])
 
     origin = day_of(entry)
     dated = [(day_of(day), state, key) for key, day, state in visits if day is not None]
     kept = [row for row in dated if origin is None or row[0] >= origin]  # type: ignore[operator]
-    kept.sort(key=lambda row: (row[0], place(row[1], "ab"), row[2] is not None, row[2] or 0))
+    kept.sort(key=lambda row: (row[0], cell("visits.state", row[1]), row[2] is not None, row[2] or 0))
     kept = kept[: schema.child("visits").most]
     found: list[list[Drug]] = [[] for _ in kept]
     for of, day, drug, dose in drugs:
@@ -223,7 +224,7 @@ def _plainly(schema: LinkedSchema, someone: Person) -> tuple[list[Visit], list[l
         if named and (not timed or (day is not None and day_of(day) >= kept[named[0]][0])):  # type: ignore[operator]
             found[named[0]].append((of, day_of(day) if timed else 0, drug, dose))
     cut = [
-        sorted(own, key=lambda row: (row[1], place(row[2], "xy"), row[3] != "low"))[: schema.child("drugs").most]
+        sorted(own, key=lambda row: (row[1], cell("drugs.drug", row[2]), row[3] != "low"))[: schema.child("drugs").most]
         for own in found
     ]
     return [(key, day, state) for day, state, key in kept], cut
@@ -312,6 +313,18 @@ def test_what_is_left_out_is_told_the_custodian() -> None:
     told = (tally.orphans, tally.no_key, tally.no_day, tally.early, tally.beyond)
     assert [each["drugs"] for each in told] == [2, 1, 1, 1, 1]
     assert tally.beyond["visits"] == 2
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_visits_alike_in_all_but_their_rows_are_put_in_order_by_their_keys(turned: bool) -> None:
+    """The second of them is beyond the most, and its drugs with it, whichever came first in the frame."""
+    visits: list[Visit] = [(9, 1.0, "a"), (10, 1.0, "a"), (None, 1.0, "a")]
+    someone: Person = ("f", 0.0, visits[::-1] if turned else visits, [(9, 1.0, "x", "low"), (10, 1.0, "y", "low")])
+    frames = frames_of([someone])
+    texts = {name: frame.with_columns(pl.col("^(visit|of)$").cast(pl.String)) for name, frame in frames.items()}
+    for each in (frames, texts):
+        counted = PrivateTables(each, schema_of(2, 1)).counts([_of_drugs("all", "drugs.drug", "visits.number")])
+        assert counted[0].tolist() == [[0, 2048], [0, 0]]  # none comes first, then 9
 
 
 def test_a_table_that_does_not_say_whose_rows_they_are_is_not_counted() -> None:
