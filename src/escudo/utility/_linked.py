@@ -277,7 +277,11 @@ class LinkedEvaluation:
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain JSON values."""
-        return {"custodian_only": True, **plain(self, "fidelity", "floor", "effects", "people")}
+        told = {"custodian_only": True, **plain(self, "fidelity", "floor", "effects", "people")}
+        for one in (*told["fidelity"], told["floor"]):
+            if one["row_pairs"] is None:  # no row has rows of its own
+                del one["row_pairs"]
+        return told
 
     def __str__(self) -> str:
         lines = [
