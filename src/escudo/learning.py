@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import narwhals as nw
 import numpy as np
+from numpy.typing import NDArray
 
 from escudo._validate import finite
 from escudo.asking import AskOptions, planning, run, verb
@@ -566,10 +567,10 @@ class _LinkedTask:
         schema = replace(self.schema, person=_plain(found.get(self.schema.people), self.schema.person))
         children = []
         for child in self.schema.children:
-            own = replace(child, schema=_plain(found.get(child.name), child.schema))
+            own = replace(child, schema=_plain(found.get(child.name), child.schema), confirmed=True)
             if child.name in self.timed:
                 first, between_rows = (self._edges(counts, purse) for counts in self.days[child.name])
-                own = replace(own, start_edges=first, gap_edges=between_rows, confirmed=True)
+                own = replace(own, start_edges=first, gap_edges=between_rows)
             children.append(own)
         return released(replace(schema, children=tuple(children)), purse, self.neighbours)
 
@@ -583,7 +584,8 @@ def day_counts(frames: Mapping[str, object], schema: LinkedSchema) -> dict[str, 
     """Return the private counts of people by days on the public grid: to the first row, and before one later row.
 
     Of each person the first row is counted, and of the rows after it the one in the middle of the history: a function
-    of the person's own rows, so that each person is one record of each histogram at most.
+    of the person's own rows, so that each person is one record of each histogram at most. Of rows of rows, the one in
+    the middle of all first ones of the person's rows, and the one in the middle of all others.
     """
 
     def alone(name: str) -> Schema:
@@ -595,16 +597,25 @@ def day_counts(frames: Mapping[str, object], schema: LinkedSchema) -> dict[str, 
         schema,
         person=alone(schema.people),
         children=tuple(
-            replace(child, schema=alone(child.name), start_edges=_DAYS, gap_edges=_DAYS) for child in schema.children
+            replace(child, schema=alone(child.name), **_NO_DAYS if child.order is not None else {})
+            for child in schema.children
         ),
     )
     found = {}
     for name, rows in PrivateTables(frames, grid).histories().rows.items():
-        middle = np.maximum(rows.count // 2, 1) + 1
-        chosen = {START: rows.number == 1, GAP: rows.number == middle[rows.person]}
+        if schema.child(name).order is None:
+            continue
+        chosen = {START: _middle(rows.person, rows.number == 1), GAP: _middle(rows.person, rows.number > 1)}
         counts = [np.bincount(rows.codes[key][mine], minlength=len(_DAYS) - 1) for key, mine in chosen.items()]
         found[name] = (counts[0], counts[1])
     return found
+
+
+def _middle(person: NDArray[Any], among: NDArray[np.bool_]) -> Integers:
+    """Return the places of the row in the middle of each person's rows among some; rows lie person by person."""
+    places = np.flatnonzero(among)
+    _, first, several = np.unique(person[places], return_index=True, return_counts=True)
+    return np.asarray(places[first + (several - 1) // 2])
 
 
 def _anything(column: Column, dtype: nw.dtypes.DType) -> Column:
@@ -631,7 +642,7 @@ def _linked_task(
         bare = own.with_columns(*(stripped(own[one], types[one]) for one in own.unconfirmed))
         columns[name] = replace(bare, person_id=schema.reading(name).person_id, max_rows_per_person=1, notes=())
     budget = Budget(epsilon, usual_delta(stated) if delta is None else delta)
-    timed = tuple(child.name for child in schema.children if not child.confirmed)
+    timed = tuple(child.name for child in schema.children if not child.confirmed and child.order is not None)
     share = budget.epsilon / max(len(timed) + sum(len(own.unconfirmed) for own in columns.values()), 1)
     open_columns = [own[name] for own in columns.values() for name in own.unconfirmed]
     levels = sum(isinstance(column, Categorical) for column in open_columns)
@@ -718,6 +729,8 @@ def learn_linked(
     relation = "replace_one" if account is None else account.relation
     PrivateTables(frames, known, account, relation=relation, people=people)  # says at once what is missing
     task = _linked_task(frames, known, epsilon, delta, known.neighbours(relation=relation, people=people))
+    if not task.tables and not task.timed:
+        raise InputError("all that is not confirmed is how many rows count, which is stated; confirm it instead.")
     tables = PrivateTables(frames, task.schema, account, relation=relation, people=people)
     anything: Any = task if planning() else task.reading(frames)  # what is asked of one table is asked of these
     answer: Release[LinkedSchema] = run(anything, tables, accept_large_delta=accept_large_delta, seed=seed)  # type: ignore[arg-type]

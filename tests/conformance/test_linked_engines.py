@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 import sqlalchemy as sa
 
-from escudo.errors import InputError
+from escudo.errors import InputError, SchemaError
 from escudo.table import LinkedSchema, LinkedTable, PrivateTables, open_data
 
 pd = pytest.importorskip("pandas")
@@ -26,12 +26,21 @@ SCHEMA = LinkedSchema.from_dict({
             "columns": {"smoke": {"type": "categorical", "levels": ["no", "yes"], "missing": True}},
         },
         "visits": {
-            **{"parent": "patients", "foreign_key": "patient", "order": "date", "most": 4},
+            **{"parent": "patients", "foreign_key": "patient", "key": "visit", "order": "date", "most": 4},
             **{"start_edges": [0, 30, 90, 900], "gap_edges": [0, 10, 40, 900]},
             "columns": {
                 "severity": {"type": "ordinal", "levels": ["none", "mild", "severe"]},
                 "fever": {"type": "numeric", "lower": 35, "upper": 42, "bins": 7, "missing": True},
             },
+        },
+        "drugs": {
+            **{"parent": "visits", "foreign_key": "patient", "row_key": "visit", "order": "filled", "most": 2},
+            **{"start_edges": [0, 10, 90], "gap_edges": [0, 10, 90]},
+            "columns": {"drug": ["x", "y"], "dose": {"type": "numeric", "lower": 0, "upper": 10, "bins": 4}},
+        },
+        "notes": {
+            **{"parent": "visits", "foreign_key": "patient", "row_key": "visit", "most": 2},
+            "columns": {"kind": {"type": "categorical", "levels": ["a", "b"], "missing": True}},
         },
     },
 })  # fmt: skip
@@ -47,11 +56,18 @@ TABLES = [
         columns=("visits.severity@prev", "visits.severity", "patients.smoke"),
         core=("visits.severity@prev", "visits.severity"),
     ),
+    LinkedTable(view="all", table="visits", columns=("visits.severity", "drugs.count", "notes.@count")),
+    LinkedTable(view="first", table="drugs", parent="visits", columns=("drugs.drug", "drugs.start", "visits.number")),
+    LinkedTable(view="next", table="drugs", parent="visits", columns=("drugs.dose@prev", "drugs.gap", "drugs.drug")),
+    LinkedTable(
+        view="all", table="drugs", parent="visits", columns=("drugs.drug", "visits.fever"), core=("drugs.drug",)
+    ),
+    LinkedTable(view="all", table="notes", parent="visits", columns=("notes.kind", "notes.number", "patients.smoke")),
 ]
 
 
 def frames() -> dict[str, pl.DataFrame]:
-    """Return people and visits with everything that real ones have: no key, no date, repeats, orphans, ties."""
+    """Return people, visits and rows of these with all that real ones have: no key, no date, repeats, orphans, ties."""
     rng = np.random.default_rng(7)
     people, rows, first = 80, 420, dt.date(2020, 1, 1)
     keys = [*range(1, people - 4), 3, 3, None, 9]
@@ -66,21 +82,37 @@ def frames() -> dict[str, pl.DataFrame]:
         "severity": rng.choice(["none", "mild", "severe", "odd"], rows).tolist(),
         "fever": rng.choice([34.0, 36.5, 37.0, 39.0, 99.0, np.nan, np.inf], rows).tolist(),
     }
-    types = {"patient": pl.Int64, "smoke": pl.String, "entry": pl.Date}
-    return {
-        "patients": pl.DataFrame(patients, schema=types),
-        "visits": pl.DataFrame(
-            visits, schema={"patient": pl.Int64, "date": pl.Date, "severity": pl.String, "fever": pl.Float64}
-        ),
+    visits["visit"] = [None if rng.random() < 0.05 else int(rng.integers(1, 7)) for _ in range(rows)]
+    few = [name for name, key in zip(visits["patient"], visits["visit"], strict=True) if name and key]
+    drugs = {
+        "patient": [None if rng.random() < 0.05 else int(rng.choice(few)) for _ in range(3 * rows)],
+        "visit": [None if rng.random() < 0.05 else int(rng.integers(1, 9)) for _ in range(3 * rows)],
+        "filled": [
+            None if rng.random() < 0.05 else first + dt.timedelta(int(rng.integers(140))) for _ in range(3 * rows)
+        ],
+        "drug": rng.choice(["x", "y", "odd"], 3 * rows).tolist(),
+        "dose": rng.choice([0.0, 2.5, 9.0, 99.0, np.nan], 3 * rows).tolist(),
     }
+    notes = {
+        "patient": rng.integers(1, people + 5, 2 * rows).tolist(),
+        "visit": rng.integers(1, 13, 2 * rows).tolist(),
+        "kind": rng.choice(["a", "b", None], 2 * rows).tolist(),  # type: ignore[arg-type, list-item]
+    }
+    types = {
+        **{"patient": pl.Int64, "visit": pl.Int64, "smoke": pl.String, "entry": pl.Date, "date": pl.Date},
+        **{"severity": pl.String, "fever": pl.Float64, "filled": pl.Date, "drug": pl.String, "dose": pl.Float64},
+        "kind": pl.String,
+    }  # fmt: skip
+    every = {"patients": patients, "visits": visits, "drugs": drugs, "notes": notes}
+    return {name: pl.DataFrame(one, schema={key: types[key] for key in one}) for name, one in every.items()}
 
 
 WANTED = PrivateTables(frames(), SCHEMA).counts(TABLES)
 
 FRAMES: dict[str, Callable[[pl.DataFrame], Any]] = {
     "polars lazy": lambda frame: frame.lazy(),
-    "polars text keys": lambda frame: frame.with_columns(pl.col("patient").cast(pl.String)),
-    "polars wide keys": lambda frame: frame.with_columns(pl.col("patient").cast(pl.UInt64)),
+    "polars text keys": lambda frame: frame.with_columns(pl.col("^(patient|visit)$").cast(pl.String)),
+    "polars wide keys": lambda frame: frame.with_columns(pl.col("^(patient|visit)$").cast(pl.UInt64)),
     "pandas": lambda frame: frame.to_pandas(),
     "pandas objects": lambda frame: pd.DataFrame(
         {name: pd.Series(frame[name].to_list(), dtype=object) for name in frame.columns}
@@ -98,7 +130,7 @@ def test_every_engine_counts_alike(engine: str) -> None:
 
 def test_tables_may_lie_in_different_engines_with_keys_of_different_types() -> None:
     here = frames()
-    there = {"patients": here["patients"].to_pandas(), "visits": FRAMES["duckdb"](here["visits"])}
+    there = {**here, "patients": here["patients"].to_pandas(), "visits": FRAMES["duckdb"](here["visits"])}
     assert_counts(PrivateTables(there, SCHEMA))
 
 
@@ -114,12 +146,40 @@ def assert_counts(tables: PrivateTables) -> None:
         np.testing.assert_array_equal(found, wanted)
 
 
+def test_there_is_something_to_compare() -> None:
+    assert all(wanted.sum() > 0 for wanted in WANTED)
+    tally = PrivateTables(frames(), SCHEMA).histories().tally
+    told = (tally.no_key, tally.orphans, tally.no_day, tally.early, tally.beyond)
+    assert all(each["drugs"] > 0 for each in told)
+
+
 def test_text_files_are_read_as_the_schema_says(tmp_path: Any) -> None:
     opened = {}
     for name, frame in frames().items():
         frame.write_csv(tmp_path / f"{name}.csv")
         opened[name] = open_data(str(tmp_path / f"{name}.csv"), SCHEMA.reading(name))
     assert_counts(PrivateTables(opened, SCHEMA))
+
+
+def test_lines_of_json_are_read_as_the_schema_says(tmp_path: Any) -> None:
+    finite = {
+        name: frame.with_columns(pl.when(pl.selectors.float().is_finite()).then(pl.selectors.float()))
+        for name, frame in frames().items()
+    }  # no other number can be written in JSON
+    opened = {}
+    for name, frame in finite.items():
+        frame.write_ndjson(tmp_path / f"{name}.jsonl")
+        opened[name] = open_data(str(tmp_path / f"{name}.jsonl"), SCHEMA.reading(name))
+    for found, wanted in zip(*(PrivateTables(each, SCHEMA).counts(TABLES) for each in (opened, finite)), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_a_key_of_rows_that_is_missing_or_no_key_is_said() -> None:
+    here = frames()
+    with pytest.raises(SchemaError, match=r"table 'drugs': .* column 'visit'"):
+        PrivateTables({**here, "drugs": here["drugs"].drop("visit")}, SCHEMA)
+    with pytest.raises(SchemaError, match="table 'visits': the key of rows 'visit' is of type Date"):
+        PrivateTables({**here, "visits": here["visits"].with_columns(pl.col("date").alias("visit"))}, SCHEMA)
 
 
 def test_dask_is_refused_in_a_sentence() -> None:
@@ -131,11 +191,13 @@ def test_dask_is_refused_in_a_sentence() -> None:
 
 @pytest.fixture
 def urls(server: sa.URL) -> Iterator[dict[str, str]]:
-    """Both tables in PostgreSQL."""
+    """All tables in PostgreSQL."""
     pytest.importorskip("ibis")
     columns = {
         "patients": "patient bigint, smoke text, entry date",
-        "visits": "patient bigint, date date, severity text, fever double precision",
+        "visits": "patient bigint, date date, severity text, fever double precision, visit bigint",
+        "drugs": "patient bigint, visit bigint, filled date, drug text, dose double precision",
+        "notes": "patient bigint, visit bigint, kind text",
     }
     engine = sa.create_engine(server, poolclass=sa.NullPool)
     with engine.begin() as connection:

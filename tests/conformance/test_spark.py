@@ -104,12 +104,12 @@ def test_spark_works_out_differences_of_columns(session: Any) -> None:
 
 
 def test_linked_tables_of_spark_count_as_those_of_polars(session: Any) -> None:
-    """Both tables in Spark, then one of them; with keys of text, whose order is that of characters."""
+    """All tables in Spark, then one of them; with keys of text, whose order is that of characters."""
     here = linked_engines.frames()
     texts = {name: linked_engines.FRAMES["polars text keys"](frame) for name, frame in here.items()}
     spark = {name: _frame(session, frame).cache() for name, frame in here.items()}
     linked_engines.assert_counts(PrivateTables(spark, linked_engines.SCHEMA))
-    mixed = {"patients": texts["patients"], "visits": _frame(session, texts["visits"])}
+    mixed = {**texts, "visits": _frame(session, texts["visits"])}
     linked_engines.assert_counts(PrivateTables(mixed, linked_engines.SCHEMA))
 
 

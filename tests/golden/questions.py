@@ -336,6 +336,20 @@ def _models() -> dict[str, Ask]:
         pages = report.treatment_page(found), report.discovery_page(graph), report.evaluation_page(free)
         return found.to_json(), graph.to_json(), paid.to_json(), free.to_json(), str(free), pages
 
+    def nested(folder: Path) -> Any:
+        made = synthesis.clinic(300, prescriptions=True, seed=SEED)
+        tables = table.PrivateTables(made.frames, made.schema)
+        terms: dict[str, Any] = {"epsilon": 4.0, "delta": 1e-5, "seed": SEED, "rows": 20}
+        files = escudo.release(tables, folder / "out", made.graph, **terms)
+        again = synthesis.load_linked(files.model)
+        drawn = [
+            *again.sample(12, seed=SEED).values(),
+            *again.sample(12, do={"prescriptions.drug": {"1": "steroid"}}, seed=SEED).values(),
+        ]
+        rows = synthesis.clinic(300, prescriptions=True, seed=SEED + 1).frames
+        paid = utility.evaluate_privately(tables, rows, epsilon=4.0, seed=SEED)
+        return drawn, str(again.plan), made.schema.to_toml(), paid.to_json()
+
     def effect(folder: Path) -> Any:
         found = _model().effect("smoke", "lung")
         return found, str(found)
@@ -363,6 +377,7 @@ def _models() -> dict[str, Ask]:
         "saved, loaded, sampled": sampled,
         "linked tables, released and sampled": linked,
         "linked tables, asked": linked_questions,
+        "rows of rows, released and sampled": nested,
         "effect": effect,
         "stability": stable,
         "release with the custodian's copy": released,

@@ -24,15 +24,23 @@ def _prepared() -> tuple[PreparedLinked, PrivateTables]:
             "people": {"key": "id", "origin_day": 0, "columns": {"sex": ["f", "m"]}},
             "visits": {
                 **{"parent": "people", "foreign_key": "id", "order": "day", "most": 6, "weighting": "voice"},
-                **{"start_edges": [0, 5, 50], "gap_edges": [0, 2, 50]},
+                **{"start_edges": [0, 5, 50], "gap_edges": [0, 2, 50], "key": "visit"},
                 "columns": {"state": ["a", "b", "c"], "done": ["no", "yes"]},
+            },
+            "drugs": {
+                **{"parent": "visits", "foreign_key": "id", "row_key": "visit", "most": 3, "weighting": "voice"},
+                "columns": {"drug": ["x", "y", "z"]},
             },
         },
     })  # fmt: skip
     people = pl.DataFrame({"id": range(40), "sex": ["f", "m"] * 20})
     visits = pl.DataFrame({"id": [*range(40)] * 3, "day": [*range(120)], "state": ["a", "b", "c"] * 40, "done": "no"})
-    graph = CausalGraph.from_edges([("people.sex", "visits.state"), ("visits.state@prev", "visits.state")])
-    tables = PrivateTables({"people": people, "visits": visits}, schema)
+    visits = visits.with_columns((pl.col("day") // 40).alias("visit"))
+    drugs = pl.DataFrame({"id": [*range(40)] * 5, "visit": [0, 0, 1, 2, 2] * 40, "drug": ["x", "y", "z", "y"] * 50})
+    graph = CausalGraph.from_edges(
+        [("people.sex", "visits.state"), ("visits.state@prev", "visits.state"), ("visits.state", "drugs.drug")]
+    )
+    tables = PrivateTables({"people": people, "visits": visits, "drugs": drugs}, schema)
     return LinkedSynthesis(graph).prepare(schema, tables.neighbours, Budget(1.0, 1e-6)), tables
 
 

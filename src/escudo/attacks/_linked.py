@@ -38,6 +38,7 @@ from escudo.table import (
     LinkedTable,
     Schema,
     Tally,
+    counted_as,
     exactly,
 )
 from escudo.utility import Rows, read_linked
@@ -105,15 +106,22 @@ class People(Rows):
         """Return somebody made up to stand out: as many rows as count, all alike, in the cells that are rarest."""
         schema, everybody = self.histories.schema, self.histories
         people = {name: np.array([_rarest(codes)]) for name, codes in everybody.people.items()}
-        rows = {}
+        rows: dict[str, HistoryRows] = {}
         for child in schema.children:
             own = everybody.rows[child.name]
-            number = np.arange(1, child.most + 1)
-            codes = {name: np.full(child.most, _rarest(cells)) for name, cells in own.codes.items()}
+            owners = rows[child.parent].number.size if child.parent else 1
+            size = owners * child.most
+            number = np.tile(np.arange(1, child.most + 1), owners)
+            codes = {name: np.full(size, _rarest(cells)) for name, cells in own.codes.items()}
             codes[NUMBER] = child.column(NUMBER).encode(number)
-            rows[child.name] = HistoryRows(np.zeros(child.most, dtype=np.int64), number, np.array([child.most]), codes)
-            people[f"{child.name}.{COUNT}"] = child.column(COUNT).encode([child.most])
-            people[exactly(child.name)] = np.array([child.most])
+            row = np.repeat(np.arange(owners), child.most) if child.parent else None
+            count = np.full(owners, child.most)
+            rows[child.name] = HistoryRows(np.zeros(size, dtype=np.int64), number, count, codes, row)
+            many = {f"{child.name}.{COUNT}": child.column(COUNT).encode(count), exactly(child.name): count}
+            if child.parent:
+                rows[child.parent].codes.update({counted_as(name): cells for name, cells in many.items()})
+            else:
+                people |= many
         return People.of(Histories(schema, people, rows, 1, Tally()))
 
 
@@ -154,8 +162,10 @@ def _told(histories: Histories) -> dict[str, tuple[Codes, int]]:
     for child in schema.children:
         rows = histories.rows[child.name]
         person, number = rows.person.astype(np.int64), rows.number
-        first, last = number == 1, number == rows.count[person]
-        for name in (*child.schema.names, START, GAP):
+        first, last = number == 1, number == rows.count[rows.owner]
+        if rows.row is not None:
+            found |= _told_of_rows(histories, child.name)
+        for name in (*child.schema.names, *((START, GAP) if child.order is not None else ())):
             codes, cells = rows.codes[name].astype(np.int64), child.column(name).size
             own = f"{child.name}.{name}"
             if name == START:
@@ -172,6 +182,17 @@ def _told(histories: Histories) -> dict[str, tuple[Codes, int]]:
             changes = np.minimum(np.bincount(person[changed], minlength=size), _CHANGES - 1)
             found[f"{own}, changes"] = changes, _CHANGES
     return found
+
+
+def _told_of_rows(histories: Histories, table: str) -> dict[str, tuple[Codes, int]]:
+    """Return how many rows of rows each person has in all, and in one row at most."""
+    rows, size = histories.rows[table], histories.size
+    child = histories.schema.child(table)
+    above = histories.rows[child.parent]
+    every = np.minimum(np.bincount(rows.person, minlength=size), child.most)
+    most = np.zeros(size, dtype=np.int64)
+    np.maximum.at(most, above.person, rows.count)
+    return {f"{table}, in all": (every, child.most + 1), f"{table}, most in a row": (most, child.most + 1)}
 
 
 def _placed(person: Codes, codes: Codes, size: int, nothing: int) -> Codes:

@@ -31,7 +31,7 @@ class Plates:
 
     Args:
         around: For each plate its nodes, by what is written on it, plates of causes first. A plate may hold all nodes
-            of others, which are then drawn inside it; else plates have no node in common.
+            of others after it, which are then drawn inside it; else plates have no node in common.
         before: Nodes that stand for the moment before: their outline is broken, and so are their arrows.
 
     Raises:
@@ -123,7 +123,7 @@ def frames(
 ) -> dict[str, Frame]:
     """Return the frame of each plate, outer ones first: around its nodes, the edges among them and plates inside it."""
     found: dict[str, Frame] = {}
-    for caption in sorted(plates.around, key=lambda one: len(plates.around[one])):
+    for caption in sorted(reversed(list(plates.around)), key=lambda one: len(plates.around[one])):
         own = set(plates.around[caption])
         parts = [
             Frame(x - wide / 2, y - tall / 2, x + wide / 2, y + tall / 2)

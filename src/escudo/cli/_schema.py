@@ -420,7 +420,10 @@ def _print_linked(console: Console, schema: LinkedSchema) -> None:
     for name in schema.tables:
         console.print(f"— {name}", style="bold", markup=False)
         _print_schema(console, schema.schema_of(name), linked=True)
-    most = ", ".join(f"{child.most} of {child.name}" for child in schema.children)
+    most = ", ".join(
+        f"{child.most} of {child.name}" + (f" in each of {child.parent}" if child.parent else "")
+        for child in schema.children
+    )
     console.print(f"Protects one person with all rows; at most {most} count.", markup=False)
     if not schema.confirmed:
         console.print(f"Not confirmed: {', '.join(schema.unconfirmed)} (escudo schema confirm).", markup=False)

@@ -18,7 +18,8 @@ are whole steps that add up to one voice, so means are exact.
 
 **What is told.** The graph is one that linked tables can follow, every edge with a direction. Where the tables do not
 tell a direction it is that of the generating graph, and its confidence is one half. Arrows from a number of rows to
-columns of these rows are left out: every model has them anyway, and they claim nothing about causes.
+columns of these rows are left out: every model has them anyway, and they claim nothing about causes. Rows of rows are
+not searched; what causes their columns is to be stated.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class LinkedGraphQuestion:
         if self.knowledge is not None:
             check_linked_graph(schema, self.knowledge)
         views = [LinkedTable(view="people", columns=())]
-        views += [LinkedTable(view="next", table=child.name, columns=()) for child in schema.children if child.most > 1]
+        views += [LinkedTable(view="next", table=one.name, columns=()) for one in schema.of_people if one.most > 1]
         kept, designs = [], []
         for view in views:
             flat = flat_columns(schema, view, without=(NUMBER,))
@@ -234,6 +235,8 @@ class PreparedLinkedGraph:
         if any(part.view.view == "next" for part in self.parts):
             notes.append("That every column of a row follows from itself in the row before is given, not found.")
         notes.append("Arrows from a number of rows to columns of these rows are left out; models have them anyway.")
+        if below := [child.name for child in self.schema.children if child.parent]:
+            notes.append(f"What causes columns of {' and '.join(below)}, rows of rows, is not searched for; state it.")
         nodes = dict.fromkeys(name for arrow in dense for name in arrow)
         nodes |= dict.fromkeys(f"{self.schema.people}.{name}" for name in self.schema.person.names)
         graph = CausalGraph(nodes=tuple(nodes), edges=tuple(edges))

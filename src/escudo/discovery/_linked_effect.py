@@ -134,6 +134,11 @@ def _rows_of(schema: LinkedSchema, name: str) -> str:
     plain = name.removesuffix(PREVIOUS)
     table = schema.table_of(plain)
     own = plain.removeprefix(f"{table}.")
+    if table != schema.people and (parent := schema.child(table).parent):
+        raise InputError(
+            f"{name!r} is of rows of {parent}, and effects are estimated of people and of their rows: make what "
+            f"matters of {table} a column of {parent}, or ask a model, as in model.sample(1000, do={{{plain!r}: ...}})."
+        )
     if table != schema.people and own == START:
         raise InputError(f"{name!r} is of first rows only, and no effect of it or on it is estimated.")
     derived = table == schema.people or own in (COUNT, GAP, NUMBER)
@@ -169,7 +174,7 @@ class _Flat:
         """Give the columns of people, numbers of rows, and of a row and the one before."""
         schema, table = self.schema, self.counted.table
         people = [f"{schema.people}.{name}" for name in schema.person.names]
-        for name in (*people, *(f"{child.name}.{COUNT}" for child in schema.children)):
+        for name in (*people, *(f"{child.name}.{COUNT}" for child in schema.of_people)):
             yield name, schema.column(name)
         if not table:
             return
@@ -287,11 +292,17 @@ def _kept(fine: Numeric, own: Column) -> Numeric:
 def unrolled(schema: LinkedSchema, graph: CausalGraph, table: str) -> CausalGraph:
     """Return what a graph over linked tables says of a row, of the one before, and of all that went before that.
 
+    Rows of rows cause nothing but each other, so that the graph says the same of all else without them.
+
     Args:
         schema: The tables.
         graph: Which column causes which.
         table: The table of rows; empty for people alone.
     """
+    below = tuple(f"{child.name}." for child in schema.children if child.parent)
+    if any(name.startswith(below) for name in graph.nodes):
+        kept = [arrow for arrow in graph.edges if not arrow[1].startswith(below)]
+        graph = CausalGraph(nodes=tuple(n for n in graph.nodes if not n.startswith(below)), edges=tuple(kept))
     arrows: list[tuple[str, str]] = []
     earlier = f"earlier rows of {table}"
     into = {child: _rows_of_effect(schema, child) for child in graph.nodes if not child.endswith(PREVIOUS)}

@@ -7,7 +7,8 @@ model, so it keeps the model's promise and costs nothing.
 
 *Linked tables* have a page of their own (``templates/explore_linked.js``), which draws people with their rows as
 :class:`~escudo.synthesis.LinkedModel` does: columns are set for people or from a row on, and shown by the number of the
-row, with the histories of a few people. What the noise may have moved is not worked out there.
+row, with the histories of a few people. Of rows of rows it shows how many each row has, and says that it shows no more.
+What the noise may have moved is not worked out there.
 
 **Noise.** What the noise may have moved is worked out by drawing it again. A family's table of counts,
 :math:`n\,p(pa, x)`, meets noise of the standard deviation :math:`σ` that its plan says, is cut off at zero and made a
@@ -58,8 +59,9 @@ def why_not_explorable(model: Model | LinkedModel) -> str:
     numbers = 0
     laws: list[Conditional] = []
     if isinstance(model, LinkedModel):
-        laws += [*model.people.values(), *(law for rows in model.rows.values() for law in rows.first.values())]
-        laws += [law for rows in model.rows.values() for law in rows.next.values()]
+        shown = [model.rows[child.name] for child in model.schema.of_people]
+        laws += [*model.people.values(), *(law for rows in shown for law in rows.first.values())]
+        laws += [law for rows in shown for law in rows.next.values()]
     elif isinstance(model, CausalModel):
         laws += [*model.conditionals.values(), *model.observed.values()]
         numbers += sum(math.prod(model.schema.shape(rule.columns)) for rule in model.schema.checked_rules)
@@ -133,27 +135,37 @@ def explored_linked(model: LinkedModel) -> dict[str, Any]:
     }
     for column in columns:
         child = next((one for one in schema.children if column["name"] == f"{one.name}.{COUNT}"), None)
-        if child is not None:  # numbers of rows read better than bins of them
-            column |= {"labels": count_labels(child), "edges": None, "kind": "integer"}
+        if child is not None:
+            column |= _counted(child)
     told = {
         "name": schema.people,
         "people": people,
-        "tables": [_rows(model, child) for child in schema.children],
+        "tables": [_rows(model, child) for child in schema.of_people],
         "graph": list(model.graph.nodes),
     }
     return {
         "data": _json(told),
         "people": schema.people,
-        "tables": [child.name for child in schema.children],
+        "tables": [child.name for child in schema.of_people],
+        "below": [{"name": child.name, "of": child.parent} for child in schema.children if child.parent],
         "sentence": promise_sentence(model.guarantee),
         "withheld": _withheld(model.guarantee),
     }
+
+
+def _counted(child: ChildTable) -> dict[str, Any]:
+    """Return how numbers of rows are told: they read better than bins of them."""
+    return {"labels": count_labels(child), "edges": None, "kind": "integer"}
 
 
 def _rows(model: LinkedModel, child: ChildTable) -> dict[str, Any]:
     rows = model.rows[child.name]
     number = child.column(NUMBER)
     assert isinstance(number, Numeric)
+    many = [
+        _named(f"{below.name}.{COUNT}", below.column(COUNT)) | _counted(below)
+        for below in model.schema.of_rows(child.name)
+    ]
     return {
         "name": child.name,
         "most": child.most,
@@ -161,7 +173,10 @@ def _rows(model: LinkedModel, child: ChildTable) -> dict[str, Any]:
         "countEdges": [*child.count_edges, child.most + 1],
         "numberEdges": _numbers(number.boundaries[:-1]),
         "lengths": _numbers(rows.lengths),
-        "columns": [_named(f"{child.name}.{name}", child.column(name)) for name in (*child.schema.names, START, GAP)],
+        "columns": [
+            *(_named(f"{child.name}.{name}", child.column(name)) for name in (*child.schema.names, START, GAP)),
+            *many,
+        ],
         "first": [_law(name, law) for name, law in rows.first.items()],
         "next": [_law(name, law) for name, law in rows.next.items()],
     }

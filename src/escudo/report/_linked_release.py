@@ -37,7 +37,7 @@ from escudo.report._release_folder import (
 )
 from escudo.report._release_report import _FORMAT, _LIBRARIES, FileEntry, _tree
 from escudo.report._svg import bars, escaped, fitted, percent, svg
-from escudo.table import COUNT, Categorical, LinkedSchema, linked_picture
+from escudo.table import COUNT, Categorical, ChildTable, LinkedSchema, linked_picture
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -224,10 +224,12 @@ def linked_page(model: LinkedModel, synthetic: Mapping[str, pl.DataFrame], *, da
         explore=explorable(model),
         tables=tables,
         bounds=[
-            f"At most {child.most} rows of {child.name} of each person count: the first ones by {child.order!r}. How "
+            f"At most {child.most} rows of {child.name} of each {_owner(child)} count: the first ones "
+            f"{'by what is in them' if child.order is None else f'by {child.order!r}'}. How "
             "many rows of real people that leaves out is private, and was not paid for, so it is not said here."
             for child in schema.children
         ],
+        nested=[(child.name, child.parent) for child in schema.children if child.parent],
         weighting=[f"{name}: {how}" for name, how in model.details.get("weighting", {}).items()],
         made=made.strftime("%Y-%m-%d"),
     )
@@ -238,14 +240,19 @@ def promise_words(relation: str) -> str:
     return "whoever one person is replaced by" if relation == "replace_one" else "whether one person is there or not"
 
 
+def _owner(child: ChildTable) -> str:
+    return f"row of {child.parent}" if child.parent else "person"
+
+
 def _table(model: LinkedModel, name: str, rows: pl.DataFrame) -> dict[str, Any]:
     """Return what the page shows of a table of rows."""
     schema = model.schema
     child = schema.child(name)
     drawn = model.codes(_DRAWN, seed=0)
-    people = np.concatenate([part.people[f"{name}.{COUNT}"] for part in drawn])
+    count, parent = f"{name}.{COUNT}", child.parent
+    owners = np.concatenate([part.rows[parent].codes[count] if parent else part.people[count] for part in drawn])
     column = child.column(COUNT)
-    shares = np.bincount(people, minlength=column.size) / people.size
+    shares = np.bincount(owners, minlength=column.size) / max(owners.size, 1)
     transitions = []
     for own in child.schema.names:
         levels = child.schema[own]
@@ -261,9 +268,14 @@ def _table(model: LinkedModel, name: str, rows: pl.DataFrame) -> dict[str, Any]:
             transitions.append({"name": own, "chart": transition_chart(list(levels.labels), counts, own)})
     return {
         "name": name,
-        "counts": bars(count_labels(child), shares.tolist(), f"How many rows of {name} synthetic people have"),
+        "parent": parent,
+        "counts": bars(
+            count_labels(child),
+            shares.tolist(),
+            f"How many rows of {name} synthetic {f'rows of {parent}' if parent else 'people'} have",
+        ),
         "transitions": transitions,
-        "trajectories": _trajectories(schema, name, rows),
+        "trajectories": None if parent else _trajectories(schema, name, rows),
     }
 
 
@@ -297,7 +309,7 @@ def _trajectories(schema: LinkedSchema, name: str, rows: pl.DataFrame) -> dict[s
     """Return the histories of the first synthetic people with several rows, in the column with most levels."""
     child = schema.child(name)
     categorical = [c for c in child.schema.fields if isinstance(c, Categorical) and 2 <= c.size <= _MOST_LEVELS]
-    if not categorical or rows.height == 0:
+    if not categorical or rows.height == 0 or child.order is None:
         return None
     shown = max(categorical, key=lambda column: (column.ordered, column.size))
     several = rows.filter(rows["number"] == 3)[child.foreign_key].head(_SHOWN).to_list()

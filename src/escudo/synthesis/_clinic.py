@@ -4,6 +4,7 @@ Nobody in it exists. Age and smoking act on the disease and on how often somebod
 is treated, and treatment lowers severity at the next visit. An unmeasured frailty makes people come more often, in
 shorter intervals, and their disease more severe: so how many visits somebody has and how the disease goes share a cause
 that no column shows. It does not act on treatment, which therefore is not confounded given severity, age and smoking.
+Prescriptions of a visit, if wanted, follow from its severity, from treatment and from age.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ _FIRST = dt.date(2020, 1, 1)
 _SMOKE = ("never", "former", "current")
 _SEVERITY = ("none", "mild", "moderate", "severe")
 _SYMPTOMS = ("no", "yes")
+_MOST_DRUGS = 4
+_DRUGS = ("painkiller", "inhaler", "steroid")
+_DOSES = ("low", "high")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +39,7 @@ class Clinic:
     """Simulated people and their visits, with all that is public about them.
 
     Attributes:
-        frames: The tables ``patients`` and ``visits``.
+        frames: The tables ``patients`` and ``visits``, and ``prescriptions`` of visits where they are wanted.
         schema: Their public description.
         graph: Which column causes which.
     """
@@ -45,12 +49,13 @@ class Clinic:
     graph: CausalGraph
 
 
-def clinic(people: int = 2_000, *, treat: str | None = None, seed: int = 0) -> Clinic:
+def clinic(people: int = 2_000, *, treat: str | None = None, prescriptions: bool = False, seed: int = 0) -> Clinic:
     """Simulate a clinic of people with a chronic disease.
 
     Args:
         people: How many.
         treat: ``"yes"`` or ``"no"`` to have everybody treated so at every visit: what a trial would show.
+        prescriptions: Whether visits have prescriptions, a table of rows of rows.
         seed: Which people.
 
     >>> made = clinic(100, seed=1)
@@ -111,11 +116,66 @@ def clinic(people: int = 2_000, *, treat: str | None = None, seed: int = 0) -> C
             "pain": np.array(_SYMPTOMS)[pain[order]],
         }
     )
-    return Clinic(frames={"patients": patients, "visits": table}, schema=clinic_schema(), graph=clinic_graph())
+    frames = {"patients": patients, "visits": table}
+    if prescriptions:
+        of_visits = _prescribed(person, when, severity, given, older[person - 1], rng)
+        place = np.argsort(np.argsort(person, kind="stable"), kind="stable")
+        visit = place - np.searchsorted(np.sort(person), person) + 1  # which of the person's visits it is
+        frames["visits"] = table.insert_column(1, pl.Series("visit", visit[order]))
+        drugs = of_visits.pop("row")
+        frames["prescriptions"] = pl.DataFrame({"patient": person[drugs], "visit": visit[drugs], **of_visits})
+    return Clinic(frames=frames, schema=clinic_schema(prescriptions), graph=clinic_graph(prescriptions))
 
 
-def clinic_schema() -> LinkedSchema:
+def _prescribed(
+    person: NDArray[np.int64],
+    when: NDArray[np.int64],
+    severity: NDArray[np.int64],
+    given: NDArray[np.int64],
+    older: NDArray[np.float64],
+    rng: np.random.Generator,
+) -> dict[str, Any]:
+    """Return prescriptions by the place of their visit: more where it is severe, and others than the one before."""
+    many = np.minimum(rng.poisson(np.exp(-0.9 + 0.45 * severity + 0.35 * given)), _MOST_DRUGS)
+    rows, before = [], np.full(person.size, -1)
+    day = when + rng.integers(0, 3, person.size)
+    for number in range(1, _MOST_DRUGS + 1):
+        here = np.flatnonzero(many >= number)
+        liked = np.stack([0.5 - 0.2 * severity[here], 0.0 * here, -1.2 + 0.7 * severity[here]], 1)
+        liked[np.arange(here.size), before[here]] -= np.where(before[here] < 0, 0.0, 1.5)
+        drug = (rng.random(here.size)[:, None] > np.cumsum(_softmax(liked), axis=1)).sum(1)
+        dose = (rng.random(here.size) < _logistic(-1.0 + 0.9 * (drug == 2) + 0.5 * older[here])).astype(np.int64)
+        rows.append((here, day[here], drug, dose))
+        before[here] = drug
+        day[here] += rng.integers(0, 8, here.size)
+    place, days, drug, dose = (np.concatenate(part) for part in zip(*rows, strict=True))
+    order = np.argsort(rng.random(place.size))
+    return {
+        "row": place[order],
+        "filled": _dates(days[order]),
+        "drug": np.array(_DRUGS)[drug[order]],
+        "dose": np.array(_DOSES)[dose[order]],
+    }
+
+
+def clinic_schema(prescriptions: bool = False) -> LinkedSchema:
     """Return what is public about the clinic's tables."""
+    more: dict[str, Any] = {}
+    if prescriptions:
+        more["prescriptions"] = {
+            "parent": "visits",
+            "foreign_key": "patient",
+            "row_key": "visit",
+            "order": "filled",
+            "most": _MOST_DRUGS,
+            "count_edges": [0, 1, 2, 3],
+            "start_edges": [0, 1, 2, 7],
+            "gap_edges": [0, 2, 5, 10],
+            "columns": {
+                "drug": {"type": "categorical", "levels": list(_DRUGS)},
+                "dose": {"type": "ordinal", "levels": list(_DOSES)},
+            },
+        }
     return LinkedSchema.from_dict(
         {
             "linked": {"people": "patients"},
@@ -131,6 +191,7 @@ def clinic_schema() -> LinkedSchema:
                 "visits": {
                     "parent": "patients",
                     "foreign_key": "patient",
+                    **({"key": "visit"} if prescriptions else {}),
                     "order": "date",
                     "most": MOST,
                     "count_edges": [0, 1, 2, 3, 5, 8, 12],
@@ -142,13 +203,22 @@ def clinic_schema() -> LinkedSchema:
                         "pain": {"type": "categorical", "levels": list(_SYMPTOMS)},
                     },
                 },
+                **more,
             },
         }
     )
 
 
-def clinic_graph() -> CausalGraph:
+def clinic_graph(prescriptions: bool = False) -> CausalGraph:
     """Return which column of the clinic causes which; frailty is not among them."""
+    more = [
+        ("visits.severity", "prescriptions.count"),
+        ("visits.treat", "prescriptions.count"),
+        ("visits.severity", "prescriptions.drug"),
+        ("prescriptions.drug@prev", "prescriptions.drug"),
+        ("prescriptions.drug", "prescriptions.dose"),
+        ("patients.age", "prescriptions.dose"),
+    ]
     return CausalGraph.from_edges(
         [
             ("patients.age", "patients.smoke"),
@@ -162,6 +232,7 @@ def clinic_graph() -> CausalGraph:
             ("patients.age", "visits.treat"),
             ("visits.severity", "visits.pain"),
             ("visits.severity@prev", "visits.gap"),
+            *(more if prescriptions else []),
         ]
     )
 

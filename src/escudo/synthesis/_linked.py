@@ -4,7 +4,8 @@ r"""Synthesis of linked tables: noisy count tables of people and of their rows, 
 of rows the exact number of rows. Of rows: for each column and each of its laws (first rows, next rows, or all rows),
 its family. A family of ``TRIPLES`` cells or more with several causes is measured in triples: the column, itself in the
 row before, and one more cause; where the graph has no arrow from the row before, in pairs. Pairs alone would lose how a
-column goes on. The number of rows enters as one more triple, never as one more axis of a larger table.
+column goes on. The number of rows enters as one more triple, never as one more axis of a larger table. Rows of rows are
+measured in the same way, and how many of them a row has among the columns of rows, and exactly.
 
 **Shares.** The inverse variance of a table's noise is in proportion to the cube root of its cells, as for one table
 (``_marginals``), ``FOCUS`` times that for the tables of columns in ``focus``.
@@ -15,7 +16,8 @@ more than that people who change little count for less. ``voice`` elsewhere.
 
 **Laws** (``_estimation``). Tables with the same weights are brought to agreement: all of one view under ``voice``,
 those of one family under ``unit``. The number of people with rows, and how many rows they have, is known from the
-tables of people, and the tables of rows under ``voice`` are held to it: everybody with a row has one voice there.
+tables of people, and the tables of rows under ``voice`` are held to it: everybody with a row has one voice there. Rows
+of rows are held to the voices of rows that have any.
 
 **How causes go together.** Triples do not say how the causes of a column go together, and a law that took them to be
 unrelated would count twice what two of them share. So laws are fitted again, ``ROUNDS`` times: people are drawn from
@@ -60,6 +62,7 @@ from escudo.table import (
     COUNT,
     NUMBER,
     PREVIOUS,
+    ChildTable,
     Histories,
     HistoryRows,
     LinkedSchema,
@@ -67,6 +70,7 @@ from escudo.table import (
     LinkedTable,
     PrivateTables,
     Tally,
+    counted_as,
     exactly,
     linked_structure,
     size_of,
@@ -152,8 +156,9 @@ class _Block:
         view: Which rows they count.
         table: Of which table of rows; empty for people.
         core: The core of their weighting; None where everybody has one voice.
-        laws: What each column is given by the laws.
+        laws: What each column is given by the laws; nothing where it is counted how many rows rows have.
         tables: The columns of each count table.
+        parent: The table whose rows these are rows of; empty where they are people's.
     """
 
     name: str
@@ -162,18 +167,23 @@ class _Block:
     core: Columns | None
     laws: Mapping[str, Columns]
     tables: tuple[Columns, ...]
+    parent: str = ""
 
     def counted(self, columns: Columns) -> LinkedTable:
-        return LinkedTable(view=self.view, table=self.table, columns=columns, core=self.core)  # type: ignore[arg-type]
+        return LinkedTable(view=self.view, table=self.table, columns=columns, core=self.core, parent=self.parent)  # type: ignore[arg-type]
 
 
 def _blocks(schema: LinkedSchema, structure: LinkedStructure, weighting: Mapping[str, tuple[str, str]]) -> list[_Block]:
     people: list[Columns] = [(name,) for name in structure.people if size_of(schema, name) > 1]
     for name, causes in structure.people.items():
         people += _people_tables(schema, name, causes)
-    counts = [(exactly(child.name),) for child in schema.children]
+    counts = [(exactly(child.name),) for child in schema.of_people]
     blocks = [_Block("people", "people", "", None, structure.people, tuple(dict.fromkeys([*people, *counts])))]
     for table, laws in structure.rows.items():
+        parent = schema.child(table).parent
+        for nested in schema.of_rows(table):  # every person with a row has one voice here, whatever the weighting is
+            title = f"rows of {nested.name} in each of {table}"
+            blocks.append(_Block(title, "all", table, None, {}, ((exactly(nested.name),),)))
         views: list[tuple[str, str, dict[str, Columns]]] = [
             ("all rows", "all", {name: laws.first[name] for name in laws.first if name in laws.shared}),
             ("first rows", "first", {name: laws.first[name] for name in laws.first if name not in laws.shared}),
@@ -184,15 +194,14 @@ def _blocks(schema: LinkedSchema, structure: LinkedStructure, weighting: Mapping
                 continue
             families = {name: _row_tables(schema, table, name, causes) for name, causes in parents.items()}
             families = {name: tables for name, tables in families.items() if tables}
-            if weighting[table][0] == "unit" and view != "first":
+            if weighting[table][0] == "unit" and (view != "first" or parent):
                 for name, tables in families.items():
                     core = tuple(one for one in (name + PREVIOUS, name) if all(one in each for each in tables))
-                    blocks.append(
-                        _Block(f"{title} of {table}: {name}", view, table, core, {name: parents[name]}, tuple(tables))
-                    )
+                    own = {name: parents[name]}
+                    blocks.append(_Block(f"{title} of {table}: {name}", view, table, core, own, tuple(tables), parent))
             else:
                 every = tuple(_largest([each for tables in families.values() for each in tables]))
-                blocks.append(_Block(f"{title} of {table}", view, table, None, parents, every))
+                blocks.append(_Block(f"{title} of {table}", view, table, None, parents, every, parent))
     return blocks
 
 
@@ -336,10 +345,20 @@ class PreparedLinked:
         released = self._measured(table, purse)
         people = _People.of(self.schema, self.shares.blocks[0], released[0], self.shares.neighbours.people)
         details = {"people": people.total, "weighting": self.weighting, **anchor_of(purse)}
+        speaking = {table: _Speaking(people.counts[table], people.noise[table]) for table in people.counts}
+        shape, rows = dict(people.shape), []
+        for block, tables in zip(self.shares.blocks[1:], released[1:], strict=True):
+            if block.laws:
+                rows.append(_Rows.of(self.schema, block, tables, speaking))
+                continue
+            for exact in tables:  # how many rows the rows of a table have
+                nested = self.schema.child(exact.columns[0].removesuffix(f".@{COUNT}"))
+                total = float(speaking[block.table].counts[1:].sum())
+                speaking[nested.name], shape[nested.name] = _Speaking.of_rows(nested, exact, total)
 
         def model(laws: _Laws) -> LinkedModel:
             rows = {
-                name: RowModel.of(structure, laws.get(name, {}), people.shape[name], self.schema)
+                name: RowModel.of(structure, laws.get(name, {}), shape[name], self.schema)
                 for name, structure in self.structure.rows.items()
             }
             return LinkedModel(
@@ -352,7 +371,6 @@ class PreparedLinked:
                 details=details,
             )
 
-        rows = [_Rows.of(self.schema, *each, people) for each in zip(self.shares.blocks[1:], released[1:], strict=True)]
         fitted = model(_laws(rows, None))
         several = min(DRAWN, max(2 * people.total, DRAWN // 10))
         with tracking("Fitting", total=ROUNDS) as advance:
@@ -365,7 +383,8 @@ class PreparedLinked:
     @property
     def weighting(self) -> dict[str, str]:
         """How the rows of one person share that person's voice, in each table of rows."""
-        several = [block for block in self.shares.blocks if block.table and block.view != "first"]
+        several = [block for block in self.shares.blocks if block.laws and block.table]
+        several = [block for block in several if block.view != "first" or block.parent]
         return {block.table: "voice" if block.core is None else "unit" for block in several}
 
     def _measured(self, table: PrivateTables, purse: Purse) -> list[list[NoisyTable]]:
@@ -422,18 +441,14 @@ class _People:
         others = [table for table in released if table.columns[0] not in exact]
         total = known or max(round(total_of(released)), 1)
         folded, shape = [], {}
-        for child in schema.children:
-            table = exact[exactly(child.name)]
-            edges = [*child.count_edges, child.most + 1]
-            sums = np.add.reduceat(table.counts, edges[:-1])
-            width = (child.most + 1) / len(child.count_edges)
-            folded.append(NoisyTable((f"{child.name}.{COUNT}",), sums, table.scale * math.sqrt(width)))
+        for child in schema.of_people:
+            folded.append(_folded(child, exact[exactly(child.name)]))
         merged = _merged([*others, *folded])
         agreed = agreeing(merged, total=total)
         sizes = {name: size_of(schema, name) for name in block.laws}
         laws = laws_of(sizes, block.laws, agreed)
         counts, noise = {}, {}
-        for child in schema.children:
+        for child in schema.of_people:
             name = f"{child.name}.{COUNT}"
             counts[child.name] = next(
                 sums_over(each.columns, each.counts, (name,)) for each in agreed if name in each.columns
@@ -444,6 +459,29 @@ class _People:
             exactly_many = agreeing([exact[exactly(child.name)]], total=total)[0].counts
             shape[child.name] = _refined(exactly_many, counts[child.name], [*child.count_edges, child.most + 1])
         return cls(total, laws, counts, noise, shape)
+
+
+def _folded(child: ChildTable, exact: NoisyTable) -> NoisyTable:
+    """Return exact numbers of rows in their bins."""
+    edges = [*child.count_edges, child.most + 1]
+    sums = np.add.reduceat(exact.counts, edges[:-1])
+    width = (child.most + 1) / len(child.count_edges)
+    return NoisyTable((f"{child.name}.{COUNT}",), sums, exact.scale * math.sqrt(width))
+
+
+@dataclass(frozen=True, slots=True)
+class _Speaking:
+    """How many voices there are in the tables of a table's rows, by the bins of the number of rows; and their noise."""
+
+    counts: Floats
+    noise: float
+
+    @classmethod
+    def of_rows(cls, child: ChildTable, exact: NoisyTable, total: float) -> tuple[_Speaking, Floats]:
+        """Return it for rows of rows, and the law of their exact number, once that was measured."""
+        agreed = agreeing([exact], total=max(total, 1.0))[0]
+        folded = _folded(child, agreed)
+        return cls(folded.counts, folded.scale), agreed.counts / agreed.counts.sum()
 
 
 def _merged(tables: Sequence[NoisyTable]) -> list[NoisyTable]:
@@ -500,19 +538,27 @@ class _Rows:
     agreed: Sequence[NoisyTable]
 
     @classmethod
-    def of(cls, schema: LinkedSchema, block: _Block, released: Sequence[NoisyTable], people: _People) -> _Rows:
-        """Bring the tables of a block to agreement, and under ``voice`` to the number of people who speak in it."""
+    def of(
+        cls, schema: LinkedSchema, block: _Block, released: Sequence[NoisyTable], speaking: Mapping[str, _Speaking]
+    ) -> _Rows:
+        """Bring the tables of a block to agreement, and under ``voice`` to the voices that speak in it."""
         count, number = f"{block.table}.{COUNT}", f"{block.table}.{NUMBER}"
         absent = {count: 2 if block.view == "next" else 1, number: 1 if block.view == "next" else 0}
+        absent |= {f"{block.parent}.{COUNT}": 1} if block.parent else {}
         named = {*block.laws, *(cause for causes in block.laws.values() for cause in causes)}
         sizes = {name: size_of(schema, name) - absent.get(name, 0) for name in named}
         inside = [_without(table, absent) for table in released]
         total = max(total_of(inside), 1.0) if inside else 1.0
         if block.core is None:
-            spoken = people.counts[block.table][absent[count] :]
+            known = speaking[block.table]
+            spoken = known.counts[absent[count] :]
             total = max(float(spoken.sum()), 1.0)
             if sizes.get(count, 1) > 1 and inside:
-                inside = _merged([*inside, NoisyTable((count,), spoken, people.noise[block.table])])
+                inside = _merged([*inside, NoisyTable((count,), spoken, known.noise)])
+            for nested in schema.of_rows(block.table) if block.view == "all" and inside else ():
+                name, of_rows = f"{nested.name}.{COUNT}", speaking[nested.name]
+                if sizes.get(name, 1) > 1:
+                    inside = _merged([*inside, NoisyTable((name,), of_rows.counts, of_rows.noise)])
         return cls(block, sizes, absent, agreeing(inside, total=total) if inside else [])
 
     def laws(self, drawn: Histories | None) -> dict[str, TableConditional]:
@@ -558,14 +604,18 @@ def histories_of(schema: LinkedSchema, drawn: Sequence[Drawn]) -> Histories:
     """Return people who were drawn from a model, as they would be read from tables."""
     every = Drawn.joined(drawn)
     people = dict(every.people)
-    rows = {}
+    rows: dict[str, HistoryRows] = {}
     for child in schema.children:
-        found = every.rows[child.name]
-        codes = {name.removeprefix(f"{child.name}."): code for name, code in found.codes.items()}
+        found, head = every.rows[child.name], f"{child.name}."
+        codes = {n.removeprefix(head) if n.startswith(head) else counted_as(n): c for n, c in found.codes.items()}
         codes[NUMBER] = child.column(NUMBER).encode(found.number)
-        count = np.bincount(found.person, minlength=every.size)
-        people[exactly(child.name)] = count
-        rows[child.name] = HistoryRows(found.person, found.number, count, codes)
+        if found.row is None:
+            count = np.bincount(found.person, minlength=every.size)
+            people[exactly(child.name)] = count
+        else:
+            count = np.bincount(found.row, minlength=rows[child.parent].number.size)
+            rows[child.parent].codes[counted_as(exactly(child.name))] = count
+        rows[child.name] = HistoryRows(found.person, found.number, count, codes, found.row)
     return Histories(schema, people, rows, every.size, Tally())
 
 

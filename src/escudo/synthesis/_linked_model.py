@@ -6,7 +6,8 @@ nothing.
 
 **Drawing.** People first, along the arrows, each table's number of rows among their columns; then first rows, then
 second ones given these, and so on, for all people who have that many. Days between rows are not negative, so dates are
-in order, and every row belongs to a person who was drawn: keys match by construction.
+in order, and every row belongs to a person who was drawn: keys match by construction. Rows of rows are drawn in the
+same way for every row, of which their number is a column, and are not dated before it.
 
 **do()** sets a column of people, the number of rows, or a column of rows: in all of them, or by their number, as in
 ``{"visits.treat": {"1": "no", "2-": "yes"}}``. What is set has no cause any more; what it acts on, in the same row and
@@ -20,12 +21,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 from itertools import pairwise
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,9 +69,9 @@ class RowModel:
     """The laws of a table of rows.
 
     Attributes:
-        first: The law of each column in a person's first row, in an order to draw them.
+        first: The law of each column in a person's first row, in an order to draw them; of rows of rows, in each row's.
         next: In the rows after it, each given the row before.
-        lengths: The law of how many rows a person has, exactly.
+        lengths: The law of how many rows a person, or a row, has exactly.
     """
 
     first: Mapping[str, TableConditional]
@@ -133,15 +134,20 @@ class LinkedModel:
             if rows is None or rows.lengths.shape != (child.most + 1,) or not np.isclose(rows.lengths.sum(), 1.0):
                 raise InputError(f"The model has no law of the number of rows of {child.name!r} that fits its schema.")
             own = [f"{child.name}.{name}" for name in child.schema.names]
+            several = [f"{nested.name}.{COUNT}" for nested in self.schema.of_rows(child.name)]
+            above = {f"{child.name}.{COUNT}"} if child.parent else set()
+            if child.parent:
+                above |= {f"{child.parent}.{name}" for name in (NUMBER, *self.schema.schema_of(child.parent))}
             for laws, time in ((rows.first, START), (rows.next, GAP)):
-                if laws and set(laws) != {*own, f"{child.name}.{time}"}:
+                timed = {f"{child.name}.{time}"} if child.order is not None else set()
+                if laws and set(laws) != {*own, *several, *timed}:
                     raise InputError(f"The model lacks a law of the rows of {child.name!r}.")
-                seen: set[str] = {*self.people, f"{child.name}.{NUMBER}"}
+                seen: set[str] = {*self.people, f"{child.name}.{NUMBER}", *above}
                 seen |= {name + PREVIOUS for name in own} if laws is rows.next else set()
                 for name, law in laws.items():
                     self._check_law(name, law, seen)
                     seen.add(name)
-            if not rows.next and child.most > 1:
+            if not rows.first or (not rows.next and child.most > 1):
                 raise InputError(f"The model lacks a law of the next rows of {child.name!r}.")
 
     def _check_law(self, name: str, law: TableConditional, known: Any) -> None:
@@ -174,7 +180,8 @@ class LinkedModel:
 
         Returns:
             A frame for each table: people with keys 1, 2, ..., and rows with the key of their person, their number and
-            their date; where no origin is released, with days since it.
+            their date; where no origin is released, with days since it. Rows of rows name the person and the number of
+            the row that they belong to.
 
         Raises:
             SchemaError: If ``do`` or ``given`` names a column, level or value that the schema does not have.
@@ -251,13 +258,25 @@ class LinkedModel:
         return Drawn.joined(found).first(size)
 
     def _block(self, people: dict[str, Codes], size: int, fixed: dict[str, Setting], rng: np.random.Generator) -> Drawn:
-        rows = {child.name: self._rows(child.name, people, size, fixed, rng) for child in self.schema.children}
+        rows: dict[str, DrawnRows] = {}
+        for child in self.schema.children:
+            if not child.parent:
+                rows[child.name] = self._rows(child.name, people, size, fixed, rng)
+                continue
+            above, number = rows[child.parent], f"{child.parent}.{NUMBER}"
+            known = {name: codes[above.person] for name, codes in people.items()} | dict(above.codes)
+            known[number] = self.schema.column(number).encode(above.number).astype(np.int64)
+            drawn = self._rows(child.name, known, above.person.size, fixed, rng)
+            rows[child.name] = replace(drawn, person=above.person[drawn.person], row=drawn.person, parent=child.parent)
         return Drawn(people, rows, size)
 
     def _rows(
         self, table: str, people: dict[str, Codes], size: int, fixed: dict[str, Setting], rng: np.random.Generator
     ) -> DrawnRows:
-        """Draw the rows of a table: first ones, then those after them, for all people who have that many."""
+        """Draw the rows of a table: first ones, then those after them, for all people who have that many.
+
+        Of rows of rows, for all rows instead of people.
+        """
         child, model = self.schema.child(table), self.rows[table]
         count, number = f"{table}.{COUNT}", f"{table}.{NUMBER}"
         edges = [*child.count_edges, child.most + 1]
@@ -271,6 +290,7 @@ class LinkedModel:
                 inside[place, low:high] = part / part.sum() if part.sum() > 0 else 1 / (high - low)
             lengths = _draw_node(TableConditional((count,), inside), [bins], size, rng)
         numbered = child.column(NUMBER)
+        several = [f"{nested.name}.{COUNT}" for nested in self.schema.of_rows(table)]
         parts: list[tuple[Codes, Codes, dict[str, Codes]]] = []
         before: dict[str, Codes] = {}
         alive = np.flatnonzero(lengths >= 1)
@@ -281,7 +301,8 @@ class LinkedModel:
             known[number] = np.full(alive.size, int(numbered.encode([nth])[0]), dtype=np.int64)
             known |= before
             for name, law in laws.items():
-                cell = next((cell for low, high, cell in fixed.get(name, []) if low <= nth <= high), None)
+                setting = fixed.get(name, [])
+                cell = next((cell for low, high, cell in setting if low <= nth <= high or name in several), None)
                 if cell is not None:
                     known[name] = np.full(alive.size, cell, dtype=np.int64)
                 else:
@@ -292,7 +313,8 @@ class LinkedModel:
             alive = alive[goes_on]
             before = {f"{table}.{name}{PREVIOUS}": own[f"{table}.{name}"][goes_on] for name in child.schema.names}
             nth += 1
-        return DrawnRows.of(table, parts, child.schema.names)
+        names = [f"{table}.{name}" for name in (*child.schema.names, *((START, GAP) if child.order else ()))]
+        return DrawnRows.of(parts, [*names, *several])
 
     def check_do(self, intervened: Any) -> None:
         """Refuse an intervention on a column of which the graph says nothing.
@@ -326,6 +348,11 @@ class LinkedModel:
         if table == self.schema.people:
             return [(1, 1, cell_of(column, argument, value))]
         child = self.schema.child(table)
+        if child.parent and argument == "given":
+            raise InputError(
+                f"given: {name!r} is of rows of {child.parent}, which are not conditioned on; name columns of "
+                f"{self.schema.people} or of {child.parent}."
+            )
         if what == COUNT:
             return [(1, _whole_number(argument, name, value, child.most), cell_of(column, argument, value))]
         if what == NUMBER:
@@ -354,19 +381,25 @@ class LinkedModel:
         own = {name: drawn.people[f"{schema.people}.{name}"] for name in schema.person.names}
         people = decode(schema.person, own, rng)
         frames = {schema.people: people.insert_column(0, keys)}
+        days: dict[str, Codes] = {}
         for child in schema.children:
             rows = drawn.rows[child.name]
             columns = {name: rows.codes[f"{child.name}.{name}"] for name in child.schema.names}
             made = decode(child.schema, columns, rng)
-            days = self._days(child.name, rows, rng)
-            when = self._dates(people, rows.person, days).alias(child.order)
             made = made.insert_column(0, pl.Series(NUMBER, rows.number))
-            made = made.insert_column(1, when)
+            if child.order is not None:
+                own_days = self._days(child.name, rows, rng)
+                days[child.name] = own_days if rows.row is None else own_days + days[rows.parent][rows.row]
+                made = made.insert_column(1, self._dates(people, rows.person, days[child.name]).alias(child.order))
+            if child.key is not None and child.key != NUMBER:
+                made = made.insert_column(0, pl.Series(child.key, rows.number))
+            if rows.row is not None:
+                made = made.insert_column(0, pl.Series(child.row_key, drawn.rows[rows.parent].number[rows.row]))
             frames[child.name] = made.insert_column(0, pl.Series(child.foreign_key, rows.person + start + 1))
         return frames
 
     def _days(self, table: str, rows: DrawnRows, rng: np.random.Generator) -> Codes:
-        """Return how many days after the person's origin each row is: the days before rows, added up."""
+        """Return how many days after the person's origin, or after its row, each is: the days before rows, added up."""
         child = self.schema.child(table)
         ahead = np.zeros(rows.person.size, dtype=np.int64)
         for name, chosen in ((START, rows.number == 1), (GAP, rows.number > 1)):
@@ -431,24 +464,33 @@ class LinkedModel:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class DrawnRows:
-    """Synthetic rows of one table as cells, person by person in order."""
+    """Synthetic rows of one table as cells, person by person in order; of rows of rows, row by row.
+
+    Attributes:
+        person: Whose each is.
+        number: Which row of the person it is, or of the row.
+        codes: The cells of each column, by whole names; how many rows of rows a row has among them.
+        row: For rows of rows, the place of the row that each is of.
+        parent: The table of that row.
+    """
 
     person: Codes
     number: Codes
     codes: Mapping[str, Codes]
+    row: Codes | None = None
+    parent: str = ""
 
     @classmethod
-    def of(cls, table: str, parts: Sequence[tuple[Codes, Codes, dict[str, Codes]]], names: Sequence[str]) -> DrawnRows:
+    def of(cls, parts: Sequence[tuple[Codes, Codes, dict[str, Codes]]], names: Sequence[str]) -> DrawnRows:
         """Put rows that were drawn number by number into order, person by person."""
         empty = np.zeros(0, dtype=np.int64)
         person = np.concatenate([empty, *(alive for alive, _, _ in parts)])
         number = np.concatenate([empty, *(nth for _, nth, _ in parts)])
         order = np.argsort(person, kind="stable")
         columns = {}
-        for name in (*names, START, GAP):
-            whole_name = f"{table}.{name}"
-            several = [own.get(whole_name, np.zeros(alive.size, dtype=np.int64)) for alive, _, own in parts]
-            columns[whole_name] = np.concatenate([empty, *several])[order]
+        for name in names:
+            several = [own.get(name, np.zeros(alive.size, dtype=np.int64)) for alive, _, own in parts]
+            columns[name] = np.concatenate([empty, *several])[order]
         return cls(person[order], number[order], columns)
 
 
@@ -475,12 +517,14 @@ class Drawn:
     def kept(self, chosen: NDArray[np.bool_]) -> Drawn:
         """Return some of the people, with their rows."""
         place = np.cumsum(chosen) - 1
-        rows = {}
+        rows: dict[str, DrawnRows] = {}
         for name, each in self.rows.items():
             mine = chosen[each.person]
-            rows[name] = DrawnRows(
-                place[each.person[mine]], each.number[mine], {key: codes[mine] for key, codes in each.codes.items()}
-            )
+            row = None
+            if each.row is not None:
+                row = (np.cumsum(chosen[self.rows[each.parent].person]) - 1)[each.row[mine]]
+            codes = {key: cells[mine] for key, cells in each.codes.items()}
+            rows[name] = replace(each, person=place[each.person[mine]], number=each.number[mine], codes=codes, row=row)
         return Drawn({name: codes[chosen] for name, codes in self.people.items()}, rows, int(chosen.sum()))
 
     def first(self, size: int) -> Drawn:
@@ -492,12 +536,18 @@ class Drawn:
         """Return several blocks as one."""
         starts = np.cumsum([0, *(part.size for part in parts)])
         rows = {}
-        for name in parts[0].rows:
+        for name, one in parts[0].rows.items():
             several = [part.rows[name] for part in parts]
+            row = None
+            if one.row is not None:
+                before = np.cumsum([0, *(part.rows[one.parent].person.size for part in parts)])
+                row = np.concatenate([cast(Codes, each.row) + b for each, b in zip(several, before[:-1], strict=True)])
             rows[name] = DrawnRows(
                 np.concatenate([each.person + start for each, start in zip(several, starts[:-1], strict=True)]),
                 np.concatenate([each.number for each in several]),
                 {key: np.concatenate([each.codes[key] for each in several]) for key in several[0].codes},
+                row,
+                one.parent,
             )
         people = {name: np.concatenate([part.people[name] for part in parts]) for name in parts[0].people}
         return cls(people, rows, int(starts[-1]))

@@ -27,6 +27,7 @@ from escudo.table._linked import HistoryRows as HistoryRows
 from escudo.table._linked import LinkedTable, PrivateTables
 from escudo.table._linked import Tally as Tally
 from escudo.table._linked import View as View
+from escudo.table._linked import counted_as as counted_as
 from escudo.table._linked import exactly as exactly
 from escudo.table._linked import size_of as size_of
 from escudo.table._linked_custodian import LinkedCheck, check_linked, draft_linked

@@ -172,9 +172,8 @@ def open_source(frame: object, schema: Schema) -> Source:
             continue
         dtype = found[column.name]
         check_holds(column, _declared(opened, stored.get(column.name), dtype), type(dtype).__name__)
-    if schema.person_id is not None:
-        holding = _declared(opened, stored.get(schema.person_id), found[schema.person_id])
-        _check_person(schema.person_id, found[schema.person_id], holding, opened)
+    for key in schema.keys:
+        _check_key(schema, key, found[key], _declared(opened, stored.get(key), found[key]), opened)
     return Source(engine=opened.implementation.value, frame=opened)
 
 
@@ -196,7 +195,7 @@ def _opened(frame: object) -> nw.DataFrame[Any] | nw.LazyFrame[Any]:
 
 
 def _check_columns(schema: Schema, found: list[str]) -> None:
-    wanted = [*stored_names(schema, schema.names), *(() if schema.person_id is None else (schema.person_id,))]
+    wanted = [*stored_names(schema, schema.names), *schema.keys]
     for name in wanted:
         if name == "*" or (name.startswith("^") and name.endswith("$")):
             raise SchemaError(f"column {name!r} reads as a pattern that stands for other columns; rename it.")
@@ -244,13 +243,16 @@ def _declared(frame: nw.DataFrame[Any] | nw.LazyFrame[Any], kind: Any, dtype: An
     return holds(dtype)
 
 
-def _check_person(name: str, dtype: Any, found: Holds, frame: nw.DataFrame[Any] | nw.LazyFrame[Any]) -> None:
+def _check_key(
+    schema: Schema, name: str, dtype: Any, found: Holds, frame: nw.DataFrame[Any] | nw.LazyFrame[Any]
+) -> None:
+    what = "person id" if name == schema.person_id else "key of rows"
     if found in ("nothing usable", "time") or (dtype == nw.Decimal and frame.implementation.is_pyspark()):
         raise SchemaError(
-            f"the person id {name!r} is of type {type(dtype).__name__}; cast it to whole numbers or text in the table."
+            f"the {what} {name!r} is of type {type(dtype).__name__}; cast it to whole numbers or text in the table."
         )
     if found == "text" and frame.implementation.is_ibis():
-        raise SchemaError(f"the person id {name!r} is text, which is not supported on Ibis; use whole numbers.")
+        raise SchemaError(f"the {what} {name!r} is text, which is not supported on Ibis; use whole numbers.")
 
 
 def _in_polars(frame: pl.LazyFrame, columns: Mapping[str, Column | None]) -> pl.LazyFrame:

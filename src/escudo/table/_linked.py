@@ -7,6 +7,11 @@ r"""Private linked tables: which rows of a person count, in which order and with
    origin. Where the origin is missing, the person's first row stands in for it.
 3. *Order.* By day, then by encoded content. Rows that tie are equal in all that is counted.
 4. *Bound.* The first :math:`k` rows count (``most``), never a sample: neighbours in a sample are none in time.
+5. *Rows of rows* (prescriptions of a visit) name the person and, by ``row_key``, one of the person's *own* rows that
+   count. A row that names none of these takes no part; of several rows of one person with the same ``key``, the first
+   in order is meant. Their days are not before that of their row. They are put in order, and bounded, row by row. Rows
+   that tie in day and content may have different rows: where rows have keys, these come last in the order, whole
+   numbers by size and all else by length, then by characters.
 
 **Weights.** A count table of rows adds up, for each person with rows :math:`t = 1, \dots, n` in it, the histogram
 :math:`h = \sum_t w_t\, e(\text{cell}_t)`. Weights are whole steps of :math:`1 / M`, M = 4096:
@@ -15,13 +20,19 @@ r"""Private linked tables: which rows of a person count, in which order and with
   with a row has one voice, however many rows;
 * ``unit``: every row :math:`w = \lfloor \sqrt{\lfloor M^2 / S \rfloor} \rfloor` with :math:`S = \sum_c g_c^2`, where
   g counts the person's rows by the cells of *core* columns, which every table with this weight must hold;
-* tables of people and of first rows count one cell of weight 1 for each person.
+* tables of people and of first rows count one cell of weight 1 for each person;
+* rows of rows share the voice :math:`W_t` of their row as rows share that of their person: the r-th of m has
+  :math:`\lfloor r W_t/m \rfloor - \lfloor (r-1) W_t/m \rfloor`, which add up to :math:`W_t` exactly; a row's first
+  one has :math:`W_t`. Under ``unit`` g counts all of the person's rows of rows, and the weight is as above.
 
 **Sensitivity.** Let :math:`C = M` for weighted tables and 1 for the others. Adding or removing a person moves a table
 by at most C in L2; replacing one, by at most :math:`\sqrt 2\, C`.
 
 *Proof.* Rows kept, order and weights depend on the person's own rows, so nobody else's term moves. Adding or removing
-moves the table by one :math:`h \ge 0`. Under ``voice``, :math:`\|h\|_2 \le \|h\|_1 = M`. Under ``unit``, a table that
+moves the table by one :math:`h \ge 0`. Under ``voice``, :math:`\|h\|_2 \le \|h\|_1 = M`, and of rows of rows
+:math:`\|h\|_1 = \sum_t W_t`, over the rows t that have any (two, in tables of next ones), which is at most the sum
+over all rows, M: what a row hands on is never more than it has, at any depth and on any grid. Under
+``unit``, a table that
 holds the core splits each core cell's rows over finer cells, and the squares of the parts of a non-negative sum add up
 to at most the square of the sum: :math:`\|h\|_2 \le w \|g\|_2 = w \sqrt S \le M`. One cell of weight 1 has length 1.
 Replacing moves the table by :math:`a - b` with :math:`a, b \ge 0`, and :math:`\|a - b\|_2^2 = \|a\|_2^2 + \|b\|_2^2 -
@@ -58,7 +69,7 @@ from escudo.table._columns import Column, Numeric
 from escudo.table._counts import CountSensitivity
 from escudo.table._encode import cells_of, number, sortable
 from escudo.table._frames import Source, open_source, shielded, stream
-from escudo.table._linked_schema import COUNT, GAP, MOST_ROWS, NUMBER, START, LinkedSchema
+from escudo.table._linked_schema import COUNT, GAP, MOST_ROWS, NUMBER, START, ChildTable, LinkedSchema
 from escudo.table._persons import PERSON, key_of_text, person_columns, person_keys
 from escudo.table._table import _account
 
@@ -75,7 +86,7 @@ PREVIOUS = "@prev"
 """What marks a column of the row before."""
 
 _AT_ONCE = 2**20  # rows read at once
-_DAY = "day_of_row"
+_DAY, _ROW = "day_of_row", "key_of_row"
 _NO_DAY = np.int64(-(2**40))
 Ints = NDArray[np.int64]
 
@@ -89,18 +100,21 @@ class LinkedTable:
             after it, each with the one before (``"visits.severity@prev"``), or ``"all"``.
         table: Which table of rows; empty for people.
         columns: Whole names of columns.
-        core: The core of weighting ``unit``; None for ``voice``. People and first rows have weight 1.
+        core: The core of weighting ``unit``; None for ``voice``. People and their first rows have weight 1.
+        parent: The table whose rows these are rows of; empty where they are people's. Of these, ``"first"`` are those
+            of every row, and have weights too.
     """
 
     view: View
     columns: tuple[str, ...]
     table: str = ""
     core: tuple[str, ...] | None = None
+    parent: str = ""
 
     @property
     def weighted(self) -> bool:
         """Whether counts are in steps of the weights' grid."""
-        return self.view in ("next", "all")
+        return self.view in ("next", "all") or self.parent != ""
 
     @property
     def steps(self) -> int:
@@ -126,9 +140,9 @@ class Tally:
         people: Different people.
         no_key: Rows of each table without a usable key.
         repeated: Rows of people whose key another row has.
-        orphans: Rows whose key is not among people.
+        orphans: Rows whose key is not among people; of rows of rows, those that name no row that counts.
         no_day: Rows without a day.
-        early: Rows before the person's origin.
+        early: Rows before the person's origin, or before the row that they are rows of.
         beyond: Rows beyond the most that count.
     """
 
@@ -149,14 +163,21 @@ class HistoryRows:
     Attributes:
         person: Whose row each is.
         number: Which row of the person it is, from 1.
-        count: How many rows each person has.
+        count: How many rows each person has; of rows of rows, each row.
         codes: The cells of each column, derived ones included.
+        row: For rows of rows, the place of the row that each is of, among those that count.
     """
 
     person: NDArray[Any]
     number: NDArray[Any]
     count: NDArray[Any]
     codes: dict[str, NDArray[Any]]
+    row: NDArray[Any] | None = None
+
+    @property
+    def owner(self) -> NDArray[Any]:
+        """Whose each row is: the place of the person, or of the row."""
+        return self.person if self.row is None else self.row
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -188,20 +209,18 @@ class Histories:
         if table.view == "people":
             cells = _cells([self.people[name] for name in table.columns], shape, self.size)
             return np.bincount(cells, minlength=math.prod(shape)).reshape(shape).astype(np.int64)
-        rows = self.rows[table.table]
+        if table.parent != self.schema.child(table.table).parent:
+            raise AssertionError("a table of rows of rows must say whose rows they are")
         chosen = self._chosen(table)
         cells = _cells([self._column(table, name, chosen) for name in table.columns], shape, chosen.size)
         if not table.weighted or not weighted:
             return np.bincount(cells, minlength=math.prod(shape)).reshape(shape).astype(np.int64)
-        person, before = rows.person[chosen], 1 if table.view == "next" else 0
-        place = rows.number[chosen].astype(np.int64) - before
         if table.core is None:
-            n = rows.count[person].astype(np.int64) - before
-            weights = place * STEPS // n - (place - 1) * STEPS // n
+            weights = self._voices(table.table, chosen, table.view)
         else:
             if not set(table.core) <= set(table.columns):
                 raise AssertionError("a table weighted by a core must hold it")
-            weights = self._unit_weights(table, chosen)[person]
+            weights = self._unit_weights(table, chosen)[self.rows[table.table].person[chosen]]
         # Sums of whole steps stay far below 2^53, so adding them up as floats is exact.
         summed = np.bincount(cells, weights=weights, minlength=math.prod(shape))
         return np.rint(summed).astype(np.int64).reshape(shape)
@@ -214,13 +233,33 @@ class Histories:
         """
         mine = np.full(self.size, -1, dtype=np.int64)
         mine[places] = np.arange(len(places))
-        rows = {}
+        rows: dict[str, HistoryRows] = {}
+        here: dict[str, NDArray[np.bool_]] = {}
         for name, each in self.rows.items():
-            kept = mine[each.person] >= 0
+            kept = here[name] = mine[each.person] >= 0
             codes = {column: cells[kept] for column, cells in each.codes.items()}
-            rows[name] = HistoryRows(mine[each.person[kept]], each.number[kept], each.count[places], codes)
+            if each.row is None:
+                rows[name] = HistoryRows(mine[each.person[kept]], each.number[kept], each.count[places], codes)
+                continue
+            theirs = here[self.schema.child(name).parent]
+            row = (np.cumsum(theirs) - 1)[each.row[kept]]
+            rows[name] = HistoryRows(mine[each.person[kept]], each.number[kept], each.count[theirs], codes, row)
         people = {name: cells[places] for name, cells in self.people.items()}
         return Histories(self.schema, people, rows, len(places), Tally())
+
+    def _voices(self, table: str, chosen: Ints, view: View) -> Ints:
+        """Return the steps of rows: each person's voice shared by their rows, and a row's by its own."""
+        rows, before = self.rows[table], 1 if view == "next" else 0
+        whole: Any = STEPS
+        if rows.row is not None:
+            parent = self.schema.child(table).parent
+            whole = self._voices(parent, np.arange(self.rows[parent].number.size), "all")[rows.row[chosen]]
+            if view == "first":
+                return np.asarray(whole, dtype=np.int64)
+        place = rows.number[chosen].astype(np.int64) - before
+        n = rows.count[rows.owner[chosen]].astype(np.int64) - before
+        shared: Ints = place * whole // n - (place - 1) * whole // n
+        return shared
 
     def _chosen(self, table: LinkedTable) -> Ints:
         number = self.rows[table.table].number
@@ -233,6 +272,15 @@ class Histories:
         if name in self.people:
             of_person: NDArray[Any] = self.people[name][rows.person[chosen]]
             return of_person
+        for nested in self.schema.of_rows(table.table):
+            if name in (f"{nested.name}.{COUNT}", exactly(nested.name)):
+                return rows.codes[counted_as(name)][chosen]
+        if rows.row is not None:
+            above: dict[str, NDArray[Any]] = self.rows[table.parent].codes
+            if name in (f"{table.table}.{COUNT}", exactly(table.table)):
+                return np.asarray(above[counted_as(name)][rows.row[chosen]])
+            if name.startswith(f"{table.parent}."):
+                return np.asarray(above[name[len(table.parent) + 1 :]][rows.row[chosen]])
         own = name[len(table.table) + 1 :]
         if own.endswith(PREVIOUS):
             return rows.codes[own.removesuffix(PREVIOUS)][chosen - 1]
@@ -252,6 +300,11 @@ class Histories:
 def exactly(table: str) -> str:
     """Return the name under which people's exact numbers of rows go; no column is called so."""
     return f"{table}.@{COUNT}"
+
+
+def counted_as(name: str) -> str:
+    """Return the name under which rows hold how many rows they have themselves; no column is called so."""
+    return f"@{name}"
 
 
 def size_of(schema: LinkedSchema, name: str) -> int:
@@ -447,35 +500,51 @@ def _opened(name: str, frame: object, schema: LinkedSchema) -> Source:
 # ---- reading
 
 
-def _whole_keys(sources: Mapping[str, Source], schema: LinkedSchema) -> bool:
-    """Whether every key is of a type of whole numbers that 64 bits hold: then they are compared as they are."""
-    for name, source in sources.items():
-        key = schema.key if name == schema.people else schema.child(name).foreign_key
-        dtype = source.lazy({key: None}).collect_schema()[key]
+def _whole_keys(sources: Mapping[str, Source], schema: LinkedSchema, of: str | None = None) -> bool:
+    """Whether every key is of a type of whole numbers that 64 bits hold: then they are compared as they are.
+
+    Args:
+        sources: The tables.
+        schema: What is public about them.
+        of: The table whose rows' keys are meant; None for those of people.
+    """
+    keys = {name: schema.key if name == schema.people else schema.child(name).foreign_key for name in sources}
+    if of is not None:
+        keys = {of: schema.child(of).key or ""} | {one.name: one.row_key or "" for one in schema.of_rows(of)}
+    for name, key in keys.items():
+        dtype = sources[name].lazy({key: None}).collect_schema()[key]
         if not dtype.is_integer() or type(dtype).__name__ in {"UInt64", "Int128", "UInt128"}:
             return False
     return True
 
 
 def _pieces(
-    source: Source, schema: LinkedSchema, table: str, *, only_keys: bool, whole: bool
+    source: Source, schema: LinkedSchema, table: str, *, only_keys: bool, whole: bool, rows_whole: bool = False
 ) -> Iterator[tuple[pl.Series, pl.DataFrame]]:
-    """Yield a table's rows in pieces: keys that can be compared across tables, and cells and days under plain names."""
+    """Yield a table's rows in pieces: keys that can be compared across tables, and cells and days under plain names.
+
+    Keys of rows are among the latter.
+    """
     reading = schema.reading(table)
-    assert reading.person_id is not None
-    key, own = reading.person_id, () if only_keys else schema.schema_of(table).fields
+    key, *row_keys = reading.keys
+    own = () if only_keys else schema.schema_of(table).fields
     time = None if only_keys else schema.origin if table == schema.people else schema.child(table).order
     columns: dict[str, Any] = {column.name: column for column in own}
     if time is not None:
         columns[time] = reading[time]
-    raw = source.lazy({**columns, key: None})
+    raw = source.lazy({**columns, **dict.fromkeys(reading.keys)})
     dtypes = raw.collect_schema()
     chosen = [sortable(column, dtypes[column.name]).alias(f"c{place}") for place, column in enumerate(own)]
     if time is not None:
         chosen.append(number(time, dtypes[time]).alias(_DAY))
     person, *_ = person_columns(key, dtypes[key], seed=0)
+    for row_key in row_keys:
+        chosen.append(person_columns(row_key, dtypes[row_key], seed=0)[0].alias(_ROW))
     keyed = raw.implementation.is_polars()
     for piece in stream(raw.select(person, *chosen), _AT_ONCE):
+        if row_keys:
+            named = _keys(piece[_ROW].rename(PERSON), whole=rows_whole, keyed=keyed)
+            piece = piece.with_columns(named.alias(_ROW))
         yield _keys(piece[PERSON], whole=whole, keyed=keyed), piece
 
 
@@ -550,70 +619,153 @@ def _histories(sources: Mapping[str, Source], schema: LinkedSchema) -> Histories
         tally = Tally(people=size, repeated=people.tally["repeated"])
         tally.rows[schema.people], tally.no_key[schema.people] = people.tally["rows"], people.tally["no_key"]
         codes, rows = dict(people.codes), {}
+        owners: dict[str, _Owners] = {"": _Owners.of_people(people)}
         for child in schema.children:
-            found = rows[child.name] = _rows(sources[child.name], schema, child.name, people, whole, tally)
+            whole_rows = (
+                _whole_keys(sources, schema, child.parent or child.name) if child.key or child.parent else False
+            )
+            pieces = _pieces(
+                sources[child.name], schema, child.name, only_keys=False, whole=whole, rows_whole=whole_rows
+            )
+            found, owners[child.name] = _rows(pieces, child, owners[""], owners[child.parent], tally)
+            rows[child.name] = found
             binned = np.searchsorted(np.asarray(child.count_edges[1:]), found.count, side="right")
-            codes[f"{child.name}.{COUNT}"] = binned.astype(np.min_scalar_type(child.column(COUNT).size))
-            codes[exactly(child.name)] = found.count
+            many = {
+                f"{child.name}.{COUNT}": binned.astype(np.min_scalar_type(child.column(COUNT).size)),
+                exactly(child.name): found.count,
+            }
+            if child.parent:
+                rows[child.parent].codes.update({counted_as(name): cells for name, cells in many.items()})
+            else:
+                codes |= many
             advance(1)
     return Histories(schema, codes, rows, size, tally)
 
 
-def _rows(source: Source, schema: LinkedSchema, table: str, people: _People, whole: bool, tally: Tally) -> HistoryRows:
-    """Read a table of rows, and put each person's in order, the first ``most`` of them."""
+@dataclass(frozen=True, slots=True, repr=False)
+class _Owners:
+    """Whose rows a table's are: people, or rows of people; and how rows name them.
+
+    Attributes:
+        person: Which person each is, or has it.
+        origin: The day from which the days of its rows are counted.
+        named: The keys of each, with its place: the person's; of rows the person's place and the key of the row.
+    """
+
+    person: NDArray[Any]
+    origin: Ints
+    named: pl.DataFrame
+
+    @classmethod
+    def of_people(cls, people: _People) -> _Owners:
+        import polars as pl
+
+        places = np.arange(len(people.keys), dtype=np.int32)
+        return cls(places, people.origin, pl.DataFrame({PERSON: people.keys, "place": places}))
+
+    @classmethod
+    def of_rows(cls, person: NDArray[Any], days: Ints, keys: pl.Series | None) -> _Owners:
+        import polars as pl
+
+        if keys is None:
+            return cls(person, days, pl.DataFrame())
+        named = pl.DataFrame({PERSON: person, _ROW: keys, "place": np.arange(person.size, dtype=np.int32)})
+        # Of several rows of one person with the same key the first in order is meant.
+        once = named.drop_nulls(_ROW).unique(subset=[PERSON, _ROW], keep="first", maintain_order=True)
+        return cls(person, days, once)
+
+    def places(self, keys: pl.DataFrame) -> pl.Series:
+        """Return the place of whoever rows name, null where there is none."""
+        import polars as pl
+
+        if not self.named.height:  # of which keys may have no type yet
+            return pl.Series("place", [None], dtype=pl.Int32).new_from_index(0, keys.height)
+        return keys.join(self.named, on=keys.columns, how="left", maintain_order="left")["place"]
+
+
+def _rows(
+    pieces: Iterator[tuple[pl.Series, pl.DataFrame]], child: ChildTable, people: _Owners, owners: _Owners, tally: Tally
+) -> tuple[HistoryRows, _Owners]:
+    """Read a table of rows, and put those of each owner in order, the first ``most`` of them."""
     import polars as pl
 
-    child, size = schema.child(table), len(people.keys)
-    fields = child.schema.fields
-    place_of = pl.DataFrame({PERSON: people.keys, "place": np.arange(size, dtype=np.int32)})
-    persons, days = [np.zeros(0, dtype=np.int32)], [np.zeros(0, dtype=np.int64)]
+    size, fields = owners.origin.size, child.schema.fields
+    whose, days = [np.zeros(0, dtype=np.int32)], [np.zeros(0, dtype=np.int64)]
     cells: list[list[NDArray[Any]]] = [[np.zeros(0, dtype=np.min_scalar_type(column.size))] for column in fields]
+    named: list[pl.Series] = []
     told = dict.fromkeys(("rows", "no_key", "orphans", "no_day", "early"), 0)
-    for keys, piece in _pieces(source, schema, table, only_keys=False, whole=whole):
-        whose = pl.DataFrame({PERSON: keys}).join(place_of, on=PERSON, how="left", maintain_order="left")["place"]
-        known = whose.is_not_null().to_numpy()
-        place = whose.fill_null(0).to_numpy()
-        day = _days(piece[_DAY])
+    for keys, piece in pieces:
+        place_of = people.places(pl.DataFrame({PERSON: keys}))
+        nameless = keys.is_null()
+        if child.parent:
+            place_of = owners.places(pl.DataFrame({PERSON: place_of, _ROW: piece[_ROW]}))
+            nameless = nameless | piece[_ROW].is_null()
+        known = place_of.is_not_null().to_numpy()
+        place = place_of.fill_null(0).to_numpy()
+        day = _days(piece[_DAY]) if child.order is not None else np.zeros(piece.height, dtype=np.int64)
         dated = day != _NO_DAY
-        origin = people.origin[place] if size else np.zeros(place.size, dtype=np.int64)
+        origin = owners.origin[place] if size and child.order is not None else np.zeros(place.size, dtype=np.int64)
         late = (day >= origin) | (origin == _NO_DAY)
         kept = known & dated & late
         told["rows"] += piece.height
-        told["no_key"] += keys.null_count()
-        told["orphans"] += int((~known).sum()) - keys.null_count()
+        told["no_key"] += int(nameless.sum())
+        told["orphans"] += int((~known).sum()) - int(nameless.sum())
         told["no_day"] += int((known & ~dated).sum())
         told["early"] += int((known & dated & ~late).sum())
-        persons.append(place[kept].astype(np.int32))
+        whose.append(place[kept].astype(np.int32))
         days.append(day[kept])
+        if child.key is not None:
+            named.append(piece[_ROW].filter(pl.Series(kept)))
         for parts, column, number_of in zip(cells, fields, range(len(fields)), strict=True):
             parts.append(cells_of(column, piece[f"c{number_of}"])[kept].astype(np.min_scalar_type(column.size)))
-    person, day = np.concatenate(persons), np.concatenate(days)
+    owner, day = np.concatenate(whose), np.concatenate(days)
     codes = [np.concatenate(parts) for parts in cells]
-    ordering: list[NDArray[Any]] = [*_words(codes, [column.size for column in fields]), day, person]
+    row_keys = (pl.concat(named) if named else pl.Series(_ROW, [], dtype=pl.String)) if child.key is not None else None
+    ordering: list[NDArray[Any]] = [*_ranks(row_keys), *_words(codes, [column.size for column in fields]), day, owner]
     order = np.lexsort(ordering)
-    person, day, codes = person[order], day[order], [part[order] for part in codes]
-    del order
-    first = np.flatnonzero(np.r_[True, person[1:] != person[:-1]]) if person.size else np.zeros(0, dtype=np.int64)
-    lengths = np.diff(np.r_[first, person.size])
-    place_in = np.arange(person.size) - np.repeat(first, lengths)
-    since = np.repeat(
-        np.where(people.origin[person[first]] == _NO_DAY, day[first], people.origin[person[first]]), lengths
-    )
-    gap = np.r_[0, np.diff(day)] if day.size else day
-    ahead = np.where(place_in == 0, day - since, gap)
+    owner, day, codes = owner[order], day[order], [part[order] for part in codes]
+    row_keys = None if row_keys is None else row_keys.gather(order)
+    del order, ordering
+    first = np.flatnonzero(np.r_[True, owner[1:] != owner[:-1]]) if owner.size else np.zeros(0, dtype=np.int64)
+    lengths = np.diff(np.r_[first, owner.size])
+    place_in = np.arange(owner.size) - np.repeat(first, lengths)
     kept = place_in < child.most
     told["beyond"] = int((~kept).sum())
     for key in ("rows", "no_key", "orphans", "no_day", "early", "beyond"):
-        getattr(tally, key)[table] = told[key]
-    person, ahead, nth = person[kept], ahead[kept], (place_in[kept] + 1).astype(np.int32)
+        getattr(tally, key)[child.name] = told[key]
+    nth = (place_in[kept] + 1).astype(np.int32)
     found = {column.name: part[kept] for column, part in zip(fields, codes, strict=True)}
-    for name, values in ((START, ahead), (GAP, ahead), (NUMBER, nth)):
+    derived: dict[str, NDArray[Any]] = {NUMBER: nth}
+    if child.order is not None:
+        since = np.where(owners.origin[owner[first]] == _NO_DAY, day[first], owners.origin[owner[first]])
+        gap = np.r_[0, np.diff(day)] if day.size else day
+        ahead = np.where(place_in == 0, day - np.repeat(since, lengths), gap)[kept]
+        derived = {START: ahead, GAP: ahead, NUMBER: nth}
+    for name, values in derived.items():
         column = child.column(name)
         assert isinstance(column, Numeric)
         inner = column.boundaries[1:-1]
         found[name] = np.searchsorted(inner, values, side="right").astype(np.min_scalar_type(column.size))
-    count = np.bincount(person, minlength=size).astype(np.int32)
-    return HistoryRows(person, nth, count, found)
+    owner, day = owner[kept], day[kept]
+    row_keys = None if row_keys is None else row_keys.filter(pl.Series(kept))
+    person = owners.person[owner]
+    count = np.bincount(owner, minlength=size).astype(np.int32)
+    rows = HistoryRows(person, nth, count, found, owner if child.parent else None)
+    return rows, _Owners.of_rows(person, day, row_keys)
+
+
+def _ranks(keys: pl.Series | None) -> list[NDArray[Any]]:
+    """Return by what rows that tie in all else are put in order, for ``lexsort``: their keys, none before any."""
+    import polars as pl
+
+    if keys is None:
+        return []
+    if keys.dtype == pl.Int64:
+        return [keys.fill_null(0).to_numpy(), keys.is_not_null().to_numpy()]
+    every = keys.drop_nulls().unique().to_frame(_ROW)
+    ordered = every.sort(pl.col(_ROW).str.len_chars(), _ROW).with_row_index("rank", offset=1)
+    ranks = keys.to_frame(_ROW).join(ordered, on=_ROW, how="left", maintain_order="left")["rank"]
+    return [ranks.fill_null(0).to_numpy()]
 
 
 def _words(codes: Sequence[NDArray[Any]], sizes: Sequence[int]) -> list[Ints]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import narwhals as nw
@@ -19,6 +19,8 @@ from escudo.table._linked_schema import MOST_ROWS, ChildTable, LinkedSchema
 from escudo.table._schema import Schema
 
 _EDGES = 5  # bins of days
+_STARTS = {False: (0, 30, 90, 365, 1825, 36500), True: (0, 1, 7, 30, 365, 36500)}  # from the origin, and from a row
+_NAMED = 0.9  # of a table's rows name a row of another, at least, to be rows of rows
 _USUAL_COUNTS = (0, 1, 2, 3, 5, 8, 12, 20, 40, 80, 200, 500, 1000)
 
 
@@ -27,7 +29,8 @@ def draft_linked(data: Mapping[str, Any], people: str) -> LinkedSchema:
 
     The key is a column that all tables have, with another value in each row of people. Rows are ordered by their first
     column of dates, and days are counted from the first one of people, or from the first day of all where people have
-    none.
+    none. A table is one of rows of rows if it shares with another a column beside the key that tells the other's rows
+    of one person apart, and in which nearly all of its own rows name one of them.
 
     Args:
         data: A path or a frame for each table.
@@ -49,8 +52,11 @@ def draft_linked(data: Mapping[str, Any], people: str) -> LinkedSchema:
     drafts = {name: _drafted(name, one) for name, one in data.items()}
     times = {name: [column for column in schema.fields if _dates(column)] for name, schema in drafts.items()}
     rows = [name for name in data if name != people]
+    with hide_values("the tables could not be read to the end. Is a row damaged?"):
+        parents = _parents(frames, rows, names, key, {name: [c.name for c in found] for name, found in times.items()})
+    row_keys = {parent: column for parent, column in parents.values()}
     for name in rows:
-        if not times[name]:
+        if not times[name] and name not in parents:
             raise InputError(
                 f"table {name!r} has no column of dates to order its rows by; write the schema by hand, with "
                 'order = "..." and, for numbers of days, dates = "days" under [linked].'
@@ -61,13 +67,18 @@ def draft_linked(data: Mapping[str, Any], people: str) -> LinkedSchema:
         raise InputError("the tables write dates in different ways; make them alike, or write the schema by hand.")
     origin = times[people][0].name if times[people] else None
     first = min(column.lower for column in clocks if isinstance(column, Numeric) and column.lower is not None)
-    children = []
+    children: list[ChildTable] = []
     with hide_values("the tables could not be read to the end. Is a row damaged?"):
-        for name in rows:
-            order = times[name][0].name
-            days, counts = _days(frames[name], key, order)
-            fields = tuple(column for column in drafts[name].fields if column.name not in (key, order))
-            most = next((edge for edge in _USUAL_COUNTS if edge >= counts), MOST_ROWS)
+        for name in sorted(rows, key=lambda one: one in parents):
+            order = times[name][0].name if times[name] else None
+            parent, row_key = parents.get(name, ("", None))
+            own_key = row_keys.get(name)
+            days, counts = _days(frames[name], [key] if row_key is None else [key, row_key], order)
+            left = (key, order, row_key, own_key)
+            fields = tuple(column for column in drafts[name].fields if column.name not in left)
+            room = MOST_ROWS // next((one.most for one in children if one.name == parent), 1)
+            most = min(next((edge for edge in _USUAL_COUNTS if edge >= counts), MOST_ROWS), room)
+            edges: dict[str, Any] = {"start_edges": _STARTS[bool(parent)], "gap_edges": _edges(days)}
             children.append(
                 ChildTable(
                     name=name,
@@ -76,9 +87,11 @@ def draft_linked(data: Mapping[str, Any], people: str) -> LinkedSchema:
                     order=order,
                     most=most,
                     count_edges=tuple(edge for edge in _USUAL_COUNTS if edge <= max(most // 2, min(most, 2))),
-                    start_edges=(0, 30, 90, 365, 1825, 36500),
-                    gap_edges=_edges(days),
                     confirmed=False,
+                    parent=parent,
+                    row_key=row_key,
+                    key=own_key,
+                    **(edges if order is not None else {}),
                 )
             )
     kept = tuple(column for column in drafts[people].fields if column.name not in (key, origin))
@@ -118,19 +131,53 @@ def _key(people: nw.LazyFrame[Any], common: list[str]) -> str:
     )
 
 
-def _days(frame: nw.LazyFrame[Any], key: str, order: str) -> tuple[Any, int]:
-    """Return the days between rows of one person, and the most rows that somebody has."""
+def _parents(
+    frames: Mapping[str, nw.LazyFrame[Any]],
+    rows: list[str],
+    names: Mapping[str, list[str]],
+    key: str,
+    dates: Mapping[str, list[str]],
+) -> dict[str, tuple[str, str]]:
+    """Return of each table of rows of rows whose rows they are, and by which column they name them."""
+    found: dict[str, tuple[str, str]] = {}
+    for name in rows:
+        for parent in rows:
+            if parent == name or parent in found or name in {one for one, _ in found.values()}:
+                continue
+            dated = {*dates[name], *dates[parent], key}
+            for column in (one for one in names[name] if one in names[parent] and one not in dated):
+                theirs, mine = (
+                    frames[table].select(key, column).drop_nulls([key, column]).collect("polars").to_native()
+                    for table in (parent, name)
+                )
+                if theirs.is_empty() or mine.is_empty() or theirs.dtypes != mine.dtypes or theirs.is_duplicated().any():
+                    continue
+                if not mine.is_duplicated().any() and rows.index(name) < rows.index(parent):
+                    continue  # one each: the table that was named first has the rows
+                if mine.join(theirs, on=[key, column], how="semi").height >= _NAMED * mine.height:
+                    found[name] = parent, column
+                    break
+            if name in found:
+                break
+    return found
+
+
+def _days(frame: nw.LazyFrame[Any], keys: list[str], order: str | None) -> tuple[Any, int]:
+    """Return the days between rows of one person, or of one row, and the most rows that somebody, or a row, has."""
     import polars as pl
 
-    rows = frame.select(key, order).drop_nulls(key).collect("polars").to_native()
+    chosen = keys if order is None else [*keys, order]
+    rows = frame.select(chosen).drop_nulls(keys).collect("polars").to_native()
+    most = int(rows.group_by(keys).len()["len"].max() or 1)
+    if order is None:
+        return [], most
     when = (
         pl.col(order)
         if rows[order].dtype in (pl.Date, pl.Datetime)
         else pl.col(order).cast(pl.String).str.to_date(strict=False)
     )
-    sorted_rows = rows.with_columns(when.cast(pl.Date).cast(pl.Int64).alias("day")).sort(key, "day")
-    gaps = sorted_rows.select(pl.col("day").diff().over(key))["day"].drop_nulls().to_numpy()
-    most = int(rows.group_by(key).len()["len"].max() or 1)
+    sorted_rows = rows.with_columns(when.cast(pl.Date).cast(pl.Int64).alias("day")).sort(*keys, "day")
+    gaps = sorted_rows.select(pl.col("day").diff().over(keys))["day"].drop_nulls().to_numpy()
     return gaps, most
 
 
@@ -150,11 +197,13 @@ class LinkedCheck:
         tables: How the columns of each table fit.
         tally: What is not counted, and why.
         notice: Who may see this.
+        parents: For tables of rows of rows, whose rows they are.
     """
 
     tables: Mapping[str, SchemaCheck]
     tally: Tally
     notice: str = CUSTODIAN_ONLY
+    parents: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -165,7 +214,7 @@ class LinkedCheck:
     def findings(self) -> tuple[str, ...]:
         """What is not counted, in sentences."""
         tally, said = self.tally, []
-        people = next(iter(self.tables))
+        people, parents = next(iter(self.tables)), self.parents
         said.append(f"{people}: {tally.people:,} people in {tally.rows[people]:,} rows.")
         if tally.repeated:
             said.append(f"{people}: {tally.repeated:,} rows repeat a key; the first by content counts.")
@@ -174,10 +223,15 @@ class LinkedCheck:
                 said.append(f"{name}: {tally.no_key[name]:,} of {rows:,} rows have no key and take no part.")
             if name == people:
                 continue
+            parent = parents.get(name)
             words = {
-                "orphans": "have a key that is not among people and take no part",
+                "orphans": f"name no row of {parent} of the same person that counts, and take no part"
+                if parent
+                else "have a key that is not among people and take no part",
                 "no_day": "have no day and take no part",
-                "early": "are before the person's origin and take no part",
+                "early": f"are before their row of {parent} and take no part"
+                if parent
+                else "are before the person's origin and take no part",
                 "beyond": "are beyond the most that count",
             }
             for key, what in words.items():
@@ -217,4 +271,5 @@ def check_linked(data: Mapping[str, Any], schema: LinkedSchema) -> LinkedCheck:
         for name in schema.tables
     }
     opened = {name: open_data(one, schema.reading(name)) if isinstance(one, str) else one for name, one in data.items()}
-    return LinkedCheck(reports, PrivateTables(opened, schema).histories().tally)
+    parents = {child.name: child.parent for child in schema.children if child.parent}
+    return LinkedCheck(reports, PrivateTables(opened, schema).histories().tally, parents=parents)

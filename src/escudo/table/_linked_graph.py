@@ -9,15 +9,17 @@ Person i has columns X, and in each table of rows n rows in order. With t the nu
 
 .. math:: p(x, n, v) = \prod_j p(x_j \mid pa) \; p(n \mid pa) \prod_t \prod_q p(v_{tq} \mid v_t, v_{t-1}, x, n),
 
-so tables of rows are independent given people. An arrow may lead from a row to the next, and to no later one: unrolled
-over all rows the graph has no cycle exactly if that of one row has none, which every
-:class:`~escudo.causal.CausalGraph` says of itself, as a column of the row before is another node. A column that nothing
-of the row before (or the gap to it) acts on has one law for all rows; every other has one for first rows, without these
-causes, and one for the rest.
+so tables of rows are independent given people, and rows of rows given their row and the person: each row has a number
+of them, which is a column of the row like others, and they follow a law of the same form, with columns of the row
+(``"visits.severity" -> "prescriptions.drug"``) beside those of people. ``prescriptions.drug@prev`` is the row before of
+the same visit. An arrow may lead from a row to the next, and to no later one: unrolled over all rows the graph has no
+cycle exactly if that of one row has none, which every :class:`~escudo.causal.CausalGraph` says of itself, as a column
+of the row before is another node. A column that nothing of the row before (or the gap to it) acts on has one law for
+all rows; every other has one for first rows, without these causes, and one for the rest.
 
-**The number of rows** is among what every column of rows is given, unless ``count_edges=False``. That is no claim about
-causes. Every person has one voice, so people with many rows speak for fewer of them than they have; given the number of
-rows this has no effect on a law (``escudo.table._linked``).
+**The number of rows** is among what every column of rows is given (of rows of rows, how many their row has), unless
+``count_edges=False``. That is no claim about causes. Every person has one voice, so people with many rows speak for
+fewer of them than they have; given the number of rows this has no effect on a law (``escudo.table._linked``).
 """
 
 from __future__ import annotations
@@ -38,9 +40,11 @@ Columns = tuple[str, ...]
 class RowLaws:
     """What each column of a table of rows is given, columns in an order to draw them.
 
+    How many rows of their own these rows have is among the columns.
+
     Attributes:
-        first: In a person's first row.
-        next: In the rows after it; empty where a person has one row at most.
+        first: In a person's first row; of rows of rows, in the first of each row.
+        next: In the rows after it; empty where there is one row at most.
         shared: The columns with one law for all rows.
     """
 
@@ -111,8 +115,9 @@ def linked_structure(schema: LinkedSchema, graph: CausalGraph | None, *, count_e
 def linked_picture(schema: LinkedSchema, graph: CausalGraph, *, title: str | None = None) -> str:
     """Return the picture of a graph over linked tables as SVG, drawn as plates.
 
-    One plate is around each person, with a plate in it for each table of rows. A column of the row before has a broken
-    outline, and so have the arrows from it to the next row. How many rows somebody has is a column of people.
+    One plate is around each person, with a plate in it for each table of rows, and in that one for rows of rows. A
+    column of the row before has a broken outline, and so have the arrows from it to the next row. How many rows
+    somebody has is a column of people, how many a row has one of rows.
 
     Args:
         schema: The tables.
@@ -123,19 +128,24 @@ def linked_picture(schema: LinkedSchema, graph: CausalGraph, *, title: str | Non
         GraphError: If the graph has what linked tables cannot follow.
     """
     check_linked_graph(schema, graph)
-    counts, labels = _counts(schema), {}
+    labels = {}
     rows: dict[str, list[str]] = {child.name: [] for child in schema.children}
     for node in graph.nodes:
         name = node.removesuffix(PREVIOUS)
         table = schema.table_of(name)
-        if node in counts:
+        inside = table
+        if table != schema.people and node == f"{table}.{COUNT}":
             labels[node] = f"{COUNT} of {table}"
-            continue
-        labels[node] = name.removeprefix(f"{table}.") + ("" if name == node else "\nrow before")
-        if table != schema.people:
-            rows[table].append(node)
+            inside = schema.child(table).parent
+        else:
+            labels[node] = name.removeprefix(f"{table}.") + ("" if name == node else "\nrow before")
+        while inside in rows:  # a plate holds the nodes of those inside it
+            rows[inside].append(node)
+            inside = schema.child(inside).parent
     around = {f"each of {schema.people}": graph.nodes}
-    around |= {f"each row of {name}, in order": tuple(own) for name, own in rows.items() if own}
+    for child in (each for one in schema.of_people for each in (one, *schema.of_rows(one.name))):
+        caption = f"each row of {child.name}" + (", in order" if child.order is not None else "")
+        around |= {caption: tuple(rows[child.name])} if rows[child.name] else {}
     before = frozenset(node for node in graph.nodes if node.endswith(PREVIOUS))
     return graph.to_svg(labels=labels, plates=Plates(around=around, before=before), title=title)
 
@@ -146,15 +156,18 @@ def _people(schema: LinkedSchema, graph: CausalGraph) -> dict[str, Columns]:
 
 
 def _counts(schema: LinkedSchema) -> list[str]:
-    return [f"{child.name}.{COUNT}" for child in schema.children]
+    """Return the numbers of rows that are columns of people."""
+    return [f"{child.name}.{COUNT}" for child in schema.of_people]
 
 
 def _rows(schema: LinkedSchema, graph: CausalGraph, table: str, *, count_edges: bool) -> RowLaws:
     child = schema.child(table)
     count, number, start, gap = (f"{table}.{name}" for name in (COUNT, NUMBER, START, GAP))
     own = [f"{table}.{name}" for name in child.schema.names]
+    several = [f"{nested.name}.{COUNT}" for nested in schema.of_rows(table)]
     person = [f"{schema.people}.{name}" for name in schema.person.names]
     counts = [count, *(name for name in _counts(schema) if name != count)]
+    above = [f"{child.parent}.{name}" for name in (NUMBER, *schema.schema_of(child.parent))] if child.parent else []
 
     def given(name: str) -> set[str]:
         unnamed = {name + PREVIOUS} if name in own else set()
@@ -164,19 +177,20 @@ def _rows(schema: LinkedSchema, graph: CausalGraph, table: str, *, count_edges: 
     def placed(name: str, causes: Iterable[str]) -> Columns:
         """Put what matters least first: it is left out first where a law has few rows to go by."""
         lagged = [one + PREVIOUS for one in own if one != name]
-        order = [*counts, number, *person, start, gap, *own, *lagged, name + PREVIOUS]
+        order = [*counts, number, *person, *above, start, gap, *own, *lagged, name + PREVIOUS]
         return _sorted(order, causes)
 
     def before(cause: str) -> bool:
         return cause.endswith(PREVIOUS) or cause == gap
 
-    parents = {name: given(name) for name in own}
+    parents = {name: given(name) for name in (*own, *several)}
     shared = frozenset(name for name, causes in parents.items() if not any(map(before, causes)) and start not in causes)
-    first = {start: placed(start, given(start))}
+    timed = child.order is not None
+    first = {start: placed(start, given(start))} if timed else {}
     first |= {
         name: placed(name, {c for c in causes if not before(c) and c != number}) for name, causes in parents.items()
     }
-    after = {gap: placed(gap, given(gap))}
+    after = {gap: placed(gap, given(gap))} if timed else {}
     after |= {name: placed(name, {c for c in causes if c != start}) for name, causes in parents.items()}
     # A law for all rows holds the number of the row too, if the graph names it.
     first |= {name: after[name] for name in shared}
@@ -217,21 +231,51 @@ def _check_arrow(schema: LinkedSchema, cause: str, effect: str) -> None:
     what = effect.removeprefix(f"{target}.")
     if target != schema.people and what == NUMBER:
         raise GraphError(f"{arrow}: nothing causes which row of a person it is; take it out.")
+    parent = "" if target == schema.people else schema.child(target).parent
+    if parent:
+        _check_into_rows_of_rows(schema, cause, effect, parent)
+    elif source != schema.people and schema.child(source).parent:
+        whom = "people" if target == schema.people else f"rows of {target}"
+        raise GraphError(
+            f"{arrow} leads from {source}, which are rows of {schema.child(source).parent}, to {whom}, which are drawn "
+            "first; turn it round, or take it out."
+        )
     counted = cause in _counts(schema)
-    if target == schema.people or what == COUNT:
+    if not parent and (target == schema.people or what == COUNT):
         if source != schema.people and not (counted and target != schema.people):
             whom = "people" if target == schema.people else "how many rows they have"
             raise GraphError(
                 f"{arrow} leads from rows to {whom}, which are drawn first; turn it round, or take it out."
             )
         return
-    if source not in (schema.people, target) and not counted:
+    if source not in (schema.people, target, parent) and not counted:
         raise GraphError(
             f"{arrow} leads from one table of rows to another. They are drawn apart, given people; if their rows "
             "act on each other, make them one table with a column that says of which kind each row is."
         )
     numbered = cause == f"{target}.{NUMBER}" and what == GAP
-    same = source == target and not cause.endswith(PREVIOUS) and not counted and not numbered
-    if what in (START, GAP) and source == target and not counted and (same or what == START):
-        allowed = "people" if what == START else "people, and of the row before (@prev),"
+    many = counted or cause == f"{target}.{COUNT}"
+    same = source == target and not cause.endswith(PREVIOUS) and not many and not numbered
+    if what in (START, GAP) and source == target and not many and (same or what == START):
+        whom = f"people and of {parent}" if parent else "people"
+        allowed = whom if what == START else f"{whom}, and of the row before (@prev),"
         raise GraphError(f"{arrow}: the days before a row come first; only columns of {allowed} can be their cause.")
+
+
+def _check_into_rows_of_rows(schema: LinkedSchema, cause: str, effect: str, parent: str) -> None:
+    """Raise unless a column of rows of rows, or how many of them a row has, can have this cause."""
+    target = schema.table_of(effect)
+    arrow = f"The arrow {cause!r} -> {effect!r}"
+    if cause.startswith(f"{target}.") and effect == f"{target}.{COUNT}":
+        raise GraphError(
+            f"{arrow}: how many rows there are comes before what is in them; turn it round, or take it out."
+        )
+    if schema.table_of(cause.removesuffix(PREVIOUS)) != parent or cause == f"{parent}.{COUNT}":
+        return
+    if effect == f"{target}.{COUNT}":
+        return  # which is a column of the row itself
+    if cause.endswith(PREVIOUS) or cause in (f"{parent}.{START}", f"{parent}.{GAP}"):
+        raise GraphError(
+            f"{arrow}: of {parent}, only columns of the row that {target} belong to can be their cause, and its "
+            f"number. Make it a column of {parent}, or lead the arrow to {target}.{COUNT}."
+        )

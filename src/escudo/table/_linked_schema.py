@@ -27,6 +27,21 @@
 Each table's columns are described as in any schema (:mod:`escudo.table._columns`). Columns of all tables have one name,
 ``"visits.severity"``, and each table of rows has four more: ``visits.count``, how many rows a person has;
 ``visits.start`` and ``visits.gap``, the days before a row; ``visits.number``, which row of the person it is.
+
+**Rows of rows** name their row among those *of the same person*, whom they name too::
+
+    [tables.visits]
+    key = "visit"                         # what a visit is called among the visits of one person
+
+    [tables.prescriptions]
+    parent = "visits"
+    foreign_key = "patient"               # whose it is
+    row_key = "visit"                     # which of that person's visits it belongs to
+    most = 5                              # rows of one visit that count, and that are made
+
+So nobody else's rows have a say in which rows count. ``prescriptions.count`` is how many rows a visit has and
+``prescriptions.number`` which row of the visit it is. With an order there are ``start``, from the day of the visit on,
+and ``gap``; without one the rows of a visit are a set, put in order by what is in them.
 """
 
 from __future__ import annotations
@@ -36,7 +51,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from html import escape
 from itertools import pairwise
@@ -71,7 +86,19 @@ _MOST_DAYS = 10_000_000
 _TEXT = ("quoted_newlines", "delimiter", "encoding", "decimal")
 _PEOPLE_KEYS = ("key", "origin", "origin_day", *_TEXT)
 _CHILD_KEYS = (
-    *("parent", "foreign_key", "order", "most", "count_edges", "start_edges", "gap_edges", "weighting", "events"),
+    *(
+        "parent",
+        "foreign_key",
+        "row_key",
+        "key",
+        "order",
+        "most",
+        "count_edges",
+        "start_edges",
+        "gap_edges",
+        "weighting",
+        "events",
+    ),
     *("confirmed", *_TEXT),
 )
 COUNT_EDGES = (0, 1, 2, 3, 5, 8, 12, 20)
@@ -80,14 +107,14 @@ COUNT_EDGES = (0, 1, 2, 3, 5, 8, 12, 20)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildTable:
-    """A table of rows that belong to people: visits, laboratory values, diagnoses.
+    """A table of rows that belong to people, or to rows of theirs: visits, diagnoses, prescriptions of a visit.
 
     Args:
         name: What it is called.
         schema: Its columns, and how a text file of it is read; without person id.
         foreign_key: The column that says whose row it is.
-        order: The column that puts a person's rows in order: a date, or a number of days.
-        most: The most rows of one person that count: the first ones.
+        order: The column that puts a person's rows in order: a date, or a number of days. Rows of rows may have none.
+        most: The most rows of one person that count, or of one row for rows of rows: the first ones.
         count_edges: Where the bins of the number of rows begin: 0, 1 and 2 at least, as far as ``most`` reaches.
         start_edges: The bins of the days from the person's origin to the first row.
         gap_edges: The bins of the days from one row to the next.
@@ -95,6 +122,9 @@ class ChildTable:
             plan's public rule.
         events: Whether rows are events that rarely repeat, such as diagnoses: then ``"auto"`` is ``"unit"``.
         confirmed: Whether somebody vouched that ``most`` and the edges are public.
+        parent: The table whose rows these are rows of; empty where that is the table of people.
+        row_key: For rows of rows, the column that says to which of the person's rows each belongs.
+        key: The column that names a row among those of one person, for rows of rows to belong to.
 
     Raises:
         SchemaError: If an argument is not usable; names the table and the argument.
@@ -103,21 +133,23 @@ class ChildTable:
     name: str
     schema: Schema
     foreign_key: str
-    order: str
+    order: str | None = None
     most: int
     count_edges: tuple[int, ...] = COUNT_EDGES
-    start_edges: tuple[float, ...]
-    gap_edges: tuple[float, ...]
+    start_edges: tuple[float, ...] = ()
+    gap_edges: tuple[float, ...] = ()
     weighting: Weighting = "auto"
     events: bool = False
     confirmed: bool = True
+    parent: str = ""
+    row_key: str | None = None
+    key: str | None = None
 
     def __post_init__(self) -> None:
         _check_table_name(self.name)
         if self.schema.person_id is not None:
             raise SchemaError(f"table {self.name!r}: person_id is no setting here; foreign_key says whose row it is.")
-        for key in ("foreign_key", "order"):
-            _check_column_name(self.name, key, getattr(self, key))
+        self._check_keys()
         if self.foreign_key in self.schema:
             raise SchemaError(
                 f"table {self.name!r}: column {self.foreign_key!r} is the foreign key and identifies people; take it "
@@ -143,7 +175,14 @@ class ChildTable:
         object.__setattr__(self, "most", most)
         object.__setattr__(self, "count_edges", self._checked_counts())
         for key in ("start_edges", "gap_edges"):
-            object.__setattr__(self, key, self._checked_days(key, getattr(self, key)))
+            edges = getattr(self, key)
+            if self.order is None and edges == ():
+                continue
+            if self.order is None:
+                raise SchemaError(
+                    f"table {self.name!r}: {key} are days, and there is no order; name one, or take it out."
+                )
+            object.__setattr__(self, key, self._checked_days(key, edges))
         if self.weighting not in WEIGHTINGS:
             hint = did_you_mean(str(self.weighting)[:60], WEIGHTINGS)
             raise SchemaError(
@@ -152,6 +191,38 @@ class ChildTable:
         for key in ("events", "confirmed"):
             if not isinstance(getattr(self, key), bool):
                 raise SchemaError(f"table {self.name!r}: {key} must be true or false.")
+
+    def _check_keys(self) -> None:
+        """Check the columns that say whose row it is, and which."""
+        _check_column_name(self.name, "foreign_key", self.foreign_key)
+        if self.order is not None:
+            _check_column_name(self.name, "order", self.order)
+        elif not self.parent:
+            raise SchemaError(f"table {self.name!r}: order is missing: a date, or a number of days.")
+        if (self.row_key is None) == bool(self.parent):
+            raise SchemaError(
+                f"table {self.name!r}: row_key is missing: the column that says to which row of {self.parent!r} each "
+                "belongs, among those of the same person."
+                if self.parent
+                else f"table {self.name!r}: row_key is for rows of rows; its rows are people's. Take it out."
+            )
+        if self.parent and self.key is not None:
+            raise SchemaError(f"table {self.name!r}: key is for rows that have rows, and these can have none.")
+        others = {"foreign_key": self.foreign_key, "order": self.order}
+        for what, name in (("row_key", self.row_key), ("key", self.key)):
+            if name is None:
+                continue
+            _check_column_name(self.name, what, name)
+            for other, taken in others.items():
+                if name == taken:
+                    raise SchemaError(f"table {self.name!r}: {what} and {other} are the same column; name another one.")
+            if name in self.schema:
+                raise SchemaError(
+                    f"table {self.name!r}: column {name!r} is the {what} and says which row it is; take it out of the "
+                    "columns."
+                )
+        if self.row_key == NUMBER:
+            raise SchemaError(f"table {self.name!r}: row_key cannot be called {NUMBER!r}, which rows have; rename it.")
 
     def _checked_counts(self) -> tuple[int, ...]:
         edges = _listed(self.name, "count_edges", self.count_edges)
@@ -192,7 +263,19 @@ class ChildTable:
     @property
     def names(self) -> tuple[str, ...]:
         """Its own columns, then those that every table of rows has."""
-        return (*self.schema.names, *DERIVED)
+        return (*self.schema.names, *(DERIVED if self.order is not None else (COUNT, NUMBER)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Reading(Schema):
+    """How a table is read whose rows have names among those of one person, or name one."""
+
+    row_key: str
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The columns that say whose row it is, and which."""
+        return (*super().keys, self.row_key)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -238,7 +321,8 @@ class LinkedSchema:
     def __post_init__(self) -> None:
         _check_table_name(self.people)
         _check_column_name(self.people, "key", self.key)
-        object.__setattr__(self, "children", tuple(self.children))
+        # Rows of rows come after the rows they are of.
+        object.__setattr__(self, "children", tuple(sorted(self.children, key=lambda child: bool(child.parent))))
         object.__setattr__(self, "notes", tuple(self.notes))
         if self.person.person_id is not None:
             raise SchemaError(f"table {self.people!r}: person_id is no setting here; key says who somebody is.")
@@ -254,9 +338,37 @@ class LinkedSchema:
         for place, name in enumerate(names):
             if name in names[:place]:
                 raise SchemaError(f"two tables are called {name!r}; rename one.")
+        for child in self.children:
+            if child.parent:
+                self._check_nested(child)
         if self.dates != DAYS:
             _clock("dates", self.dates)  # raises if it is no format
         self._check_origin()
+
+    def _check_nested(self, child: ChildTable) -> None:
+        """Raise unless a table of rows of rows can have its parent."""
+        parent = next((one for one in self.children if one.name == child.parent), None)
+        if parent is None or parent is child:
+            raise SchemaError(
+                f"table {child.name!r}: parent must be {self.people!r}, the table of people, or a table of their rows; "
+                f"got {child.parent!r:.60}." + did_you_mean(str(child.parent)[:60], self.tables)
+            )
+        if parent.parent:
+            raise SchemaError(
+                f"table {child.name!r}: its parent {parent.name!r} holds rows of rows already, and rows of these are "
+                f"not taken. Make {parent.parent!r} its parent and join columns of {parent.name!r} to it, or count its "
+                f"rows in a column of {parent.name!r}."
+            )
+        if parent.key is None:
+            raise SchemaError(
+                f"table {parent.name!r}: key is missing: the column that names a row among those of one person, which "
+                f"row_key of {child.name!r} refers to."
+            )
+        if parent.most * child.most > MOST_ROWS:
+            raise SchemaError(
+                f"table {child.name!r}: {parent.most} rows of {parent.name!r} with {child.most} rows each would be "
+                f"more than the {MOST_ROWS:,} of one person that may count; lower one most."
+            )
 
     def _check_origin(self) -> None:
         if (self.origin is None) == (self.origin_day is None):
@@ -332,9 +444,12 @@ class LinkedSchema:
                 told["origin_day"] = int(self.origin_day) if self.dates == DAYS else _shown_day(self.origin_day)
         else:
             child = self.child(name)
-            told = {"parent": self.people, "foreign_key": child.foreign_key, "order": child.order, "most": child.most}
+            told = {"parent": child.parent or self.people, "foreign_key": child.foreign_key}
+            named = {key: getattr(child, key) for key in ("row_key", "key", "order")}
+            told |= {key: value for key, value in named.items() if value is not None} | {"most": child.most}
             for key in ("count_edges", "start_edges", "gap_edges"):
-                told[key] = list(getattr(child, key))
+                if getattr(child, key):
+                    told[key] = list(getattr(child, key))
             if child.weighting != "auto":
                 told["weighting"] = child.weighting
             if child.events:
@@ -473,7 +588,16 @@ class LinkedSchema:
     @property
     def max_rows_per_person(self) -> int:
         """The most rows of one person that count, in all tables."""
-        return 1 + sum(child.most for child in self.children)
+        return 1 + sum(child.most * (self.child(child.parent).most if child.parent else 1) for child in self.children)
+
+    @property
+    def of_people(self) -> tuple[ChildTable, ...]:
+        """The tables whose rows are people's, not those of other rows."""
+        return tuple(child for child in self.children if not child.parent)
+
+    def of_rows(self, table: str) -> tuple[ChildTable, ...]:
+        """Return the tables that hold rows of a table's rows."""
+        return tuple(child for child in self.children if table and child.parent == table)
 
     def neighbours(
         self, *, relation: str = "replace_one", rows: int | None = None, people: int | None = None
@@ -565,12 +689,16 @@ class LinkedSchema:
         return hashlib.sha256(text.encode("ascii")).hexdigest()
 
     def reading(self, name: str) -> Schema:
-        """Return how a table is read: its columns, its key as person id, and what orders it as a column of days."""
+        """Return how a table is read: its columns, its keys, and what orders it as a column of days."""
         schema = self.schema_of(name)
         child = None if name == self.people else self.child(name)
         key, time = (self.key, self.origin) if child is None else (child.foreign_key, child.order)
         clock = () if time is None or time in schema else (_clock(time, self.dates),)
-        return replace(schema, fields=(*schema.fields, *clock), person_id=key, max_rows_per_person=1, notes=())
+        read = replace(schema, fields=(*schema.fields, *clock), person_id=key, max_rows_per_person=1, notes=())
+        row_key = None if child is None else child.key or child.row_key
+        if row_key is None:
+            return read
+        return _Reading(**{one.name: getattr(read, one.name) for one in fields(read) if one.init}, row_key=row_key)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.columns)
@@ -582,7 +710,10 @@ class LinkedSchema:
         def told(name: str) -> str:
             columns = len(self.schema_of(name))
             text = f"{name}: {columns} column{'' if columns == 1 else 's'}"
-            return text if name == self.people else f"{text}, at most {number_of(self.child(name).most, 'row')} each"
+            if name == self.people:
+                return text
+            each = f"of each of {self.child(name).parent}" if self.child(name).parent else "each"
+            return f"{text}, at most {number_of(self.child(name).most, 'row')} {each}"
 
         return f"LinkedSchema({'; '.join(map(told, self.tables))})"
 
@@ -629,19 +760,20 @@ def _document(file: Path) -> Mapping[str, Any]:
 
 
 def _child(name: str, table: Mapping[str, Any], people: str, tables: Mapping[str, Any]) -> ChildTable:
-    for key in ("parent", "foreign_key", "order", "most", "start_edges", "gap_edges"):
+    for key in ("parent", "foreign_key", "most"):
         _needed(name, table, key)
-    if table["parent"] != people:
-        parent = table["parent"]
-        if isinstance(parent, str) and parent in tables and parent != name:
-            raise SchemaError(
-                f"table {name!r:.60}: its parent {parent!r:.60} is itself a table of rows, and rows of rows are not "
-                f"taken. Make {people!r} its parent and join columns of {parent!r:.60} to it, or count its rows in a "
-                f"column of {parent!r:.60}."
-            )
-        raise SchemaError(f"table {name!r:.60}: parent must be {people!r}, the table of people.")
+    parent = table["parent"]
+    if not isinstance(parent, str) or parent not in tables or parent == name:
+        raise SchemaError(
+            f"table {name!r:.60}: parent must be {people!r}, the table of people, or another table of their rows."
+        )
+    nested = "" if parent == people else parent
+    for key in ("row_key",) if nested else ("order",):
+        _needed(name, table, key)
+    for key in ("start_edges", "gap_edges") if "order" in table else ():
+        _needed(name, table, key)
     settings = {key: table[key] for key in _CHILD_KEYS if key in table and key not in (*_TEXT, "parent")}
-    return ChildTable(name=name, schema=_schema_of(name, table), **settings)
+    return ChildTable(name=name, schema=_schema_of(name, table), parent=nested, **settings)
 
 
 def _schema_of(name: str, table: Mapping[str, Any]) -> Schema:

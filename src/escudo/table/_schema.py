@@ -231,6 +231,11 @@ class Schema:
         return to_toml(self)
 
     @property
+    def keys(self) -> tuple[str, ...]:
+        """The columns that say whose row it is, and are read beside the schema's own."""
+        return () if self.person_id is None else (self.person_id,)
+
+    @property
     def columns(self) -> Mapping[str, Column]:
         """The columns by name, in order."""
         return MappingProxyType(self._by_name)

@@ -637,8 +637,7 @@ def stated_texts(files: Sequence[Path], schema: Schema) -> pl.LazyFrame:
         for name, column in kinds.items()
         if name in columns
     ]
-    if schema.person_id in columns:
-        read.append(legible(pl.col(schema.person_id)))
+    read += [legible(pl.col(key)) for key in schema.keys if key in columns]
     return frame.with_columns(read)
 
 
@@ -651,7 +650,7 @@ def scan_json(file: Path, schema: Schema | None) -> pl.LazyFrame:
     import polars as pl
 
     readers = _readers_by_keys(file) if schema is None else _readers(schema)
-    exact = schema is not None and schema.person_id is not None
+    exact = schema is not None and schema.keys != ()
     types = {name: reader([]).dtype for name, reader in readers.items()}
 
     def read(lines: pl.Series) -> pl.Series:
@@ -694,7 +693,7 @@ def _readers(schema: Schema) -> dict[str, Callable[[list[Any]], pl.Series]]:
         return numbers(column.kind == "boolean")
 
     readers = {column.name: reader(column) for column in schema.fields}
-    return readers if schema.person_id is None else {**readers, schema.person_id: persons}
+    return {**readers, **dict.fromkeys(schema.keys, persons)}
 
 
 def _readers_by_keys(file: Path) -> dict[str, Callable[[list[Any]], pl.Series]]:

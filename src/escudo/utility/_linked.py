@@ -10,11 +10,11 @@ average over the tables, with c the voices in each cell, :math:`n = \sum_j c_j` 
 numbers n of those who have a row, and two, and of people where that is private.
 
 *Sensitivity.* One person moves each of these by at most 1. *Proof.* The person's voices are :math:`h \ge 0` with
-:math:`s = \sum_j h_j \in \{0, 1\}`. Adding or removing h moves f by at most :math:`\frac12 \sum_j |h_j - s q_j| \le
-\frac12 (s + s) \le 1`. Replacing h by h' moves it by at most :math:`\frac12 \sum_j |h_j - h'_j - (s - s') q_j|`: if
-s = s' that is :math:`\frac12 \|h - h'\|_1 \le 1`, else one of them is zero, and it is as for adding. Means of such
-functions move by at most 1 too, and n by s. So k figures move by at most k in l1 norm. They are rounded to whole people
-as in ``_private``. ∎
+:math:`s = \sum_j h_j \in [0, 1]` (0 or 1, except of rows of rows). Adding or removing h moves f by at most
+:math:`\frac12 \sum_j |h_j - s q_j| \le \frac12 (s + s) \le 1`. Replacing h by h' moves it by at most :math:`\frac12
+\sum_j |h_j - h'_j - (s - s') q_j| \le \frac12 (s + s' + |s - s'|) = \max(s, s') \le 1`. Means of such functions move by
+at most 1 too, and n by at most 1. So k figures move by at most k in l1 norm. They are rounded to whole people as in
+``_private``; n of rows of rows is a whole number of steps, so that it is rounded without an error. ∎
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ from escudo.table import (
     PREVIOUS,
     START,
     Categorical,
+    ChildTable,
     Histories,
     LinkedSchema,
     LinkedTable,
@@ -60,6 +61,7 @@ KINDS = {
     "rows": "columns of rows",
     "pairs": "pairs of columns in one row",
     "people_pairs": "pairs of a column of people and one of rows",
+    "row_pairs": "pairs of columns of a row and of its rows",
     "transitions": "what comes next, given the row before",
     "counts": "rows per person",
     "arrows": "pairs along arrows of the graph",
@@ -113,30 +115,41 @@ def tables_of(schema: LinkedSchema, graph: CausalGraph | None = None) -> dict[st
         table = child.name
         own = [f"{table}.{name}" for name in child.schema.names]
         gap, after = f"{table}.{GAP}", child.most > 1
+        timed = after and child.order is not None
 
-        def counted(*columns: str, table: str = table, gap: str = gap) -> LinkedTable:
+        def counted(*columns: str, table: str = table, gap: str = gap, parent: str = child.parent) -> LinkedTable:
             later = any(name.endswith(PREVIOUS) or name == gap for name in columns)
-            return LinkedTable(view="next" if later else "all", table=table, columns=columns)
+            return LinkedTable(view="next" if later else "all", table=table, columns=columns, parent=parent)
 
-        found["rows"] += [counted(name) for name in (*own, *([gap] if after else []))]
+        found["rows"] += [counted(name) for name in (*own, *([gap] if timed else []))]
         found["pairs"] += [counted(*pair) for pair in combinations(own, 2)]
-        found["pairs"] += [counted(name, gap) for name in own if after]
+        found["pairs"] += [counted(name, gap) for name in own if timed]
         found["people_pairs"] += [counted(one, name) for one in people for name in own]
         found["transitions"] += [counted(name + PREVIOUS, name) for name in own if after]
-        found["counts"].append(LinkedTable(view="people", columns=(exactly(table),)))
+        if child.parent:
+            above = [f"{child.parent}.{name}" for name in schema.child(child.parent).schema.names]
+            found["row_pairs"] += [counted(one, name) for one in above for name in own]
+            found["counts"].append(LinkedTable(view="all", table=child.parent, columns=(exactly(table),)))
+        else:
+            found["counts"].append(LinkedTable(view="people", columns=(exactly(table),)))
         for cause, effect in () if graph is None else graph.edges:
             if effect.startswith(f"{table}.") and schema.table_of(effect) == table:
-                found["arrows"] += _along(table, cause, effect, counted(cause, effect))
+                found["arrows"] += _along(child, cause, effect, counted(cause, effect))
     if graph is not None:
         found["arrows"] += [LinkedTable(view="people", columns=arrow) for arrow in graph.edges if arrow[1] in people]
     return {kind: _some(several) for kind, several in found.items() if several}
 
 
-def _along(table: str, cause: str, effect: str, counted: LinkedTable) -> list[LinkedTable]:
+def _along(child: ChildTable, cause: str, effect: str, counted: LinkedTable) -> list[LinkedTable]:
+    table = child.name
+    if effect == f"{table}.{COUNT}":
+        if not child.parent:
+            return [LinkedTable(view="people", columns=(cause, effect))]
+        counted = replace(counted, table=child.parent, parent="")  # it is a column of rows, of which these are rows
+        table = child.parent
+        counted = replace(counted, view="next") if cause == f"{table}.{GAP}" else counted
     if START in (cause.removeprefix(f"{table}."), effect.removeprefix(f"{table}.")):
         return [replace(counted, view="first")]
-    if effect == f"{table}.{COUNT}":
-        return [LinkedTable(view="people", columns=(cause, effect))]
     return [counted]
 
 
@@ -172,6 +185,7 @@ class LinkedFidelity:
         rows: Over columns of rows, each row counting one, and the days between them.
         pairs: Over pairs of them in the same row.
         people_pairs: Over pairs of a column of people and one of rows.
+        row_pairs: Over pairs of a column of rows and one of rows of these.
         transitions: Of what comes next given the row before, over columns of rows.
         counts: Of the number of rows per person.
         arrows: Over pairs along arrows of a graph.
@@ -182,6 +196,7 @@ class LinkedFidelity:
     rows: float | None = None
     pairs: float | None = None
     people_pairs: float | None = None
+    row_pairs: float | None = None
     transitions: float | None = None
     counts: float | None = None
     arrows: float | None = None
@@ -262,7 +277,11 @@ class LinkedEvaluation:
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain JSON values."""
-        return {"custodian_only": True, **plain(self, "fidelity", "floor", "effects", "people")}
+        told = {"custodian_only": True, **plain(self, "fidelity", "floor", "effects", "people")}
+        for one in (*told["fidelity"], told["floor"]):
+            if one["row_pairs"] is None:  # no row has rows of its own
+                del one["row_pairs"]
+        return told
 
     def __str__(self) -> str:
         lines = [
@@ -332,6 +351,8 @@ def _effects(
         column = schema.column(effect)
         if not cause.endswith(PREVIOUS) or cause == effect + PREVIOUS or not isinstance(column, Categorical):
             continue
+        if schema.child(schema.table_of(effect)).parent:
+            continue  # of rows of rows no effects are estimated
         try:
             question = prepare_effect(schema, cause, effect, graph=graph, outcome_level=column.levels[-1], epsilon=1.0)
         except NotIdentifiableError:
@@ -477,10 +498,13 @@ class PreparedLinkedFigures:
 
 
 def _voices(real: Histories, base: str) -> int:
-    """Return how many people there are, or have a row of a table, or two."""
+    """Return how many people there are, or have a row of a table, or two; of rows of rows how many voices, rounded."""
     view, _, table = base.partition(" ")
     if view == "people":
         return real.size
+    if parent := real.schema.child(table).parent:
+        every = LinkedTable(view="next" if view == "next" else "all", table=table, parent=parent, columns=())
+        return int((2 * real.counts(every).item() + every.steps) // (2 * every.steps))
     return int((real.rows[table].count > (1 if view == "next" else 0)).sum())
 
 

@@ -78,6 +78,27 @@ def test_each_table_has_its_plate_inside_that_of_people() -> None:
     assert within(plates["each of patients"], (left, top, left + width, top + height))
 
 
+def test_rows_of_rows_have_a_plate_inside_that_of_their_rows() -> None:
+    made = clinic(10, prescriptions=True)
+    for graph in (made.graph, CausalGraph.from_edges([("patients.age", "prescriptions.drug")])):
+        svg = linked_picture(made.schema, graph)
+        plates, nodes = rectangles(svg, "plate"), rectangles(svg, "node")
+        people, visits, drugs = (plates[name] for name in plates)
+        assert list(plates) == [
+            "each of patients",
+            "each row of visits, in order",
+            "each row of prescriptions, in order",
+        ]
+        assert within(visits, people)
+        assert within(drugs, visits)
+        assert drugs != visits
+        for name, box in nodes.items():
+            mine = name.startswith("prescriptions.") and name != "prescriptions.count"
+            assert within(box, drugs) if mine else apart(box, drugs), name
+        if "prescriptions.count" in nodes:
+            assert within(nodes["prescriptions.count"], visits)
+
+
 def test_what_comes_from_the_row_before_is_shown_as_such() -> None:
     made = clinic(10)
     svg = linked_picture(made.schema, made.graph)
@@ -118,7 +139,7 @@ def test_plates_that_cannot_be_drawn_are_refused() -> None:
 
 @pytest.mark.parametrize("format", list(formats.FORMATS))
 def test_every_format_carries_a_graph_over_linked_tables(format: formats.FormatName, tmp_path: Path) -> None:
-    made = clinic(10)
+    made = clinic(10, prescriptions=True)
     text = made.graph.to_text(format)
     assert CausalGraph.parse(text, format) == CausalGraph.parse(text) == made.graph
     path = tmp_path / f"clinic{formats.FORMATS[format].endings[0]}"

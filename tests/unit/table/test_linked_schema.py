@@ -89,10 +89,69 @@ def test_what_is_not_confirmed_refuses_a_release_and_is_confirmed_by_name(tmp_pa
         schema.confirm(["nothing"])
 
 
-def test_rows_of_rows_are_refused_with_what_to_do_instead() -> None:
-    told = document()
-    told["tables"]["prescriptions"] = {**told["tables"]["visits"], "parent": "visits"}
-    with pytest.raises(SchemaError, match=r"'prescriptions': its parent 'visits' is itself .* count its rows"):
+def nested(**changed: Any) -> dict[str, Any]:
+    """Return the clinic with prescriptions of visits, whose settings are changed; None takes one out."""
+    told = document(key="visit")
+    drugs = {
+        **{"parent": "visits", "foreign_key": "patient", "row_key": "of", "most": 3},
+        "columns": {"drug": ["x", "y"]},
+        **changed,
+    }
+    drugs = {key: value for key, value in drugs.items() if value is not None}
+    tables = told["tables"]
+    return {**told, "tables": {"patients": tables["patients"], "prescriptions": drugs, "visits": tables["visits"]}}
+
+
+def test_rows_of_rows_come_after_their_rows_and_survive_every_form(tmp_path: Path) -> None:
+    days = {"order": "filled", "start_edges": [0, 7, 90], "gap_edges": [0, 7, 90]}
+    for schema in (LinkedSchema.from_dict(nested()), LinkedSchema.from_dict(nested(**days, events=True))):
+        assert schema.tables == ("patients", "visits", "prescriptions")
+        assert LinkedSchema.from_dict(schema.to_dict()) == schema
+        for ending in ("toml", "json"):
+            schema.write(tmp_path / f"clinic.{ending}", overwrite=True)
+            assert LinkedSchema.read(tmp_path / f"clinic.{ending}") == schema
+        assert schema.max_rows_per_person == 1 + 6 + 6 * 3
+        assert [child.name for child in schema.of_people] == ["visits"]
+        assert [child.name for child in schema.of_rows("visits")] == ["prescriptions"]
+        assert schema.reading("prescriptions").keys == ("patient", "of")
+        assert schema.reading("visits").keys == ("patient", "visit")
+    assert {"prescriptions.count", "prescriptions.number"} <= set(LinkedSchema.from_dict(nested()).names)
+    assert "prescriptions.gap" not in LinkedSchema.from_dict(nested()).names
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"row_key": None}, "'prescriptions': row_key is missing"),
+        ({"row_key": "patient"}, "row_key and foreign_key are the same column"),
+        ({"row_key": "number"}, "cannot be called 'number'"),
+        ({"row_key": "drug"}, "column 'drug' is the row_key"),
+        ({"row_key": 3}, "must be the name of a column"),
+        ({"key": "id"}, "key is for rows that have rows"),
+        ({"parent": "prescriptions"}, "parent must be 'patients'"),
+        ({"parent": "nobody"}, "parent must be 'patients'"),
+        ({"parent": "patients"}, "'prescriptions': order is missing"),
+        ({"parent": "patients", "order": "day", "start_edges": [0, 1], "gap_edges": [0, 1]}, "row_key is for rows of"),
+        ({"order": "filled"}, "start_edges is missing"),
+        ({"start_edges": [0, 3]}, "there is no order"),
+        ({"most": 4000}, "more than the 4,096 of one person"),
+    ],
+)
+def test_what_is_wrong_with_rows_of_rows_is_said(changed: dict[str, Any], words: str) -> None:
+    with pytest.raises(SchemaError, match=words):
+        LinkedSchema.from_dict(nested(**changed))
+
+
+def test_what_rows_need_to_have_rows_is_said() -> None:
+    told = nested()
+    del told["tables"]["visits"]["key"]
+    with pytest.raises(SchemaError, match=r"'visits': key is missing: .* row_key of 'prescriptions'"):
+        LinkedSchema.from_dict(told)
+    told = nested()
+    told["tables"]["refills"] = {**told["tables"]["prescriptions"], "parent": "prescriptions"}
+    with pytest.raises(
+        SchemaError, match=r"'refills': its parent 'prescriptions' holds rows of rows .* count its rows"
+    ):
         LinkedSchema.from_dict(told)
 
 
@@ -165,10 +224,15 @@ KEYS = [
 ]
 
 
-@given(st.dictionaries(st.sampled_from([*KEYS, "confirmed", "delimiter", "x"]), JSON, max_size=4), JSON, JSON)
+@given(
+    st.dictionaries(st.sampled_from([*KEYS, "row_key", "key", "confirmed", "delimiter", "x"]), JSON, max_size=4),
+    JSON,
+    JSON,
+)
 def test_nothing_that_a_file_may_hold_makes_it_fail_in_another_way(changed: Any, people: Any, linked: Any) -> None:
     for told in (
         document(**changed),
+        nested(**changed),
         {**document(), "linked": linked},
         {**document(), "tables": people},
         {"linked": {"people": "patients"}, "tables": {**document()["tables"], "patients": people}},
