@@ -162,6 +162,9 @@ VERBS: Mapping[str, Ask] = {
         "visits.state@prev", "visits.gap", graph=None, adjust=["people.sex"], delta=0.0
     ),
     "effect_of people": _effect("people.sex", "visits.count"),
+    "effect_of with refuters": _effect(
+        "visits.done@prev", "visits.state", outcome_level="c", refute=["placebo", "random-cause"]
+    ),
     "evaluate_privately": _judged,
     "discover": _discovered("exact"),
     "discover in two stages": _discovered("two-stage"),
