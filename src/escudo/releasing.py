@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from escudo.synthesis import (
         DiscoveredSynthesis,
         Forecast,
-        LinkedSynthesis,
         Model,
         Prepared,
         PreparedLinked,
+        PreparedLinkedDiscovered,
         Synthesis,
     )
     from escudo.table import LinkedSchema, PrivateTable, PrivateTables, Schema
@@ -77,8 +77,8 @@ def release(
     Args:
         table: The private table; its account is charged once, for the whole plan, before any noise is drawn. Of linked
             tables the folder holds a file for each, and the graph names columns as ``"visits.severity"``; of what
-            follows they take ``epsilon``, ``delta``, ``rows`` (the number of people), ``csv``, ``overwrite``,
-            ``accept_large_delta``, ``seed`` and the options of :func:`~escudo.synthesis.synthesize`.
+            follows they take all but ``custodian`` and ``no_privacy``; ``rows`` is the number of people, and
+            ``options`` are those of :func:`~escudo.synthesis.synthesize`.
         directory: A new folder for the release.
         graph: Which column causes which; ``"discover"`` to have it learnt from the table under the same budget, with
             its tables used again; None for none.
@@ -115,13 +115,12 @@ def release(
 
     described: Schema | LinkedSchema = table.schema  # of tables, or of what a plan takes in their place
     if isinstance(described, LinkedSchema):
-        if graph == "discover" or knowledge is not None or evaluate is not None or custodian:
-            raise InputError(
-                "a release of linked tables takes no graph to be discovered, no knowledge, no evaluation and no "
-                "custodian's copy yet; leave them out."
-            )
+        if custodian:
+            raise InputError("a release of linked tables has no custodian's copy; leave it out, and use evaluate().")
         together = LinkedRelease(
             graph=graph,
+            knowledge=knowledge,
+            evaluate=evaluate,
             generator=generator,
             options=options,
             directory=Path(directory),
@@ -364,7 +363,9 @@ class LinkedRelease:
     """What to release from linked tables, and where: a question that a folder answers.
 
     Attributes:
-        graph: Which column causes which, by whole names; None for no claim.
+        graph: Which column causes which, by whole names; ``"discover"`` for one to be found; None for no claim.
+        knowledge: With ``"discover"``: what is known of the graph.
+        evaluate: The share of the budget that pays for figures about the people; None for none.
         generator: ``"marginals"`` or ``"auto"``.
         options: What else :func:`~escudo.synthesis.synthesize` takes for linked tables.
         directory: The folder; None where only the plan is asked for.
@@ -373,7 +374,9 @@ class LinkedRelease:
         written: What else :class:`~escudo.report.LinkedWriting` takes.
     """
 
-    graph: CausalGraph | None = None
+    graph: CausalGraph | Literal["discover"] | None = None
+    knowledge: CausalGraph | None = None
+    evaluate: float | None = None
     generator: str = "marginals"
     options: Mapping[str, Any] = field(default_factory=dict)
     directory: Path | None = None
@@ -390,8 +393,13 @@ class LinkedRelease:
         """
         from escudo.synthesis import linked_question
 
-        question: LinkedSynthesis = linked_question(self.graph, self.generator, self.options)
-        return PreparedLinkedRelease(question=self, generator=question.prepare(schema, neighbours, budget))
+        question: Any = linked_question(self.graph, self.generator, self.options, self.knowledge)
+        if self.evaluate is None:
+            return PreparedLinkedRelease(question=self, generator=question.prepare(schema, neighbours, budget))
+        from escudo.utility import prepare_linked_evaluated
+
+        whole = prepare_linked_evaluated(question, schema, neighbours, budget, share=self.evaluate)
+        return PreparedLinkedRelease(question=self, generator=whole)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -400,16 +408,16 @@ class PreparedLinkedRelease:
 
     Attributes:
         question: What is released, and where.
-        generator: What was prepared for the model.
+        generator: What was prepared for the model; with the figures about its people, where they are paid for.
     """
 
     question: LinkedRelease
-    generator: PreparedLinked
+    generator: PreparedLinked | PreparedLinkedDiscovered | PreparedEvaluated
 
     @property
     def schema(self) -> LinkedSchema:
         """The tables."""
-        return self.generator.schema
+        return cast("LinkedSchema", self.generator.schema)
 
     @property
     def plan(self) -> Plan:
@@ -417,7 +425,7 @@ class PreparedLinkedRelease:
         return self.generator.plan
 
     @property
-    def passes(self) -> Passes:
+    def passes(self) -> Passes | None:
         """How often the rows are read."""
         return self.generator.passes
 
@@ -432,12 +440,14 @@ class PreparedLinkedRelease:
         Raises:
             InputError: If the folder cannot be written; what was spent stays spent.
         """
-        model, question = self.generator.run(table, purse), self.question
+        found: Any = cast(Any, self.generator).run(table, purse)
+        model, evaluate = found if isinstance(found, tuple) else (found, None)
+        question = self.question
         assert question.directory is not None, "only a plan was asked for"
         people = question.people or max(int(model.details["people"]), 1)
         dataset = getattr(table.account, "dataset", "")
         writing = LinkedWriting(people=people, dataset=dataset, seed=question.seed, **question.written)
         try:
-            return writing.write(model, question.directory)
+            return replace(writing, evaluate=evaluate).write(model, question.directory)
         except InputError as error:  # such as a disk that is full by now
             raise InputError(f"{error} What was spent stays spent.") from None

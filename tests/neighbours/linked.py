@@ -153,6 +153,12 @@ def _release(tables: PrivateTables, folder: Path) -> Any:
     escudo.release(tables, folder / "release", _graph(tables), rows=30, **BUDGET)
 
 
+def _found_and_judged(tables: PrivateTables, folder: Path) -> Any:
+    found = escudo.release(tables, folder / "release", "discover", evaluate=0.2, rows=30, **BUDGET)
+    assert found.evaluation is not None
+    return str(found.evaluation), found.fitted.associations
+
+
 def _effect(treatment: str, outcome: str, **how: Any) -> Ask:
     def ask(tables: PrivateTables, folder: Path) -> Any:
         terms = {**BUDGET, "graph": _graph(tables), **how}
@@ -208,11 +214,15 @@ VERBS: Mapping[str, Ask] = {
     "synthesize": _synthesize,
     "learn_linked": _learn,
     "release": _release,
+    "release, graph discovered and figures paid for": _found_and_judged,
     "effect_of the row before": _effect("visits.done@prev", "visits.state", outcome_level="c"),
     "effect_of a number, Laplace": _effect(
         "visits.state@prev", "visits.gap", graph=None, adjust=["people.sex"], delta=0.0
     ),
     "effect_of people": _effect("people.sex", "visits.count"),
+    "effect_of with refuters": _effect(
+        "visits.done@prev", "visits.state", outcome_level="c", refute=["placebo", "random-cause"]
+    ),
     "evaluate_privately": _judged,
     "discover": _discovered("exact"),
     "discover in two stages": _discovered("two-stage"),

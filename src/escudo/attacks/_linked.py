@@ -25,7 +25,7 @@ from escudo.causal import CausalGraph
 from escudo.errors import InputError
 from escudo.mechanisms import Purse
 from escudo.privacy import Budget, Guarantee, MemoryAccount
-from escudo.synthesis import PreparedLinked, drawn_histories, linked_question
+from escudo.synthesis import PreparedLinked, PreparedLinkedDiscovered, drawn_histories, linked_question
 from escudo.table import (
     COUNT,
     GAP,
@@ -247,7 +247,7 @@ def linked_victim(
 class LinkedVictim:
     """Escudo's generator of linked tables, prepared once; only fits and samples are repeated."""
 
-    def __init__(self, prepared: PreparedLinked):
+    def __init__(self, prepared: PreparedLinked | PreparedLinkedDiscovered):
         self._prepared = prepared
         self.claim: Guarantee | None = prepared.plan.guarantee(max_rows_per_person=prepared.schema.max_rows_per_person)
 

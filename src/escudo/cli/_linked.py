@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,26 @@ if TYPE_CHECKING:
     from escudo.report import LinkedReleaseFiles
     from escudo.synthesis import LinkedModel
     from escudo.table import LinkedCheck, LinkedSchema, PrivateTables
+
+
+DISCOVER = "discover"
+"""What --graph says to have the graph learnt; a file of that name is given as ./discover."""
+
+_SHOWN_EDGES = 12
+
+
+def print_graph(screen: Console, found: Mapping[str, Any]) -> None:
+    """Say which edges were found and how sure they are, the surest first."""
+    edges = sorted(found["edges"], key=lambda edge: -edge["confidence"])
+    surest = ", the surest:" if len(edges) > _SHOWN_EDGES else ""
+    screen.print(f"Discovered graph: {number_of(len(edges), 'edge')}{surest}")
+    for edge in edges[:_SHOWN_EDGES]:
+        mark, way = "→" if edge["directed"] else "—", edge["direction_confidence"]
+        told = "open" if not edge["directed"] else "known" if way is None else f"{way:.0%}"
+        name = f"{edge['from']} {mark} {edge['to']}"
+        screen.print(f"  {name}   edge {edge['confidence']:.0%}, direction {told}", markup=False)
+    if found["cannot_tell"]:
+        screen.print(f"Cannot tell more: {found['cannot_tell']}.", markup=False)
 
 
 def named_data(data: Sequence[str]) -> dict[str, str]:
@@ -98,18 +118,15 @@ def check_names(data: dict[str, str], schema: LinkedSchema) -> None:
 def release_linked(asked: ReleaseOptions, schema: LinkedSchema) -> None:
     """Release linked tables: plan, charge, fit, draw people, write."""
     from escudo.asking import run
-    from escudo.causal import CausalGraph
     from escudo.errors import InputError
     from escudo.releasing import LinkedRelease
     from escudo.report import check_target
     from escudo.synthesis import linked_budget
 
     start = time.perf_counter()
-    for name in ("knowledge", "evaluate", "checkpoint", "custodian", "no_privacy", "again"):
+    for name in ("checkpoint", "custodian", "no_privacy", "again"):
         if getattr(asked, name):
             raise InputError(f"--{name.replace('_', '-')} is not taken with linked tables; leave it out.")
-    if asked.graph == "discover":
-        raise InputError("a graph over linked tables is not discovered; give one, or leave --graph out.")
     if asked.out is None and not asked.plan:
         raise InputError("--out says where the release goes: a new folder. Or add --plan to look first.")
     if asked.out is not None:
@@ -117,7 +134,9 @@ def release_linked(asked: ReleaseOptions, schema: LinkedSchema) -> None:
     tables = private_tables(asked, schema)
     with ExitStack() as last:
         question = LinkedRelease(
-            graph=None if asked.graph is None else CausalGraph.read(asked.graph),
+            graph=graph_of(asked.graph),
+            knowledge=graph_of(asked.knowledge),
+            evaluate=asked.evaluate,
             generator=asked.generator,
             options=options_of(asked.option or []),
             directory=asked.out,
@@ -148,9 +167,18 @@ def release_linked(asked: ReleaseOptions, schema: LinkedSchema) -> None:
             "guarantee": files.fitted.guarantee.to_json(),
             "for_release": files.fitted.guarantee.for_release,
             "dataset": asked.dataset,
+            "graph": files.fitted.details.get("discovery"),
+            "associations": [list(edge) for edge in files.fitted.associations],
+            "evaluation": None if files.evaluation is None else files.evaluation.to_json(),
             "seconds": round(seconds, 2),
         }
         Answer(payload, lambda screen: _print_release(screen, files, seconds)).show(as_json=asked.as_json)
+
+
+def graph_of(name: Path | str | None) -> Any:  # Any: a graph, what stands for one that is to be found, or None
+    from escudo.causal import CausalGraph
+
+    return name if name in (None, DISCOVER) else CausalGraph.read(name)
 
 
 def _print_release(screen: Console, files: LinkedReleaseFiles, seconds: float) -> None:
@@ -161,6 +189,10 @@ def _print_release(screen: Console, files: LinkedReleaseFiles, seconds: float) -
     if files.explore is not None:
         screen.print("  explore.html  ask it what if, in a browser")
     screen.print("  model/        sample it again, or under an intervention", markup=False)
+    if found := files.fitted.details.get("discovery"):
+        print_graph(screen, found)
+    if files.evaluation is not None:
+        screen.print(f"How good it is, paid for: {files.evaluation}", markup=False)
     print_promise(screen, files.fitted.guarantee)
 
 

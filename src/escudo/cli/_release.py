@@ -13,7 +13,7 @@ import typer
 
 from escudo._card import number_of
 from escudo.cli._console import Answer, JsonFlag, console, flag, print_promise, to_the_end
-from escudo.cli._linked import release_linked, sample_linked, write_frames
+from escudo.cli._linked import graph_of, print_graph, release_linked, sample_linked, write_frames
 from escudo.cli._options import (
     AcceptLargeDelta,
     Data,
@@ -44,10 +44,6 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 1_000_000_000
 """More synthetic rows than this fit into no memory."""
-DISCOVER = "discover"
-"""What --graph says to have the graph learnt; a file of that name is given as ./discover."""
-
-
 _SHOWN_EDGES = 12
 
 
@@ -232,8 +228,8 @@ def _question(asked: ReleaseOptions, *, before_naming: Callable[[], object]) -> 
     from escudo.releasing import SyntheticRelease
 
     return SyntheticRelease(
-        graph=_graph(asked.graph),
-        knowledge=_graph(asked.knowledge),
+        graph=graph_of(asked.graph),
+        knowledge=graph_of(asked.knowledge),
         generator=asked.generator,
         options=options_of(asked.option or []) | _checkpoint(asked),
         evaluate=asked.evaluate,
@@ -248,12 +244,6 @@ def _question(asked: ReleaseOptions, *, before_naming: Callable[[], object]) -> 
             "config": current_config(),
         },
     )
-
-
-def _graph(name: Path | str | None) -> Any:  # Any: a graph, what stands for one that is to be learnt, or None
-    from escudo.causal import CausalGraph
-
-    return name if name in (None, DISCOVER) else CausalGraph.read(name)
 
 
 def _checkpoint(asked: ReleaseOptions) -> dict[str, Any]:
@@ -313,7 +303,7 @@ def _print_release(screen: Console, out: Path, files: ReleaseFiles, seconds: flo
             markup=False,
         )
     if found := model.details.get("discovery"):
-        _print_graph(screen, found)
+        print_graph(screen, found)
     elif lines := _associations(model):
         shown = ", ".join(f"{a} — {b}" for a, b in lines[:_SHOWN_EDGES])
         more = f" and {len(lines) - _SHOWN_EDGES} more" if len(lines) > _SHOWN_EDGES else ""
@@ -329,21 +319,6 @@ def _print_release(screen: Console, out: Path, files: ReleaseFiles, seconds: flo
 def _associations(model: Model) -> list[tuple[str, str]]:
     """Return the edges of the graph that rows follow without a claim of which end is the cause."""
     return [(a, b) for a, b in getattr(model.stated, "undirected_edges", ())]
-
-
-def _print_graph(screen: Console, found: Mapping[str, Any]) -> None:
-    """Say which edges were found and how sure they are, the surest first."""
-    edges = sorted(found["edges"], key=lambda edge: -edge["confidence"])
-    screen.print(
-        f"Discovered graph: {number_of(len(edges), 'edge')}" + (", the surest:" if len(edges) > _SHOWN_EDGES else "")
-    )
-    for edge in edges[:_SHOWN_EDGES]:
-        mark, way = "→" if edge["directed"] else "—", edge["direction_confidence"]
-        told = "open" if not edge["directed"] else "known" if way is None else f"{way:.0%}"
-        name = f"{edge['from']} {mark} {edge['to']}"
-        screen.print(f"  {name}   edge {edge['confidence']:.0%}, direction {told}", markup=False)
-    if found["cannot_tell"]:
-        screen.print(f"Cannot tell more: {found['cannot_tell']}.", markup=False)
 
 
 def _setting(model: Model) -> str:
@@ -399,7 +374,7 @@ def forecast(
         positive("--error", error, at_most=1.0)
     found = foretell(
         Schema.read(schema),
-        _graph(graph),
+        graph_of(graph),
         epsilon=epsilon,
         delta=delta,
         rows=rows,

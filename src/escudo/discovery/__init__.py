@@ -22,6 +22,8 @@ from escudo.discovery._discover import METHODS, Prepared, discover, prepare, run
 from escudo.discovery._effect_of import effect_of, prepare_effect
 
 # What a generator with a graph of its own shares with discovery; not documented.
+from escudo.discovery._linked_discovery import LinkedGraphQuestion as LinkedGraphQuestion
+from escudo.discovery._linked_discovery import PreparedLinkedGraph as PreparedLinkedGraph
 from escudo.discovery._pattern import Constraints as Constraints
 from escudo.discovery._pattern import constraints_of as constraints_of
 from escudo.discovery._treatment import Arm, Contrast, EValue, Refutation, Stratum, TreatmentEffect

@@ -30,13 +30,22 @@ depend on the total). The contrast τ solves
 .. math:: g(τ) = \sum_z N_z \left( \sum_t s_t m_{zt} - τ \right) = 0, \qquad N_z = \sum_t N_{zt} + R_z,
 
 with signs s of +1 for the treated arm and -1 for the control arm (one arm alone gives its mean). The interval holds all
-τ for which some table with g(τ) = 0 and means in [0, 1] lies within the critical distance of what was measured,
+τ for which some table with g(τ) = 0 and means within bounds lies within the critical distance of what was measured,
 
 .. math:: D(τ) = \min_{g(τ) = 0} \sum_z D_z, \qquad D(τ) - \min D \le χ^2_1(\text{confidence}),
 
 where D_z is the squared distance in units of the noise. Nothing is divided by a noisy count, so small strata do no harm
-but widen the interval: where an arm is lost in the noise its mean may be anything in [0, 1], at no cost in D. Numbers
-of rows may come out negative: forcing each of them up to zero would add rows that are not there, and these add up.
+but widen the interval: where an arm is lost in the noise its mean may be anything in [0, 1], at little cost in D.
+Numbers of rows may come out negative: forcing each of them up to zero would add rows that are not there, and these add
+up. So do outcomes: where an event is rare and the noise makes A negative, a mean held at 0 adds about 0.4 standard
+deviations of the noise in every such stratum, all to the same side. So the bounds of an arm that stands out from the
+noise leave room for one standard deviation of A below 0, and of B above 1, which leaves 0.08 of them; the contrast
+itself stays within what means in [0, 1] allow. What is left adds up over very many strata, and so do the means of lost
+arms, which [0, 1] pulls to its middle: with hundreds of strata of a few dozen rows intervals hold less than they say.
+
+**The estimate** takes arms that stand out as they are. One that is lost in the noise of its stratum gets what stratum
+and arm say by themselves: the means of the others are fitted by a number for each stratum plus one for each arm, rows
+as weights. The mean of the arm over all strata, in its place, would bring back what is adjusted for.
 
 **Computation.** g is a sum over strata, so for a multiplier η each stratum is minimised by itself: closed forms in N
 and R for given means, and in the means for given N and R. Whatever η is, this bounds D(τ) from below (weak duality), so
@@ -61,7 +70,9 @@ coin for each row. A row more or less in a cell adds or takes away one coin and 
 coins moves by a row at one place for each row that comes or goes: its sensitivity is that of the table without them.
 *Proof.* A cell of n rows gives the vector :math:`\sum_{r \le n} e_{coin(r)}`. For neighbours the cells' numbers of rows
 differ by the rows that leave and come, and the vectors by as many unit vectors (times the row's own, which is the same
-for all rows of a cell): not negative and of length at most 1 each, which is all that the proof above uses.
+for all rows of a cell): not negative and of length at most 1 each, which is all that the proof above uses. ∎ Where
+people share a voice between their rows (``_linked_effect``) what comes and goes are steps of 1/M of a voice, and every
+M of them in a cell, in turn, share a coin: that is still a public function of the cell and of which step it is.
 
 **Reference.** E. C. Fieller (1954), "Some problems in interval estimation", for ratios without division; S. A. Murphy,
 A. W. van der Vaart (2000), "On profile likelihood", JASA 95, for the χ² limit; P. Ding, T. VanderWeele (2016),
@@ -183,9 +194,10 @@ class AdjustmentTable:
         """Return the numbers to release, in steps: for each stratum those of each arm, and missing rows last."""
         outcome, arms = self.outcome, len(self.arms)
         if self.coin == "arm":
-            counts = np.moveaxis(with_coins(counts, salt=1).sum(axis=1), -1, 1)
+            counts = np.moveaxis(with_coins(counts, salt=1, voice=self.voice).sum(axis=1), -1, 1)
         elif self.coin == "stratum":
-            counts = np.moveaxis(with_coins(counts, salt=2), -1, 1).reshape(self.strata, *counts.shape[1:])
+            tossed = with_coins(counts, salt=2, voice=self.voice)
+            counts = np.moveaxis(tossed, -1, 1).reshape(self.strata, *counts.shape[1:])
         known = counts[:, :arms, : len(outcome.weights)]
         kept = [known @ outcome.weights, known @ (outcome.steps - outcome.weights)]
         if not outcome.counts:
@@ -314,25 +326,28 @@ def adjustment_tables(
 _ROWS_AT_ONCE = 2**22
 
 
-def with_coins(counts: Integers, *, salt: int) -> Integers:
+def with_coins(counts: Integers, *, salt: int, voice: int = 1) -> Integers:
     """Return how many rows of each cell have a coin on either side: one axis more, of length 2.
 
     The coin of the r-th row of a cell is a public function of the cell and r, so a row more or less in a cell adds or
     takes away one coin and changes no other.
 
     Args:
-        counts: How many rows each cell has.
+        counts: How many rows each cell has, or steps of people's voices.
         salt: Which coins: other salts give others, independent of these.
+        voice: How many of them, in turn, share a coin.
     """
     flat = counts.reshape(-1)
-    ends = np.cumsum(flat)
+    tosses = -(-flat // voice)
+    ends = np.cumsum(tosses)
     heads = np.zeros(flat.size, dtype=np.int64)
     for first in range(0, int(ends[-1]), _ROWS_AT_ONCE):
-        row = np.arange(first, min(first + _ROWS_AT_ONCE, int(ends[-1])))
-        cell = np.searchsorted(ends, row, side="right")
-        rank = row - (ends - flat)[cell]
+        toss = np.arange(first, min(first + _ROWS_AT_ONCE, int(ends[-1])))
+        cell = np.searchsorted(ends, toss, side="right")
+        rank = toss - (ends - tosses)[cell]
         bits = _mixed(_mixed(cell.astype(np.uint64), salt) + rank.astype(np.uint64) * np.uint64(_ODD), salt)
-        heads += np.bincount(cell[bits >> np.uint64(63) == 1], minlength=flat.size)
+        rows = np.minimum(flat[cell] - rank * voice, voice)  # the last coin of a cell may have fewer
+        np.add.at(heads, cell, rows * (bits >> np.uint64(63)).astype(np.int64))
     return np.stack([heads, flat - heads], axis=-1).reshape(*counts.shape, 2)
 
 
@@ -460,8 +475,12 @@ def _scaled_weights(column: Categorical | Numeric, values: Floats, lower: float,
 # ---- intervals
 
 _CLEAR = 6.0  # an arm this many standard deviations away from no rows has one optimum, near its own mean
+_SEEN = 2.0  # and this many stand out
+_ROOM_BELOW = 1.0  # standard deviations of A below none, and of B, that an arm which stands out may have
+_FITS = 20  # of strata and arms in turn
 _STARTS = (0.0, 0.5, 1.0)
 _TINY = 1e-300
+_NEXT_TO_NOTHING = 1e-12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -475,6 +494,7 @@ class Strata:
         rest_variance: Of these, shape (strata,); zeros where there is nothing to measure.
         spread: The sum of w (1 - w), shape (strata, arms): zeros where an event is counted.
         spread_variance: Of the noise in each of these.
+        fitted: Means of arms where some were taken out of a larger table; None for what this one says itself.
     """
 
     measured: Floats
@@ -483,6 +503,7 @@ class Strata:
     rest_variance: Floats
     spread: Floats
     spread_variance: float = 0.0
+    fitted: Floats | None = None
 
     @property
     def rows(self) -> Floats:
@@ -496,6 +517,37 @@ class Strata:
         found: Floats = np.sqrt(self.covariance.sum(axis=(2, 3)))
         return found
 
+    @property
+    def seen(self) -> NDArray[np.bool_]:
+        """Whether each arm stands out from the noise in each stratum."""
+        found: NDArray[np.bool_] = self.rows > _SEEN * self.rows_deviation
+        return found
+
+    @property
+    def bounds(self) -> tuple[Floats, Floats]:
+        """Between which numbers the mean of each arm may lie in each stratum."""
+        rows = np.where(self.seen, self.rows, np.inf)
+        below, above = (_ROOM_BELOW * np.sqrt(self.covariance[..., place, place]) / rows for place in (0, 1))
+        return -below, 1 + above
+
+    @property
+    def means(self) -> Floats:
+        """The mean of each arm in each stratum; of one lost in the noise, by stratum and arm."""
+        if self.fitted is not None:
+            return self.fitted
+        seen = self.seen
+        weights = np.where(seen, self.rows, 0.0)
+        low, high = self.bounds
+        found = np.clip(self.measured[..., 0] / np.where(seen, self.rows, 1.0), low, high)
+        if seen.all() or not seen.any():
+            return found if seen.all() else np.broadcast_to(_share(self.measured.sum(axis=0)), found.shape)
+        of_arm = np.zeros(found.shape[1])
+        usual = np.average(found, weights=weights)
+        for _ in range(_FITS):
+            of_stratum = _weighted(found - of_arm, weights, 1, usual)
+            of_arm = _weighted(found - of_stratum[:, None], weights, 0, 0.0)
+        return np.where(seen, found, np.clip(of_stratum[:, None] + of_arm, 0.0, 1.0))
+
     def only(self, arms: list[int]) -> Strata:
         """Return the strata with these arms, in this order; the rows of the others join the rest."""
         others = [arm for arm in range(self.measured.shape[1]) if arm not in arms]
@@ -506,22 +558,27 @@ class Strata:
             rest_variance=self.rest_variance + self.covariance[:, others].sum(axis=(1, 2, 3)),
             spread=self.spread[:, arms],
             spread_variance=self.spread_variance,
+            fitted=self.means[:, arms],
         )
 
 
-def contrast_value(strata: Strata, signs: Floats) -> float:
-    """Return the adjusted contrast itself, between -1 and 1.
+def _weighted(values: Floats, weights: Floats, axis: int, otherwise: float) -> Floats:
+    """Return weighted means, and another number where all weights are zero."""
+    total = weights.sum(axis=axis)
+    found: Floats = np.where(total > 0, (values * weights).sum(axis=axis) / np.where(total > 0, total, 1.0), otherwise)
+    return found
 
-    Strata count by their measured rows. An arm within two standard deviations of no rows gets the mean of that arm
-    over all strata; its uncertainty is the interval's business.
+
+def contrast_value(strata: Strata, signs: Floats) -> float:
+    """Return the adjusted contrast itself, within what means in [0, 1] allow.
+
+    Strata count by their measured rows.
     """
-    rows = strata.rows
-    weights = rows.sum(axis=1) + strata.rest
+    weights = strata.rows.sum(axis=1) + strata.rest
     total = float(weights.sum())
     shares = weights / total if total > 0 else np.full(len(weights), 1 / len(weights))
-    overall = _share(strata.measured.sum(axis=0))
-    means = np.where(rows > 2 * strata.rows_deviation, _share(strata.measured), overall)
-    return float(np.clip(shares @ (means @ signs), -1.0, 1.0))
+    least, most = float(signs[signs < 0].sum()), float(signs[signs > 0].sum())
+    return float(np.clip(shares @ (strata.means @ signs), least, most))
 
 
 def contrast_interval(strata: Strata, signs: Floats, *, critical: float) -> tuple[float, float]:
@@ -625,7 +682,8 @@ class _Profile:
         if slope == 0:
             return best - self._least
         towards = math.copysign(1.0, slope)
-        reach = abs(self._multiplier) or self._first(slope)
+        last = abs(self._multiplier)  # where D was flat it says nothing of how far to go
+        reach = last if last > _NEXT_TO_NOTHING else self._first(slope)
         low, low_slope, high, high_slope = 0.0, slope, 0.0, slope
         for _ in range(80):
             high = towards * reach
@@ -656,7 +714,7 @@ class _Profile:
     def _first(self, slope: float) -> float:
         weights = self._strata.rows.sum(axis=1) + self._strata.rest
         total = max(float(weights.sum()), 1.0)
-        return max(abs(slope) / max((total * self.deviation()) ** 2, 1.0), 1e-12)
+        return max(abs(slope) / max((total * self.deviation()) ** 2, 1.0), _NEXT_TO_NOTHING)
 
 
 class _Part:
@@ -665,6 +723,7 @@ class _Part:
     def __init__(self, strata: Strata, signs: Floats, kept: NDArray[np.bool_], starts: Floats):
         self._signs, self._starts = signs, starts
         self._x = strata.measured[kept]
+        self._low, self._high = (ends[kept] for ends in strata.bounds)
         self._rest, self._rest_variance = strata.rest[kept], strata.rest_variance[kept]
         weight = np.linalg.inv(strata.covariance[kept])
         self._wx = np.einsum("ztij,ztj->zti", weight, self._x)
@@ -682,7 +741,8 @@ class _Part:
             wy = self._wx[:, :, 0] - self._wx[:, :, 1] - rows * (self._ab - self._bb)
             top = rows * wy - multiplier * weights[..., None] * self._signs
             under = rows * rows * self._across
-            means = np.clip(np.where(under > _TINY, top / np.maximum(under, _TINY), np.sign(top)), 0.0, 1.0)
+            best = np.where(under > _TINY, top / np.maximum(under, _TINY), np.sign(top))
+            means = np.clip(best, self._low, self._high)
         value, gap, rows, weights = self._given(means, multiplier, contrast)
         if len(value) > 1:
             chosen = np.argmin(value, axis=0)[None]

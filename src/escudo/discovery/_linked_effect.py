@@ -20,6 +20,13 @@ steps that add up to M. So :math:`\|h\|_2 \le \sum_t w_t \|v_t\|_2 \le M` and :m
 kept, order and weights depend on the person's own rows only. Replacing one person moves the table by a - b with a and b
 not negative: :math:`\|a - b\|_2 \le \sqrt 2 M`, as :math:`a \cdot b \ge 0`. ∎ Of people, each has one cell.
 
+**Refuters** (``_adjustment``) are the same table with coins. *They move as far.* The steps of a cell are numbered, and
+the coin of a step is a public function of the cell and its number. Where a person leaves and another comes, a cell
+whose number of steps grows by d gets d more of them, with their coins, and one where it shrinks loses its last ones.
+What comes and what goes are vectors a and b, not negative, of at most M steps in all, each of length at most 1: the
+bounds are those above. ∎ A coin is for one voice, M steps of a cell, so that sides of it differ by as much as if each
+person in the cell, with all of a voice there, had tossed one.
+
 **Intervals** take people as what is sampled, and let the rows of one be as alike as they please. *Claim.* For the
 variance of any linear statistic :math:`\sum_c s_c A_c` of the table it is enough to take cells as independent counts
 with :math:`\mathrm{Var}\, A_c = E A_c` (in voices). *Proof.* Let people come by a Poisson law, which shares do not
@@ -83,8 +90,6 @@ class LinkedEffect:
         """Check every public argument and choose which rows and what to measure; nothing is read or spent."""
         schema.require_confirmed()
         asked = self.asked
-        if asked.refute:
-            raise InputError("refute asks one table; of linked ones leave it out.")
         if isinstance(asked.graph, AncestralGraph):
             raise GraphError("a graph over linked tables says which column causes which: give a CausalGraph.")
         adjust = () if asked.adjust is None or isinstance(asked.adjust, str) else tuple(asked.adjust)

@@ -141,7 +141,7 @@ def explored_linked(model: LinkedModel) -> dict[str, Any]:
         "name": schema.people,
         "people": people,
         "tables": [_rows(model, child) for child in schema.of_people],
-        "graph": list(model.graph.nodes),
+        "graph": [name for name in model.graph.nodes if model.answers_do(name)],
     }
     return {
         "data": _json(told),

@@ -35,7 +35,7 @@ from escudo.report._release_folder import (
     _now,
     check_target,
 )
-from escudo.report._release_report import _FORMAT, _LIBRARIES, FileEntry, _tree
+from escudo.report._release_report import _FORMAT, _LIBRARIES, FileEntry, _discovered_edges, _tree
 from escudo.report._svg import bars, escaped, fitted, percent, svg
 from escudo.table import COUNT, Categorical, ChildTable, LinkedSchema, linked_picture
 
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
     from escudo.synthesis import LinkedModel
+    from escudo.utility import PrivateLinkedEvaluation
 
 VERSION = 5
 """Of the record: whoever knows only records of one table must not read one of several."""
@@ -67,6 +68,7 @@ class LinkedReleaseFiles:
         explore: The page that asks the model what if; None for a model that no browser could.
         rows: How many rows each table has.
         fitted: The model itself.
+        evaluation: What was paid for to know about the people; None unless asked for.
     """
 
     directory: Path
@@ -77,6 +79,7 @@ class LinkedReleaseFiles:
     explore: Path | None
     rows: dict[str, int]
     fitted: LinkedModel = field(repr=False, compare=False)
+    evaluation: PrivateLinkedEvaluation | None = None
 
     def _repr_html_(self) -> str:
         listed = "".join(f"<li><code>{escaped(path.name)}</code></li>" for path in self.synthetic.values())
@@ -95,6 +98,7 @@ class LinkedWriting:
         overwrite: Whether an earlier release in that folder may be replaced; nothing else ever is.
         before_naming: Called when all is on disk, just before the folder gets its name.
         config: Name and SHA-256 of the file that said what to release, for the record.
+        evaluate: Takes the synthetic people, and returns figures about them that were paid for.
     """
 
     people: int
@@ -104,6 +108,7 @@ class LinkedWriting:
     overwrite: bool = False
     before_naming: Callable[[], object] | None = None
     config: Mapping[str, str] | None = None
+    evaluate: Callable[[object], PrivateLinkedEvaluation] | None = None
 
     def write(self, model: LinkedModel, directory: str | os.PathLike[str]) -> LinkedReleaseFiles:
         """Draw people and write them, the model, the record and the report into one folder, all or nothing.
@@ -118,6 +123,7 @@ class LinkedWriting:
         count = positive_integer("people", self.people)
         target, _ = check_target(directory, overwrite=self.overwrite)
         synthetic, made = model.sample(count, seed=self.seed), _now()
+        evaluation = None if self.evaluate is None else self.evaluate(synthetic)
         try:
             with folder_draft(target) as draft:
                 (draft / _TABLES).mkdir()
@@ -129,10 +135,12 @@ class LinkedWriting:
                 if explorable(model):
                     (draft / _EXPLORE).write_text(explore_page(model, dataset=self.dataset), encoding="utf-8")
                 entries = [FileEntry.of(draft, path) for path in _files_in(draft)]
-                page = linked_page(model, synthetic, dataset=self.dataset, made=made)
+                page = linked_page(model, synthetic, dataset=self.dataset, made=made, evaluation=evaluation)
                 (draft / _REPORT).write_text(page, encoding="utf-8")
                 entries.append(FileEntry.of(draft, _REPORT))
                 record = self._record(model, synthetic, entries, made)
+                if evaluation is not None:
+                    record["evaluation"] = {"paid": evaluation.to_json()}
                 text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
                 (draft / _RECORD).write_text(text, encoding="utf-8")
                 _flush(draft)
@@ -151,6 +159,7 @@ class LinkedWriting:
             explore=target / _EXPLORE if explorable(model) else None,
             rows={name: frame.height for name, frame in synthetic.items()},
             fitted=model,
+            evaluation=evaluation,
         )
 
     def _record(
@@ -186,7 +195,14 @@ class LinkedWriting:
 # ---- the page
 
 
-def linked_page(model: LinkedModel, synthetic: Mapping[str, pl.DataFrame], *, dataset: str, made: datetime) -> str:
+def linked_page(
+    model: LinkedModel,
+    synthetic: Mapping[str, pl.DataFrame],
+    *,
+    dataset: str,
+    made: datetime,
+    evaluation: PrivateLinkedEvaluation | None = None,
+) -> str:
     """Return the page of a release of linked tables as HTML.
 
     Args:
@@ -194,6 +210,7 @@ def linked_page(model: LinkedModel, synthetic: Mapping[str, pl.DataFrame], *, da
         synthetic: The synthetic rows of each table.
         dataset: What the tables are called.
         made: When, in UTC.
+        evaluation: Figures about the people that the plan paid for.
     """
     from markupsafe import Markup
 
@@ -222,6 +239,10 @@ def linked_page(model: LinkedModel, synthetic: Mapping[str, pl.DataFrame], *, da
         tree=_tree(model.plan, total),
         graph=Markup(linked_picture(schema, model.graph)) if model.graph.edges else "",  # names are escaped
         explore=explorable(model),
+        found=_discovered_edges(model),
+        open=[f"{a} — {b}" for a, b in model.associations],
+        notes=list((model.details.get("discovery") or {"notes": ()})["notes"]),
+        paid=[] if evaluation is None else _paid(evaluation),
         tables=tables,
         bounds=[
             f"At most {child.most} rows of {child.name} of each {_owner(child)} count: the first ones "
@@ -233,6 +254,16 @@ def linked_page(model: LinkedModel, synthetic: Mapping[str, pl.DataFrame], *, da
         weighting=[f"{name}: {how}" for name, how in model.details.get("weighting", {}).items()],
         made=made.strftime("%Y-%m-%d"),
     )
+
+
+def _paid(evaluation: PrivateLinkedEvaluation) -> list[tuple[str, str, str]]:
+    """Return each figure that was paid for: what it is about, the share in the wrong cell, and its interval."""
+    from escudo.utility import KINDS
+
+    return [
+        (KINDS[kind], percent(far), " to ".join(percent(end) for end in evaluation.intervals[kind]))
+        for kind, far in evaluation.figures.items()
+    ]
 
 
 def promise_words(relation: str) -> str:

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from escudo.causal import CausalGraph
-    from escudo.synthesis import Model
+    from escudo.synthesis import LinkedModel, Model
     from escudo.utility import PrivateEvaluation
 
 # ---- the record
@@ -236,7 +236,7 @@ class _FoundEdge:
         return f"{self.first} {'→' if self.directed else '—'} {self.second}"
 
 
-def _discovered_edges(model: Model) -> list[_FoundEdge] | None:
+def _discovered_edges(model: Model | LinkedModel) -> list[_FoundEdge] | None:
     """Return the edges that a discovery reported, the surest first; None if the graph was given."""
     found = model.details.get("discovery")
     if not isinstance(found, Mapping):

@@ -57,6 +57,8 @@ if TYPE_CHECKING:
     from escudo.synthesis._linked import LinkedSynthesis as LinkedSynthesis
     from escudo.synthesis._linked import PreparedLinked as PreparedLinked
     from escudo.synthesis._linked import drawn_histories as drawn_histories
+    from escudo.synthesis._linked_discovered import LinkedDiscoveredSynthesis as LinkedDiscoveredSynthesis
+    from escudo.synthesis._linked_discovered import PreparedLinkedDiscovered as PreparedLinkedDiscovered
     from escudo.synthesis._linked_model import LinkedModel, RowModel
     from escudo.synthesis._model import CausalModel, Model, ModelEffect
     from escudo.synthesis._model import cell_values as cell_values
@@ -136,6 +138,7 @@ __getattr__, __dir__, _ = lazy_loader.attach(
         "_linear": ["LinearConditional", "LinearModel"],
         "_effect_range": ["EffectRange"],
         "_linked": ["LinkedSynthesis", "PreparedLinked", "drawn_histories"],
+        "_linked_discovered": ["LinkedDiscoveredSynthesis", "PreparedLinkedDiscovered"],
         "_linked_model": ["LinkedModel", "RowModel"],
         "_model": ["CausalModel", "Model", "ModelEffect", "cell_values"],
         "_stability": ["NodeStability", "ParameterChange", "Stability", "stability"],

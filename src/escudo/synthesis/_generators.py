@@ -25,7 +25,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, Unpack, cast, overload
 
 from escudo import asking
 from escudo._validate import one_of, whole, yes_or_no
@@ -44,6 +44,9 @@ from escudo.synthesis._model import Model
 from escudo.synthesis._moments import Independent, Moments, OneWay
 from escudo.synthesis.neural import Autoregressive, PreparedUnprotected, Vae
 from escudo.table import LinkedSchema, PrivateTable, PrivateTables, Schema
+
+if TYPE_CHECKING:
+    from escudo.synthesis._linked_discovered import LinkedDiscoveredSynthesis
 
 T = TypeVar("T")
 
@@ -257,8 +260,9 @@ def synthesize(
     Args:
         table: The private table; its account is charged once, for the whole plan, before any noise is drawn. Of linked
             tables the model makes people with their rows, and the graph names columns as ``"visits.severity"``; they
-            take the generator ``marginals`` and the options ``focus`` (columns whose tables get more of the budget) and
-            ``count_edges`` (:mod:`escudo.synthesis._linked`).
+            take the generator ``marginals`` and the options ``focus`` (columns whose tables get more of the budget),
+            ``count_edges`` (:mod:`escudo.synthesis._linked`) and ``discover=True``: a part of the budget finds the
+            graph then, which ``graph`` says what is known of (:mod:`escudo.synthesis._linked_discovered`).
         graph: Which column causes which: full, partial (columns left out are open) or None.
         epsilon: What the release may cost. None, with ``no_privacy=True``, for a network of the paper that is trained
             without clipping and noise, to compare with: nothing is promised then.
@@ -304,21 +308,46 @@ def synthesize(
     return fit(prepared, cast(PrivateTable, table), accept_large_delta=accept_large_delta, seed=seed)
 
 
-def linked_question(graph: CausalGraph | None, generator: str, options: Mapping[str, Any]) -> LinkedSynthesis:
+def linked_question(
+    graph: CausalGraph | Literal["discover"] | None,
+    generator: str,
+    options: Mapping[str, Any],
+    knowledge: CausalGraph | None = None,
+) -> LinkedSynthesis | LinkedDiscoveredSynthesis:
     """Return the question that linked tables are asked.
+
+    Args:
+        graph: Which column causes which; ``"discover"`` for one to be found.
+        generator: ``"marginals"`` or ``"auto"``.
+        options: What else it takes.
+        knowledge: What is known of a graph that is to be found.
 
     Raises:
         InputError: If the generator is another than ``marginals``, or an option is unknown to it.
     """
     if generator not in ("marginals", "auto"):
         raise InputError(f"linked tables take the generator 'marginals'; got {generator!r:.60}.")
-    known = ("focus", "count_edges")
+    finds = yes_or_no("discover", options.get("discover", False)) or graph == "discover"
+    known = ("focus", "count_edges", "discover", *(["method"] if finds else []))
     if unknown := sorted(set(options) - set(known)):
-        raise InputError(f"linked tables have no option {unknown[0]!r:.60}; they have {' and '.join(known)}.")
+        listed = f"{', '.join(known[:-1])} and {known[-1]}"
+        raise InputError(f"linked tables have no option {unknown[0]!r:.60}; they have {listed}.")
     focus = options.get("focus", ())
     columns = (focus,) if isinstance(focus, str) else tuple(focus)
+    count_edges = yes_or_no("count_edges", options.get("count_edges", True))
+    if finds or graph == "discover":
+        from escudo.synthesis._linked_discovered import LinkedDiscoveredSynthesis
+
+        tables = LinkedSynthesis(None, columns, count_edges)
+        stated = knowledge if graph == "discover" else graph
+        return LinkedDiscoveredSynthesis(tables, stated, options.get("method", "auto"))
+    if knowledge is not None:
+        raise InputError(
+            "knowledge goes with a graph that is to be discovered (--graph discover); one that is given says all that "
+            "is known."
+        )
     Synthesis(graph)  # refuses what no generator can follow
-    return LinkedSynthesis(graph, columns, yes_or_no("count_edges", options.get("count_edges", True)))
+    return LinkedSynthesis(graph, columns, count_edges)
 
 
 def linked_budget(

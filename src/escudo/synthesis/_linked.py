@@ -262,7 +262,8 @@ class _Shares:
     focus: frozenset[str]
 
     @cached_property
-    def _weights(self) -> list[list[float]]:
+    def weights(self) -> list[list[float]]:
+        """The share of each table of each block, before they add up to one."""
         return [[self._weight(block, columns) for columns in block.tables] for block in self.blocks]
 
     def _weight(self, block: _Block, columns: Columns) -> float:
@@ -271,13 +272,13 @@ class _Shares:
 
     def tables(self, level: float) -> list[list[GaussianEvent]]:
         """Return the release of each table of each block."""
-        total = sum(map(sum, self._weights))
+        total = sum(map(sum, self.weights))
         return [
             [
                 _event(self.neighbours, block.counted(columns), level / math.sqrt(weight / total))
                 for columns, weight in zip(block.tables, weights, strict=True)
             ]
-            for block, weights in zip(self.blocks, self._weights, strict=True)
+            for block, weights in zip(self.blocks, self.weights, strict=True)
         ]
 
     def events(self, level: float) -> list[Event]:
@@ -342,7 +343,10 @@ class PreparedLinked:
 
     def run(self, table: PrivateTables, purse: Purse) -> LinkedModel:
         """Measure and estimate."""
-        released = self._measured(table, purse)
+        return self.fitted(self._measured(table, purse), purse)
+
+    def fitted(self, released: Sequence[Sequence[NoisyTable]], purse: Purse) -> LinkedModel:
+        """Estimate from the tables of each block, in voices: post-processing."""
         people = _People.of(self.schema, self.shares.blocks[0], released[0], self.shares.neighbours.people)
         details = {"people": people.total, "weighting": self.weighting, **anchor_of(purse)}
         speaking = {table: _Speaking(people.counts[table], people.noise[table]) for table in people.counts}

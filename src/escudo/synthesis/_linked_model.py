@@ -317,12 +317,17 @@ class LinkedModel:
         return DrawnRows.of(parts, [*names, *several])
 
     def check_do(self, intervened: Any) -> None:
-        """Refuse an intervention on a column of which the graph says nothing.
+        """Refuse an intervention on a column of which the graph says nothing, or that reaches an edge left open.
 
         Raises:
-            NotIdentifiableError: Names the column.
+            NotIdentifiableError: Names the column, or the edge.
         """
         for name in intervened:
+            if edge := self._open_after(name):
+                raise NotIdentifiableError(
+                    f"What setting {name!r} does depends on the direction of {edge[0]} — {edge[1]}, which the tables "
+                    "do not tell. Discover the graph again with that arrow as knowledge, or give a graph."
+                )
             if name not in self.graph:
                 raise NotIdentifiableError(
                     f"The graph does not name {name!r}, so it says nothing of what setting it does; state its causes "
@@ -331,7 +336,26 @@ class LinkedModel:
 
     def answers_do(self, name: str) -> bool:
         """Return whether the graph says what setting a column does."""
-        return name in self.graph
+        return name in self.graph and self._open_after(name) is None
+
+    @property
+    def associations(self) -> tuple[tuple[str, str], ...]:
+        """Edges of a graph that was found whose direction is open: rows follow them, and no cause is claimed."""
+        found = self.details.get("discovery") or {"edges": ()}
+        return tuple((edge["from"], edge["to"]) for edge in found["edges"] if not edge["directed"])
+
+    def _open_after(self, name: str) -> tuple[str, str] | None:
+        """Return an open edge at a column, or at what it may act on, in its row or the next ones; None without one."""
+        reached, waiting = set[str](), [name.removesuffix(PREVIOUS)]
+        while waiting and self.associations:
+            one = waiting.pop()
+            for edge in self.associations:
+                if one in edge or one + PREVIOUS in edge:
+                    return edge
+            reached.add(one)
+            effects = (effect for cause, effect in self.graph.edges if cause.removesuffix(PREVIOUS) == one)
+            waiting += [effect for effect in effects if effect not in reached]
+        return None
 
     # -- what is set or observed ---------------------------------------------------------------------------------------
 

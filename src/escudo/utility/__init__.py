@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         fitting_evaluated,
         prepare_evaluated,
     )
+    from escudo.utility._private import prepare_linked_evaluated as prepare_linked_evaluated
     from escudo.utility._rows import EVALUATION_PURPOSE as EVALUATION_PURPOSE
     from escudo.utility._rows import Rows
 else:  # loaded on first use: a report needs some distances, and none of what is fitted or learnt
@@ -91,6 +92,7 @@ else:  # loaded on first use: a report needs some distances, and none of what is
                 "evaluate_privately",
                 "fitting_evaluated",
                 "prepare_evaluated",
+                "prepare_linked_evaluated",
             ],
             "_rows": ["EVALUATION_PURPOSE", "Rows"],
         },

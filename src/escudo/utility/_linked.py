@@ -13,12 +13,14 @@ numbers n of those who have a row, and two, and of people where that is private.
 :math:`s = \sum_j h_j \in [0, 1]` (0 or 1, except of rows of rows). Adding or removing h moves f by at most
 :math:`\frac12 \sum_j |h_j - s q_j| \le \frac12 (s + s) \le 1`. Replacing h by h' moves it by at most :math:`\frac12
 \sum_j |h_j - h'_j - (s - s') q_j| \le \frac12 (s + s' + |s - s'|) = \max(s, s') \le 1`. Means of such functions move by
-at most 1 too, and n by at most 1. So k figures move by at most k in l1 norm. They are rounded to whole people as in
-``_private``; n of rows of rows is a whole number of steps, so that it is rounded without an error. ∎
+at most 1 too, and n by at most 1. So k figures move by at most k in l1 norm, and by √k in l2 norm. They are rounded to
+whole people as in ``_private``; n of rows of rows is a whole number of steps, so that it is rounded without an error. ∎
+Alone they get Laplace noise and a pure ε; within a release, Gaussian.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
@@ -34,8 +36,8 @@ from escudo.asking import planning, run
 from escudo.causal import CausalGraph
 from escudo.discovery import prepare_effect
 from escudo.errors import InputError, NotIdentifiableError
-from escudo.mechanisms import Purse, laplace_event
-from escudo.privacy import Guarantee, LaplaceEvent, Neighbours, Plan
+from escudo.mechanisms import Purse, gaussian_event, laplace_event
+from escudo.privacy import GaussianEvent, Guarantee, LaplaceEvent, Neighbours, Passes, Plan
 from escudo.synthesis import LinkedModel
 from escudo.table import (
     COUNT,
@@ -72,6 +74,7 @@ _MOST_PAIRS = 400
 _WORST = 10
 _SHRINK = 1 - 2.0**-10  # makes room for floating point errors before figures are rounded, as in _private
 _HALF = 2.12  # half of a 95 % interval of Laplace noise, in standard deviations
+_HALF_GAUSSIAN = 1.96
 
 
 # ---- what is compared
@@ -414,19 +417,19 @@ class PreparedLinkedFigures:
     Attributes:
         schema: The tables.
         neighbours: Between which tables it promises.
-        epsilon: What it may cost.
+        noise: The ``epsilon`` that it may cost, under Laplace noise; or the ``scale`` of Gaussian noise, in people.
         tables: The tables that are compared, by kind and by who has such rows.
         exact: Figures and numbers of people, once they were counted: private.
     """
 
     schema: LinkedSchema
     neighbours: Neighbours
-    epsilon: float
+    noise: Mapping[str, float]
     tables: Mapping[tuple[str, str], Sequence[LinkedTable]]
     exact: tuple[Floats, ...] = field(default=(), repr=False)
 
     @classmethod
-    def of(cls, schema: LinkedSchema, neighbours: Neighbours, epsilon: float) -> PreparedLinkedFigures:
+    def of(cls, schema: LinkedSchema, neighbours: Neighbours, **noise: float) -> PreparedLinkedFigures:
         """Choose what to release from public facts alone.
 
         Raises:
@@ -437,7 +440,8 @@ class PreparedLinkedFigures:
         for kind, tables in tables_of(schema).items():
             for table in tables:
                 found.setdefault((kind, f"{table.view} {table.table}".strip()), []).append(table)
-        return cls(schema=schema, neighbours=neighbours, epsilon=positive("epsilon", epsilon), tables=found)
+        checked = {name: positive(name, value) for name, value in noise.items()}
+        return cls(schema=schema, neighbours=neighbours, noise=checked, tables=found)
 
     @property
     def bases(self) -> tuple[str, ...]:
@@ -446,12 +450,24 @@ class PreparedLinkedFigures:
         return tuple(sorted({base for _, base in self.tables} - known))
 
     @property
-    def event(self) -> LaplaceEvent:
+    def l2_sensitivity(self) -> float:
+        """How far one person moves all that is released, in the l2 norm."""
+        return math.nextafter(math.sqrt(len(self.tables) + len(self.bases)), math.inf)
+
+    @property
+    def event(self) -> LaplaceEvent | GaussianEvent:
         """What will be charged."""
-        size = len(self.tables) + len(self.bases)
-        return laplace_event(
-            size, sensitivity=float(size), epsilon=self.epsilon, integers=True, **self.neighbours.stated
-        )
+        size, stated = len(self.tables) + len(self.bases), self.neighbours.stated
+        if "scale" in self.noise:
+            return gaussian_event(
+                size, l2_sensitivity=self.l2_sensitivity, scale=self.noise["scale"], integers=True, **stated
+            )
+        return laplace_event(size, sensitivity=float(size), epsilon=self.noise["epsilon"], integers=True, **stated)
+
+    @property
+    def passes(self) -> Passes:
+        """How often the rows are read."""
+        return Passes(1)
 
     @property
     def plan(self) -> Plan:
@@ -473,6 +489,15 @@ class PreparedLinkedFigures:
 
     def run(self, table: PrivateTables, purse: Purse) -> PrivateLinkedEvaluation:
         """Add noise to what was counted."""
+        return self._released(purse, purse.guarantee)
+
+    def evaluate(self, table: PrivateTables, purse: Purse, synthetic: object) -> PrivateLinkedEvaluation:
+        """Read synthetic people, count, and add noise: as a part of a release, of whose plan it is a leaf."""
+        made = read_linked(synthetic, self.schema, argument="synthetic")
+        own = purse.release(None, self.event).guarantee
+        return self.counted(table.histories(), made)._released(purse, own)
+
+    def _released(self, purse: Purse, guarantee: Guarantee) -> PrivateLinkedEvaluation:
         figures, numbers = self.exact
         whole = np.concatenate([np.floor(figures * _SHRINK + 0.5), numbers]).astype(np.int64)
         event = self.event
@@ -480,12 +505,18 @@ class PreparedLinkedFigures:
         totals = dict(zip(self.bases, noisy[len(figures) :].tolist(), strict=True))
         if self.neighbours.people is not None:
             totals["people"] = float(self.neighbours.people)
-        deviation = np.sqrt(2.0) * event.scale / _SHRINK
+        gaussian = isinstance(event, GaussianEvent)
+        deviation = (1.0 if gaussian else np.sqrt(2.0)) * event.scale / _SHRINK
         parts: dict[str, list[tuple[float, float, int]]] = {}
         for ((kind, base), tables), value in zip(self.tables.items(), noisy[: len(figures)].tolist(), strict=True):
             total = max(totals[base], 1.0)
             share = min(max(value / _SHRINK / total, 0.0), 1.0)
-            wide = _HALF * deviation * float(np.sqrt(1 + (base in self.bases) * share**2)) / total
+            wide = (
+                (_HALF_GAUSSIAN if gaussian else _HALF)
+                * deviation
+                * float(np.sqrt(1 + (base in self.bases) * share**2))
+                / total
+            )
             parts.setdefault(kind, []).append((share, wide, len(tables)))
         told, ends = {}, {}
         for kind, several in parts.items():
@@ -493,7 +524,7 @@ class PreparedLinkedFigures:
             told[kind], half = (float(np.average(each, weights=weights)) for each in (shares, widths))
             ends[kind] = max(told[kind] - half, 0.0), min(told[kind] + half, 1.0)
         return PrivateLinkedEvaluation(
-            figures=MappingProxyType(told), intervals=MappingProxyType(ends), guarantee=purse.guarantee
+            figures=MappingProxyType(told), intervals=MappingProxyType(ends), guarantee=guarantee
         )
 
 
@@ -512,7 +543,7 @@ def evaluate_linked(
     tables: PrivateTables, synthetic: object, *, epsilon: float, seed: int | None = None
 ) -> PrivateLinkedEvaluation:
     """Measure how close synthetic linked tables are, under pure ε: see :func:`~escudo.utility.evaluate_privately`."""
-    prepared = PreparedLinkedFigures.of(tables.schema, tables.neighbours, epsilon)
+    prepared = PreparedLinkedFigures.of(tables.schema, tables.neighbours, epsilon=epsilon)
     if not planning():  # before anything is spent: an engine that fails then costs nothing
         made = read_linked(synthetic, tables.schema, argument="synthetic")
         prepared = prepared.counted(tables.histories(), made)

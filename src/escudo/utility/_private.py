@@ -55,7 +55,7 @@ from numpy.typing import NDArray
 
 from escudo._card import plain, tracking
 from escudo._validate import finite, positive, positive_integer
-from escudo.asking import linked, paying, planning, run, verb
+from escudo.asking import Question, linked, paying, planning, run, verb
 from escudo.errors import InputError
 from escudo.mechanisms import Purse, gaussian_event, laplace_event
 from escudo.privacy import (
@@ -78,7 +78,7 @@ from escudo.utility._prediction import learner_of
 from escudo.utility._rows import EVALUATION_PURPOSE, Rows
 
 if TYPE_CHECKING:
-    from escudo.utility._linked import PrivateLinkedEvaluation
+    from escudo.utility._linked import PreparedLinkedFigures, PrivateLinkedEvaluation
 
 Columns = tuple[str, ...]
 Floats = NDArray[np.float64]
@@ -507,7 +507,7 @@ class PreparedEvaluated:
     """
 
     generator: Prepared
-    figures: PreparedFigures
+    figures: PreparedFigures | PreparedLinkedFigures
 
     @property
     def schema(self) -> Schema:
@@ -540,7 +540,8 @@ class PreparedEvaluated:
     def run(self, table: PrivateTable, purse: Purse) -> tuple[Model, Evaluate]:
         """Fit the generator; return its model, with the plan of the whole, and what evaluates its rows, once."""
         model = self.generator.run(table, purse)
-        return replace(model, plan=purse.plan), partial(self.figures.evaluate, table, purse)
+        figures: Any = self.figures  # of the kind of tables that the model is of
+        return replace(model, plan=purse.plan), partial(figures.evaluate, table, purse)
 
 
 def prepare_evaluated(
@@ -570,20 +571,62 @@ def prepare_evaluated(
     Raises:
         InputError: If an argument is out of range.
     """
+
+    def figures(schema: Schema) -> PreparedFigures:
+        return prepare_figures(schema, neighbours_of(schema, relation, public_rows), targets, scale=1.0)
+
+    return _sharing(prepare, figures, Budget(epsilon, delta), share)
+
+
+def prepare_linked_evaluated(
+    question: Question[Any], schema: LinkedSchema, neighbours: Neighbours, budget: Budget, *, share: float
+) -> PreparedEvaluated:
+    """Choose what to measure for a model of linked tables and for figures about its people, from public facts alone.
+
+    Args:
+        question: What is asked for the model.
+        schema: The tables.
+        neighbours: Between which tables it promises.
+        budget: What both may cost together.
+        share: Which part of the budget goes to the figures, in zCDP: above 0 and below 1.
+
+    Raises:
+        InputError: If an argument is out of range.
+    """
+    from escudo.utility._linked import PreparedLinkedFigures
+
+    described: Any = schema  # what is asked of one table is asked of linked ones
+    return _sharing(
+        lambda epsilon: question.prepare(described, neighbours, Budget(epsilon, budget.delta)),
+        lambda _: PreparedLinkedFigures.of(schema, neighbours, scale=1.0),
+        budget,
+        share,
+    )
+
+
+def _sharing(
+    prepare: Callable[[float], Any], figures: Callable[[Any], Any], budget: Budget, share: float
+) -> PreparedEvaluated:
+    """Give figures their share of the budget, and what makes the rows the rest.
+
+    Args:
+        prepare: Prepares the generator for the ε it is given, at the same δ.
+        figures: Prepares the figures, with noise of scale 1, for the generator's schema.
+        budget: What both may cost together.
+        share: Which part goes to the figures, in zCDP.
+    """
     part = finite("share", share)
     if not 0 < part < 1:
         raise InputError(
             f"the share of the budget that goes to an evaluation must lie between 0 and 1, such as 0.1; got {share:g}."
         )
-    budget = Budget(epsilon, delta)
     if budget.delta == 0:
         raise InputError("an evaluation within a release has Gaussian noise, which needs a delta above 0.")
     mu = 1 / calibrate(lambda noise: GDPEvent(mu=1 / noise), budget)
     left = guarantee_of(GDPEvent(mu=mu * sqrt(1 - part)), delta=budget.delta).epsilon
     assert left is not None
     generator = prepare(_round_down(left))
-    neighbours = neighbours_of(generator.schema, relation, public_rows)
-    quiet = prepare_figures(generator.schema, neighbours, targets, scale=1.0)
+    quiet = figures(generator.schema)
     scale = quiet.l2_sensitivity / (mu * sqrt(part))
     for louder in _LOUDER:
         found = PreparedEvaluated(generator=generator, figures=replace(quiet, noise={"scale": scale * louder}))

@@ -80,6 +80,36 @@ def test_people_and_visits_are_released_together_and_sampled_again(folder: Path)
     assert "holds a release already" in failed(*RELEASE, "--seed", "1", "--out", "release")
 
 
+def test_a_graph_is_found_and_figures_are_paid_for_under_one_charge(folder: Path) -> None:
+    ledger = Ledger("sqlite:///ledger.db")
+    ledger.open("clinic", epsilon=9.0, delta=1e-4, unit="person", max_rows_per_person=21)
+    asked = [*RELEASE, "--graph", "discover", "--evaluate", "0.1", "--epsilon", "6"]
+    charged = [*asked, "--ledger", "sqlite:///ledger.db", "--dataset", "clinic"]
+    shown = run(*charged, "--plan")
+    assert shown.exit_code == 0, shown.output
+    for words in ("graph", "count tables along it", "private evaluation", "Reads the rows 3 times"):
+        assert words in shown.output
+    before = len(ledger.history("clinic"))
+    result = run(*charged, "--out", "release", "--json")
+    assert result.exit_code == 0, result.output
+    assert len(ledger.history("clinic")) == before + 1
+    told = json.loads(result.output)
+    assert told["guarantee"]["epsilon"] <= 6.0
+    arrows = {(edge["from"], edge["to"]) for edge in told["graph"]["edges"]}
+    assert ("visits.severity@prev", "visits.severity") in arrows
+    assert set(told["evaluation"]["figures"]) >= {"people", "rows", "transitions", "counts"}
+    record = json.loads((folder / "release" / "release.json").read_text())
+    assert record["generator"]["details"]["discovery"] == told["graph"]
+    assert record["evaluation"]["paid"]["figures"] == told["evaluation"]["figures"]
+    page = (folder / "release" / "report.html").read_text()
+    assert "The graph was found, not given" in page
+    assert "How close the synthetic people are" in page
+    assert run("sample", "release/model", "--people", "3").exit_code == 0
+    words = run(*asked, "--seed", "2", "--out", "other")
+    assert "Discovered graph" in words.output
+    assert "How good it is, paid for" in words.output
+
+
 def test_the_plan_is_shown_and_the_account_charged_once(folder: Path) -> None:
     ledger = Ledger("sqlite:///ledger.db")
     ledger.open("clinic", epsilon=5.0, delta=1e-4, unit="person", max_rows_per_person=21)
@@ -97,9 +127,10 @@ def test_the_plan_is_shown_and_the_account_charged_once(folder: Path) -> None:
     ("more", "words"),
     [
         (["--generator", "vae"], "take the generator 'marginals'"),
-        (["--evaluate", "0.1"], "--evaluate is not taken with linked tables"),
+        (["--evaluate", "1.5"], "must lie between 0 and 1"),
+        (["--knowledge", "clinic.dot"], "knowledge goes with a graph that is to be discovered"),
         (["--custodian"], "--custodian is not taken with linked tables"),
-        (["--graph", "discover"], "is not discovered"),
+        (["--graph", "discover", "--option", "method=gaussian"], "'exact' or 'two-stage'"),
         (["--public-rows", "9"], "--public-rows is about one table"),
         (["--option", "depth=3"], "no option 'depth'"),
     ],

@@ -65,6 +65,30 @@ def test_a_row_more_adds_one_coin_and_changes_no_other(counts: list[int], data: 
     assert (with_coins(before, salt=salt).sum(axis=-1) == before).all()
 
 
+@given(
+    st.lists(st.integers(0, 40), min_size=1, max_size=6), st.lists(st.integers(0, 9), min_size=6, max_size=6), st.data()
+)
+def test_steps_that_come_bring_their_coins_and_change_no_other(
+    counts: list[int], more: list[int], data: st.DataObject
+) -> None:
+    """Whoever adds so many steps to each cell adds as many to either side together, and takes none away."""
+    voice = data.draw(st.integers(1, 7))
+    before, added = np.array(counts, dtype=np.int64), np.array(more[: len(counts)], dtype=np.int64)
+    moved = with_coins(before + added, salt=1, voice=voice) - with_coins(before, salt=1, voice=voice)
+    assert (moved >= 0).all()
+    assert (moved.sum(axis=-1) == added).all()
+
+
+def test_a_coin_is_for_one_voice() -> None:
+    counts = np.full(4000, 25 * 64 + 7, dtype=np.int64)
+    heads = with_coins(counts, salt=1, voice=64)[:, 0]
+    assert set((heads % 64).tolist()) <= {0, 7}
+    tossed = heads // 64
+    assert tossed.mean() == pytest.approx(12.5, abs=4 * 2.5 / math.sqrt(4000))
+    assert tossed.std() == pytest.approx(2.5, rel=0.05)
+    assert (with_coins(counts, salt=1, voice=1) == with_coins(counts, salt=1)).all()
+
+
 def test_coins_are_fair_and_independent_of_cells_ranks_and_each_other() -> None:
     counts = np.full((50, 40), 400, dtype=np.int64)
     heads = np.stack([with_coins(counts, salt=salt)[..., 0] for salt in (1, 2)]).astype(float)

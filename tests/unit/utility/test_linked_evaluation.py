@@ -86,7 +86,7 @@ def test_paid_figures_hold_what_the_tables_say(made: Clinic, model: LinkedModel)
 
 
 def prepared(made: Clinic, relation: str) -> PreparedLinkedFigures:
-    return PreparedLinkedFigures.of(made.schema, made.schema.neighbours(relation=relation), 1.0)
+    return PreparedLinkedFigures.of(made.schema, made.schema.neighbours(relation=relation), epsilon=1.0)
 
 
 @pytest.mark.parametrize("relation", ["replace_one", "add_remove"])
