@@ -5,9 +5,10 @@ there and kept. 30 three-way tables are counted over 20 columns (ten of text wit
 two of booleans, two of reals, which fall into 20 and 10 bins), from Parquet. Each figure is of a process of its own:
 processor seconds of it and its children, imports included only where said, since the cores are shared, and the peak of
 the resident memory (of the largest process, for Spark that is the Java machine). *Reading* is the same columns handed
-over in batches and dropped. 10⁹ rows are ten times the file of 10⁸. Results go to ``benchmarks/results/scale.json`` and
-``scale.md`` after each job, so that a stopped run goes on where it was; ``--only`` names jobs. Exits with 1 if a target
-is missed.
+over in batches and dropped. 10⁹ rows are ten times the file of 10⁸. *Wide* is a table of 1,000 columns with a graph of
+1,997 arrows; *sample* draws 10⁹ rows of three columns and writes them as Parquet parts (7 GB, then removed). Results
+go to ``benchmarks/results/scale.json`` and ``scale.md`` after each job, so that a stopped run goes on where it was;
+``--only`` names jobs. Exits with 1 if a target is missed.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ import hashlib
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -46,7 +49,10 @@ TARGETS = {
     "people 1e8 CPU-s": 200.0,
     "people 1e8 GB": 1.0,
     "growth": 1.0,
+    "wide CPU-s": 10.0,
+    "sample 1e9 GB": 1.0,
 }
+WIDE, WIDE_ROWS = 1000, 10_000
 
 
 def file_of(data: Path, rows: int) -> Path:
@@ -168,14 +174,61 @@ def work(job: str, engine: str, path: Path, copies: int) -> Any:
         table = PrivateTable(opened(engine, path, copies), schema_of(job == "people"))
         counts = table.counts(tables())
         return {"rows": int(counts[0].sum()), "hash": hashlib.md5(b"".join(c.tobytes() for c in counts)).hexdigest()}
+    if job == "sample":
+        return sampled(path, copies)
+    if job == "wide":
+        table, rows = PrivateTable(*wide(path.with_name("wide.parquet")), relation="add_remove"), WIDE_ROWS
+    else:
+        table, rows = PrivateTable(opened(engine, path), schema_of(), relation="add_remove"), 1_000_000
     import escudo
 
-    names = list(schema_of().names)
-    graph = escudo.CausalGraph.from_edges([(names[i], names[j]) for j in range(1, 20) for i in sorted({j - 1, j // 2})])
-    made_of = PrivateTable(opened(engine, path), schema_of(), relation="add_remove")
-    model = escudo.synthesize(made_of, graph=graph, epsilon=1.0, delta=1e-9)
-    model.sample(1_000_000)
+    model = escudo.synthesize(table, graph=graph_over(table.columns), epsilon=1.0, delta=1e-9)
+    model.sample(rows)
     return {"rows": round(float(model.details["rows"]))}
+
+
+def graph_over(names: Sequence[str]) -> Any:
+    """Return the graph in which the column before and the one half as far are the causes of each."""
+    import escudo
+
+    pairs = [(names[i], names[j]) for j in range(1, len(names)) for i in sorted({j - 1, j // 2})]
+    return escudo.CausalGraph.from_edges(pairs)
+
+
+def wide(path: Path) -> tuple[Any, Any]:
+    """Return 1,000 columns of two levels that follow such a graph, and their schema."""
+    import polars as pl
+
+    from escudo.table import Categorical, Schema
+
+    names = [f"c{i}" for i in range(WIDE)]
+    if not path.exists():
+        rng = np.random.default_rng(SEED)
+        on = np.zeros((WIDE, WIDE_ROWS), dtype=bool)
+        for i in range(WIDE):
+            causes = [on[j] for j in sorted({i - 1, i // 2}) if 0 <= j < i]
+            on[i] = rng.random(WIDE_ROWS) < 0.2 + 0.3 * sum(causes, start=np.zeros(WIDE_ROWS))
+        pl.DataFrame({name: np.where(on[i], "yes", "no") for i, name in enumerate(names)}).write_parquet(path)
+    return pl.scan_parquet(path), Schema([Categorical(name, ["no", "yes"]) for name in names])
+
+
+def sampled(path: Path, copies: int) -> Any:
+    """Draw so many times 10⁴ rows of three columns, write them as Parquet parts, and remove these."""
+    import polars as pl
+
+    import escudo
+    from escudo._files import write_rows
+    from escudo.table import PrivateTable
+
+    names = ["t1", "i1", "f0"]
+    table = PrivateTable(pl.scan_parquet(path), schema_of().select(names), relation="add_remove")
+    model = escudo.synthesize(table, graph=graph_over(names), epsilon=1.0, delta=1e-9)
+    folder = path.with_name(f"sampled-{os.getpid()}")
+    write_rows(model.blocks(copies * 10**4), folder)
+    size, rows = sum(part.stat().st_size for part in folder.iterdir()), pl.scan_parquet(folder).select(pl.len())
+    answer = {"rows": int(rows.collect().item()), "GB on disk": size / 1e9, "parts": len(list(folder.iterdir()))}
+    shutil.rmtree(folder)
+    return answer
 
 
 def alone(job: str, engine: str, path: Path, copies: int) -> None:
@@ -234,6 +287,8 @@ JOBS: dict[str, tuple[str, str, int, int]] = {
     "release polars 1e8": ("release", "polars", 10**8, 1),
     "people duckdb 1e8": ("people", "duckdb", 10**8, 1),
     "count duckdb 1e9": ("count", "duckdb", 10**8, 10),
+    "wide": ("wide", "polars", 10**4, 1),
+    "sample 1e9": ("sample", "polars", 10**4, 10**5),
 }
 
 
@@ -247,6 +302,10 @@ def figures(done: dict[str, Any]) -> dict[str, float]:
             found[f"{key} CPU-s"], found[f"{key} GB"] = done[job]["cpu"], done[job]["gb"]
     if "count duckdb 1e9" in done:
         found["duckdb 1e9 GB"] = done["count duckdb 1e9"]["gb"]
+    if "wide" in done:
+        found["wide CPU-s"] = done["wide"]["cpu"]
+    if "sample 1e9" in done:
+        found["sample 1e9 CPU-s"], found["sample 1e9 GB"] = done["sample 1e9"]["cpu"], done["sample 1e9"]["gb"]
     points = [
         (power, done[f"count duckdb 1e{power}"]["cpu"]) for power in (6, 7, 8, 9) if f"count duckdb 1e{power}" in done
     ]
@@ -295,6 +354,8 @@ def markdown(record: dict[str, Any]) -> str:
         "",
         "*Ratio*: counting over reading at 10⁷ rows. *Release*: a graph over the 20 columns, ε = 1, a million "
         "synthetic rows. *People*: 10 rows each in no order, of which 5 count. 10⁹ rows are ten times the file of 10⁸. "
+        "*Wide*: 10,000 rows of 1,000 columns with a graph of 1,997 arrows, fitted at ε = 1, and as many rows drawn. "
+        "*Sample*: 10⁹ rows of three columns drawn and written as Parquet parts. "
         "Wall seconds are of a shared machine. pyarrow's tables are in memory, which its peak says.",
         "",
         verdict(record),

@@ -138,6 +138,40 @@ def test_spark_streams_cells_numbers_and_days(session: Any) -> None:
     assert dict(spark.value_counts("text")) == dict(ours.value_counts("text"))
 
 
+def test_spark_and_dask_add_up_sums_on_their_workers(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No row passes through the driver for moments, straight lines and the scales of discovery."""
+    from escudo.discovery import _gaussian
+    from escudo.synthesis import _linear, _moment_statistics
+    from escudo.table import _spark
+
+    monkeypatch.setattr(_spark, "spark_pieces", None)  # what hands rows to the driver
+    data, columns = engines._data(6), engines.SCHEMAS["missing"]
+    spark, here = _frame(session, engines._polars(data)).cache(), engines._polars(data)
+    for unit in ({}, {"person_id": "patient", "max_rows_per_person": 2}):
+        schema = Schema(columns, **unit)
+        layout = _moment_statistics.MomentLayout(
+            {name: schema[name].size for name in schema.names}, (("text", "flag"), ("whole", "flag"))
+        )
+
+        def found(frame: Any, schema: Schema = schema, layout: Any = layout) -> list[Any]:
+            table = PrivateTable(frame, schema)
+            counted = _gaussian._sums(table, ("real",), lambda rows: _gaussian.histograms(rows, 1))
+            return [*_moment_statistics.table_sums(table, layout, 8), counted]
+
+        wanted = found(here)
+        assert all(np.any(one) for one in wanted)
+        for one in (found(spark), found(engines.BY_PERSON["dask"](data))):
+            for some, other in zip(one, wanted, strict=True):
+                np.testing.assert_array_equal(some, other)
+    clinic, described = _clinic()
+    numbers = described.select(["dose", "late"])
+    ours, theirs = (PrivateTable(one, numbers) for one in (clinic, _frame(session, clinic)))
+    wanted = _linear._second_moments(ours, 10**6)
+    np.testing.assert_array_equal(_linear._second_moments(theirs, 10**6), wanted)
+    monkeypatch.setattr(_spark, "_MOST_BYTES", 1)  # then sums are merged on the workers, too
+    np.testing.assert_array_equal(_linear._second_moments(theirs, 10**6), wanted)
+
+
 def _clinic(rows: int = 3000) -> tuple[pl.DataFrame, Schema]:
     rng = np.random.default_rng(5)
     smoke = rng.random(rows) < 0.3

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from escudo.privacy import Relation
 from escudo.synthesis import TableConditional, _adaptive
+from escudo.synthesis._estimation import TableFits
 from escudo.table import Schema, count_sensitivity
 
 SIZES = {"a": 2, "b": 3, "c": 2}
@@ -38,7 +39,22 @@ def scores(rows: list[tuple[int, ...]], seed: int, total: float) -> dict[tuple[s
         counts = np.zeros([SIZES[name] for name in columns], dtype=np.int64)
         np.add.at(counts, tuple(codes[:, names.index(name)] for name in columns), 1)
         exact[columns] = counts
-    return _adaptive.scores(laws, exact, dict.fromkeys(PAIRS, 3.0), GAIN, total, len(SIZES))
+    fits = TableFits(SIZES, {}, [], int(total))
+    found = _adaptive.scores(laws, exact, np.full(len(PAIRS), 3.0), np.array([*GAIN.values()]), fits)
+    return dict(zip(PAIRS, found.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("rows", [[], [(0, 0, 0), (1, 2, 1), (1, 0, 1)], [(0, 1, 1)] * 30])
+def test_scores_of_wide_tables_are_the_same_as_those_of_narrow_ones(
+    rows: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pairs are counted by matrix products there, and cells some at a time."""
+    narrow = scores(rows, 5, 20.0)
+    monkeypatch.setattr(_adaptive, "_WIDE", 1)
+    monkeypatch.setattr(_adaptive, "_WIDE_SIMULATED", 64)
+    assert scores(rows, 5, 20.0) == narrow
+    monkeypatch.setattr(_adaptive, "_AT_ONCE", 1)
+    assert scores(rows, 5, 20.0) == narrow
 
 
 @given(rows=st.lists(ROW, max_size=12), other=ROW, seed=st.integers(0, 99), total=st.floats(1.0, 40.0))

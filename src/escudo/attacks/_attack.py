@@ -31,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from escudo._card import tracking
+from escudo._log import fingerprint
 from escudo._spread import check_jobs
 from escudo._validate import one_of, positive_integer, probability, whole
 from escudo.attacks._attacker import (
@@ -43,7 +44,7 @@ from escudo.attacks._attacker import (
     distances,
     train_classifier,
 )
-from escudo.attacks._game import FitLog, Game, Person, Played, Trials, collect, fingerprint
+from escudo.attacks._game import FitLog, Game, Person, Played, Trials, collect
 from escudo.attacks._linked import People, linked_victim
 from escudo.attacks._report import Attack, AttackedTarget, AttributeAttack, PublishedScore, ceiling_of, pool, score_of
 from escudo.attacks._victims import Victim, victim_of

@@ -7,9 +7,7 @@ averages over the people who might have been in the table, and tells less about 
 :class:`Trials` makes a randomised experiment of it: each fit is a trial, and an audit bets on the coin.
 
 A fit is decided by its coin and its seed, so what came out of it can be looked up by them: a :class:`FitLog` lets an
-attack that was stopped go on where it was. It holds functions of private rows: it is written for its owner's eyes only,
-and is as private as the rows. What is read back is checked, not believed: it takes memory in proportion to the file,
-and a whole line that is none of ours is refused.
+attack that was stopped go on where it was (:mod:`escudo._log`).
 
 Fits are spread over processes by joblib, so that ``joblib.parallel_config`` sends them to a cluster.
 """
@@ -17,21 +15,18 @@ Fits are spread over processes by joblib, so that ``joblib.parallel_config`` sen
 from __future__ import annotations
 
 import base64
-import hashlib
-import json
 import math
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from os import PathLike
-from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from escudo._log import LogKind, WorkLog
 from escudo._spread import spread, workers
 from escudo.attacks._report import comparable
 from escudo.attacks._victims import Fitted, RowsWithRecord, Victim, trains_together
@@ -268,16 +263,7 @@ class Trials:
 # ---- fits that were made before
 
 
-def fingerprint(*parts: object) -> str:
-    """Return a digest of arguments and arrays: logs of another attack must not be taken for this one's."""
-    digest = hashlib.sha256()
-    for part in parts:
-        content = part.tobytes() if isinstance(part, np.ndarray) else repr(part).encode()
-        digest.update(len(content).to_bytes(8, "big") + content)
-    return digest.hexdigest()
-
-
-class FitLog:
+class FitLog(WorkLog[Key, Sets]):
     """An append-only file of fits; a line cut short by a crash is left out.
 
     Args:
@@ -289,67 +275,19 @@ class FitLog:
     """
 
     def __init__(self, path: str | PathLike[str], attack: str):
-        self._path = Path(path)
-        self._known: dict[Key, Sets] = {}
-        if self._path.exists():
-            self._read(attack)
-        else:
-            with self._open("x") as file:
-                file.write(json.dumps({"format": _FORMAT, "attack": attack}) + "\n")
-
-    def __len__(self) -> int:
-        return len(self._known)
-
-    def get(self, key: Key) -> Sets | None:
-        """Return what came out of a fit, if it was made before."""
-        return self._known.get(key)
-
-    def put(self, key: Key, sets: Sets) -> None:
-        """Keep what came out of a fit."""
-        self._known[key] = sets
-        line = {"key": list(key), "sets": [{kind: _pack(values) for kind, values in one.items()} for one in sets]}
-        with self._open("a") as file:
-            file.write(json.dumps(line) + "\n")
-
-    def _open(self, mode: str) -> IO[str]:
-        flags = os.O_WRONLY | os.O_APPEND | (os.O_CREAT | os.O_EXCL if mode == "x" else 0)
-        try:
-            return os.fdopen(os.open(self._path, flags, 0o600), "a", encoding="utf-8")
-        except OSError as error:
-            raise InputError(f"Cannot write the log {self._path.name!r}: {error.strerror or error}.") from error
-
-    def _read(self, attack: str) -> None:
-        try:
-            lines = self._path.read_bytes().split(b"\n")
-        except OSError as error:
-            raise InputError(f"Cannot use the log {self._path.name!r}: {error.strerror or error}.") from error
-        head = _parse(lines[0])
-        if not isinstance(head, dict) or head.get("format") != _FORMAT:
-            raise InputError(f"{self._path.name!r} exists and is not a log of fits; choose another name.")
-        if head.get("attack") != attack:
-            raise InputError(
-                f"{self._path.name!r} is the log of another attack: other rows, generator, targets or seed. "
-                "Choose another name, or repeat that attack's arguments."
-            )
-        self._path.chmod(0o600)
-        whole = len(lines[0]) + 1
-        for line in lines[1:-1]:  # what follows the last line end was cut short
-            try:
-                key, sets = _fit_in(_parse(line))
-            except (TypeError, KeyError, ValueError, AttributeError):
-                raise InputError(
-                    f"{self._path.name!r} is damaged: line {1 + lines.index(line)} is no fit. Choose another name."
-                ) from None
-            self._known[key] = sets
-            whole += len(line) + 1
-        os.truncate(self._path, whole)
+        kind = LogKind(
+            format=_FORMAT,
+            question="attack",
+            piece="fit",
+            differs="other rows, generator, targets or seed",
+            write=_line_of,
+            read=_fit_in,
+        )
+        super().__init__(path, attack, kind)
 
 
-def _parse(line: bytes) -> Any:
-    try:
-        return json.loads(line)
-    except (ValueError, RecursionError):
-        return None
+def _line_of(key: Key, sets: Sets) -> dict[str, Any]:
+    return {"key": list(key), "sets": [{kind: _pack(values) for kind, values in one.items()} for one in sets]}
 
 
 def _fit_in(found: Any) -> tuple[Key, Sets]:

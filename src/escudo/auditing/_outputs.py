@@ -413,7 +413,8 @@ class TrialLog:
                 self._read(whole, facts)
             elif lines and not (lines[0].startswith(_BEGINNING) or _BEGINNING.startswith(lines[0])):
                 raise InputError(f"{self.path.name} is no trial log of escudo; name another file.")
-            self._file = self.path.open("r+b" if self.path.exists() else "x+b")
+            made = 0 if self.path.exists() else os.O_EXCL | os.O_CREAT
+            self._file = os.fdopen(os.open(self.path, os.O_RDWR | made, 0o600), "r+b")
             self._file.truncate(sum(map(len, whole)))
             self._file.seek(0, os.SEEK_END)
         except OSError as error:

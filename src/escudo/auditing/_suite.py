@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import json
 import os
 import sys
@@ -29,11 +30,13 @@ import time
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 from escudo._card import card
+from escudo._log import fingerprint
 from escudo._spread import check_jobs, spread
 from escudo._validate import did_you_mean, positive_integer, probability
 from escudo.auditing._audit import audit
@@ -214,30 +217,45 @@ class Suite:
             folder=where.parent,
         )
 
-    def run(self, on_audit: Callable[[str, SuiteEntry], None] | None = None, *, jobs: int | None = None) -> SuiteResult:
+    def run(
+        self,
+        on_audit: Callable[[str, SuiteEntry], None] | None = None,
+        *,
+        jobs: int | None = None,
+        log: str | os.PathLike[str] | None = None,
+    ) -> SuiteResult:
         """Run all audits; one that cannot be run is an error of its own.
 
         Args:
             on_audit: Called with the name and the finding of each audit when it is done, in the order of the file.
             jobs: How many processes, as in joblib, each with audits of its own; None follows
                 ``joblib.parallel_config``, which may name a cluster that sees the suite's folder, and is otherwise one.
+            log: A folder that keeps the record of every audit, so that the same suite goes on where it was stopped; on
+                a cluster, one that all workers see. What is asked of a mechanism, the file that it is written in and
+                those of pairs and schema name the record: where one of them has changed, the audit begins anew. What
+                the mechanism imports is not looked at: after a change there, name another folder.
+
+        Raises:
+            InputError: If the folder cannot be made.
         """
         found = []
-        for entry in spread(self._entry, self.audits, check_jobs(jobs), chunk=1):
+        asked = partial(self._entry, log=None if log is None else _folder_of_logs(Path(log).absolute()))
+        for entry in spread(asked, self.audits, check_jobs(jobs), chunk=1):
             found.append(entry)
             if on_audit is not None:
                 on_audit(entry.name, entry)
         return SuiteResult(confidence=self.confidence, entries=tuple(found))
 
-    def _entry(self, one: Mapping[str, Any]) -> SuiteEntry:
+    def _entry(self, one: Mapping[str, Any], log: Path | None) -> SuiteEntry:
         start = time.perf_counter()
+        name, confidence = str(one["name"]), 1 - (1 - self.confidence) / len(self.audits)
         try:
-            return SuiteEntry(name=str(one["name"]), audit=self._ask(one, 1 - (1 - self.confidence) / len(self.audits)))
+            return SuiteEntry(name=name, audit=self._ask(one, confidence, log))
         except (EscudoError, SystemExit) as error:
             why = str(error) if isinstance(error, EscudoError) else "it ended the program (sys.exit)."
-            return SuiteEntry(name=str(one["name"]), error=why, seconds=time.perf_counter() - start)
+            return SuiteEntry(name=name, error=why, seconds=time.perf_counter() - start)
 
-    def _ask(self, one: Mapping[str, Any], confidence: float) -> Audit:
+    def _ask(self, one: Mapping[str, Any], confidence: float, log: Path | None) -> Audit:
         if "schema" in one and "pairs" in one:
             raise InputError("give pairs or a schema, not both.")
         schema = Schema.read(self.folder / one["schema"]) if "schema" in one else None
@@ -250,7 +268,13 @@ class Suite:
             options["pairs"] = pairs_in(self.folder / one["pairs"])
         else:
             options["pairs"] = _labelled(one["pairs"], "pairs") if "pairs" in one else plain_pairs(claim.relation)
-        return audit(self._target(one), claim=claim, confidence=confidence, progress=False, **options)
+        target = self._target(one)
+        if log is not None:
+            named = [self.folder / one[key] for key in ("schema", "pairs") if isinstance(one.get(key), str)]
+            files = [path.read_bytes() for path in (*named, *_source_of(target))]
+            said = json.dumps({**one, "name": ""}, sort_keys=True, default=str)
+            options["log"] = log / f"{fingerprint(said, confidence, *files)[:32]}.log"
+        return audit(target, claim=claim, confidence=confidence, progress=False, **options)
 
     def _target(self, one: Mapping[str, Any]) -> Any:
         if ("mechanism" in one) == ("url" in one):
@@ -262,6 +286,23 @@ class Suite:
             return mechanism_named(one["mechanism"], self.folder)
         rate = one.get("rate")
         return HttpTarget(one["url"], headers=headers_of(one.get("headers", {})), calls_per_second=rate, **limits)
+
+
+def _source_of(target: Any) -> list[Path]:
+    """Return the file in which a mechanism is written, if it is in one."""
+    try:
+        found = inspect.getsourcefile(inspect.unwrap(target) if inspect.isroutine(target) else type(target))
+    except TypeError:  # it is built in
+        return []
+    return [Path(found)] if found is not None and Path(found).is_file() else []
+
+
+def _folder_of_logs(folder: Path) -> Path:
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot make the folder {folder.name!r} for logs: {error.strerror or error}.") from error
+    return folder
 
 
 def _given(changed: Mapping[str, Any], one: Mapping[str, Any]) -> dict[str, Any]:

@@ -80,7 +80,10 @@ class AuditOptions:
     max_runs: Annotated[int | None, typer.Option(min=1, help="The most runs of the mechanism.")] = None
     seed: Annotated[int | None, typer.Option(help="Repeat an audit exactly.")] = None
     log: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Keep the record of the experiment; resumes if it is there.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Keep the record of the experiment, of a suite in a folder; resumes if it is there."
+        ),
     ] = None
     out: Annotated[
         Path | None,
@@ -204,17 +207,16 @@ def _suite(asked: AuditOptions) -> Filed:
         asked.url,
         asked.header,
         asked.rate,
-        asked.log,
     )
     if any(one is not None for one in own) or asked.run_on or asked.memoryless:
         raise InputError(
             "a suite says itself what is claimed and how it is asked; only --confidence, --max-runs, --seed, "
-            "--workers, --report and --junit go with it."
+            "--workers, --log, --report and --junit go with it."
         )
     workers = None if asked.workers == 1 else asked.workers
     changed = {"max_runs": asked.max_runs, "seed": asked.seed, "workers": workers}
     suite = Suite.read(asked.mechanism, confidence=asked.confidence, **changed)
-    found = suite.run()
+    found = suite.run(log=asked.log)
 
     def tell(written: bool) -> Answer:
         page = asked.out if written else None

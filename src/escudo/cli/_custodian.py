@@ -86,6 +86,9 @@ class EvaluateOptions:
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="HTML", help="Write a page of its own: NOT FOR RELEASE.")
     ] = None
+    log: Annotated[
+        Path | None, typer.Option(help="Keep predictions here, to go on after a stop; as private as the rows.")
+    ] = None
     seed: Annotated[int, typer.Option(min=0, help="Decides targets, samples and learners.")] = 0
     jobs: Annotated[int, typer.Option(help="Processes to use; -1 for all cores.")] = -1
 
@@ -133,6 +136,7 @@ def evaluate(asked: EvaluateOptions) -> Filed:
         reference=None if asked.reference is None else Network.read(asked.reference),
         seed=asked.seed,
         jobs=asked.jobs,
+        log=asked.log,
     )
     answer = Answer(found.to_json(), lambda screen: _print_evaluation(screen, found))
     rows = (real, made[0])

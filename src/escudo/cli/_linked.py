@@ -285,8 +285,8 @@ def evaluate_linked(asked: EvaluateOptions, schema: LinkedSchema) -> Filed:
     from escudo.synthesis import load_linked
     from escudo.utility import evaluate
 
-    if asked.target or asked.learner or asked.reference:
-        raise InputError("--target, --learner and --reference are about one table; leave them out.")
+    if asked.target or asked.learner or asked.reference or asked.log:
+        raise InputError("--target, --learner, --reference and --log are about one table; leave them out.")
     folders = [*(asked.synthetic or []), *([] if asked.release is None else [str(asked.release / "synthetic")])]
     if not folders:
         raise InputError("name the folders of synthetic tables after the real ones, or --release DIR.")

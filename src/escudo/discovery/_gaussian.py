@@ -58,7 +58,7 @@ identification with greedy search", JMLR 3, for why the best score is right with
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -478,9 +478,12 @@ class Scales:
     spread: Floats
     rows: float
 
-    def standard(self, table: PrivateTable) -> Iterator[Floats]:
-        """Yield batches of rows in units of the spread."""
-        return ((batch - self.middle) / self.spread for batch in _complete(table, self.names))
+    def second_moments(self, table: PrivateTable, stepped: Callable[[Floats], Floats], side: int) -> Integers:
+        """Return the sum of z zᵀ over the rows z that ``stepped`` makes of rows in units of the spread."""
+        middle, spread = self.middle, self.spread
+        return _sums(
+            table, self.names, lambda rows: second_moments((stepped((row - middle) / spread) for row in rows), side)
+        )
 
 
 def measure_scales(
@@ -496,7 +499,7 @@ def measure_scales(
         rows: The number of rows, where it was stated; else the histograms count those without a missing value.
     """
     d = len(names)
-    counts = _released(histograms(_complete(table, names), d), event, purse, "scales")
+    counts = _released(_sums(table, names, lambda rows: histograms(rows, d)), event, purse, "scales")
     rows = max(float(counts.sum()) / d, 1.0) if rows is None else float(rows)
     middle, spread = np.array([_middle_and_spread(column, rows, noise=event.scale) for column in counts]).T
     return Scales(names, counts, middle, spread, rows)
@@ -531,16 +534,15 @@ def measure_moments(
         scales: Where columns lie.
     """
     d, rows = len(names), scales.rows
-    batches = scales.standard(table)
-    sums = _released(second_moments(map(unit_rows, batches), d), events[0], purses[0], "whitening") / STEPS**2
+    exact = scales.second_moments(table, unit_rows, d)
+    sums = _released(exact, events[0], purses[0], "whitening") / STEPS**2
     noise = events[0].scale / STEPS**2 / rows
     values, vectors = np.linalg.eigh(_symmetric(sums) / rows)
     # The largest eigenvalue of d × d such noise is near sqrt(2 d) times its standard deviation.
     roots = np.sqrt(_unshrink(np.maximum(values, min(noise * math.sqrt(2 * d), 1 / d))))
     turn, back = (vectors / roots) @ vectors.T, (vectors * roots) @ vectors.T
     limit = squared_limit(d)
-    batches = scales.standard(table)
-    exact = second_moments((clipped_rows(turned_rows(batch, turn), limit) for batch in batches), d + 1)
+    exact = scales.second_moments(table, lambda rows: clipped_rows(turned_rows(rows, turn), limit), d + 1)
     sums = _released(exact, events[1], purses[1], "second moments") / STEPS**2
     second, noise = _covariance(_symmetric(sums), rows, noise=events[1].scale / STEPS**2)
     size = max(float(np.trace(second)) / d, noise)
@@ -590,9 +592,14 @@ def histograms(batches: Iterator[Floats], columns: int) -> Integers:
     return found
 
 
-def _complete(table: PrivateTable, names: tuple[str, ...]) -> Iterator[Floats]:
-    for batch in table.batches(_BATCH, list(names), encode="scaled"):
-        yield batch[~np.isnan(batch).any(axis=1)]
+def _sums(table: PrivateTable, names: tuple[str, ...], add_up: Callable[[Iterator[Floats]], Integers]) -> Integers:
+    """Return sums over the rows that lack no value."""
+    return table.sums(
+        lambda batches: add_up(batch[~np.isnan(batch).any(axis=1)] for batch in batches),
+        _BATCH,
+        list(names),
+        encode="scaled",
+    )
 
 
 def _covariance(sums: Floats, rows: float, *, noise: float) -> tuple[Floats, float]:
@@ -738,7 +745,7 @@ def measure_curvature(
 ) -> Curvature:
     """Release the products of columns and their squares, and return what they say."""
     d, limit = len(names), bent_limit(len(names))
-    exact = second_moments((bent_rows(batch, limit) for batch in scales.standard(table)), 2 * d + 1)
+    exact = scales.second_moments(table, lambda rows: bent_rows(rows, limit), 2 * d + 1)
     sums = _released(exact, event, purse, "curvature") / STEPS**2
     return curvature_of(_symmetric(sums), scales.rows, noise=event.scale / STEPS**2)
 

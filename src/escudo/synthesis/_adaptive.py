@@ -57,6 +57,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heapify, heapreplace
 from itertools import combinations, islice
 
 import numpy as np
@@ -66,7 +67,7 @@ from escudo.errors import InputError
 from escudo.mechanisms import Purse
 from escudo.privacy import Event, ExponentialEvent, GaussianEvent, Neighbours, Passes, Plan
 from escudo.synthesis._estimation import Columns, NoisyTable, TableFits
-from escudo.synthesis._laws import Conditional, draw
+from escudo.synthesis._laws import Conditional, Floats, draw
 from escudo.table import CountSensitivity, PrivateTable, Schema, add_pairs, count_sensitivity, level_places
 
 UNITS_PER_COLUMN = 9
@@ -84,6 +85,7 @@ _NONES = 3
 _NONE = 0.5  # of what the largest of so many noises adds
 _BATCH = 0.25  # picks for each column, before everything is fitted again
 _SIMULATED, _WIDE_SIMULATED = 2**16, 2**14
+_AT_ONCE = 2**20  # cells whose scores are computed together
 _WIDE = 60  # columns: from here on pairs are counted by matrix products, and room for them is bounded, not looked for
 _MOST_LEVELS = 6000  # of all columns together
 _SEED = 20_220_901  # any fixed number: the same release always gives the same model
@@ -234,23 +236,26 @@ class _Run:
         while picks and self.left and nones < _NONES and self.candidates:
             units = min(self.left, max(least, self.left // picks))
             holds = self.fits.has_room(self.picked, exactly=len(self.columns) < _WIDE)
-            offered = [*(each for each in self.candidates if holds(each)), *self.triples()]
+            offered = [*filter(holds, self.candidates), *self.triples()]
             scores = self.scores(offered, units)
+            ends, left = self.ends(offered), np.ones(len(offered), dtype=bool)
             joined: dict[str, str] = {}
             batch = _BATCH * min(max(len(self.columns) / _WIDE, 1.0), 4.0)
             for event in islice(waiting, max(round(batch * len(self.columns)), 1)):
                 picks -= 1
-                group = {name: _root(joined, name) for name in self.columns}
-                offered = [each for each in offered if len(each) > 2 or group[each[0]] != group[each[1]]]
-                each = [scores[columns] for columns in offered]
-                none = _NONE * 2 * moved(event).l1 / event.epsilon * math.log(max(len(offered), 2))
+                roots = {name: place for place, name in enumerate(self.columns)}
+                group = np.array([*(roots[_root(joined, name)] for name in self.columns), -1])
+                left &= (group[ends[0]] != group[ends[1]]) | (ends[1] < 0)
+                places = np.flatnonzero(left)
+                none = _NONE * 2 * moved(event).l1 / event.epsilon * math.log(max(places.size, 2))
                 picked = self.purse.choose(
-                    np.array([*each, none]), event, sensitivity=moved(event).l1, purpose="pick a table"
+                    np.append(scores[places], none), event, sensitivity=moved(event).l1, purpose="pick a table"
                 )
-                if picked == len(offered):
+                if picked == places.size:
                     nones, least = nones + 1, 2 * least
                     break
-                columns = offered.pop(picked)
+                left[places[picked]] = False
+                columns = offered[places[picked]]
                 if len(columns) == 2 or columns in self.room:
                     for name in columns[1:]:
                         joined[_root(joined, name)] = _root(joined, columns[0])
@@ -262,6 +267,12 @@ class _Run:
                 self.measure(columns, min(self.left, max(least, self.left // max(picks, 1))))
                 if not self.left:
                     break
+
+    def ends(self, offered: Sequence[Columns]) -> NDArray[np.int64]:
+        """Return which columns are the two of each pair, by their places; -1 for those of larger tables."""
+        place = {name: number for number, name in enumerate(self.columns)}
+        pairs = [(place[each[0]], place[each[1]]) if len(each) == 2 else (-1, -1) for each in offered]
+        return np.array(pairs, dtype=np.int64).reshape(-1, 2).T
 
     def triples(self) -> list[Columns]:
         """Return the triples that may be picked: of which all pairs were measured, with few cells, that have room."""
@@ -290,11 +301,13 @@ class _Run:
 
     def use_up(self) -> None:
         """Give what is left to what was measured: half of it to single columns."""
-        singles = [each for each in self.tables if len(each) == 1]
-        others = [each for each in self.tables if len(each) > 1]
+        singles = Needs(each for each in self.tables.values() if len(each.columns) == 1)
+        others = Needs(each for each in self.tables.values() if len(each.columns) > 1)
         for place in range(self.left):
             among = (singles if place % 2 else others) or singles or others
-            self.measure(neediest([self.tables[each] for each in among]), 1)
+            columns = among.neediest
+            self.measure(columns, 1)
+            among.renew(self.tables[columns])
 
     def measure(self, columns: Columns, units: int) -> None:
         """Release a table so many times, and average."""
@@ -304,52 +317,61 @@ class _Run:
         self.left -= units
         self.advance(units)
 
-    def scores(self, offered: Sequence[Columns], units: int) -> dict[Columns, float]:
+    def scores(self, offered: Sequence[Columns], units: int) -> Floats:
         """Return how much is to be gained by measuring each of these tables with so many units."""
         laws = self.fits.drawable(list(self.tables.values()), self.picked)
         precision = units / self.terms.unit.scale**2
-        known = {each: self.tables[each].scale ** -2.0 for each in offered if each in self.tables}
-        noise = {each: (precision + known.get(each, 0.0)) ** -0.5 for each in offered}
-        gain = {each: 1 - noise[each] * math.sqrt(known.get(each, 0.0)) for each in offered}
-        stays = {
-            each: noise[each] * math.sqrt(math.prod(1 - 1 / self.fits.sizes[name] for name in each)) for each in offered
-        }
-        exact = {each: self.exact[each] for each in offered}
-        found = scores(laws, exact, stays, gain, self.fits.total, len(self.columns))
-        return {each: _TRIPLE * score if each in self.room else score for each, score in found.items()}
+        noise, gain = np.full(len(offered), precision**-0.5), np.ones(len(offered))
+        for place, each in enumerate(offered):
+            if each in self.tables:
+                known = self.tables[each].scale ** -2.0
+                noise[place] = (precision + known) ** -0.5
+                gain[place] = 1 - noise[place] * math.sqrt(known)
+        found = scores(laws, {each: self.exact[each] for each in offered}, noise, gain, self.fits)
+        if self.room:
+            found[[place for place, each in enumerate(offered) if each in self.room]] *= _TRIPLE
+        return found
 
 
 def scores(
     laws: Mapping[str, Conditional],
     exact: Mapping[Columns, Counts],
-    noise: Mapping[Columns, float],
-    gain: Mapping[Columns, float],
-    rows: float,
-    width: int,
-) -> dict[Columns, float]:
+    noise: Floats,
+    gain: Floats,
+    fits: TableFits,
+) -> Floats:
     """Return the score of each table: how far its counts are from the model's, less what noise would still miss.
 
     Args:
         laws: The model, in an order to draw rows: public.
         exact: The counts of each table: private.
-        noise: What noise of a table would stay, once it is measured: public.
+        noise: What noise each would have, once it is measured: public.
         gain: And what part of its noise that takes away, at most 1: public.
-        rows: The number of rows: public.
-        width: The number of columns.
+        fits: How many columns there are, of what sizes, and how many rows: public.
 
     **Sensitivity.** The l1 sensitivity of one contingency table: the model's counts and the part that is subtracted are
     the same for neighbours, and |‖c - e‖ - ‖c' - e‖| ≤ ‖c - c'‖. A part of that moves less, and the smaller of two
     numbers no further than the one of them that moves more.
     """
+    width = sum(size > 1 for size in fits.sizes.values())
     simulated = _SIMULATED if width < _WIDE else _WIDE_SIMULATED
     drawn = draw(laws, {}, simulated, np.random.default_rng(_SEED))
-    predicted = _predicted(drawn, exact, width)
-    found = {}
-    for columns, counts in exact.items():
-        expected = predicted(columns) * (rows / simulated)
-        missed = math.sqrt(2 / math.pi) * float(np.minimum(expected, noise[columns]).sum())
-        apart = float(np.abs(counts.ravel() - expected).sum())
-        found[columns] = min(apart - missed, gain[columns] * apart)
+    predicted = _predicted(drawn, exact, fits.sizes, width)
+    shapes: dict[tuple[int, ...], list[tuple[int, Columns]]] = {}
+    for place, (columns, counts) in enumerate(exact.items()):
+        shapes.setdefault(counts.shape, []).append((place, columns))
+    found = np.empty(len(exact))
+    for shape, listed in shapes.items():
+        cells = math.prod(shape)
+        stays = math.sqrt(math.prod(1 - 1 / size for size in shape))
+        together = max(_AT_ONCE // cells, 1)
+        for start in range(0, len(listed), together):
+            places, tables = zip(*listed[start : start + together], strict=True)
+            expected = predicted(tables).reshape(-1, cells) * (fits.total / simulated)
+            counted = np.concatenate([exact[columns] for columns in tables]).reshape(-1, cells)
+            missed = np.minimum(expected, (noise[[*places]] * stays)[:, None]).sum(axis=1)
+            apart = np.abs(counted - expected).sum(axis=1)
+            found[[*places]] = np.minimum(apart - math.sqrt(2 / math.pi) * missed, gain[[*places]] * apart)
     return found
 
 
@@ -384,27 +406,35 @@ def largeness(sizes: Sequence[int]) -> float:
 
 
 def _predicted(
-    drawn: Mapping[str, Counts], exact: Mapping[Columns, Counts], width: int
-) -> Callable[[Columns], NDArray[np.int64]]:
-    """Return what counts the cells of a table among drawn rows."""
+    drawn: Mapping[str, Counts], exact: Mapping[Columns, Counts], sizes: Mapping[str, int], width: int
+) -> Callable[[Sequence[Columns]], Counts]:
+    """Return what counts the cells of tables of one shape among drawn rows."""
 
-    def one_by_one(columns: Columns) -> NDArray[np.int64]:
+    def one_by_one(tables: Sequence[Columns]) -> Counts:
+        return np.concatenate([counted(columns) for columns in tables])
+
+    def counted(columns: Columns) -> Counts:
         cells = drawn[columns[0]]
-        for name, size in zip(columns[1:], exact[columns].shape[1:], strict=True):
-            cells = cells * size + drawn[name]
+        for name in columns[1:]:
+            cells = cells * sizes[name] + drawn[name]
         return np.bincount(cells, minlength=exact[columns].size)
 
     if width < _WIDE:
         return one_by_one
-    sizes: dict[str, int] = {}
-    for columns, counts in exact.items():
-        sizes.update(zip(columns, counts.shape, strict=True))
-    place, levels = level_places(sizes), sum(sizes.values())
+    named = {name: sizes[name] for name in dict.fromkeys(name for columns in exact for name in columns)}
+    start, levels = {name: place.start for name, place in level_places(named).items()}, sum(named.values())
     products = np.zeros((levels, levels), dtype=np.int64)
-    add_pairs(products, [drawn[name] for name in sizes], list(sizes.values()))
-    return lambda columns: (
-        products[place[columns[0]], place[columns[1]]].ravel() if len(columns) == 2 else one_by_one(columns)
-    )
+    add_pairs(products, [drawn[name] for name in named], list(named.values()))
+
+    def crossed(tables: Sequence[Columns]) -> Counts:
+        first, second = (
+            np.array([start[columns[axis]] for columns in tables])[:, None] + np.arange(sizes[tables[0][axis]])
+            for axis in (0, 1)
+        )
+        found: Counts = products[first[:, :, None], second[:, None, :]]
+        return found
+
+    return lambda tables: crossed(tables) if len(tables[0]) == 2 else one_by_one(tables)
 
 
 def _root(joined: dict[str, str], name: str) -> str:
@@ -430,6 +460,8 @@ class ExactCounts:
             self._known |= zip(new, self._table.counts([list(each) for each in new]), strict=True)
 
     def __getitem__(self, columns: Columns) -> Counts:
+        if columns in self._known:
+            return self._known[columns]
         self.read([columns])
         return self._known[columns] if columns in self._known else self._known[columns[::-1]].T
 
@@ -462,9 +494,27 @@ def average_repeats(tables: Sequence[NoisyTable]) -> list[NoisyTable]:
     return result
 
 
-def neediest(tables: Sequence[NoisyTable]) -> Columns:
-    """Return the table that more precision helps most: weights in the budget are as they are where √c σ³ is equal."""
-    return max(tables, key=lambda table: _need(table.counts.size, table.scale)).columns
+class Needs:
+    """Tables by how much more precision helps them: weights in the budget are as they are where √c σ³ is equal."""
+
+    def __init__(self, tables: Iterable[NoisyTable]):
+        self._waiting = [(-_need(each.counts.size, each.scale), place, each) for place, each in enumerate(tables)]
+        heapify(self._waiting)
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    @property
+    def neediest(self) -> Columns:
+        """The table that it helps most; the first of them."""
+        return self._waiting[0][2].columns
+
+    def renew(self, table: NoisyTable) -> None:
+        """Say what the neediest table has become."""
+        heapreplace(self._waiting, (-_need(table.counts.size, table.scale), self._waiting[0][1], table))
+
+    def __repr__(self) -> str:
+        return f"Needs({len(self._waiting)} tables)"
 
 
 def _need(cells: int, scale: float) -> float:

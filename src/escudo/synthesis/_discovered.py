@@ -48,7 +48,7 @@ from escudo.discovery import METHODS, Constraints, constraints_of
 from escudo.errors import GraphError, InputError
 from escudo.mechanisms import Purse
 from escudo.privacy import Budget, Event, GaussianEvent, Neighbours, Passes, Plan, RepeatedEvent, calibrate
-from escudo.synthesis._adaptive import average_repeats, measure, neediest
+from escudo.synthesis._adaptive import Needs, average_repeats, measure
 from escudo.synthesis._bins import with_bins
 from escudo.synthesis._estimation import Columns, NoisyTable, Pair
 from escudo.synthesis._forecast import Forecast
@@ -168,10 +168,12 @@ class PreparedDiscovered:
                     wanted.append(pair)
         for columns in wanted:
             tables[columns] = measure(columns, fitted.exact[columns], self.ends, purse)
+        needs = Needs(tables.values())
         for _ in range(self.several - len(wanted)):
-            needy = neediest(list(tables.values()))
+            needy = needs.neediest
             fresh = measure(needy, fitted.exact[needy], self.ends, purse)
             (tables[needy],) = average_repeats([tables[needy], fresh])
+            needs.renew(tables[needy])
         return Fitted(list(tables.values()), pairs, fits, fitted.exact)
 
 

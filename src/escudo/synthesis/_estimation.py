@@ -56,7 +56,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from functools import cached_property
+from heapq import heapify, heappop, heappush
+from itertools import combinations, pairwise
 
 import numpy as np
 
@@ -85,7 +87,7 @@ class NoisyTable:
     scale: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TableFits:
     """How laws follow from tables.
 
@@ -131,7 +133,7 @@ class TableFits:
         """Return what each column is given in the observed law, in an order to draw them; None if it has none."""
         return None if self.settled else arrange(self.sizes, [*self.tables, *pairs])
 
-    @property
+    @cached_property
     def follows_arrows(self) -> bool:
         """Whether rows follow the laws along the arrows: some come from no table, or the observed law has no room."""
         return bool(self.settled) or arrange(self.sizes, self.tables) is None
@@ -143,8 +145,8 @@ class TableFits:
         """
         if not self.follows_arrows:
             return Room(self, pairs, exactly=exactly).holds
-        taken = {pair[1] for pair in pairs}
-        return lambda columns: columns in self.tables or (columns in self.open_arrows and columns[1] not in taken)
+        taken, known = {pair[1] for pair in pairs}, set(self.tables)
+        return lambda columns: columns in known or (columns in self.open_arrows and columns[1] not in taken)
 
     def still_holds(self, pairs: Sequence[Columns], table: Columns) -> bool:
         """Return whether one more table may be picked beside these."""
@@ -199,9 +201,14 @@ def margins_of(tables: Sequence[NoisyTable], *, total: float) -> dict[str, Float
     found = {}
     for name, parts in sums.items():
         mean = sum(weight * part for weight, part in parts) / sum(weight for weight, _ in parts)
-        shift = _shifts(np.asarray(mean)[None, :], np.array([total]))
-        found[name] = np.maximum(mean - shift[0], 0.0)
+        found[name] = nearest_margins(np.asarray(mean)[None, :], total=total)[0]
     return found
+
+
+def nearest_margins(sums: Floats, *, total: float) -> Floats:
+    """Return for each row of sums the nearest that is not negative and adds up to the total."""
+    nearest: Floats = np.maximum(sums - _shifts(sums, np.full(len(sums), total))[:, None], 0.0)
+    return nearest
 
 
 def agreeing(tables: Sequence[NoisyTable], *, total: float, sweeps: int = _SWEEPS) -> list[NoisyTable]:
@@ -218,9 +225,10 @@ def agreeing(tables: Sequence[NoisyTable], *, total: float, sweeps: int = _SWEEP
     [[7.33, 2.67], [[4.0, 0.0], [3.33, 2.67]]]
     """
     margins = margins_of(tables, total=total)
-    shared = [(columns, holders) for columns, holders in _shared([t.columns for t in tables]) if len(columns) > 1]
-    together = sorted({place for _, holders in shared for place in holders})
-    found = [_settled(t, margins, sweeps) if p not in together else t.counts for p, t in enumerate(tables)]
+    shared = _shared([table.columns for table in tables])
+    joined = {place for _, holders in shared for place in holders}
+    found = [t.counts if place in joined else _settled(t, margins, sweeps) for place, t in enumerate(tables)]
+    together = sorted(joined)
     if together:
         _join(found, tables, together, shared, margins, sweeps)
     return [NoisyTable(table.columns, counts, table.scale) for table, counts in zip(tables, found, strict=True)]
@@ -281,13 +289,13 @@ def _join(
 ) -> None:
     """Bring the tables that share two columns or more to agreement, in place."""
     cut = {place: np.zeros_like(found[place]) for place in together}
-    alone: list[tuple[Columns, list[int]]] = [
-        ((name,), [place for place in together if name in tables[place].columns])
-        for name in dict.fromkeys(name for place in together for name in tables[place].columns)
-    ]
+    alone: dict[Columns, list[int]] = {}
+    for place in together:
+        for name in tables[place].columns:
+            alone.setdefault((name,), []).append(place)
     for _ in range(sweeps):
         before = {place: found[place] for place in together}
-        for columns, holders in (*alone, *shared):
+        for columns, holders in (*alone.items(), *shared):
             _bring_together(found, tables, columns, holders, margins[columns[0]] if len(columns) == 1 else None)
         for place in together:
             lifted = found[place] + cut[place]
@@ -298,11 +306,24 @@ def _join(
 
 
 def _shared(scopes: Sequence[Columns]) -> list[tuple[Columns, list[int]]]:
-    """Return the sets of columns that tables share, small ones first, each with the tables that hold it."""
-    sets = {frozenset[str]()} | {frozenset(a) & frozenset(b) for place, a in enumerate(scopes) for b in scopes[:place]}
-    listed = sorted((tuple(sorted(columns)) for columns in sets), key=lambda columns: (len(columns), columns))
+    """Return the sets of two columns or more that tables share, small ones first, each with the tables that hold it.
+
+    >>> _shared([("a", "b"), ("b", "c"), ("c", "b", "a")])
+    [(('a', 'b'), [0, 2]), (('b', 'c'), [1, 2])]
+    """
+    holders: dict[Columns, list[int]] = {}
+    for place, scope in enumerate(scopes):
+        for pair in combinations(sorted(scope), 2):
+            holders.setdefault(pair, []).append(place)
+    sets = {
+        tuple(sorted(set(scopes[one]) & set(scopes[other])))
+        for places in holders.values()
+        for one, other in combinations(places, 2)
+    }
+    listed = sorted(sets, key=lambda columns: (len(columns), columns))
     return [
-        (columns, [place for place, scope in enumerate(scopes) if set(columns) <= set(scope)]) for columns in listed
+        (columns, [place for place in holders[columns[0], columns[1]] if set(columns) <= set(scopes[place])])
+        for columns in listed
     ]
 
 
@@ -345,13 +366,17 @@ def laws_of(
 ) -> dict[str, TableConditional]:
     """Return each column's law given its parents, from tables that agree."""
     laws = {}
+    holding: dict[str, list[NoisyTable]] = {}
+    for table in agreed:
+        for column in table.columns:
+            holding.setdefault(column, []).append(table)
     for name, several in parents.items():
         shape = [sizes[column] for column in (*several, name)]
         if sizes[name] == 1:
             laws[name] = TableConditional(several, np.ones(shape))
             continue
         family = tuple(column for column in (*several, name) if sizes[column] > 1)
-        holders = [table for table in agreed if set(family) <= set(table.columns)]
+        holders = [table for table in holding.get(name, ()) if set(family) <= set(table.columns)]
         if holders:
             table = min(holders, key=lambda table: table.counts.size)
             counts = sums_over(table.columns, table.counts, family)
@@ -430,11 +455,17 @@ def arrange(sizes: Mapping[str, int], tables: Iterable[Columns]) -> dict[str, Co
         for name in columns:
             joined[name].update(columns)
     cells = {name: math.prod(sizes[each] for each in together) for name, together in joined.items()}
+    first = {name: number for number, name in enumerate(cells)}
+    waiting = [(size, first[name], name) for name, size in cells.items()]
+    heapify(waiting)
     taken: list[tuple[str, set[str]]] = []
     total = 0
     while cells:
-        name = min(cells, key=cells.__getitem__)
-        size, others = cells.pop(name), joined.pop(name) - {name}
+        size, _, name = heappop(waiting)
+        if cells.get(name) != size:
+            continue  # it has changed since, and waits as what it is now
+        del cells[name]
+        others = joined.pop(name) - {name}
         total += size
         if size > _MAX_CELLS or total > _MAX_TOTAL:
             return None
@@ -444,6 +475,7 @@ def arrange(sizes: Mapping[str, int], tables: Iterable[Columns]) -> dict[str, Co
             joined[other] |= new
             joined[other].remove(name)
             cells[other] = cells[other] // sizes[name] * math.prod(sizes[each] for each in new)
+            heappush(waiting, (cells[other], first[other], other))
     place = {name: number for number, (name, _) in enumerate(reversed(taken))}
     return {name: tuple(sorted(others, key=place.__getitem__)) for name, others in reversed(taken)}
 
@@ -473,10 +505,11 @@ class Room:
                 self._beside[name].append(several[-1])
                 self._beside[several[-1]].append(name)
         self._reached: dict[str, set[str]] = {}
+        self._known = set(fits.tables)
 
     def holds(self, columns: Columns) -> bool:
         """Return whether the columns have room together."""
-        if len(columns) != 2 or columns in self._fits.tables:
+        if len(columns) != 2 or columns in self._known:
             return True
         first, second = columns
         if second in self._reach(first) or first in self._reach(second):
@@ -564,10 +597,18 @@ class _Tree:
 
     def fit(self, agreed: Sequence[NoisyTable], sweeps: int) -> None:
         """Bring the tree's tables to the sums that these tables have."""
-        scopes = [set(table.columns) for table in agreed]
-        for table, scope in zip(agreed, scopes, strict=True):
-            if not any(scope < other for other in scopes):
-                holders = [name for name, columns in self._scope.items() if scope <= set(columns)]
+        scopes: dict[str, list[set[str]]] = {}
+        for table in agreed:
+            for name in table.columns:
+                scopes.setdefault(name, []).append(set(table.columns))
+        within: dict[str, list[str]] = {}
+        for name, columns in self._scope.items():
+            for each in columns:
+                within.setdefault(each, []).append(name)
+        for table in agreed:
+            scope, first = set(table.columns), table.columns[0]
+            if not any(scope < other for other in scopes[first]):
+                holders = [name for name in within[first] if scope <= set(self._scope[name])]
                 holder = min(holders, key=lambda name: self.tables[name].size)
                 ordered = tuple(each for each in self._scope[holder] if each in scope)
                 self._wanted[holder].append((ordered, sums_over(table.columns, table.counts, ordered)))

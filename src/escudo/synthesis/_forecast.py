@@ -70,7 +70,7 @@ from escudo.privacy import (
     gdp_to_delta,
     usual_delta,
 )
-from escudo.synthesis._estimation import Columns, NoisyTable, Pair, agreeing, margins_of, sums_over
+from escudo.synthesis._estimation import Columns, NoisyTable, Pair, agreeing, nearest_margins, sums_over
 from escudo.synthesis._laws import Floats, draw
 from escudo.synthesis._moment_family import FIRST_PRIORS
 from escudo.synthesis._moment_statistics import UNIT, row_squares
@@ -105,7 +105,7 @@ _LEAST_EPSILON, _MOST_EPSILON = 1e-3, 100.0
 # ---- what will be measured
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Measured:
     """What is or will be known of a table, each with how loud its noise is.
 
@@ -134,12 +134,17 @@ class Measured:
 
     def margin(self, name: str, *, beside: Columns = ()) -> float:
         """Return the noise with which all tables together count a level of a column, but for one of them."""
-        precision = sum(
-            self.sizes[name] / (self.cells(columns) * scale**2)
-            for columns, scale in self.tables.items()
-            if name in columns and columns != beside
-        )
+        precision = sum(told for columns, told in self._told.get(name, ()) if columns != beside)
         return precision**-0.5 if precision else math.inf
+
+    @cached_property
+    def _told(self) -> dict[str, list[tuple[Columns, float]]]:
+        """The tables that hold each column, each with how precisely it counts a level."""
+        found: dict[str, list[tuple[Columns, float]]] = {}
+        for columns, scale in self.tables.items():
+            for name in columns:
+                found.setdefault(name, []).append((columns, self.sizes[name] / (self.cells(columns) * scale**2)))
+        return found
 
     def errors(self, law_of: Callable[[Columns], Floats] | None = None) -> tuple[dict[str, float], dict[Pair, float]]:
         """Return the expected error of each column and each pair that is or may be measured.
@@ -148,15 +153,17 @@ class Measured:
             law_of: The law of some columns; the stand-in by default.
         """
         columns = {
-            name: 0.0
-            if size == 1
-            else _missed(self._law((name,), law_of), self.margin(name) / self.rows, (), ((name,),), (name,))[0]
+            name: 0.0 if size == 1 else _missed_column(self._law((name,), law_of), self.margin(name) / self.rows)
             for name, size in self.sizes.items()
         }
         pairs: dict[Pair, float] = {}
+        places: dict[frozenset[str], list[int]] = {}
+        for place, pair in enumerate(self.pairs):
+            places.setdefault(frozenset(pair), []).append(place)
         for table, scale in self.tables.items():
-            inside = tuple(pair for pair in self.pairs if set(pair) <= set(table))
-            if not inside or len(table) < 2:
+            within = (places.get(frozenset(pair), ()) for pair in combinations(table, 2))
+            inside = tuple(self.pairs[place] for place in sorted(place for each in within for place in each))
+            if not inside:
                 continue
             for pair, error in zip(inside, self._of(table, scale, inside, law_of), strict=True):
                 pairs[pair] = min(error, pairs.get(pair, math.inf))
@@ -211,6 +218,21 @@ def _missed(
 
 
 @lru_cache(maxsize=4096)
+def _missed_column(law: _Law, scale: float) -> float:
+    """Return by how much a column is missed, counted with so much noise: many times over, and all at once."""
+    rng, shares = np.random.default_rng(_SEED), law.shares
+    several = 4 * _times(shares)
+    noisy = shares + scale * rng.standard_normal((several, shares.size))
+    weight = shares.size / (shares.size * scale**2)  # of one table alone: as margins_of would round
+    fitted = nearest_margins(weight * noisy / weight, total=1.0)
+    return float(np.add.accumulate(np.abs(fitted - shares).sum(axis=1) / 2)[-1] / several)
+
+
+def _times(shares: Floats) -> int:
+    return min(max(_CELLS // shares.size, _FEWEST), _MOST)
+
+
+@lru_cache(maxsize=4096)
 def _missed_sums(
     law: _Law, scale: float, margins: tuple[float, ...], inside: tuple[tuple[int, ...], ...]
 ) -> tuple[float, ...]:
@@ -218,7 +240,7 @@ def _missed_sums(
     shares = law.shares
     table = tuple(str(place) for place in range(shares.ndim))
     wanted = [tuple(str(place) for place in columns) for columns in inside]
-    several = min(max(_CELLS // shares.size, _FEWEST), _MOST) * (1 if len(table) > 1 else 4)
+    several = _times(shares)
     found = np.zeros(len(wanted))
     for _ in range(several):
         noisy = [NoisyTable(table, shares + scale * rng.standard_normal(shares.shape), scale)]
@@ -226,10 +248,7 @@ def _missed_sums(
             if math.isfinite(known):
                 margin = sums_over(table, shares, (name,))
                 noisy.append(NoisyTable((name,), margin + known * rng.standard_normal(margin.shape), known))
-        if len(table) == 1:
-            fitted = margins_of(noisy, total=1.0)[table[0]]
-        else:
-            fitted = agreeing(noisy, total=1.0, sweeps=_SWEEPS)[0].counts
+        fitted = agreeing(noisy, total=1.0, sweeps=_SWEEPS)[0].counts
         found += [np.abs(sums_over(table, fitted - shares, columns)).sum() / 2 for columns in wanted]
     return tuple((found / several).tolist())
 

@@ -219,8 +219,10 @@ def row_steps(scaled: Floats, limit: int) -> Floats:
 
 def _second_moments(table: PrivateTable, limit: int) -> NDArray[np.int64]:
     """Return the sum of z zᵀ over the clipped rows."""
-    batches = (row_steps(batch, limit) for batch in table.batches(_BATCH, encode="scaled"))
-    return second_moments(batches, len(table.columns) + 1)
+    side = len(table.columns) + 1
+    return table.sums(
+        lambda batches: second_moments((row_steps(batch, limit) for batch in batches), side), _BATCH, encode="scaled"
+    )
 
 
 # ---- the fit

@@ -210,9 +210,12 @@ class PreparedMarginals:
     def measured(self) -> list[Plan]:
         """The part of the budget tree that is not free."""
         shares, level = self.shares, self.level
+        titles = titles_of(self.structure.parents)
         leaves = {
             columns: Plan(
-                title_of(columns, self.structure.parents), event, buys=f"{cells_of(self.schema, columns):,} cells"
+                titles.get(frozenset(columns), ", ".join(columns)),
+                event,
+                buys=f"{cells_of(self.schema, columns):,} cells",
             )
             for columns, event in shares.tables(level).items()
         }
@@ -371,7 +374,11 @@ def table_weights(
     families = dict.fromkeys(family_of(schema, structure, (name, name)) for name in varying if name not in too_large)
     for child in paired:
         families |= dict.fromkeys(pairs_of(schema, structure, child))
-    largest = [family for family in families if not any(set(family) < set(other) for other in families)]
+    holding: dict[str, list[set[str]]] = {}
+    for family in families:
+        for name in family:
+            holding.setdefault(name, []).append(set(family))
+    largest = [family for family in families if not any(set(family) < other for other in holding[family[0]])]
     return {columns: weight_of(cells_of(schema, columns)) for columns in largest if len(columns) > 1}
 
 
@@ -405,12 +412,10 @@ def pairs_of(schema: Schema, structure: Structure, child: str) -> list[Columns]:
     ]
 
 
-def title_of(columns: Columns, parents: Mapping[str, Columns]) -> str:
-    """Return ``child | parents`` for the family a table holds, or its columns."""
-    for child, several in parents.items():
-        if {child, *several} == set(columns) and several:
-            return f"{child} | {', '.join(several)}"
-    return ", ".join(columns)
+def titles_of(parents: Mapping[str, Columns]) -> dict[frozenset[str], str]:
+    """Return ``child | parents`` for the columns of each family, of the first child where several have the same."""
+    families = [(child, several) for child, several in parents.items() if several]
+    return {frozenset((child, *several)): f"{child} | {', '.join(several)}" for child, several in reversed(families)}
 
 
 def check_sizes(schema: Schema, structure: Structure, too_large: Collection[str]) -> None:
@@ -603,9 +608,11 @@ class TableShares:
         """Return the release of each table."""
         alone, families, _, _ = self._parts
         within = families / self._family_weights if families else 0.0
-        shares = {name: alone * weight / sum(self.one_ways.values()) for name, weight in self.one_ways.items()}
+        weights = sum(self.one_ways.values())
+        shares = {name: alone * weight / weights for name, weight in self.one_ways.items()}
         shares |= {columns: within * weight for columns, weight in self.families.items()}
-        return {columns: table_event(self.neighbours, level / math.sqrt(share)) for columns, share in shares.items()}
+        kinds = {share: table_event(self.neighbours, level / math.sqrt(share)) for share in set(shares.values())}
+        return {columns: kinds[share] for columns, share in shares.items()}
 
     def moments(self, level: float) -> tuple[LargeFamilies, GaussianEvent] | None:
         """Return the large families with the release of their sums; None where there are none."""

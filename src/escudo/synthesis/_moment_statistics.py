@@ -20,7 +20,7 @@ exact in floating point, in any order, so nothing is rounded.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
@@ -209,24 +209,29 @@ def row_squares(layout: MomentLayout, codes: Codes) -> Integers:
     return found
 
 
-def batches(table: PrivateTable, layout: MomentLayout) -> Iterator[Codes]:
-    """Return the layout's columns as arrays of codes, of a size that keeps memory small."""
+def row_sums(table: PrivateTable, layout: MomentLayout, add_up: Callable[[Iterator[Codes]], Integers]) -> Integers:
+    """Return sums over the layout's columns as arrays of codes, of a size that keeps memory small."""
     size = min(_MAX_BATCH, max(_BATCH_NUMBERS // sum(layout.sizes.values()), 256))
-    return table.batches(size, columns=list(layout.sizes))
+    return table.sums(add_up, size, list(layout.sizes))
 
 
 def table_sums(table: PrivateTable, layout: MomentLayout, square: int) -> tuple[Integers, int]:
     """Return the clipped sum of a private table's rows, and their number; both are private."""
     factors = clip_factors(layout, square)
-    rows = 0
 
-    def weighted() -> Iterator[tuple[Codes, Integers]]:
-        nonlocal rows
-        for codes in batches(table, layout):
-            rows += len(codes)
-            yield codes, factors[row_squares(layout, codes)]
+    def add_up(batches: Iterator[Codes]) -> Integers:
+        rows = 0
 
-    return sum_rows(layout, weighted()), rows
+        def weighted() -> Iterator[tuple[Codes, Integers]]:
+            nonlocal rows
+            for codes in batches:
+                rows += len(codes)
+                yield codes, factors[row_squares(layout, codes)]
+
+        return np.append(sum_rows(layout, weighted()), rows)
+
+    found = row_sums(table, layout, add_up)
+    return found[:-1], int(found[-1])
 
 
 def sum_rows(layout: MomentLayout, parts: Iterable[tuple[Codes, Integers]]) -> Integers:

@@ -41,7 +41,7 @@ adaptive composition adds up the two as if they were fixed.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,12 +58,13 @@ from escudo.synthesis._moment_family import Form, forms_of
 from escudo.synthesis._moment_fit import SecondLook, check_fittable, fit_moments, loose_columns, ordered_pairs
 from escudo.synthesis._moment_statistics import (
     UNIT,
+    Codes,
     Floats,
     Integers,
     MomentLayout,
     NoisyMoments,
-    batches,
     row_squares,
+    row_sums,
     table_sums,
 )
 from escudo.synthesis._structure import Structure, structure_of, with_lines
@@ -388,11 +389,16 @@ class PreparedMoments:
     def _choose_clip(self, table: PrivateTable, purse: Purse) -> int:
         """Return a squared length from the public grid that about ``clip_quantile`` of the rows keep to."""
         assert isinstance(self.clip, ExponentialEvent)
-        grid = _clip_grid(self.design.layout.largest_square)
-        counts = np.zeros(len(grid), dtype=np.int64)
-        for codes in batches(table, self.design.layout):
-            cells = np.searchsorted(grid, row_squares(self.design.layout, codes))
-            counts += np.bincount(cells, minlength=len(grid))
+        layout = self.design.layout
+        grid = _clip_grid(layout.largest_square)
+
+        def by_length(batches: Iterator[Codes]) -> Integers:
+            counts = np.zeros(len(grid), dtype=np.int64)
+            for codes in batches:
+                counts += np.bincount(np.searchsorted(grid, row_squares(layout, codes)), minlength=len(grid))
+            return counts
+
+        counts = row_sums(table, layout, by_length)
         chosen = choose_cells(counts, self.design.clip_quantile, self.clip, purse, purpose="clip bound")
         return grid[int(chosen[0])]
 

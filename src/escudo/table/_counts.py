@@ -134,8 +134,9 @@ def requested_tables(schema: Schema, columns: object) -> tuple[list[Columns], bo
     tables: list[Columns] = [
         (table,) if isinstance(table, str) else tuple(_listed(table)) for table in ([listed] if single else listed)
     ]
+    sizes: dict[str, int] = {}  # of names that are right: very many tables may name few columns
     for table in tables:
-        _check_table(schema, table)
+        _check_table(schema, table, sizes)
     return tables, single
 
 
@@ -294,20 +295,37 @@ def level_places(sizes: Mapping[str, int]) -> dict[str, slice]:
 def add_pairs(total: NDArray[np.int64], cells: Sequence[NDArray[Any]], sizes: Sequence[int]) -> None:
     """Add to ``total`` how many rows have each pair of levels, of all columns.
 
-    Float32 is exact here: some rows are taken at a time, fewer than 2²⁴.
+    Of each column all levels but the last are counted, and all rows: the rest is what is left of these. Float32 is
+    exact here: some rows are taken at a time, fewer than 2²⁴.
 
     Args:
         total: A square, with the columns' levels one after the other.
         cells: The cell of each row, by column.
         sizes: The number of each column's cells.
     """
+    count, ends = len(cells[0]), np.cumsum(sizes) - np.arange(1, len(sizes) + 1)
+    small = np.zeros((int(ends[-1]) + 1, int(ends[-1]) + 1), dtype=np.int64)
     rows = max(2**24 // len(total), 256)
-    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
-    for start in range(0, len(cells[0]), rows):
-        ones = np.stack([each[start : start + rows] for each in cells], axis=1) + starts
-        present = np.zeros((len(ones), len(total)), dtype=np.float32)
-        np.put_along_axis(present, ones, 1.0, axis=1)
-        total += np.rint(present.T @ present).astype(np.int64)
+    for start in range(0, count, rows):
+        present = np.ones((len(small), min(rows, count - start)), dtype=np.float32)
+        for column, size, end in zip(cells, sizes, ends.tolist(), strict=True):
+            part = column[start : start + rows]
+            for level in range(size - 1):
+                np.equal(part, level, out=present[end - size + 1 + level])
+        small += np.rint(present @ present.T).astype(np.int64)
+    total += _with_last_levels(_with_last_levels(small, sizes).T, sizes)
+
+
+def _with_last_levels(counts: NDArray[np.int64], sizes: Sequence[int]) -> NDArray[np.int64]:
+    """Return counts by all levels of columns, from those of all levels but the last and, in the last line, of all."""
+    levels = np.concatenate([np.arange(size) < size - 1 for size in sizes])
+    lasts = np.flatnonzero(~levels)
+    found = np.empty((len(levels), counts.shape[1]), dtype=np.int64)
+    found[levels] = counts[:-1]
+    found[lasts] = 0
+    starts = np.concatenate([[0], lasts[:-1] + 1])
+    found[lasts] = counts[-1] - np.add.reduceat(found, starts, axis=0)
+    return found
 
 
 def count_records(source: Source, schema: Schema) -> int:
@@ -359,22 +377,24 @@ def _listed(columns: object) -> list[Any]:
     return list(columns)
 
 
-def _check_table(schema: Schema, table: Columns) -> None:
+def _check_table(schema: Schema, table: Columns, sizes: dict[str, int]) -> None:
     if not table:
         raise InputError("columns must name at least one column of the schema.")
     for name in table:
         if not isinstance(name, str):
             raise InputError(f"columns must be names; got {type(name).__name__}.")
-        if name == schema.person_id:
-            raise SchemaError(f"column {name!r} is the person id and is never counted; choose other columns.")
-    shape = schema.shape(table)
+        if name not in sizes:
+            if name == schema.person_id:
+                raise SchemaError(f"column {name!r} is the person id and is never counted; choose other columns.")
+            sizes[name] = schema[name].size
+    shape = [sizes[name] for name in table]
     if len(set(table)) < len(table):
         raise InputError(f"columns names {_repeated(table)!r} twice in one table; name it once.")
     if math.prod(shape) > MAX_TABLE_CELLS:
-        sizes = ", ".join(f"{name!r}: {size:,}" for name, size in zip(table, shape, strict=True))
+        told = ", ".join(f"{name!r}: {size:,}" for name, size in zip(table, shape, strict=True))
         raise InputError(
             f"the table of {len(table)} columns would have {math.prod(shape):,} cells, more than "
-            f"{MAX_TABLE_CELLS:,} ({sizes}); take fewer columns, or fewer levels or bins."
+            f"{MAX_TABLE_CELLS:,} ({told}); take fewer columns, or fewer levels or bins."
         )
 
 

@@ -293,23 +293,61 @@ class Query:
 Encoding = Literal["codes", "scaled", "shares"]
 ENCODINGS: tuple[Encoding, ...] = get_args(Encoding)
 _Pair = tuple[NDArray[Any], NDArray[np.int64]]
+AddUp = Callable[[Iterator[NDArray[Any]]], NDArray[np.int64]]
+"""What makes whole numbers of some batches of rows; those of all rows are the sums of those of any parts of them."""
 
 
-def array_batches(
-    source: Source, schema: Schema, names: Sequence[str], *, size: int, encode: Encoding, seed: int
-) -> Iterator[_Pair]:
-    """Return an iterator over the rows as arrays of ``size`` rows, the last one shorter.
+@dataclass(frozen=True)
+class Arrays:
+    """How rows come as arrays of ``size`` rows, the last one shorter.
 
-    With each array comes a public hash of whose row each one is; zeros for the row unit.
+    Args:
+        query: What is asked of the rows.
+        size: Rows of an array.
+        encode: How values come.
 
     Raises:
         SchemaError: If a column that has no scale is to be put on one.
     """
-    columns = [_scalable(schema[name], encode) for name in names]
-    read = _codes(columns) if encode == "codes" else _scaled_numbers(columns, encode)
-    query = Query(schema, tuple(names), encode != "codes", seed)
-    pieces = query.pieces(source, max(size, ROWS_AT_ONCE))
-    return _rebatched(source.engine, ((read(piece), piece.whose) for piece in pieces), size)
+
+    query: Query
+    size: int
+    encode: Encoding
+
+    @classmethod
+    def of(cls, schema: Schema, names: Sequence[str], *, size: int, encode: Encoding, seed: int) -> Arrays:
+        """Return them for some columns of a schema."""
+        for name in names:
+            _scalable(schema[name], encode)
+        return cls(Query(schema, tuple(names), encode != "codes", seed), size, encode)
+
+    def read(self, source: Source) -> Iterator[_Pair]:
+        """Return an iterator over the arrays, each with a public hash of whose row each one is; zeros for rows."""
+        return self.made(source.engine, self.query.pieces(source, max(self.size, ROWS_AT_ONCE)))
+
+    def made(self, engine: str, pieces: Iterable[Piece]) -> Iterator[_Pair]:
+        """Return the arrays of some pieces."""
+        columns = [self.query.schema[name] for name in self.query.wanted]
+        read = _codes(columns) if self.encode == "codes" else _scaled_numbers(columns, self.encode)
+        return _rebatched(engine, ((read(piece), piece.whose) for piece in pieces), self.size)
+
+    def summed(self, source: Source, add_up: AddUp) -> NDArray[np.int64]:
+        """Return what ``add_up`` makes of all rows; where the frame has workers, they add up their parts."""
+        if source.engine == "pyspark":
+            from escudo.table._spark import spark_sums
+
+            return spark_sums(self, source, add_up)
+        if source.engine == "dask":
+            import dask
+
+            waiting, opened = self.query.dask_parts(source)
+
+            def added(part: Any) -> NDArray[np.int64]:
+                return add_up(rows for rows, _ in self.made("dask", opened(part)))
+
+            none = add_up(iter(()))
+            return sum(dask.compute(*map(dask.delayed(added), waiting)), start=none)
+        return add_up(rows for rows, _ in self.read(source))
 
 
 def _scalable(column: Column, encode: Encoding) -> Column:

@@ -3,7 +3,8 @@
 Each worker hands its part of the columns to polars in Arrow batches and takes the same steps as any other engine
 (:mod:`escudo.table._rows`), so the counts are the same to the last unit. escudo has to be installed on the workers, in
 the version of the driver. Tasks depend on their part alone: one that was lost with its worker is run again by Spark and
-comes out the same. The driver never holds rows, but for questions that train on them (:func:`spark_pieces`).
+comes out the same. The driver holds counts and sums; rows pass through it, a few at a time, only for questions that
+train on them or seat them in blocks (:func:`spark_pieces`).
 
 Data are named ``spark:///FOLDER`` in the session that is configured where the command runs, or
 ``spark://HOST:PORT/FOLDER`` on a standalone cluster; ``?table=NAME`` for a table of the catalogue.
@@ -22,13 +23,15 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, unquote
 
 import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
 
 from escudo._validate import did_you_mean
 from escudo.errors import InputError
 from escudo.table._counts import Spans, Tally
 from escudo.table._frames import Source, stored_names
 from escudo.table._persons import PERSON, PERSON_NUMBER
-from escudo.table._rows import ROWS_AT_ONCE, Piece, Query
+from escudo.table._rows import ROWS_AT_ONCE, AddUp, Arrays, Piece, Query
 
 if TYPE_CHECKING:
     import polars as pl
@@ -139,26 +142,56 @@ def _mapped(frame: Any, work: Callable[[Iterator[Any]], Iterator[Any]], types: s
 def spark_tally(query: Query, source: Source, spans: Spans) -> Tally:
     """Count on the workers, in one pass, and add up what they found."""
 
-    def counted(batches: Iterator[Any]) -> Iterator[Any]:
+    def counted(pieces: Iterator[Piece]) -> bytes:
         tally = Tally(spans)
-        for piece in _rows_of(query, batches):
+        for piece in pieces:
             tally.add(piece.cells)
-        return _blobs([tally.to_bytes()])
+        return tally.to_bytes()
 
-    def merged(batches: Iterator[Any]) -> Iterator[Any]:
+    def merged(blobs: Iterable[bytes]) -> Tally:
         tally = Tally(spans)
-        for batch in batches:
-            for blob in batch.column(0).to_pylist():
-                tally.merge(blob)
-        return _blobs([tally.to_bytes()])
+        for blob in blobs:
+            tally.merge(blob)
+        return tally
+
+    size = Tally(spans).size_in_bytes
+    return merged(_found(query, source, counted, lambda blobs: merged(blobs).to_bytes(), size))
+
+
+def spark_sums(arrays: Arrays, source: Source, add_up: AddUp) -> NDArray[np.int64]:
+    """Let the workers add up whole numbers of their rows, in one pass, and return the sums over all of them."""
+    none = add_up(iter(()))
+
+    def added(pieces: Iterator[Piece]) -> bytes:
+        return add_up(rows for rows, _ in arrays.made("pyspark", pieces)).tobytes()
+
+    def merged(blobs: Iterable[bytes]) -> NDArray[np.int64]:
+        return sum((np.frombuffer(blob, dtype=np.int64).reshape(none.shape) for blob in blobs), start=none)
+
+    return merged(_found(arrays.query, source, added, lambda blobs: merged(blobs).tobytes(), none.nbytes))
+
+
+def _found(
+    query: Query,
+    source: Source,
+    find: Callable[[Iterator[Piece]], bytes],
+    merge: Callable[[Iterable[bytes]], bytes],
+    size: int,
+) -> Iterator[bytes]:
+    """Yield what each worker finds in its rows; merged on the workers, where all of it is too much for the driver."""
+
+    def one(batches: Iterator[Any]) -> Iterator[Any]:
+        return _blobs([find(_rows_of(query, batches))])
+
+    def together(batches: Iterator[Any]) -> Iterator[Any]:
+        return _blobs([merge(blob for batch in batches for blob in batch.column(0).to_pylist())])
 
     parted = _parted(query, source)
-    found, total = _mapped(parted, counted, "found binary"), Tally(spans)
-    if _partitions(parted) * total.size_in_bytes > _MOST_BYTES:
-        found = _mapped(found.repartition(_MERGED), merged, "found binary")
+    found = _mapped(parted, one, "found binary")
+    if _partitions(parted) * size > _MOST_BYTES:
+        found = _mapped(found.repartition(_MERGED), together, "found binary")
     for row in found.collect():
-        total.merge(bytes(row[0]))
-    return total
+        yield bytes(row[0])
 
 
 def _partitions(frame: Any) -> int:

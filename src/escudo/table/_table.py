@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from html import escape
 from typing import TYPE_CHECKING, Any, overload
@@ -24,7 +24,7 @@ from escudo.table._counts import (
     requested_tables,
 )
 from escudo.table._frames import open_source, shielded
-from escudo.table._rows import ENCODINGS, Encoding, array_batches
+from escudo.table._rows import ENCODINGS, Arrays, Encoding
 from escudo.table._schema import Schema
 
 if TYPE_CHECKING:
@@ -243,16 +243,48 @@ class PrivateTable:
             raise InputError("the schema names no person_id, so nobody knows whose row it is; use batches instead.")
         return self._batches(size, columns, encode)
 
+    def sums(
+        self,
+        add_up: Callable[[Iterator[NDArray[Any]]], NDArray[np.int64]],
+        size: int = 65_536,
+        columns: Sequence[str] | None = None,
+        *,
+        encode: Encoding = "codes",
+    ) -> NDArray[np.int64]:
+        """Return sums over all rows, in one pass; where the frame has workers, they add up their own rows.
+
+        Args:
+            add_up: Makes an array of whole numbers of some batches of rows, none included. It is given each row once,
+                in any order and in any parts, possibly on a worker, and what it makes of all rows must be the sum of
+                what it makes of the parts.
+            size: As in :meth:`batches`, like all that follow.
+            columns: Which columns, in which order.
+            encode: How values come.
+
+        Raises:
+            InputError: As in :meth:`batches`.
+            SchemaError: As in :meth:`batches`.
+
+        Guarantee:
+            None: exact sums are private. How far one row moves them is up to ``add_up``.
+        """
+        arrays = self._arrays(size, columns, encode)
+        return shielded(self.engine, "adding up rows", lambda: arrays.summed(self._source, add_up))
+
     def _batches(
         self, size: int, columns: Sequence[str] | None, encode: Encoding
     ) -> Iterator[tuple[NDArray[Any], NDArray[np.int64]]]:
+        arrays = self._arrays(size, columns, encode)
+        return shielded(self.engine, "reading batches", lambda: arrays.read(self._source))
+
+    def _arrays(self, size: int, columns: Sequence[str] | None, encode: Encoding) -> Arrays:
         names = self.columns if columns is None else _names(self._schema, columns)
         size = positive_integer("size", size)
         chosen: Encoding = one_of("encode", encode, ENCODINGS)
         return shielded(
             self.engine,
             "reading batches",
-            lambda: array_batches(self._source, self._schema, names, size=size, encode=chosen, seed=self._sample_seed),
+            lambda: Arrays.of(self._schema, names, size=size, encode=chosen, seed=self._sample_seed),
         )
 
     def record_count(self) -> int:

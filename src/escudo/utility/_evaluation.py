@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from html import escape
+from os import PathLike
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -167,6 +168,7 @@ def evaluate(
     reference: Network | Model | None = ...,
     seed: int = ...,
     jobs: int | None = ...,
+    log: str | PathLike[str] | None = ...,
 ) -> Evaluation: ...
 @overload
 def evaluate(
@@ -190,6 +192,7 @@ def evaluate(
     reference: Network | Model | None = None,
     seed: int = 0,
     jobs: int | None = None,
+    log: str | PathLike[str] | None = None,
 ) -> Any:
     """Compare what can be learnt from synthetic rows with what can be learnt from real ones.
 
@@ -211,6 +214,8 @@ def evaluate(
         reference: The true network, or the best model there is.
         seed: Decides targets, samples of rows, and the learners' own randomness.
         jobs: How many processes, as in joblib; None follows ``joblib.parallel_config`` and is otherwise one.
+        log: A file that keeps every prediction, so that the same call goes on where it was stopped. It is as private
+            as the rows. Not for linked tables, of which nothing is predicted.
 
     Returns:
         The evaluation. It is exact, and so for the custodian's eyes only; :func:`evaluate_privately` pays for figures
@@ -231,6 +236,8 @@ def evaluate(
 
         if reference is not None:
             raise InputError("reference is for one table; of linked ones the model's arrows and effects are compared.")
+        if log is not None:
+            raise InputError("log is for one table: of linked ones no column is predicted, and nothing takes long.")
         return linked_evaluation(real_train, real_test, synthetic, schema, model)
     if isinstance(model, LinkedModel):
         raise InputError("model is one of linked tables; give their schema, and a frame for each of them.")
@@ -260,6 +267,7 @@ def evaluate(
         learners=learners,
         seed=seed,
         jobs=processes,
+        log=log,
     )
     apart = partial(fidelity, train, seed=seed)
     return Evaluation(

@@ -9,13 +9,15 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from os import PathLike
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from escudo._card import tracking
+from escudo._log import LogKind, WorkLog, fingerprint
 from escudo._spread import spread
 from escudo.errors import InputError
 from escudo.table import Numeric
@@ -149,6 +151,35 @@ class _Task:
     run: int
     seed: int
 
+    @property
+    def key(self) -> tuple[str, str, str, int]:
+        """What tells it from the others of an evaluation."""
+        return self.target, self.learner, self.trained_on, self.run
+
+
+def _read_back(line: Any) -> tuple[tuple[str, str, str, int], Prediction]:
+    """Return a prediction and its key, or raise if the line holds something else."""
+    found = Prediction(**line)
+    texts = (found.target, found.learner, found.trained_on)
+    numbers = (found.accuracy, found.balanced, found.auc, found.baseline)
+    if not all(isinstance(text, str) for text in texts) or found.kind not in ("class", "number"):
+        raise ValueError
+    if type(found.run) is not int or not all(one is None or type(one) is float for one in numbers):
+        raise ValueError
+    if found.accuracy is None or found.baseline is None:
+        raise ValueError
+    return (*texts, found.run), found
+
+
+_LOG: LogKind[tuple[str, str, str, int], Prediction] = LogKind(
+    format="escudo predictions 1",
+    question="evaluation",
+    piece="prediction",
+    differs="other rows, targets, learners or seed",
+    write=lambda _, found: asdict(found),
+    read=_read_back,
+)
+
 
 def kind_of(rows: Rows, target: str) -> Kind:
     """Return whether a column is predicted as a class or as a number."""
@@ -164,6 +195,7 @@ def predictions(
     learners: Sequence[str],
     seed: int,
     jobs: int | None,
+    log: str | PathLike[str] | None = None,
 ) -> list[Prediction]:
     """Train every learner for every target on the real rows and on each synthetic table; test all on the same rows."""
     tables: dict[tuple[Literal["real", "synthetic"], int], Rows] = {("real", 0): real}
@@ -174,14 +206,22 @@ def predictions(
         for learner in learners
         for origin, run in tables
     ]
-    found: list[Prediction] = []
-    alone = jobs == -1 and len(tasks) * len(real) < _WORTH_PROCESSES  # all cores, if that pays
+    book = None
+    if log is not None:
+        every = [array for rows in (*tables.values(), tested) for array in (rows.codes, rows.numbers)]
+        book = WorkLog(log, fingerprint(real.schema.fingerprint, list(targets), list(learners), seed, *every), _LOG)
+    known = {task: found for task in tasks if book is not None and (found := book.get(task.key)) is not None}
+    missing = [task for task in tasks if task not in known]
+    alone = jobs == -1 and len(missing) * len(real) < _WORTH_PROCESSES  # all cores, if that pays
     with tracking("Learning", total=len(tasks)) as advance:
-        asked = [(task, tables[task.trained_on, task.run], real, tested) for task in tasks]
-        for prediction in spread(_predict, asked, 1 if alone else jobs, chunk=1):
-            found.append(prediction)
+        advance(len(known))
+        asked = [(task, tables[task.trained_on, task.run], real, tested) for task in missing]
+        for task, prediction in zip(missing, spread(_predict, asked, 1 if alone else jobs, chunk=1), strict=True):
+            known[task] = prediction
+            if book is not None:
+                book.put(task.key, prediction)
             advance(1)
-    return found
+    return [known[task] for task in tasks]
 
 
 def _predict(asked_for: tuple[_Task, Rows, Rows, Rows]) -> Prediction:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import ClassVar
 
 import numpy as np
 import polars as pl
@@ -11,7 +12,7 @@ import pytest
 import escudo
 from escudo.causal import asia
 from escudo.errors import InputError
-from escudo.utility import LEARNERS, causal_fidelity, evaluate, fidelity
+from escudo.utility import LEARNERS, _prediction, causal_fidelity, evaluate, fidelity
 from escudo.utility._prediction import auc, balanced_accuracy, variance_explained
 from escudo.utility._rows import Rows
 
@@ -183,3 +184,71 @@ def test_an_evaluation_shows_itself_in_a_notebook(schema, draw):
     html = found._repr_html_()
     assert html.count("<tr>") == 3
     assert "For the custodian only" in html
+
+
+class TestLog:
+    """An evaluation that was stopped goes on where it was."""
+
+    ASKED: ClassVar[dict[str, object]] = {
+        "targets": ["ill", "smoke"],
+        "learners": ["logistic", "neighbours"],
+        "seed": 3,
+    }
+
+    def stopped(self, monkeypatch, number):
+        """Stop at one of the predictions, and return those that were made."""
+        learnt, made = _prediction._predict, []
+
+        def predict(asked):
+            if len(made) == number:
+                raise KeyboardInterrupt
+            made.append(asked[0].key)
+            return learnt(asked)
+
+        monkeypatch.setattr(_prediction, "_predict", predict)
+        return made
+
+    def test_what_was_predicted_is_not_predicted_again(self, schema, draw, tmp_path, monkeypatch):
+        tables = draw(300, 1), draw(300, 2), [draw(300, 3), draw(300, 4)]
+        wanted = evaluate(*tables, schema, **self.ASKED)
+        log = tmp_path / "log"
+        with monkeypatch.context() as patch:
+            self.stopped(patch, 5)
+            with pytest.raises(KeyboardInterrupt):
+                evaluate(*tables, schema, log=log, **self.ASKED)
+        assert log.stat().st_mode & 0o077 == 0
+        with monkeypatch.context() as patch:
+            made = self.stopped(patch, -1)
+            found = evaluate(*tables, schema, log=log, **self.ASKED)
+        assert len(made) == len(wanted.predictions) - 5
+        assert found == wanted
+        with monkeypatch.context() as patch:
+            self.stopped(patch, 0)  # nothing is left to be done
+            assert evaluate(*tables, schema, log=log, jobs=2, **self.ASKED) == wanted
+
+    @pytest.mark.parametrize("changed", [{"seed": 4}, {"learners": ["logistic"]}, {"targets": ["ill"]}, "rows", "test"])
+    def test_the_log_of_another_evaluation_is_refused(self, changed, schema, draw, tmp_path):
+        tables = {"real_train": draw(60, 1), "real_test": draw(60, 2), "synthetic": draw(60, 3)}
+        asked = {**self.ASKED, "learners": ["neighbours"], "log": tmp_path / "log"}
+        evaluate(**tables, schema=schema, **asked)
+        other = {"rows": {"synthetic": draw(60, 4)}, "test": {"real_test": draw(60, 5)}}
+        changes = other[changed] if isinstance(changed, str) else changed
+        before = (tmp_path / "log").read_bytes()
+        with pytest.raises(InputError, match="log of another evaluation"):
+            evaluate(**{**tables, "schema": schema, **asked, **changes})
+        assert (tmp_path / "log").read_bytes() == before
+
+    def test_a_line_that_is_no_prediction_is_refused(self, schema, draw, tmp_path):
+        rows, log = draw(60, 1), tmp_path / "log"
+        asked = {"targets": ["ill"], "learners": ["neighbours"], "log": log}
+        evaluate(rows, rows, rows, schema, **asked)
+        head, line, *_ = log.read_text().splitlines()
+        good = json.loads(line)
+        for bad in (3, {}, good | {"run": "0"}, good | {"accuracy": "1"}, good | {"kind": "x"}, good | {"more": 1}):
+            log.write_text("\n".join([head, json.dumps(bad), line, ""]))
+            with pytest.raises(InputError, match="damaged: line 2 is no prediction"):
+                evaluate(rows, rows, rows, schema, **asked)
+        log.write_text(f"{head}\n{line}\n{line[:20]}")  # cut short by a crash
+        assert evaluate(rows, rows, rows, schema, **asked) == evaluate(
+            rows, rows, rows, schema, targets=["ill"], learners=["neighbours"]
+        )
