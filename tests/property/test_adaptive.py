@@ -38,7 +38,7 @@ def scores(rows: list[tuple[int, ...]], seed: int, total: float) -> dict[tuple[s
         counts = np.zeros([SIZES[name] for name in columns], dtype=np.int64)
         np.add.at(counts, tuple(codes[:, names.index(name)] for name in columns), 1)
         exact[columns] = counts
-    return _adaptive.scores(laws, exact, dict.fromkeys(PAIRS, 3.0), GAIN, total, len(SIZES))
+    return _adaptive.scores(laws, exact, dict.fromkeys(PAIRS, 3.0), GAIN, total, len(SIZES), {})
 
 
 @given(rows=st.lists(ROW, max_size=12), other=ROW, seed=st.integers(0, 99), total=st.floats(1.0, 40.0))

@@ -67,6 +67,7 @@ from escudo.mechanisms import Purse
 from escudo.privacy import Event, ExponentialEvent, GaussianEvent, Neighbours, Passes, Plan
 from escudo.synthesis._estimation import Columns, NoisyTable, TableFits
 from escudo.synthesis._laws import Conditional, draw
+from escudo.synthesis._merging import Merged, merge
 from escudo.table import CountSensitivity, PrivateTable, Schema, add_pairs, count_sensitivity, level_places
 
 UNITS_PER_COLUMN = 9
@@ -172,7 +173,7 @@ class Adaptive:
         *,
         candidates: Sequence[Columns],
         advance: Callable[[int], None],
-    ) -> tuple[list[NoisyTable], list[Columns]]:
+    ) -> tuple[list[NoisyTable], list[Columns], TableFits]:
         """Pick and measure.
 
         Args:
@@ -184,13 +185,14 @@ class Adaptive:
             advance: Called with the units that were used.
 
         Returns:
-            All tables, each once, and the columns of those that were not there before.
+            All tables, each once, the columns of those that were not there before, and how laws follow from them now.
         """
         run = _Run(self, exact, released, fits, purse, candidates, advance)
         run.measure_columns()
+        run.merge()
         run.pick()
         run.use_up()
-        return list(run.tables.values()), run.picked
+        return list(run.tables.values()), run.picked, run.fits
 
 
 class _Run:
@@ -220,11 +222,20 @@ class _Run:
         for name in self.terms.for_columns(scales, self.fits.sizes, self.fits.total):
             self.measure((name,), 1)
 
+    def merge(self) -> None:
+        """Settle which levels are counted together beside other columns, for the noise of the first tables picked."""
+        units = max(self.left // self.used_picks(), 1)
+        self.fits = self.fits.merging(list(self.tables.values()), self.terms.unit.scale / math.sqrt(units))
+        self.exact.merge(self.fits.merged)
+
+    def used_picks(self) -> int:
+        """Return how many picks are used at most."""
+        return self.terms.used_picks([self.fits.cells[name] for name in self.columns], self.fits.total)
+
     def pick(self) -> None:
         """Pick and measure, round by round."""
         events = [event for event, count in self.terms.picks for _ in range(count)]
-        sizes = [self.fits.sizes[name] for name in self.columns]
-        picks = self.terms.used_picks(sizes, self.fits.total)
+        picks = self.used_picks()
         waiting = iter(events[:picks])
         least, nones = 1, 0
         while picks and self.left and nones < _NONES and self.candidates:
@@ -277,11 +288,11 @@ class _Run:
             for second, third in combinations(sorted(beside[first], key=place.__getitem__), 2)
             if third in beside[second]
         ]
-        most = max(_SMALL, _FULL * self.fits.total)
+        most, cells = max(_SMALL, _FULL * self.fits.total), self.fits.cells
         held = [set(each) for each in self.tables if len(each) > 2 and each not in self.room]
         for triple in found:
             if triple not in self.room:
-                small = math.prod(self.fits.sizes[name] for name in triple) <= most
+                small = math.prod(cells[name] for name in triple) <= most
                 apart = small and not any(each.issuperset(triple) for each in held)
                 self.room[triple] = apart and self.fits.still_holds(self.picked, triple)
         kept = [triple for triple in found if self.room[triple]]
@@ -311,11 +322,10 @@ class _Run:
         known = {each: self.tables[each].scale ** -2.0 for each in offered if each in self.tables}
         noise = {each: (precision + known.get(each, 0.0)) ** -0.5 for each in offered}
         gain = {each: 1 - noise[each] * math.sqrt(known.get(each, 0.0)) for each in offered}
-        stays = {
-            each: noise[each] * math.sqrt(math.prod(1 - 1 / self.fits.sizes[name] for name in each)) for each in offered
-        }
+        cells = self.fits.cells
+        stays = {each: noise[each] * math.sqrt(math.prod(1 - 1 / cells[name] for name in each)) for each in offered}
         exact = {each: self.exact[each] for each in offered}
-        found = scores(laws, exact, stays, gain, self.fits.total, len(self.columns))
+        found = scores(laws, exact, stays, gain, self.fits.total, len(self.columns), self.fits.merged)
         return {each: _TRIPLE * score if each in self.room else score for each, score in found.items()}
 
 
@@ -326,6 +336,7 @@ def scores(
     gain: Mapping[Columns, float],
     rows: float,
     width: int,
+    merged: Merged,
 ) -> dict[Columns, float]:
     """Return the score of each table: how far its counts are from the model's, less what noise would still miss.
 
@@ -336,6 +347,7 @@ def scores(
         gain: And what part of its noise that takes away, at most 1: public.
         rows: The number of rows: public.
         width: The number of columns.
+        merged: The groups of merged columns, which ``exact`` counts: public.
 
     **Sensitivity.** The l1 sensitivity of one contingency table: the model's counts and the part that is subtracted are
     the same for neighbours, and |‖c - e‖ - ‖c' - e‖| ≤ ‖c - c'‖. A part of that moves less, and the smaller of two
@@ -343,6 +355,7 @@ def scores(
     """
     simulated = _SIMULATED if width < _WIDE else _WIDE_SIMULATED
     drawn = draw(laws, {}, simulated, np.random.default_rng(_SEED))
+    drawn |= {name: groups[drawn[name]] for name, groups in merged.items()}
     predicted = _predicted(drawn, exact, width)
     found = {}
     for columns, counts in exact.items():
@@ -423,6 +436,12 @@ class ExactCounts:
     def __init__(self, table: PrivateTable):
         self._table = table
         self._known: dict[Columns, Counts] = {}
+        self._merged: Merged = {}
+        self._grouped: dict[Columns, Counts] = {}
+
+    def merge(self, merged: Merged) -> None:
+        """Count levels together from now on, in tables of several columns."""
+        self._merged, self._grouped = merged, {}
 
     def read(self, wanted: Iterable[Columns]) -> None:
         """Count what is not known yet of these tables, in one pass over the rows if there is anything."""
@@ -430,8 +449,13 @@ class ExactCounts:
             self._known |= zip(new, self._table.counts([list(each) for each in new]), strict=True)
 
     def __getitem__(self, columns: Columns) -> Counts:
-        self.read([columns])
-        return self._known[columns] if columns in self._known else self._known[columns[::-1]].T
+        if columns not in self._grouped:
+            self.read([columns])
+            counts = self._known[columns] if columns in self._known else self._known[columns[::-1]].T
+            if len(columns) == 1 or self._merged.keys().isdisjoint(columns):
+                return counts
+            self._grouped[columns] = merge(columns, counts, self._merged)
+        return self._grouped[columns]
 
     def __repr__(self) -> str:
         return f"ExactCounts({len(self._known)} tables)"
