@@ -42,6 +42,11 @@ single columns and a few pairs is measured. Tables of few cells have room for mo
 1, 2), but with them no more than 128: these are faint, and enough for nearly all pairs of 16 columns, while telling
 more pairs than that apart would need louder ones.
 
+**Levels.** Once single columns are measured, neighbouring levels of ordered columns are counted together beside other
+columns (``_merging``), for the noise that the first tables picked will have. Every table and score of several columns
+from there on is one of groups, with as many cells as there are groups in all that is said above; the events stay what
+they were, as they ask for no number of cells.
+
 **Single columns** are always measured. Where columns have few levels, pairs of them count them as well, so that single
 columns get little of the budget; where they have many (:func:`largeness`), up to 15 % of it, and so many of the units
 that their mean error, :math:`\sqrt{2/π} σ c/2n̂`, is at most 0.6 %, but no more than 30 % of the budget.

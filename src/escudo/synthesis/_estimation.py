@@ -10,6 +10,9 @@ sums are unbiased, with noise σ² times the cells summed, and are averaged by t
 not negative and adds up to the total is then *fixed*: no cell of a larger table moves it any more. Its bias is that of
 cutting one sum of noise at zero, which is less than the noise stated for it.
 
+Tables of several columns may count neighbouring levels together (``_merging``): their sums then speak for groups of
+levels, and correct all levels of a group alike. Groups are what has to agree below; levels come back at its end.
+
 **Agreement** (:func:`agreeing`). Noisy tables contradict each other where they share columns, and hold negative counts.
 They are replaced by the nearest tables, in units of their noise, that could come from one set of rows: not negative,
 with the fixed margins, and with equal sums over what they share,
