@@ -30,6 +30,10 @@ CELLS: dict[str, Any] = {
     "e": [False, True],
     "one": ["only"],
 }
+WIDE: dict[str, Any] = CELLS | {
+    "c": {"type": "numeric", "lower": 0, "upper": 1, "bins": 11},
+    "e": {"type": "ordinal", "levels": list(range(7)), "missing": True},
+}
 NUMBERS: dict[str, Any] = {
     name: {"type": "numeric", "lower": -1, "upper": 1, "bins": 3, "missing": False, "fill": 0.0} for name in "abcd"
 }
@@ -38,6 +42,8 @@ GENERATORS: dict[str, tuple[str, CausalGraph | None, dict[str, Any]]] = {
     "marginals": ("marginals", PARTIAL, {}),
     "marginals without a graph": ("marginals", None, {}),
     "marginals, bins chosen first": ("marginals", None, {}),
+    "marginals, neighbours merged": ("marginals", None, {}),
+    "marginals, neighbours merged beside a graph": ("marginals", PARTIAL, {}),
     "marginals of few public rows": ("marginals", PARTIAL, {"public_rows": 40}),
     "moments, repaired": ("moments", PARTIAL, {"repair": True}),
     "moments, tightly clipped": ("moments", None, {"clip": 1.2}),
@@ -120,6 +126,7 @@ def test_a_neighbour_moves_no_step_further_than_was_paid_for_and_leaves_the_same
     name, graph, options = GENERATORS[kind]
     terms: dict[str, Any] = {} if unit == "row" else {"person_id": "who", "max_rows_per_person": MOST_ROWS}
     cells = CELLS | {"c": {"type": "numeric", "lower": -2, "upper": 1}} if "bins" in kind else CELLS
+    cells = WIDE if "merged" in kind else cells
     schema = Schema.from_dict(NUMBERS if name == "linear" else cells, **terms)
     if name == "discovered":
         prepared: Any = prepare_discovered(schema, graph, relation=relation, **BUDGET)
@@ -148,6 +155,11 @@ def test_a_neighbour_moves_no_step_further_than_was_paid_for_and_leaves_the_same
             else:
                 assert isinstance(event, ExponentialEvent)
                 assert 2 * float(moved.max()) / scale <= event.epsilon * (1 + 1e-12)
+        if "merged" in kind:  # c and e are not counted level by level, but where the graph names c
+            shapes = {numbers.shape for event, numbers, _, _ in transcript.steps if isinstance(event, GaussianEvent)}
+            beside = {size for shape in shapes if len(shape) > 1 for size in shape}
+            assert beside
+            assert {8, 11} & beside == ({11} if graph is PARTIAL else set())
         assert models[0].sample(50, seed=0).equals(models[1].sample(50, seed=0))
         assert models[0].graph == models[1].graph
         if relation == "add_remove" or unit == "person":

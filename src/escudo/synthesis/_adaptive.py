@@ -42,6 +42,11 @@ single columns and a few pairs is measured. Tables of few cells have room for mo
 1, 2), but with them no more than 128: these are faint, and enough for nearly all pairs of 16 columns, while telling
 more pairs than that apart would need louder ones.
 
+**Levels.** Once single columns are measured, neighbouring levels of ordered columns are counted together beside other
+columns (``_merging``), for the noise that the first tables picked will have. Every table and score of several columns
+from there on is one of groups, with as many cells as there are groups in all that is said above; the events stay what
+they were, as they ask for no number of cells.
+
 **Single columns** are always measured. Where columns have few levels, pairs of them count them as well, so that single
 columns get little of the budget; where they have many (:func:`largeness`), up to 15 % of it, and so many of the units
 that their mean error, :math:`\sqrt{2/π} σ c/2n̂`, is at most 0.6 %, but no more than 30 % of the budget.
@@ -68,6 +73,7 @@ from escudo.mechanisms import Purse
 from escudo.privacy import Event, ExponentialEvent, GaussianEvent, Neighbours, Passes, Plan
 from escudo.synthesis._estimation import Columns, NoisyTable, TableFits
 from escudo.synthesis._laws import Conditional, Floats, draw
+from escudo.synthesis._merging import Merged, merge
 from escudo.table import CountSensitivity, PrivateTable, Schema, add_pairs, count_sensitivity, level_places
 
 UNITS_PER_COLUMN = 9
@@ -178,7 +184,7 @@ class Adaptive:
         *,
         candidates: Sequence[Columns],
         advance: Callable[[int], None],
-    ) -> tuple[list[NoisyTable], list[Columns]]:
+    ) -> tuple[list[NoisyTable], list[Columns], TableFits]:
         """Pick and measure.
 
         Args:
@@ -190,13 +196,14 @@ class Adaptive:
             advance: Called with the units that were used.
 
         Returns:
-            All tables, each once, and the columns of those that were not there before.
+            All tables, each once, the columns of those that were not there before, and how laws follow from them now.
         """
         run = _Run(self, exact, released, fits, purse, candidates, advance)
         run.measure_columns()
+        run.merge()
         run.pick()
         run.use_up()
-        return list(run.tables.values()), run.picked
+        return list(run.tables.values()), run.picked, run.fits
 
 
 class _Run:
@@ -226,11 +233,20 @@ class _Run:
         for name in self.terms.for_columns(scales, self.fits.sizes, self.fits.total):
             self.measure((name,), 1)
 
+    def merge(self) -> None:
+        """Settle which levels are counted together beside other columns, for the noise of the first tables picked."""
+        units = max(self.left // self.used_picks(), 1)
+        self.fits = self.fits.merging(list(self.tables.values()), self.terms.unit.scale / math.sqrt(units))
+        self.exact.merge(self.fits.merged)
+
+    def used_picks(self) -> int:
+        """Return how many picks are used at most."""
+        return self.terms.used_picks([self.fits.cells[name] for name in self.columns], self.fits.total)
+
     def pick(self) -> None:
         """Pick and measure, round by round."""
         events = [event for event, count in self.terms.picks for _ in range(count)]
-        sizes = [self.fits.sizes[name] for name in self.columns]
-        picks = self.terms.used_picks(sizes, self.fits.total)
+        picks = self.used_picks()
         waiting = iter(events[:picks])
         least, nones = 1, 0
         while picks and self.left and nones < _NONES and self.candidates:
@@ -288,11 +304,11 @@ class _Run:
             for second, third in combinations(sorted(beside[first], key=place.__getitem__), 2)
             if third in beside[second]
         ]
-        most = max(_SMALL, _FULL * self.fits.total)
+        most, cells = max(_SMALL, _FULL * self.fits.total), self.fits.cells
         held = [set(each) for each in self.tables if len(each) > 2 and each not in self.room]
         for triple in found:
             if triple not in self.room:
-                small = math.prod(self.fits.sizes[name] for name in triple) <= most
+                small = math.prod(cells[name] for name in triple) <= most
                 apart = small and not any(each.issuperset(triple) for each in held)
                 self.room[triple] = apart and self.fits.still_holds(self.picked, triple)
         kept = [triple for triple in found if self.room[triple]]
@@ -347,7 +363,7 @@ def scores(
         exact: The counts of each table: private.
         noise: What noise each would have, once it is measured: public.
         gain: And what part of its noise that takes away, at most 1: public.
-        fits: How many columns there are, of what sizes, and how many rows: public.
+        fits: How many columns there are, of what sizes, with which levels merged, and how many rows: public.
 
     **Sensitivity.** The l1 sensitivity of one contingency table: the model's counts and the part that is subtracted are
     the same for neighbours, and |‖c - e‖ - ‖c' - e‖| ≤ ‖c - c'‖. A part of that moves less, and the smaller of two
@@ -356,7 +372,8 @@ def scores(
     width = sum(size > 1 for size in fits.sizes.values())
     simulated = _SIMULATED if width < _WIDE else _WIDE_SIMULATED
     drawn = draw(laws, {}, simulated, np.random.default_rng(_SEED))
-    predicted = _predicted(drawn, exact, fits.sizes, width)
+    drawn |= {name: groups[drawn[name]] for name, groups in fits.merged.items()}
+    predicted = _predicted(drawn, exact, fits.cells, width)
     shapes: dict[tuple[int, ...], list[tuple[int, Columns]]] = {}
     for place, (columns, counts) in enumerate(exact.items()):
         shapes.setdefault(counts.shape, []).append((place, columns))
@@ -453,6 +470,12 @@ class ExactCounts:
     def __init__(self, table: PrivateTable):
         self._table = table
         self._known: dict[Columns, Counts] = {}
+        self._merged: Merged = {}
+        self._grouped: dict[Columns, Counts] = {}
+
+    def merge(self, merged: Merged) -> None:
+        """Count levels together from now on, in tables of several columns."""
+        self._merged, self._grouped = merged, {}
 
     def read(self, wanted: Iterable[Columns]) -> None:
         """Count what is not known yet of these tables, in one pass over the rows if there is anything."""
@@ -460,10 +483,15 @@ class ExactCounts:
             self._known |= zip(new, self._table.counts([list(each) for each in new]), strict=True)
 
     def __getitem__(self, columns: Columns) -> Counts:
-        if columns in self._known:
-            return self._known[columns]
-        self.read([columns])
-        return self._known[columns] if columns in self._known else self._known[columns[::-1]].T
+        if columns in self._grouped:
+            return self._grouped[columns]
+        if columns not in self._known:
+            self.read([columns])
+        counts = self._known[columns] if columns in self._known else self._known[columns[::-1]].T
+        if len(columns) == 1 or not self._merged or self._merged.keys().isdisjoint(columns):
+            return counts
+        self._grouped[columns] = merge(columns, counts, self._merged)
+        return self._grouped[columns]
 
     def __repr__(self) -> str:
         return f"ExactCounts({len(self._known)} tables)"

@@ -55,6 +55,7 @@ from escudo.synthesis._forecast import Forecast
 from escudo.synthesis._generators import Prepared, above_zero, neighbours_of
 from escudo.synthesis._laws import Conditional, draw
 from escudo.synthesis._marginals import Fitted, PreparedMarginals, cells_of, noise_told, shares_of, table_event
+from escudo.synthesis._merging import Merged
 from escudo.synthesis._model import CausalModel, anchor_of
 from escudo.synthesis._structure import graph_of, structure_of, with_lines
 from escudo.table import PrivateTable, Schema
@@ -149,8 +150,8 @@ class PreparedDiscovered:
         )
 
     def _find(self, fitted: Fitted) -> Found:
-        laws = fitted.fits.drawable(fitted.tables, fitted.pairs)
-        return find(self.schema.names, laws, fitted.tables, fitted.fits.total, self.known)
+        says = Information(fitted.fits.drawable(fitted.tables, fitted.pairs), fitted.fits.merged)
+        return find(self.schema.names, says, fitted.tables, fitted.fits.total, self.known)
 
     def _with_ends(self, purse: Purse, fitted: Fitted) -> Fitted:
         """Measure the ends of triples whose directions hang on them; what is left over goes to the other tables."""
@@ -158,9 +159,8 @@ class PreparedDiscovered:
         fits, pairs = fitted.fits, list(fitted.pairs)
         wanted: list[Columns] = []
         if self.several:
-            laws = fits.drawable(fitted.tables, fitted.pairs)
-            says = Information(laws)
-            found = find(self.schema.names, laws, fitted.tables, fits.total, self.known)
+            says = Information(fits.drawable(fitted.tables, fitted.pairs), fits.merged)
+            found = find(self.schema.names, says, fitted.tables, fits.total, self.known)
             for pair in found.ends:
                 telling = says.tells(*pair, rows=fits.total, noise=self.ends.scale)
                 if telling and len(wanted) < self.several and fits.still_holds(pairs, pair):
@@ -217,7 +217,7 @@ class Found:
 
 def find(
     names: Sequence[str],
-    laws: Mapping[str, Conditional],
+    says: Information,
     tables: Sequence[NoisyTable],
     rows: float,
     known: Constraints,
@@ -226,12 +226,11 @@ def find(
 
     Args:
         names: The columns.
-        laws: The fitted law, in an order to draw rows.
+        says: What columns say of each other under the fitted law.
         tables: What was measured.
         rows: The number of rows, noisy or public.
         known: What is known of the graph.
     """
-    says = Information(laws)
     place = {name: number for number, name in enumerate(names)}
     pairs = {_sorted(each.columns): each for each in tables if len(each.columns) == 2}
     bound = {pair: _LEAST + _made_by_noise(each, rows) for pair, each in pairs.items()}
@@ -342,11 +341,15 @@ def _parents(graph: CausalGraph) -> dict[str, tuple[str, ...]]:
 
 
 class Information:
-    """What columns say of each other under a law, in nats: from rows drawn of it."""
+    """What columns say of each other under a law, in nats: from rows drawn of it.
 
-    def __init__(self, laws: Mapping[str, Conditional]):
+    Merged levels (``_merging``) are counted together: given their groups, they say nothing of other columns.
+    """
+
+    def __init__(self, laws: Mapping[str, Conditional], merged: Merged):
         self._rows = draw(laws, {}, _SIMULATED, np.random.default_rng(_SEED))
-        self._sizes = {name: law.size for name, law in laws.items()}
+        self._rows |= {name: groups[self._rows[name]] for name, groups in merged.items()}
+        self._sizes = {name: int(merged[name][-1]) + 1 if name in merged else law.size for name, law in laws.items()}
         self._entropies: dict[frozenset[str], float] = {}
 
     def shared(self, first: str, second: str, given: Iterable[str] = ()) -> float:

@@ -10,6 +10,9 @@ sums are unbiased, with noise σ² times the cells summed, and are averaged by t
 not negative and adds up to the total is then *fixed*: no cell of a larger table moves it any more. Its bias is that of
 cutting one sum of noise at zero, which is less than the noise stated for it.
 
+Tables of several columns may count neighbouring levels together (``_merging``): their sums then speak for groups of
+levels, and correct all levels of a group alike. Groups are what has to agree below; levels come back at its end.
+
 **Agreement** (:func:`agreeing`). Noisy tables contradict each other where they share columns, and hold negative counts.
 They are replaced by the nearest tables, in units of their noise, that could come from one set of rows: not negative,
 with the fixed margins, and with equal sums over what they share,
@@ -63,6 +66,7 @@ from itertools import combinations, pairwise
 import numpy as np
 
 from escudo.synthesis._laws import Conditional, Floats, TableConditional
+from escudo.synthesis._merging import Groups, Merged, groups_of, merge, spread
 from escudo.synthesis._structure import graph_of
 
 Columns = tuple[str, ...]
@@ -80,7 +84,10 @@ _TREE_STOP = 1e-4  # a part of the rows: no table is missed by more in the last 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NoisyTable:
-    """A released contingency table: its columns, the noisy counts, and the standard deviation of the noise."""
+    """A released contingency table: its columns, the noisy counts, and the standard deviation of the noise.
+
+    Of one column it has a cell for each level; of several, for each group of those that are merged (``_merging``).
+    """
 
     columns: Columns
     counts: Floats
@@ -98,6 +105,8 @@ class TableFits:
         total: The number of rows.
         settled: Laws that do not come from tables, by column.
         open_arrows: Pairs (cause, effect) that nobody stated and that laws may follow.
+        ordered: How many levels have an order, of the columns that have one.
+        merged: The groups of the columns of which tables of several count some levels together.
     """
 
     sizes: Mapping[str, int]
@@ -106,15 +115,38 @@ class TableFits:
     total: int
     settled: Mapping[str, Conditional] = field(default_factory=dict)
     open_arrows: frozenset[Pair] = frozenset()
+    ordered: Mapping[str, int] = field(default_factory=dict)
+    merged: Merged = field(default_factory=dict)
 
     @property
     def order(self) -> Columns:
         """The causal order."""
         return graph_of(self.parents).topological_order()
 
+    @property
+    def cells(self) -> dict[str, int]:
+        """How many cells each column has in tables of several."""
+        return {**self.sizes, **{name: int(groups[-1]) + 1 for name, groups in self.merged.items()}}
+
+    def merging(self, tables: Sequence[NoisyTable], noise: float) -> TableFits:
+        """Return the same with neighbouring levels merged from now on, for tables with this noise (``_merging``).
+
+        A column that is in a table of several already, or that the arrows name, stays as it is.
+        """
+        named = {name for columns in self.tables if len(columns) > 1 for name in columns}
+        named |= {name for child, several in self.parents.items() if several for name in (child, *several)}
+        margins = margins_of(tables, total=self.total)
+        groups = {
+            name: groups_of(margins[name], levels, noise)
+            for name, levels in self.ordered.items()
+            if name in margins and name not in named
+        }
+        return replace(self, merged={name: each for name, each in groups.items() if each[-1] + 1 < each.size})
+
     def agreed(self, tables: Sequence[NoisyTable], *, roughly: bool = False) -> list[NoisyTable]:
         """Return the tables brought to agreement; roughly, where only a score is made of them."""
-        return agreeing(tables, total=self.total, sweeps=_FEW_SWEEPS if roughly else _SWEEPS)
+        sweeps = _FEW_SWEEPS if roughly else _SWEEPS
+        return agreeing(tables, total=self.total, sweeps=sweeps, merged=self.merged)
 
     def laws(self, agreed: Sequence[NoisyTable]) -> dict[str, Conditional]:
         """Return each column's law given its parents."""
@@ -185,8 +217,13 @@ def total_of(tables: Sequence[NoisyTable]) -> float:
 # ---- tables that agree
 
 
-def margins_of(tables: Sequence[NoisyTable], *, total: float) -> dict[str, Floats]:
+def margins_of(tables: Sequence[NoisyTable], *, total: float, merged: Merged | None = None) -> dict[str, Floats]:
     """Return how many rows have each level of each column: all tables' sums, averaged before anything is cut.
+
+    Args:
+        tables: Noisy tables; of merged columns, one of each by itself.
+        total: The number of rows.
+        merged: The groups of merged columns: a sum of levels corrects each of them by the same number.
 
     >>> one = NoisyTable(("a",), np.array([7.0, 3.0]), 1.0)
     >>> two = NoisyTable(("b", "a"), np.array([[6.0, -1.0], [3.0, 4.0]]), 1.0)
@@ -200,8 +237,8 @@ def margins_of(tables: Sequence[NoisyTable], *, total: float) -> dict[str, Float
             sums.setdefault(name, []).append((part.size / (table.counts.size * table.scale**2), part))
     found = {}
     for name, parts in sums.items():
-        mean = sum(weight * part for weight, part in parts) / sum(weight for weight, _ in parts)
-        found[name] = nearest_margins(np.asarray(mean)[None, :], total=total)[0]
+        mean = _with_groups(parts, merged[name]) if merged and name in merged else _mean(parts)[1]
+        found[name] = nearest_margins(mean[None, :], total=total)[0]
     return found
 
 
@@ -211,27 +248,55 @@ def nearest_margins(sums: Floats, *, total: float) -> Floats:
     return nearest
 
 
-def agreeing(tables: Sequence[NoisyTable], *, total: float, sweeps: int = _SWEEPS) -> list[NoisyTable]:
+def _mean(parts: Sequence[tuple[float, Floats]]) -> tuple[float, Floats]:
+    """Return the precision of the mean of some counts, and the mean, given the precision of each."""
+    precision = sum(weight for weight, _ in parts)
+    return precision, np.asarray(sum(weight * part for weight, part in parts) / precision)
+
+
+def _with_groups(parts: Sequence[tuple[float, Floats]], groups: Groups) -> Floats:
+    """Return counts of levels, given counts of them and of their groups: by generalised least squares.
+
+    A group of k levels, each with variance 1/p, is missed by its sum with variance k/p. Of what its own count, with
+    precision q, differs from that sum, each level takes (1/p)/(k/p + 1/q) = q/(kq + p).
+    """
+    precision, levels = _mean([each for each in parts if each[1].size == groups.size])
+    if len(sums := [each for each in parts if each[1].size != groups.size]) == 0:
+        return levels
+    more, counted = _mean(sums)
+    missed = counted - np.bincount(groups, weights=levels)
+    return np.asarray(levels + (more * missed / (more * np.bincount(groups) + precision))[groups])
+
+
+def agreeing(
+    tables: Sequence[NoisyTable], *, total: float, sweeps: int = _SWEEPS, merged: Merged | None = None
+) -> list[NoisyTable]:
     """Return the nearest tables that hold nothing negative, have the fixed margins, and agree on what they share.
 
     Args:
         tables: Noisy tables, each of other columns.
         total: The number of rows.
         sweeps: How long to look for them; fewer are enough where nothing is published.
+        merged: The groups of merged columns. What is returned has a cell for each level again.
 
     >>> one = NoisyTable(("a",), np.array([7.0, 3.0]), 1.0)
     >>> two = NoisyTable(("b", "a"), np.array([[6.0, -1.0], [3.0, 4.0]]), 1.0)
     >>> [table.counts.round(2).tolist() for table in agreeing([one, two], total=10.0)]
     [[7.33, 2.67], [[4.0, 0.0], [3.33, 2.67]]]
     """
-    margins = margins_of(tables, total=total)
+    merged = merged or {}
+    levels = margins_of(tables, total=total, merged=merged)
+    margins = {name: merge((name,), margin, merged) for name, margin in levels.items()}
     shared = _shared([table.columns for table in tables])
     joined = {place for _, holders in shared for place in holders}
     found = [t.counts if place in joined else _settled(t, margins, sweeps) for place, t in enumerate(tables)]
     together = sorted(joined)
     if together:
         _join(found, tables, together, shared, margins, sweeps)
-    return [NoisyTable(table.columns, counts, table.scale) for table, counts in zip(tables, found, strict=True)]
+    return [
+        NoisyTable(table.columns, spread(table.columns, counts, levels, merged), table.scale)
+        for table, counts in zip(tables, found, strict=True)
+    ]
 
 
 def _settled(table: NoisyTable, margins: Mapping[str, Floats], sweeps: int) -> Floats:

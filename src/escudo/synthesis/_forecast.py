@@ -38,9 +38,10 @@ scaled. That needs no loss distribution, so that a curve is drawn and an ε foun
 **After a release** (:func:`stated_errors`) the same is computed from the noise that every table has got in the end and
 from the released law in place of the stand-in. That is post-processing.
 
-**What is left out**: arrows that are missing from the graph, the spread of numbers within their bins, rows beyond
-``max_rows_per_person`` that take no part, and everything about networks and straight lines, for which there is no
-forecast.
+**What is left out**: that neighbouring levels are counted together where no arrow names them (``_merging``), which
+makes pairs of ordered columns err less than is forecast; arrows that are missing from the graph, the spread of numbers
+within their bins, rows beyond ``max_rows_per_person`` that take no part, and everything about networks and straight
+lines, for which there is no forecast.
 """
 
 from __future__ import annotations

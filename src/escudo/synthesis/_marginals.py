@@ -79,6 +79,7 @@ from escudo.synthesis._adaptive import (
 from escudo.synthesis._estimation import Columns, NoisyTable, TableFits, total_of
 from escudo.synthesis._forecast import Forecast, Measured, measured_marginals
 from escudo.synthesis._laws import MAX_TABLE_CELLS, Conditional
+from escudo.synthesis._merging import ordered_levels
 from escudo.synthesis._model import CausalModel, anchor_of, public_rows
 from escudo.synthesis._moment_fit import FittedMoments, check_fittable, fit_moments
 from escudo.synthesis._moment_statistics import UNIT, MomentLayout, NoisyMoments, table_sums
@@ -286,7 +287,7 @@ class PreparedMarginals:
             fits = self._fits(table, released, total, purse)
             pairs: list[Columns] = []
             if adaptive is not None:
-                released, pairs = adaptive.run(
+                released, pairs, fits = adaptive.run(
                     exact, released, fits, purse, candidates=shares.candidates, advance=advance
                 )
         return Fitted(released, pairs, fits, exact)
@@ -300,6 +301,7 @@ class PreparedMarginals:
             [noisy.columns for noisy in released],
             total,
             open_arrows=frozenset(self.structure.open_arrows),
+            ordered=ordered_levels(self.schema),
         )
         moments = self.shares.moments(self.level)
         if moments is None:

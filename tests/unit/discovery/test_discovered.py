@@ -17,7 +17,7 @@ from escudo.discovery import constraints_of
 from escudo.errors import BudgetExceededError, EscudoError, InputError
 from escudo.privacy import GaussianEvent, Ledger, MemoryAccount
 from escudo.synthesis import TableConditional, fit, load, prepare
-from escudo.synthesis._discovered import ORIENTATION, find, prepare_discovered
+from escudo.synthesis._discovered import ORIENTATION, Information, find, prepare_discovered
 from escudo.synthesis._estimation import NoisyTable
 from escudo.table import PrivateTable, Schema
 
@@ -96,22 +96,22 @@ def test_what_cannot_be_told_stays_open(collider_schema):
     names = ("a", "b", "c")
     schema = Schema.from_dict({name: ["no", "yes"] for name in names})
     tables = [NoisyTable(pair, np.full((2, 2), 250.0), 1.0) for pair in itertools.combinations(names, 2)]
-    chain = find(names, laws, tables, 1000.0, constraints_of(schema, None))
+    chain = find(names, Information(laws, {}), tables, 1000.0, constraints_of(schema, None))
     assert set(chain.graph.undirected_edges) == {("a", "b"), ("b", "c")}
     assert not chain.graph.edges
-    common = find(names, other, tables, 1000.0, constraints_of(schema, None))
+    common = find(names, Information(other, {}), tables, 1000.0, constraints_of(schema, None))
     assert set(common.graph.edges) == {("a", "b"), ("c", "b")}
-    unmeasured = find(names, other, tables[:1] + tables[2:], 1000.0, constraints_of(schema, None))
+    unmeasured = find(names, Information(other, {}), tables[:1] + tables[2:], 1000.0, constraints_of(schema, None))
     assert not unmeasured.graph.edges
     assert unmeasured.ends == [("a", "c")]
     tiers = CausalGraph.from_edges([], nodes=names, tiers=[["a"], ["b", "c"]])
-    known = find(names, laws, tables, 1000.0, constraints_of(schema, tiers))
+    known = find(names, Information(laws, {}), tables, 1000.0, constraints_of(schema, tiers))
     assert ("a", "b") in known.graph.edges
     # What knowledge allows in one direction only, and would close a cycle, is not there.
     every = {**laws, "c": TableConditional(("a", "b"), np.array([[[0.9, 0.1], [0.4, 0.6]], [[0.6, 0.4], [0.1, 0.9]]]))}
     round_about = Knowledge(forbidden=(("b", "a"), ("c", "b"), ("a", "c")))
     ruled = CausalGraph(nodes=names, knowledge=round_about)
-    cut = find(names, every, tables, 1000.0, constraints_of(schema, ruled))
+    cut = find(names, Information(every, {}), tables, 1000.0, constraints_of(schema, ruled))
     assert len(cut.graph.edges) == 2
     assert not cut.graph.undirected_edges
 
