@@ -108,7 +108,7 @@ papers: $(VENV)/.dev-ready
 # `make bench-release`. One that fails must not hide the others: `make --keep-going bench`. DATA holds the real tables.
 DATA    ?= ../shared/data
 PEERS   := build/peers
-BENCHES := ledger caps counts engines inference effects estimation forecast bins direction discovery gaussian_discovery hidden_causes confidence effect_of \
+BENCHES := ledger caps counts engines inference effects estimation forecast bins direction discovery gaussian_discovery hidden_causes hidden_unseen confidence effect_of \
 	audit_power audit_museum audit_sniper audit_inputs audit_own audit_product release tables wide dpsgd shadows neural_quality neural_tables linked
 BENCHES += everyday audit_libraries scale
 
@@ -118,7 +118,7 @@ bench: $(BENCHES:%=bench-%)
 bench-%: benchmarks/%.py $(VENV)/.dev-ready
 	$(or $(PYTHON_$*),$(BIN)/python) benchmarks/$*.py $(OPTIONS_$*)
 
-bench-direction bench-hidden_causes: $(PEERS)/causal-learn/.ready
+bench-direction bench-hidden_causes bench-hidden_unseen: $(PEERS)/causal-learn/.ready
 bench-release bench-tables: $(PEERS)/dpmm/.ready
 bench-dpsgd: $(PEERS)/opacus/.ready $(PEERS)/jax-privacy/.ready
 bench-shadows: $(PEERS)/opacus/.ready
@@ -137,6 +137,7 @@ OPTIONS_dpsgd     = --opacus $(PEERS)/opacus/bin/python --jax-privacy $(PEERS)/j
 OPTIONS_shadows   = --data $(DATA) --opacus $(PEERS)/opacus/bin/python
 OPTIONS_discovery = --data $(DATA)
 OPTIONS_hidden_causes = --data $(DATA) --peer $(PEERS)/causal-learn/bin/python
+OPTIONS_hidden_unseen = $(OPTIONS_hidden_causes)
 OPTIONS_effect_of = --data $(DATA)
 OPTIONS_linked    = --hma $(PEERS)/sdv/bin/python
 OPTIONS_estimation = --data $(DATA)

@@ -150,7 +150,8 @@ def page(payload: dict[str, Any]) -> str:
         "",
         "A fifth of the columns hidden: of Alarm those with most children, of random networks any. 100,000 rows. ε is"
         f" private; *FCI* is causal-learn's, without privacy, on the same rows (χ², α = {hidden_causes.ALPHA:g}, at"
-        f" most {LONGEST} s). A cell: F1 of the edges against the true partial ancestral graph, mean over tables; the"
+        f" most {LONGEST} s by the clock, on a busy machine). A cell: F1 of the edges against the true partial"
+        " ancestral graph, mean over tables; the"
         " share of marks that are the same as there, of edges that both have; how many arrows and tails are true in the"
         " network, of how many were claimed. *Finished*: the tables that FCI finished, as many as it says.",
         "",

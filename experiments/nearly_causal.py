@@ -255,8 +255,8 @@ def page(result: dict[str, Any]) -> str:
         f"Of {len(runs)} settings {len(answered)} get verdicts. In {halves} of these any votes that are as clear as"
         " ours on the causal pair must be more than half of the blocks on the hidden one, those against taken off"
         f" (*votes, causal*, less twice *apart, a block*), and in {enough} more than the {CHOSEN[3]:.0%} that our rule"
-        " asks for: there, wanting verdicts for one and none for the other is a contradiction. In the others the bound does not"
-        " say so.",
+        " asks for: there, wanting verdicts for one and none for the other is a contradiction. In the others the bound"
+        " does not say so.",
         "",
         "| g | σ | τ | nearer | I of a row | apart, a block | apart, all rows | votes, hidden | votes, causal |"
         " verdicts, hidden | verdicts, causal |",
