@@ -11,7 +11,6 @@ import pytest
 import typer.testing
 from hypothesis import HealthCheck, settings
 
-import compiled
 from durations import recorded
 
 # Every commit tries the same few examples; `make nightly` looks for new ones, and says how to repeat what it finds.
@@ -43,13 +42,3 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Start what takes longest first, so that no process works alone at the end."""
     seconds, root = recorded(), Path(__file__).parent
     items.sort(key=lambda item: -seconds.get(item.path.relative_to(root).as_posix(), 0.0))
-
-
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Spare JAX what it has compiled in an earlier run."""
-    compiled.remember(item.config)
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Keep what JAX has compiled in this one."""
-    compiled.keep(session.config)
