@@ -5,6 +5,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 WORKERS ?= 2
+# Python keeps what it compiles, also in containers that tell it not to: tests start hundreds of processes.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test lint types layers docs doctests unit nightly durations coverage mutants neighbours mutations chaos bench papers notebooks clean help
 

@@ -19,6 +19,7 @@ from escudo.mechanisms.dpsgd import Layout, Training, audited_step, resume, trai
 from escudo.mechanisms.dpsgd import _mechanism as module
 from escudo.mechanisms.dpsgd._checkpoint import Kept, TrainingFile
 from escudo.mechanisms.dpsgd._core import Knobs, Recipe, Slots, first_state, result, row_losses, run
+from escudo.mechanisms.dpsgd._layers import _TOP
 from escudo.mechanisms.dpsgd._sampling import capacity_for, device_slots, slots_of
 from escudo.privacy import MemoryAccount, RunningTotal, SampledGaussianEvent
 
@@ -729,3 +730,9 @@ def test_a_file_without_a_state_has_no_step_behind_it(tmp_path):
     facts = {"path": tmp_path / "training.ckpt", "digest": "", "number": 1, "receipt": receipt, "about": {}}
     assert Kept(**facts, arrays={}).done == 0
     assert Kept(**facts, arrays={"step": np.array([3])}).done == 3
+
+
+def test_the_largest_number_is_the_largest_that_stays_finite_when_it_is_rounded():
+    largest = jnp.float32(_TOP["bfloat16"])
+    assert jnp.isfinite(largest.astype(jnp.bfloat16))
+    assert jnp.isinf(jnp.nextafter(largest, jnp.float32(jnp.inf)).astype(jnp.bfloat16))

@@ -15,8 +15,8 @@ import pytest
 
 from escudo.errors import InputError, LedgerCorruptError, LedgerError
 from escudo.privacy import Ledger, PureEvent
-from escudo.privacy._filter import Paid
-from escudo.privacy._ledger_chain import genesis, terms_of
+from escudo.privacy._filter import Charge, Paid
+from escudo.privacy._ledger_chain import _below, genesis, terms_of
 
 
 def test_the_hash_is_as_documented_so_that_anyone_can_check_it(ledger: Ledger) -> None:
@@ -189,3 +189,17 @@ def test_values_of_any_type_are_found(ledger: Ledger, path: Path, column: str, v
     raw.commit()
     raw.close()
     assert "row 1 was edited" in str(Ledger(ledger.name).verify().problem)
+
+
+@pytest.mark.parametrize("part", ["pure", "renyi", "slack"])
+def test_a_charge_is_too_small_if_one_part_of_it_is(part: str) -> None:
+    worth = Charge(pure=10**18, renyi=10**18, slack=10**18)
+    assert _below(worth._replace(**{part: 10**18 - 10**10}), worth)
+    assert not _below(worth._replace(**{part: 10**18 - 10**8}), worth)  # the last digits of another processor
+    assert not _below(worth._replace(**{part: 2 * 10**18}), worth)
+
+
+def test_a_bounded_loss_is_too_small_where_the_event_has_none() -> None:
+    worth = Charge(pure=None, renyi=10**18, slack=0)
+    assert _below(worth._replace(pure=10**30), worth)
+    assert not _below(worth, worth)

@@ -216,16 +216,7 @@ def finish(
         at_once=width,
     )
     for flat in flats:
-        yield NeuralModel(
-            schema=prepared.schema,
-            graph=prepared.graph,
-            stated=prepared.stated,
-            network=network,
-            parameters=network.layout.unflatten(flat.astype(np.float64)),
-            guarantee=guarantee,
-            generator=prepared.generator,
-            plan=prepared.plan,
-        )
+        yield prepared.trained(flat, guarantee)
 
 
 # -- chunks

@@ -24,6 +24,7 @@ on after a stop, in ``_checkpoint``.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, fields, replace
 from os import PathLike
@@ -518,32 +519,38 @@ class PreparedNeural:
             rows = expected_rows(first)
             training = self.settle(clip_bound(self.network, parameters, measured_rows(first)), rows)
         value = self._train(parameters, self.codes(table), training, rows, paid)
-        arrays = self.network.layout.unflatten(value.astype(np.float64))
-        model = NeuralModel(
+        details = {
+            "rows": rows,
+            "parameters": self.network.layout.size,
+            **self._origin,
+            "steps": training.steps,
+            "sampling_probability": training.sampling_probability,
+            "noise_multiplier": training.noise_multiplier,
+            "l2_clip_norm": training.clip_norm,
+            "learning_rate": training.learning_rate,
+            "stated_arrows": self._stated_arrows,
+            **anchor_of(purse),
+        }
+        model = self.trained(value, purse.guarantee, details)
+        if self.checkpoint is not None:
+            self.checkpoint.file.finish()
+        return model
+
+    def trained(
+        self, parameters: NDArray[np.float32], guarantee: Guarantee, details: Mapping[str, Any] | None = None
+    ) -> NeuralModel:
+        """Return the model that a training ends with."""
+        return NeuralModel(
             schema=self.schema,
             graph=self.graph,
             stated=self.stated,
             network=self.network,
-            parameters=arrays,
-            guarantee=purse.guarantee,
+            parameters=self.network.layout.unflatten(parameters.astype(np.float64)),
+            guarantee=guarantee,
             generator=self.generator,
             plan=self.plan,
-            details={
-                "rows": rows,
-                "parameters": self.network.layout.size,
-                **self._origin,
-                "steps": training.steps,
-                "sampling_probability": training.sampling_probability,
-                "noise_multiplier": training.noise_multiplier,
-                "l2_clip_norm": training.clip_norm,
-                "learning_rate": training.learning_rate,
-                "stated_arrows": self._stated_arrows,
-                **anchor_of(purse),
-            },
+            details=details or {},
         )
-        if self.checkpoint is not None:
-            self.checkpoint.file.finish()
-        return model
 
     def paying(
         self, account: Account, plan: Plan, stream: np.random.Generator | None, *, for_release: bool, purpose: str
