@@ -667,8 +667,8 @@ class _Owners:
     def of_rows(cls, person: NDArray[Any], days: Ints, keys: pl.Series | None) -> _Owners:
         import polars as pl
 
-        if keys is None:
-            return cls(person, days, pl.DataFrame())
+        if keys is None:  # they have no rows, so that nobody asks
+            return cls(person, np.zeros(0, dtype=np.int64), pl.DataFrame())
         named = pl.DataFrame({PERSON: person, _ROW: keys, "place": np.arange(person.size, dtype=np.int32)})
         # Of several rows of one person with the same key the first in order is meant.
         once = named.drop_nulls(_ROW).unique(subset=[PERSON, _ROW], keep="first", maintain_order=True)
@@ -748,7 +748,7 @@ def _rows(
         found[name] = np.searchsorted(inner, values, side="right").astype(np.min_scalar_type(column.size))
     owner, day = owner[kept], day[kept]
     row_keys = None if row_keys is None else row_keys.filter(pl.Series(kept))
-    person = owners.person[owner]
+    person = owners.person[owner] if child.parent else owner
     count = np.bincount(owner, minlength=size).astype(np.int32)
     rows = HistoryRows(person, nth, count, found, owner if child.parent else None)
     return rows, _Owners.of_rows(person, day, row_keys)

@@ -143,6 +143,27 @@ class TestInABrowser:
                 cells * cells,
             )
 
+    def test_of_rows_of_rows_their_number_is_drawn_as_python_draws_it(self, started: Browser, tmp_path: Path) -> None:
+        made = clinic(600, prescriptions=True, seed=1)
+        tables = PrivateTables(made.frames, made.schema)
+        model = escudo.synthesize(tables, made.graph, epsilon=20.0, delta=1e-6, seed=1)
+        (tmp_path / "explore.html").write_text(explore_page(model), encoding="utf-8")
+        with visiting(started, own="file:") as tab:
+            tab.goto((tmp_path / "explore.html").as_uri())
+            tab.get_by_text("Of prescriptions, which are rows of visits, only their number is shown here.").wait_for()
+            told = tab.evaluate(
+                "() => { const set = new Map([['visits.severity', [[1, 20, 3]]]]);"
+                " const { codes } = escudo.model.draw(3000, set, new Map(), 3).rows.get('visits');"
+                " return JSON.stringify(codes.get('prescriptions.count')); }"
+            )
+            assert faults(tab) == []
+        ours = Drawn.joined(model.codes(6000, do={"visits.severity": "severe"}, seed=1)).rows["visits"]
+        mine, theirs = (
+            np.bincount(codes, minlength=4) / len(codes)
+            for codes in (ours.codes["prescriptions.count"], json.loads(told))
+        )
+        assert np.abs(mine - theirs).max() < 0.04
+
     def test_what_does_not_respond_stays_as_it_was_to_the_last_person(self, page: Page) -> None:
         same = page.evaluate(
             "[['visits.pain', 1], ['visits.treat', 1]].map(([name, cell]) => {"
