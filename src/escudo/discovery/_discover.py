@@ -92,7 +92,8 @@ def discover(
         directions: The share of ε for votes of blocks on edges that are left open between columns with an order
             (:func:`escudo.orientation.orient`); 0 for none.
         hidden_causes: Whether causes may be missing from the table. The same is measured and spent; the answer is an
-            :class:`AncestralDiscovery`, whose graph claims only what holds whatever is hidden.
+            :class:`AncestralDiscovery`, whose graph claims only what holds whatever is hidden. Not of linked tables:
+            their rows are weighted by how many a person has, on which something hidden may act.
         accept_large_delta: Whether a δ that is not below one over the number of rows or people was meant; it is
             refused otherwise, by a public or stated number (``Plan.judged``).
         seed: Repeatable noise for tests and demonstrations; marks everything not for release.
@@ -120,8 +121,15 @@ def discover(
     budget = Budget(epsilon, usual_delta(table.neighbours) if delta is None else delta)
     described: Schema | LinkedSchema = table.schema
     if isinstance(described, LinkedSchema):
-        if directions or hidden_causes:
-            raise InputError("directions and hidden_causes ask one table; of linked ones leave them out.")
+        if directions:
+            raise InputError("directions ask one table; of linked ones leave them out: time gives most directions.")
+        if hidden_causes:
+            raise InputError(
+                "hidden_causes asks one table. Rows of linked ones are taken together over all of a person's rows, and "
+                "weighted by how many these are; where something hidden acts on that number as well, columns go "
+                "together in them that nothing joins, and what an ancestral graph claims would not hold. Ask a table "
+                "with one row for each person, such as people with their first row, as a PrivateTable."
+            )
         from escudo.discovery._linked_discovery import LinkedGraphQuestion
 
         whole: Any = LinkedGraphQuestion(knowledge, method).prepare(described, table.neighbours, budget)

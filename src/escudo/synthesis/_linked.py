@@ -19,6 +19,11 @@ those of one family under ``unit``. The number of people with rows, and how many
 tables of people, and the tables of rows under ``voice`` are held to it: everybody with a row has one voice there. Rows
 of rows are held to the voices of rows that have any.
 
+**How a column goes on.** In a table of a column and itself in the row before, both have the same law but for how first
+rows differ from last ones, one of many. Noise makes them differ by more, and drawing row after row adds that up. So
+under ``voice`` their difference is kept only as far as it is more than noise would make it (James and Stein), and what
+is left of it is taken off evenly: rows drawn then have the measured law of rows.
+
 **How causes go together.** Triples do not say how the causes of a column go together, and a law that took them to be
 unrelated would count twice what two of them share. So laws are fitted again, ``ROUNDS`` times: people are drawn from
 the last fit and counted with the same weights; the law is then the most even one that has the measured tables as its
@@ -554,6 +559,7 @@ class _Rows:
         inside = [_without(table, absent) for table in released]
         total = max(total_of(inside), 1.0) if inside else 1.0
         if block.core is None:
+            inside = [steadied(table) for table in inside]
             known = speaking[block.table]
             spoken = known.counts[absent[count] :]
             total = max(float(spoken.sum()), 1.0)
@@ -634,6 +640,26 @@ def _without(table: NoisyTable, absent: Mapping[str, int]) -> NoisyTable:
         if absent.get(name):
             counts = np.take(counts, range(absent[name], counts.shape[axis]), axis=axis)
     return replace(table, counts=counts)
+
+
+def steadied(table: NoisyTable) -> NoisyTable:
+    """Return a table in which a column and itself in the row before differ only by more than noise would make them.
+
+    With k levels and noise of variance σ² in each cell, sums over rows and over columns differ by vectors of squared
+    length 2k(k - 1)σ² where there is no difference. A table without a column and itself in the row before is as it was.
+    """
+    own = next((name for name in table.columns if name + PREVIOUS in table.columns), None)
+    if own is None:
+        return table
+    axes = table.columns.index(own + PREVIOUS), table.columns.index(own)
+    counts = np.moveaxis(table.counts, axes, (-2, -1))
+    levels = counts.shape[-1]
+    apart = counts.sum(axis=-2) - counts.sum(axis=-1)
+    noise = 2 * levels * (levels - 1) * table.scale**2
+    square = np.maximum((apart**2).sum(axis=-1, keepdims=True), 1e-9)
+    off = np.minimum(noise / square, 1.0) * apart / (2 * levels)
+    steady = counts - (off[..., None, :] - off[..., :, None])
+    return replace(table, counts=np.moveaxis(steady, (-2, -1), axes))
 
 
 def _padded(law: TableConditional, absent: Mapping[str, int]) -> TableConditional:

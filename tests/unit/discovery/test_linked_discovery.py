@@ -104,7 +104,7 @@ def test_a_plan_is_one_tree_for_people_and_rows() -> None:
     ("how", "words"),
     [
         ({"method": "gaussian"}, "method is 'auto'"),
-        ({"hidden_causes": True}, "ask one table"),
+        ({"hidden_causes": True}, "with one row for each person"),
         ({"directions": 0.5}, "ask one table"),
         ({"delta": 0.0}, "delta must be above 0"),
         ({"knowledge": CausalGraph.from_edges([("visits.ill", "people.old")])}, "leads from rows to people"),

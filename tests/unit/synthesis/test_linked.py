@@ -14,6 +14,8 @@ from escudo.causal import CausalGraph
 from escudo.errors import GraphError, InputError, NotIdentifiableError, RefusedError, SchemaError
 from escudo.privacy import MemoryAccount
 from escudo.synthesis import Clinic, LinkedModel, clinic, load, load_linked
+from escudo.synthesis._estimation import NoisyTable
+from escudo.synthesis._linked import steadied
 from escudo.table import LinkedSchema, PrivateTables, linked_structure
 
 PEOPLE = 1500
@@ -209,3 +211,28 @@ def test_tables_without_rows_and_bounds_of_one_are_like_any_other(most: int, gra
     assert out["p"].height == 20
     assert out["v"].group_by("id").len()["len"].max() in (None, *range(1, most + 1))
     assert np.all(out["v"]["same"].to_numpy() == "only")
+
+
+def test_noise_alone_does_not_make_rows_drift_and_a_drift_that_is_there_stays() -> None:
+    rng = np.random.default_rng(1)
+    shares = np.array([[0.5, 0.1, 0.0], [0.1, 0.1, 0.05], [0.0, 0.05, 0.1]])
+    names = ("people.old", "rows.state@prev", "rows.state")
+
+    def apart(exact: Any, scale: float) -> tuple[float, float]:
+        """Return by how much the two laws differ more than they do, squared, as measured and steadied."""
+        truth = exact.sum(axis=-2) - exact.sum(axis=-1)
+        noisy = NoisyTable(names, exact + rng.normal(0, scale, exact.shape), scale)
+        found = []
+        for each in (noisy, steadied(noisy)):
+            assert each.counts.sum() == pytest.approx(noisy.counts.sum())
+            found.append(float(((each.counts.sum(axis=-2) - each.counts.sum(axis=-1) - truth) ** 2).sum()))
+        return found[0], found[1]
+
+    even = np.stack([2_000 * shares, 500 * shares])
+    runs = np.array([apart(even, 9.0) for _ in range(200)])
+    assert runs[:, 1].mean() < 0.35 * runs[:, 0].mean()
+    drifting = even + np.array([[0, 300, 0], [0, 0, 0], [0, 0, 0]])
+    runs = np.array([apart(drifting, 9.0) for _ in range(200)])
+    assert runs[:, 1].mean() < 1.1 * runs[:, 0].mean()
+    other = NoisyTable(("rows.state@prev", "rows.done"), np.ones((3, 2)), 1.0)
+    assert steadied(other) is other
