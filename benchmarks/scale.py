@@ -6,7 +6,7 @@ two of booleans, two of reals, which fall into 20 and 10 bins), from Parquet. Ea
 processor seconds of it and its children, imports included only where said, since the cores are shared, and the peak of
 the resident memory (of the largest process, for Spark that is the Java machine). *Reading* is the same columns handed
 over in batches and dropped. 10⁹ rows are ten times the file of 10⁸. *Wide* is a table of 1,000 columns with a graph of
-1,997 arrows; *sample* draws 10⁹ rows of three columns and writes them as Parquet parts (7 GB, then removed). Results
+1,996 arrows; *sample* draws 10⁹ rows of three columns and writes them as Parquet parts (7 GB, then removed). Results
 go to ``benchmarks/results/scale.json`` and ``scale.md`` after each job, so that a stopped run goes on where it was;
 ``--only`` names jobs. Exits with 1 if a target is missed.
 """
@@ -354,7 +354,7 @@ def markdown(record: dict[str, Any]) -> str:
         "",
         "*Ratio*: counting over reading at 10⁷ rows. *Release*: a graph over the 20 columns, ε = 1, a million "
         "synthetic rows. *People*: 10 rows each in no order, of which 5 count. 10⁹ rows are ten times the file of 10⁸. "
-        "*Wide*: 10,000 rows of 1,000 columns with a graph of 1,997 arrows, fitted at ε = 1, and as many rows drawn. "
+        "*Wide*: 10,000 rows of 1,000 columns with a graph of 1,996 arrows, fitted at ε = 1, and as many rows drawn. "
         "*Sample*: 10⁹ rows of three columns drawn and written as Parquet parts. "
         "Wall seconds are of a shared machine. pyarrow's tables are in memory, which its peak says.",
         "",

@@ -172,6 +172,17 @@ def test_spark_and_dask_add_up_sums_on_their_workers(session: Any, monkeypatch: 
     np.testing.assert_array_equal(_linear._second_moments(theirs, 10**6), wanted)
 
 
+def test_spark_does_not_read_the_files_of_a_delta_or_iceberg_table_as_parquet(session: Any, tmp_path: Path) -> None:
+    """They also hold rows that were deleted."""
+    for kind, inside in (("delta", "_delta_log/0.json"), ("iceberg", "metadata/version-hint.text")):
+        folder = tmp_path / kind
+        (folder / inside).parent.mkdir(parents=True)
+        (folder / inside).write_text("1")
+        pl.DataFrame({"a": [1]}).write_parquet(folder / "part.parquet")
+        with pytest.raises(InputError, match=f"(?i){kind} table.*format={kind}"):
+            open_data(f"spark://{folder}")
+
+
 def _clinic(rows: int = 3000) -> tuple[pl.DataFrame, Schema]:
     rng = np.random.default_rng(5)
     smoke = rng.random(rows) < 0.3

@@ -1,9 +1,9 @@
 """Data as a lazy frame, from files or from any dataframe engine, and its errors without private values.
 
 Data named on a command line are a file; several files that are one table, as a folder or a pattern; a sheet of a
-workbook; standard input; or a table of a DuckDB or PostgreSQL database that is counted where it is. Text files are read
-by ``_text_files``. Sheets and standard input are copied into a folder that only their owner can read, which is gone
-when the program ends: sheets as text, so that no cell decides how its column is read.
+workbook; a Delta table; standard input; or a table of a DuckDB or PostgreSQL database that is counted where it is. Text
+files are read by ``_text_files``. Sheets and standard input are copied into a folder that only their owner can read,
+which is gone when the program ends: sheets as text, so that no cell decides how its column is read.
 """
 
 from __future__ import annotations
@@ -42,14 +42,16 @@ STANDARD_INPUT = "-"
 _MAGIC = {b"PAR1": ".parquet", b"ARROW1": ".arrow", b"PK\x03\x04": ".xlsx", b"{": ".ndjson"}
 _BLOCK = 2**20
 _MOST_FILES = 10_000
+_DELTA_LOG = "_delta_log"
 
 
 def scan(path: str | PathLike[str], schema: Schema | None = None) -> pl.LazyFrame:
     """Open data files as a lazy polars frame, in the format that their ending names.
 
     One file; or a folder or a pattern such as ``visits/*.parquet``, whose files, in the order of their names, are one
-    table; or a sheet of a workbook, ``visits.xlsx`` or ``visits.xlsx#Sheet2``, whose first row names the columns; or
-    ``-`` for standard input, whose format is recognised by its first bytes.
+    table; or the folder of a Delta table, of which the newest version is read; or a sheet of a workbook,
+    ``visits.xlsx`` or ``visits.xlsx#Sheet2``, whose first row names the columns; or ``-`` for standard input, whose
+    format is recognised by its first bytes.
 
     CSV, TSV, Parquet, Arrow/Feather and newline-delimited JSON. In a text file **every line is one row**, and what is
     in a line never changes how another is read:
@@ -81,6 +83,8 @@ def scan(path: str | PathLike[str], schema: Schema | None = None) -> pl.LazyFram
     """
     import polars as pl
 
+    if is_delta(path):
+        return _delta(fspath(path))
     files = data_files(path)
     ending, which = files[0].suffix.lower(), fspath(path)
     with hide_values(f"'{which}' is not a readable {ending[1:]} file. Is it damaged, empty or of another format?"):
@@ -134,10 +138,49 @@ def data_files(path: str | PathLike[str]) -> tuple[Path, ...]:
         raise InputError(f"{what}: expected files ending in {', '.join(ENDINGS)}.")
     if len(named) > _MOST_FILES:
         raise InputError(f"'{text}' is {len(named):,} files, more than {_MOST_FILES:,}. Put them into fewer.")
+    _refuse_parts(named, text)
     kinds = sorted({file.suffix.lower() for file in named})
     if len(kinds) > 1:
         raise InputError(f"'{text}' is files of several formats ({', '.join(kinds)}); name those of one.")
     return tuple(readable(file) for file in named)
+
+
+def is_delta(data: object) -> bool:
+    """Return whether data are named as the folder of a Delta table."""
+    return isinstance(data, str | PathLike) and os.path.isdir(os.path.join(fspath(data), _DELTA_LOG))
+
+
+def _delta(folder: str) -> pl.LazyFrame:
+    """Open the newest version of a Delta table: the rows that were deleted from it are in its files still."""
+    import polars as pl
+
+    try:
+        import deltalake
+    except ImportError:
+        raise InputError(f"'{folder}' is a Delta table, which needs: pip install 'escudo[delta]'.") from None
+    with hide_values(
+        f"'{folder}' cannot be read as a Delta table. Is its log damaged, or does it use a feature that is not "
+        "supported here? Then read it by Spark (spark:///FOLDER?format=delta), or write its rows to Parquet."
+    ):
+        frame = pl.scan_delta(deltalake.DeltaTable(folder))
+        frame.collect_schema()
+    return frame
+
+
+def _refuse_parts(files: Sequence[Path], text: str) -> None:
+    """Refuse files of Delta and Iceberg tables by themselves: they also hold rows that were deleted."""
+    for place in {place for file in files for place in file.parents}:
+        if (place / _DELTA_LOG).is_dir():
+            raise InputError(
+                f"'{text}' is part of a Delta table, whose files also hold rows that were deleted: name the table's "
+                f"own folder, '{place}'."
+            )
+        if any((place / "metadata").glob("*.metadata.json")):
+            raise InputError(
+                f"'{place}' is an Iceberg table, whose files also hold rows that were deleted. Which of its versions "
+                "holds is for its catalogue to say: read it by Spark (spark:///?table=NAME), or write its rows to "
+                "Parquet."
+            )
 
 
 @cache
@@ -218,7 +261,7 @@ def alike(files: Sequence[Path], known: Mapping[str, str | None] = MappingProxyT
 
 def text_files(data: Any) -> tuple[Path, ...]:
     """Return the paths of CSV or TSV files; nothing for all other data."""
-    files = data_files(data) if isinstance(data, str | PathLike) else ()
+    files = data_files(data) if isinstance(data, str | PathLike) and not is_delta(data) else ()
     return files if files and files[0].suffix.lower() in SEPARATED else ()
 
 

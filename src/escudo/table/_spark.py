@@ -61,6 +61,16 @@ def open_spark(url: SplitResult, settings: dict[str, str]) -> Any:
     if kind not in _FORMATS:
         raise InputError(f"format={kind!r} is none of {', '.join(_FORMATS)}.{did_you_mean(kind, _FORMATS)}")
     session = spark_session(f"spark://{url.netloc}" if url.netloc else None)
+    if path is not None and kind == "parquet" and _holds(session, path, "_delta_log"):
+        raise InputError(
+            f"{path!r} is a Delta table, whose files also hold rows that were deleted: write &format=delta after it "
+            "(?format=delta, if nothing else is asked), with the package for Delta configured."
+        )
+    if path is not None and kind == "parquet" and _holds(session, path, "metadata/version-hint.text"):
+        raise InputError(
+            f"{path!r} is an Iceberg table, whose files also hold rows that were deleted: write ?format=iceberg, or "
+            "name it in the catalogue, spark:///?table=NAME."
+        )
     problem = None
     try:
         return session.table(table) if path is None else session.read.format(kind).load(path)
@@ -96,6 +106,15 @@ def spark_session(master: str | None = None) -> Any:
     raise InputError(
         f"Spark does not start ({problem}): is Java 17 or later installed, and is the cluster {where} running?"
     )
+
+
+def _holds(session: Any, folder: str, name: str) -> bool:
+    """Return whether a folder that Spark sees holds something of this name; no, where that cannot be asked."""
+    try:
+        place = session._jvm.org.apache.hadoop.fs.Path(f"{folder.rstrip('/')}/{name}")
+        return bool(place.getFileSystem(session._jsc.hadoopConfiguration()).exists(place))
+    except Exception:  # a session by Spark Connect shows no file system; a folder that is not there is said below
+        return False
 
 
 def spark_workers(master: str | None) -> list[dict[str, str]]:

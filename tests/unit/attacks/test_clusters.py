@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 
@@ -69,6 +72,23 @@ def ray() -> Iterator[None]:
         ray.shutdown()
 
 
+@contextmanager
+def spark() -> Iterator[None]:
+    joblibspark = pytest.importorskip("joblibspark", reason="joblibspark is not installed")
+    from pyspark.sql import SparkSession
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    quiet = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "OFF"}
+    session = SparkSession.builder.master("local[2]").config(map=quiet).getOrCreate()
+    try:
+        joblibspark.register_spark()
+        with warnings.catch_warnings(), joblib.parallel_config(backend="spark", n_jobs=2):
+            warnings.simplefilter("ignore")  # its own: of local mode, and of joblib's older names
+            yield
+    finally:
+        session.stop()
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("suite")
@@ -100,7 +120,7 @@ def alone(folder):
     return of
 
 
-@pytest.mark.parametrize("workers", [processes, threads, dask, ray])
+@pytest.mark.parametrize("workers", [processes, threads, dask, ray, spark])
 def test_the_answer_is_that_of_one_process(workers, alone, rows, schema, folder):
     expected = alone(rows, schema)
     with workers():

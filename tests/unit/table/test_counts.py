@@ -232,3 +232,18 @@ def test_however_many_tables_are_asked_for_the_rows_are_read_once(
     counted = table.counts([*pairwise(names), *zip(names, names[1:], names[2:], strict=False)])
     assert sum(read) == rows
     assert all(counts.sum() == rows for counts in counted)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 300])
+def test_pairs_are_counted_without_the_last_levels_as_by_hand(rows: int) -> None:
+    """Also of columns with one level, with levels that no row has, and some rows at a time."""
+    sizes = [1, 2, 5, 1, 3]
+    cells = [np.random.default_rng(i).integers(0, max(size - i % 2, 1), rows) for i, size in enumerate(sizes)]
+    wanted = np.full((sum(sizes), sum(sizes)), 7, dtype=np.int64)
+    total = wanted.copy()
+    starts = np.cumsum([0, *sizes[:-1]])
+    for row in range(rows):
+        places = [start + column[row] for start, column in zip(starts, cells, strict=True)]
+        wanted[np.ix_(places, places)] += 1
+    _counts.add_pairs(total, cells, sizes)
+    np.testing.assert_array_equal(total, wanted)

@@ -1,0 +1,159 @@
+"""Delta tables are read as they are now; files of Delta and Iceberg tables are never taken for all of their rows."""
+
+from __future__ import annotations
+
+import builtins
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+from escudo.cli import app
+from escudo.errors import InputError
+from escudo.table import PrivateTable, Schema, draft, open_data, outline
+
+SCHEMA = Schema.from_dict({"kind": ["a", "b"], "size": {"type": "numeric", "lower": 0, "upper": 10, "bins": 10}})
+ROWS = pl.DataFrame({"kind": ["a", "b"] * 50, "size": [number / 10 for number in range(100)]})
+
+
+def lake(folder: Path) -> Path:
+    """Make a Delta table, from which rows were deleted and to which others were added."""
+    deltalake = pytest.importorskip("deltalake", reason="deltalake is not installed (pip install 'escudo[delta]')")
+    ROWS.write_delta(str(folder))
+    ROWS.head(10).write_delta(str(folder), mode="append")
+    deltalake.DeltaTable(str(folder)).delete("size < 0.45")
+    return folder
+
+
+def test_a_delta_table_is_read_without_the_rows_that_were_deleted(tmp_path: Path) -> None:
+    table = lake(tmp_path / "visits")
+    here = pl.concat([ROWS, ROWS.head(10)]).filter(pl.col("size") >= 0.45)
+    stored = pl.concat([pl.read_parquet(file) for file in table.glob("*.parquet")])
+    assert stored.height > here.height + 10  # the files hold what was deleted, and some rows twice
+    wanted, found = (PrivateTable(frame, SCHEMA) for frame in (here, open_data(str(table), SCHEMA)))
+    assert found.counts(["kind", "size"]).tolist() == wanted.counts(["kind", "size"]).tolist()
+    assert found.record_count() == here.height
+
+
+def test_an_earlier_version_is_not_read(tmp_path: Path) -> None:
+    table = lake(tmp_path / "visits")
+    ROWS.head(3).write_delta(str(table), mode="overwrite")
+    assert PrivateTable(open_data(str(table), SCHEMA), SCHEMA).record_count() == 3
+
+
+def test_a_delta_table_with_partitions_has_their_columns(tmp_path: Path) -> None:
+    pytest.importorskip("deltalake", reason="deltalake is not installed (pip install 'escudo[delta]')")
+    table = tmp_path / "visits"
+    ROWS.write_delta(str(table), delta_write_options={"partition_by": ["kind"]})
+    found = PrivateTable(open_data(str(table), SCHEMA), SCHEMA)
+    assert found.counts(["kind"]).tolist() == [50, 50]
+    with pytest.raises(InputError, match="part of a Delta table"):
+        open_data(str(table / "kind=a"), SCHEMA)
+
+
+def test_a_feature_that_nobody_knows_is_refused(tmp_path: Path) -> None:
+    table = lake(tmp_path / "visits")
+    log = table / "_delta_log"
+    features = {"readerFeatures": ["nobodyKnows"], "writerFeatures": ["nobodyKnows"]}
+    line = {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}}
+    (log / f"{len(list(log.glob('*.json'))):020}.json").write_text(json.dumps(line) + "\n")
+    with pytest.raises(InputError, match="cannot be read as a Delta table"):
+        open_data(str(table), SCHEMA).collect()
+    (log / f"{0:020}.json").write_text("damaged")
+    with pytest.raises(InputError, match="cannot be read as a Delta table"):
+        open_data(str(table), SCHEMA)
+
+
+def plain(folder: Path) -> tuple[Path, dict[str, Any], dict[str, Any]]:
+    """Make a Delta table of one file; return its log, and what that says of the file and of the columns."""
+    pytest.importorskip("deltalake", reason="deltalake is not installed (pip install 'escudo[delta]')")
+    ROWS.write_delta(str(folder))
+    log = folder / "_delta_log"
+    said = {}
+    for line in (log / f"{0:020}.json").read_text().splitlines():
+        said |= json.loads(line)
+    return log, said["add"], said["metaData"]
+
+
+def committed(log: Path, feature: str, *lines: dict[str, Any]) -> None:
+    """Add a version that asks for a feature of readers."""
+    features = {"readerFeatures": [feature], "writerFeatures": [feature]}
+    protocol = {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}}
+    (log / f"{1:020}.json").write_text("".join(json.dumps(line) + "\n" for line in (protocol, *lines)))
+
+
+def test_rows_that_a_deletion_vector_names_are_left_out(tmp_path: Path) -> None:
+    """They are in the file still. The vector, made by hand, names rows 0, 1, 2 and 50."""
+    log, file, _ = plain(tmp_path / "visits")
+    bitmap = "^Bg9^0rr910000000000iXQKl0rr91000935c8Xg000310ST$Q"
+    vector = {"storageType": "i", "pathOrInlineDv": bitmap, "sizeInBytes": 40, "cardinality": 4}
+    removed = {"path": file["path"], "deletionTimestamp": 1, "dataChange": True, "partitionValues": {}}
+    committed(log, "deletionVectors", {"remove": removed}, {"add": {**file, "deletionVector": vector}})
+    found = PrivateTable(open_data(str(tmp_path / "visits"), SCHEMA), SCHEMA)
+    assert found.record_count() == 96
+    wanted = PrivateTable(ROWS.with_row_index().filter(~pl.col("index").is_in([0, 1, 2, 50])), SCHEMA)
+    assert found.counts(["kind", "size"]).tolist() == wanted.counts(["kind", "size"]).tolist()
+
+
+def test_columns_that_go_by_other_names_in_the_files_are_refused(tmp_path: Path) -> None:
+    """Or a column might be read as another one."""
+    log, _, columns = plain(tmp_path / "visits")
+    described = json.loads(columns["schemaString"])
+    for number, field in enumerate(described["fields"]):
+        other = described["fields"][1 - number]["name"]
+        field["metadata"] = {"delta.columnMapping.id": number + 1, "delta.columnMapping.physicalName": other}
+    mode = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "2"}
+    changed = {**columns, "schemaString": json.dumps(described), "configuration": mode}
+    committed(log, "columnMapping", {"metaData": changed})
+    with pytest.raises(InputError, match="a feature that is not supported here"):
+        open_data(str(tmp_path / "visits"), SCHEMA)
+
+
+def test_the_commands_take_a_delta_table(tmp_path: Path) -> None:
+    table, schema = lake(tmp_path / "visits"), tmp_path / "schema.toml"
+    drafted = draft(str(table))
+    assert set(outline(str(table)).names) == {"kind", "size"}
+    assert set(drafted.names) == {"kind", "size"}
+    SCHEMA.write(schema)
+    words = ["release", str(table), "--schema", str(schema), "--epsilon", "1", "--out", str(tmp_path / "out")]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "out" / "synthetic.parquet").exists()
+
+
+def test_without_the_library_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "visits" / "_delta_log").mkdir(parents=True)
+    ROWS.write_parquet(tmp_path / "visits" / "part.parquet")
+    real = builtins.__import__
+
+    def missing(name: str, *rest: Any) -> Any:
+        if name == "deltalake":
+            raise ImportError
+        return real(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", missing)
+    with pytest.raises(InputError, match=r"pip install 'escudo\[delta\]'"):
+        open_data(str(tmp_path / "visits"), SCHEMA)
+
+
+@pytest.mark.parametrize("named", ["visits/*.parquet", "visits/year=1", "visits/**/*.parquet"])
+def test_files_of_a_delta_table_are_not_read_by_themselves(tmp_path: Path, named: str) -> None:
+    (tmp_path / "visits" / "_delta_log").mkdir(parents=True)
+    (tmp_path / "visits" / "year=1").mkdir()
+    for folder in (tmp_path / "visits", tmp_path / "visits" / "year=1"):
+        ROWS.write_parquet(folder / "part.parquet")
+    with pytest.raises(InputError, match="rows that were deleted: name the table"):
+        open_data(str(tmp_path / named), SCHEMA)
+
+
+@pytest.mark.parametrize("named", ["visits", "visits/data", "visits/data/*.parquet"])
+def test_an_iceberg_table_is_left_to_its_catalogue(tmp_path: Path, named: str) -> None:
+    for folder in ("metadata", "data"):
+        (tmp_path / "visits" / folder).mkdir(parents=True)
+    (tmp_path / "visits" / "metadata" / "v1.metadata.json").write_text("{}")
+    ROWS.write_parquet(tmp_path / "visits" / "data" / "part.parquet")
+    with pytest.raises(InputError, match=r"Iceberg table.*catalogue"):
+        open_data(str(tmp_path / named), SCHEMA)
