@@ -83,8 +83,12 @@ _PERSONAL: dict[str, tuple[re.Pattern[str], re.Pattern[str] | None]] = {
     ),
 }
 """What is about single people or written by them: how such columns are called, and what they hold."""
-_DAYS = ("%Y-%m-%d", "%Y/%m/%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y")
-_TIMES = ("", " %H:%M:%S", " %H:%M", "T%H:%M:%S", "T%H:%M")
+_DAYS = ("%Y-%m-%d", "%Y/%m/%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%d-%b-%Y", "%d %b %Y")
+_CLOCKS = ("%H:%M:%S", "%H:%M", "%H:%M:%S.%f", "%I:%M %p", "%I:%M:%S %p")
+_TIMES = ("", *(between + clock + zone for zone in ("", "%z", " %z") for between in " T" for clock in _CLOCKS))
+_FORMS = tuple(day + time for day in _DAYS for time in _TIMES)
+_PLAIN_DAY = "%Y%m%d"  # read as a whole number by any program that is not told better
+_FIRST_DAY, _LAST_DAY = 19_000_101, 20_991_231
 _DATES_NOTE = "lower and upper read from the data: the years of the first and last day"
 _LEVELS_NOTE = "levels read from the data"
 _BOUNDS_NOTE = "lower and upper read from the data: the smallest and largest value of someone, rounded outward"
@@ -255,6 +259,10 @@ def _draft_column(
     many, stated = len(levels) > _FEW, len(levels) <= few
     if stored == "string" and (form := _date_format(levels)) is not None:
         return _draft_date(_read_dates(frame, name, form), name, form) if text else _unusable("dates as text")
+    plain = stored == "integer" and decimal is not None and all(_FIRST_DAY <= level <= _LAST_DAY for level in levels)
+    if plain and _date_format(list(map(str, levels)), (_PLAIN_DAY,)):
+        texts = frame.with_columns(nw.col(name).cast(nw.String))
+        return _draft_date(_read_dates(texts, name, _PLAIN_DAY), name, _PLAIN_DAY)
     if stored == "string" and (kind := _personal(name, [level for level in levels if isinstance(level, str)])):
         return (
             f"it seems to hold {kind}. They are never copied into a schema; to use it all the same, describe it by hand"
@@ -352,7 +360,7 @@ def _one_spelling(levels: list[str]) -> tuple[list[str], dict[str, str]]:
     }
 
 
-def _date_format(levels: list[Any]) -> str | None:
+def _date_format(levels: list[Any], forms: Sequence[str] = _FORMS) -> str | None:
     """Return how days are written, if all these texts but those that mean "no value" are days.
 
     >>> _date_format(["24.12.2024", "NA", "01.02.1950"]), _date_format(["2024-12-24 18:00"]), _date_format(["24"])
@@ -366,7 +374,7 @@ def _date_format(levels: list[Any]) -> str | None:
         except ValueError:
             return False
 
-    return next((form for day in _DAYS for time in _TIMES if fits(form := day + time)), None) if texts else None
+    return next(filter(fits, forms), None) if texts else None
 
 
 def _read_dates(frame: nw.LazyFrame[Any], name: str, form: str) -> nw.LazyFrame[Any]:
