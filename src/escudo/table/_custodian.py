@@ -57,28 +57,42 @@ from escudo.table._values import ISO, as_python, is_null
 CUSTODIAN_ONLY = "For the custodian's eyes only: this was computed from the private data without any protection."
 
 
+_HELD = 2**22  # values of columns that are drafted together
 _FEW = 20  # a number with at most so many distinct values is drafted as categorical
 _MANY = 200  # text with more levels than this is left to be learnt
 _ID_NAME = re.compile(r"^(?i:(.*[_\s.-])?(id|pid|uuid|guid|ssn)|person|patient|subject)$|[a-z]I[dD]$")
 _PERSONAL: dict[str, tuple[re.Pattern[str], re.Pattern[str] | None]] = {
-    "e-mail addresses": (re.compile(r"e-?mail"), re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+")),
+    "e-mail addresses": (re.compile(r"e-?mail|\bcorreo\b"), re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+")),
     "telephone numbers": (
-        re.compile(r"(tele)?phone|telefon|\b(tel|mobile|fax)\b"),
+        re.compile(r"(tele)?phone|t[eé]l[eé](fon|phone)|\b(tel|mobile?|m[oó]vil|handy|fax)\b"),
         re.compile(r"(?=(.*\d){7})(\+|\(?0)[\d ()/.-]+"),
     ),
     "national or insurance numbers": (
         re.compile(
             r"\b(ssn|nhs|nino|passport|iban|dni|bsn|mrn|national|insurance|social security)( (no|nr|number))?\b"
+            r"|\b(kvnr|svnr)\b|versicherten?(nummer| nr)|sozialversicherung|ausweis"
         ),
         re.compile(r"\d{3}-\d{2}-\d{4}|[A-Z]{2}\d{2}[A-Z0-9 ]{11,30}|[A-Z]{2} ?\d{2} ?\d{2} ?\d{2} ?[A-D]"),
     ),
     "names of people": (
-        re.compile(r"\b((first|last|given|family|full|middle|maiden|sur) ?name|surname)\b|^name$"),
+        re.compile(
+            r"\b((first|last|given|family|full|middle|maiden|sur) ?name|surname)\b|^(name|nom|nombre|nome)$"
+            r"|\b((vor|nach|familien|geburts)name|apellidos?|pr[eé]nom|cognome|sobrenome)\b"
+        ),
         None,
     ),
-    "addresses": (re.compile(r"\b(street|(home|postal|street) address)\b|^address$"), None),
+    "addresses": (
+        re.compile(
+            r"\b(street|(home|postal|street) address|stra(ss|ß)e|anschrift|calle|direcci[oó]n|indirizzo)\b"
+            r"|^(address|adresse)$"
+        ),
+        None,
+    ),
     "free text": (
-        re.compile(r"\b(comments?|notes?|remarks?|narrative|free ?text|anamnesis)\b"),
+        re.compile(
+            r"\b(comments?|notes?|remarks?|narrative|free ?text|anamnesis)\b"
+            r"|\b(freitext|bemerkung(en)?|kommentare?|notiz(en)?|anamnese|befund|observaciones|comentarios?|remarques?)\b"
+        ),
         re.compile(r"(\S+\s+){4,}\S+"),
     ),
 }
@@ -150,16 +164,34 @@ def draft(
         rows = int(frame.select(nw.len()).collect().item())
         if rows == 0:
             raise InputError(f"{source} has no rows to draft a schema from; write the schema by hand.")
-        for name, dtype in frame.collect_schema().items():
+        for name, dtype, held in _some_at_a_time(frame, rows):
             column: Column | str = "its name is empty"
             if name:
                 decimal = None if dialect is None else dialect.decimal
-                column = _draft_column(frame, name, dtype, rows, text=isinstance(data, str | PathLike), decimal=decimal)
+                column = _draft_column(held, name, dtype, rows, text=isinstance(data, str | PathLike), decimal=decimal)
             if isinstance(column, str):
                 notes.append(f"Left out {name!r}: {column}.")
             else:
                 fields.append(column)
     return _schema(fields, notes, source, settings)
+
+
+def _some_at_a_time(frame: nw.LazyFrame[Any], rows: int) -> Iterator[tuple[str, DType, nw.LazyFrame[Any]]]:
+    """Yield each column with a frame that holds it: of files, as many in memory at once as are small enough together.
+
+    Else a wide text file would be read anew for every question about every column.
+    """
+    import polars as pl
+
+    types = frame.collect_schema()
+    names, many = types.names(), max(_HELD // rows, 1)
+    native = frame.to_native()
+    for start in range(0, len(names), many):
+        some = names[start : start + many]
+        held = frame
+        if isinstance(native, pl.LazyFrame) and len(some) > 1:
+            held = nw.from_native(native.select(some).collect(engine="streaming").lazy())
+        yield from ((name, types[name], held) for name in some)
 
 
 def _checked_settings(said: dict[str, str | None]) -> dict[str, str | None]:
