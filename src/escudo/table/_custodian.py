@@ -57,6 +57,7 @@ from escudo.table._values import ISO, as_python, is_null
 CUSTODIAN_ONLY = "For the custodian's eyes only: this was computed from the private data without any protection."
 
 
+_FEWEST_VALUES = 4  # twice the columns that have to be called like a value of theirs
 _HELD = 2**22  # values of columns that are drafted together
 _FEW = 20  # a number with at most so many distinct values is drafted as categorical
 _MANY = 200  # text with more levels than this is left to be learnt
@@ -139,7 +140,7 @@ def draft(
         A schema made of private values: for the custodian's eyes only.
 
     Raises:
-        InputError: If the data cannot be read or have no rows.
+        InputError: If the data cannot be read, have no rows, or begin with a row instead of names.
         SchemaError: If no column is usable, or delimiter, encoding or decimal is none that a schema may state.
 
     **Guarantee**: none. Nothing may be released from a draft before a person confirms it.
@@ -173,7 +174,30 @@ def draft(
                 notes.append(f"Left out {name!r}: {column}.")
             else:
                 fields.append(column)
+    if dialect is not None and _begins_with_a_row(fields):
+        raise InputError(
+            f"The first line of {source} seems to be a row and no line of names: most columns would be called like one "
+            "of their own values, and names are public. Put a line of names above it."
+        )
     return _schema(fields, notes, source, settings)
+
+
+def _begins_with_a_row(fields: Sequence[Column]) -> bool:
+    """Whether most columns, and two at least, are called like one of their values; years in a row are names."""
+    called = [column for column in fields if _called_like_a_value(column)]
+    years = [int(column.name) for column in called if isinstance(column, Numeric) and column.name.isdecimal()]
+    if len(years) > 1 and len(set(np.diff(years).tolist())) == 1:
+        called = [column for column in called if not column.name.isdecimal()]
+    return 2 * len(called) >= max(len(fields), _FEWEST_VALUES)
+
+
+def _called_like_a_value(column: Column) -> bool:
+    """Whether a column's name could stand in the column."""
+    if isinstance(column, Categorical):
+        return column.name in set(map(str, (*column.levels, *dict(column.recode))))
+    if column.date is not None:
+        return _date_format([column.name], (column.date,)) is not None
+    return bool(re.fullmatch(r"\s*[+-]?\d+([.,]\d+)?\s*", column.name))
 
 
 def _some_at_a_time(frame: nw.LazyFrame[Any], rows: int) -> Iterator[tuple[str, DType, nw.LazyFrame[Any]]]:

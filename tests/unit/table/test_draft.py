@@ -469,3 +469,16 @@ def test_a_wide_text_file_is_not_read_again_for_every_column(tmp_path: Path, mon
     assert draft(file) == held
     assert read > 80
     assert [type(column) for column in held.fields[:2]] == [Categorical, Numeric]
+
+
+def test_a_file_without_a_line_of_names_is_refused_and_nobody_is_shown(tmp_path: Path) -> None:
+    rows = [f"{'FM'[i % 2]},{20 + i},2024-03-{1 + i % 28:02},word{i % 7}" for i in range(60)]
+    file = tmp_path / "visits.csv"
+    file.write_text("\n".join(rows) + "\n")
+    with pytest.raises(InputError, match="seems to be a row and no line of names") as refused:
+        draft(file)
+    assert "word0" not in str(refused.value)
+    file.write_text("\n".join(["sex,age,2024,word1", *rows]) + "\n")
+    assert draft(file).names == ("sex", "age", "2024", "word1")  # one such name alone is a name
+    file.write_text("\n".join(["2019,2020,2021", *(f"{i},{i * i},{7 * i}" for i in range(60))]) + "\n")
+    assert draft(file).names == ("2019", "2020", "2021")  # and so are years in a row
