@@ -540,9 +540,9 @@ class Numeric(_Described):
 
     def _check_format(self, form: object) -> None:
         """Check that a day survives being written so and read again."""
-        tried = dt.date(2017, 11, 23)
+        tried = dt.datetime(2017, 11, 23, 12, tzinfo=dt.UTC)
         try:
-            if not isinstance(form, str) or dt.datetime.strptime(tried.strftime(form), form).date() != tried:
+            if not isinstance(form, str) or dt.datetime.strptime(tried.strftime(form), form).date() != tried.date():
                 raise ValueError
         except ValueError:
             raise self._error(

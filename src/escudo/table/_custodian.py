@@ -57,34 +57,53 @@ from escudo.table._values import ISO, as_python, is_null
 CUSTODIAN_ONLY = "For the custodian's eyes only: this was computed from the private data without any protection."
 
 
+_FEWEST_VALUES = 4  # twice the columns that have to be called like a value of theirs
+_HELD = 2**22  # values of columns that are drafted together
 _FEW = 20  # a number with at most so many distinct values is drafted as categorical
 _MANY = 200  # text with more levels than this is left to be learnt
 _ID_NAME = re.compile(r"^(?i:(.*[_\s.-])?(id|pid|uuid|guid|ssn)|person|patient|subject)$|[a-z]I[dD]$")
 _PERSONAL: dict[str, tuple[re.Pattern[str], re.Pattern[str] | None]] = {
-    "e-mail addresses": (re.compile(r"e-?mail"), re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+")),
+    "e-mail addresses": (re.compile(r"e-?mail|\bcorreo\b"), re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+")),
     "telephone numbers": (
-        re.compile(r"(tele)?phone|telefon|\b(tel|mobile|fax)\b"),
+        re.compile(r"(tele)?phone|t[eé]l[eé](fon|phone)|\b(tel|mobile?|m[oó]vil|handy|fax)\b"),
         re.compile(r"(?=(.*\d){7})(\+|\(?0)[\d ()/.-]+"),
     ),
     "national or insurance numbers": (
         re.compile(
             r"\b(ssn|nhs|nino|passport|iban|dni|bsn|mrn|national|insurance|social security)( (no|nr|number))?\b"
+            r"|\b(kvnr|svnr)\b|versicherten?(nummer| nr)|sozialversicherung|ausweis"
         ),
         re.compile(r"\d{3}-\d{2}-\d{4}|[A-Z]{2}\d{2}[A-Z0-9 ]{11,30}|[A-Z]{2} ?\d{2} ?\d{2} ?\d{2} ?[A-D]"),
     ),
     "names of people": (
-        re.compile(r"\b((first|last|given|family|full|middle|maiden|sur) ?name|surname)\b|^name$"),
+        re.compile(
+            r"\b((first|last|given|family|full|middle|maiden|sur) ?name|surname)\b|^(name|nom|nombre|nome)$"
+            r"|\b((vor|nach|familien|geburts)name|apellidos?|pr[eé]nom|cognome|sobrenome)\b"
+        ),
         None,
     ),
-    "addresses": (re.compile(r"\b(street|(home|postal|street) address)\b|^address$"), None),
+    "addresses": (
+        re.compile(
+            r"\b(street|(home|postal|street) address|stra(ss|ß)e|anschrift|calle|direcci[oó]n|indirizzo)\b"
+            r"|^(address|adresse)$"
+        ),
+        None,
+    ),
     "free text": (
-        re.compile(r"\b(comments?|notes?|remarks?|narrative|free ?text|anamnesis)\b"),
+        re.compile(
+            r"\b(comments?|notes?|remarks?|narrative|free ?text|anamnesis)\b"
+            r"|\b(freitext|bemerkung(en)?|kommentare?|notiz(en)?|anamnese|befund|observaciones|comentarios?|remarques?)\b"
+        ),
         re.compile(r"(\S+\s+){4,}\S+"),
     ),
 }
 """What is about single people or written by them: how such columns are called, and what they hold."""
-_DAYS = ("%Y-%m-%d", "%Y/%m/%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y")
-_TIMES = ("", " %H:%M:%S", " %H:%M", "T%H:%M:%S", "T%H:%M")
+_DAYS = ("%Y-%m-%d", "%Y/%m/%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%d-%b-%Y", "%d %b %Y")
+_CLOCKS = ("%H:%M:%S", "%H:%M", "%H:%M:%S.%f", "%I:%M %p", "%I:%M:%S %p")
+_TIMES = ("", *(between + clock + zone for zone in ("", "%z", " %z") for between in " T" for clock in _CLOCKS))
+_FORMS = tuple(day + time for day in _DAYS for time in _TIMES)
+_PLAIN_DAY = "%Y%m%d"  # read as a whole number by any program that is not told better
+_FIRST_DAY, _LAST_DAY = 19_000_101, 20_991_231
 _DATES_NOTE = "lower and upper read from the data: the years of the first and last day"
 _LEVELS_NOTE = "levels read from the data"
 _BOUNDS_NOTE = "lower and upper read from the data: the smallest and largest value of someone, rounded outward"
@@ -121,7 +140,7 @@ def draft(
         A schema made of private values: for the custodian's eyes only.
 
     Raises:
-        InputError: If the data cannot be read or have no rows.
+        InputError: If the data cannot be read, have no rows, or begin with a row instead of names.
         SchemaError: If no column is usable, or delimiter, encoding or decimal is none that a schema may state.
 
     **Guarantee**: none. Nothing may be released from a draft before a person confirms it.
@@ -146,16 +165,57 @@ def draft(
         rows = int(frame.select(nw.len()).collect().item())
         if rows == 0:
             raise InputError(f"{source} has no rows to draft a schema from; write the schema by hand.")
-        for name, dtype in frame.collect_schema().items():
+        for name, dtype, held in _some_at_a_time(frame, rows):
             column: Column | str = "its name is empty"
             if name:
                 decimal = None if dialect is None else dialect.decimal
-                column = _draft_column(frame, name, dtype, rows, text=isinstance(data, str | PathLike), decimal=decimal)
+                column = _draft_column(held, name, dtype, rows, text=isinstance(data, str | PathLike), decimal=decimal)
             if isinstance(column, str):
                 notes.append(f"Left out {name!r}: {column}.")
             else:
                 fields.append(column)
+    if dialect is not None and _begins_with_a_row(fields):
+        raise InputError(
+            f"The first line of {source} seems to be a row and no line of names: most columns would be called like one "
+            "of their own values, and names are public. Put a line of names above it."
+        )
     return _schema(fields, notes, source, settings)
+
+
+def _begins_with_a_row(fields: Sequence[Column]) -> bool:
+    """Whether most columns, and two at least, are called like one of their values; years in a row are names."""
+    called = [column for column in fields if _called_like_a_value(column)]
+    years = [int(column.name) for column in called if isinstance(column, Numeric) and column.name.isdecimal()]
+    if len(years) > 1 and len(set(np.diff(years).tolist())) == 1:
+        called = [column for column in called if not column.name.isdecimal()]
+    return 2 * len(called) >= max(len(fields), _FEWEST_VALUES)
+
+
+def _called_like_a_value(column: Column) -> bool:
+    """Whether a column's name could stand in the column."""
+    if isinstance(column, Categorical):
+        return column.name in set(map(str, (*column.levels, *dict(column.recode))))
+    if column.date is not None:
+        return _date_format([column.name], (column.date,)) is not None
+    return bool(re.fullmatch(r"\s*[+-]?\d+([.,]\d+)?\s*", column.name))
+
+
+def _some_at_a_time(frame: nw.LazyFrame[Any], rows: int) -> Iterator[tuple[str, DType, nw.LazyFrame[Any]]]:
+    """Yield each column with a frame that holds it: of files, as many in memory at once as are small enough together.
+
+    Else a wide text file would be read anew for every question about every column.
+    """
+    import polars as pl
+
+    types = frame.collect_schema()
+    names, many = types.names(), max(_HELD // rows, 1)
+    native = frame.to_native()
+    for start in range(0, len(names), many):
+        some = names[start : start + many]
+        held = frame
+        if isinstance(native, pl.LazyFrame) and len(some) > 1:
+            held = nw.from_native(native.select(some).collect(engine="streaming").lazy())
+        yield from ((name, types[name], held) for name in some)
 
 
 def _checked_settings(said: dict[str, str | None]) -> dict[str, str | None]:
@@ -255,6 +315,10 @@ def _draft_column(
     many, stated = len(levels) > _FEW, len(levels) <= few
     if stored == "string" and (form := _date_format(levels)) is not None:
         return _draft_date(_read_dates(frame, name, form), name, form) if text else _unusable("dates as text")
+    plain = stored == "integer" and decimal is not None and all(_FIRST_DAY <= level <= _LAST_DAY for level in levels)
+    if plain and _date_format(list(map(str, levels)), (_PLAIN_DAY,)):
+        texts = frame.with_columns(nw.col(name).cast(nw.String))
+        return _draft_date(_read_dates(texts, name, _PLAIN_DAY), name, _PLAIN_DAY)
     if stored == "string" and (kind := _personal(name, [level for level in levels if isinstance(level, str)])):
         return (
             f"it seems to hold {kind}. They are never copied into a schema; to use it all the same, describe it by hand"
@@ -352,7 +416,7 @@ def _one_spelling(levels: list[str]) -> tuple[list[str], dict[str, str]]:
     }
 
 
-def _date_format(levels: list[Any]) -> str | None:
+def _date_format(levels: list[Any], forms: Sequence[str] = _FORMS) -> str | None:
     """Return how days are written, if all these texts but those that mean "no value" are days.
 
     >>> _date_format(["24.12.2024", "NA", "01.02.1950"]), _date_format(["2024-12-24 18:00"]), _date_format(["24"])
@@ -366,7 +430,7 @@ def _date_format(levels: list[Any]) -> str | None:
         except ValueError:
             return False
 
-    return next((form for day in _DAYS for time in _TIMES if fits(form := day + time)), None) if texts else None
+    return next(filter(fits, forms), None) if texts else None
 
 
 def _read_dates(frame: nw.LazyFrame[Any], name: str, form: str) -> nw.LazyFrame[Any]:

@@ -221,11 +221,11 @@ def _sheet(book: str, name: str) -> Path:
     _openable(Path(book))
     with hide_values(f"'{book}' is not a readable workbook. Is it damaged, locked by a password or of another format?"):
         sheets = fastexcel.read_excel(book).sheet_names
+        listed = ", ".join(f"'{book}#{sheet}'" for sheet in sheets[:6])
         if not name and len(sheets) > 1:
-            listed = ", ".join(f"'{book}#{sheet}'" for sheet in sheets[:6])
             raise InputError(f"'{book}' has {len(sheets)} sheets; say which: {listed}.")
         if name and name not in sheets:
-            raise InputError(f"'{book}' has no sheet {name!r}.{did_you_mean(name, sheets)}")
+            raise InputError(f"'{book}' has no sheet {name!r}.{did_you_mean(name, sheets)} It has: {listed}.")
         read = pl.read_excel(
             book,
             sheet_name=name or sheets[0],

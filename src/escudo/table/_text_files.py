@@ -500,9 +500,11 @@ def as_number(text: pl.Expr, *, boolean: bool, decimal: str = ".") -> pl.Expr:
 
 
 def as_dates(text: pl.Expr, form: str) -> pl.Expr:
-    """Return text as dates, null where it is no day, or point in time, written so."""
+    """Return text as dates, null where it is no day, or point in time, written so; in UTC where that has a zone."""
     value = text.str.strip_chars()
-    if re.search(r"%[HIMSTRXpfc]", form):
+    if re.search(r"%[HIMSTRXpfcz]", form):
+        # polars says it in other words: parts of a second with their point, and a zone that may be Z
+        form = form.replace(".%f", "%.f").replace("%z", "%#z")
         return value.str.to_datetime(form, strict=False, time_unit="us").dt.date()
     return value.str.to_date(form, strict=False)
 

@@ -92,6 +92,43 @@ def test_text_files_are_read_by_their_format_and_drafted(tmp_path: Path, form: s
     assert PrivateTable(scan(lines, schema), schema).counts(("visit",)).tolist() == EXPECTED.tolist()
 
 
+@pytest.mark.parametrize(
+    ("form", "write"),
+    [
+        ("%Y-%m-%dT%H:%M:%S%z", lambda time: time.isoformat().replace("+00:00", "Z")),
+        ("%Y-%m-%dT%H:%M:%S%z", lambda time: time.astimezone(dt.timezone(dt.timedelta(hours=5))).isoformat()),
+        ("%Y-%m-%d %H:%M:%S.%f", lambda time: f"{time:%Y-%m-%d %H:%M:%S}.125"),
+        ("%Y-%m-%dT%H:%M:%S.%f%z", lambda time: f"{time:%Y-%m-%dT%H:%M:%S}.5Z"),
+        ("%m/%d/%Y %I:%M %p", lambda time: f"{time:%m/%d/%Y %I:%M %p}"),
+        ("%d-%b-%Y", lambda time: f"{time:%d-%b-%Y}"),
+        ("%Y%m%d", lambda time: f"{time:%Y%m%d}"),
+    ],
+)
+def test_times_with_zones_and_other_formats_are_drafted_and_count_as_their_day_in_utc(
+    tmp_path: Path, form: str, write: Callable[[dt.datetime], str]
+) -> None:
+    times = [dt.datetime.combine(day or dt.date(2024, 1, 2), dt.time(21), dt.UTC) for day in DAYS]
+    assert write(times[0]) == write(times[0]).strip()
+    file = tmp_path / "visits.csv"
+    file.write_text("visit,ill\n" + "".join(f"{write(time)},{ill}\n" for time, ill in zip(times, ILL, strict=True)))
+    found = draft(file)["visit"]
+    assert isinstance(found, Numeric)
+    assert found.date == form
+    assert tuple(map(found.shown, found.bounds)) == ("2023-01-01", "2025-12-31")
+    schema = Schema((Numeric("visit", "2024-01-01", "2024-12-31", 12, date=form, missing=True), SCHEMA.fields[1]))
+    days = [time.date() for time in times]
+    wanted = np.bincount(schema["visit"].encode(days), minlength=13)
+    assert PrivateTable(scan(file, schema), schema).counts(("visit",)).tolist() == wanted.tolist()
+    assert wanted[-1] == 0
+    assert not any(column.findings for column in check(file, draft(file).confirm()).columns)
+
+
+def test_whole_numbers_that_are_no_days_stay_numbers(tmp_path: Path) -> None:
+    file = tmp_path / "visits.csv"
+    file.write_text("account\n" + "".join(f"{20_230_000 + 7 * number}\n" for number in range(200)))
+    assert draft(file)["account"].date is None
+
+
 def test_what_is_no_day_is_missing_and_no_error(tmp_path: Path) -> None:
     file = tmp_path / "visits.csv"
     file.write_text("visit,ill\n2024-02-30,no\nyesterday,no\n2024-06-15,yes\n99999-01-01,no\n,no\n")

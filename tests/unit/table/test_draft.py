@@ -351,6 +351,11 @@ def _clinic(rows: int, **columns: Any) -> pl.DataFrame:
         ("number", [f"123-45-67{i % 30:02}" for i in range(80)], "national or insurance numbers"),
         ("FirstName", [f"Anna{chr(97 + i % 26)}" for i in range(80)], "names of people"),
         ("last_name", [f"Anna{chr(97 + i % 26)}" for i in range(80)], "names of people"),
+        ("Vorname", [f"Anna{chr(97 + i % 26)}" for i in range(80)], "names of people"),
+        ("apellido", [f"Anna{chr(97 + i % 26)}" for i in range(80)], "names of people"),
+        ("Straße", [f"Weg {i % 40}" for i in range(80)], "addresses"),
+        ("Versicherten-Nr.", [f"A{i % 40}" for i in range(80)], "national or insurance numbers"),
+        ("Bemerkungen", [f"siehe {i % 40}" for i in range(80)], "free text"),
         ("home address", [f"Road {i % 26}" for i in range(80)], "addresses"),
         ("seen", ["the patient came back with a cough", "all is well and nothing was found"] * 40, "free text"),
         ("doctor.notes", [f"see {i % 26}" for i in range(80)], "free text"),
@@ -442,3 +447,38 @@ def test_a_column_of_numbers_with_few_words_in_it_is_numeric_and_the_words_are_m
     assert found["crp"].missing == 20 / 400
     assert found["crp"].outside == 0.0
     assert "refused" not in confirmed.to_toml()  # comments stay when a person vouches
+
+
+def test_a_wide_text_file_is_not_read_again_for_every_column(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [",".join(f"c{i}" for i in range(40))]
+    lines += [",".join(str((row * (i + 3)) % (50 if i % 2 else 3)) for i in range(40)) for row in range(90)]
+    file = tmp_path / "wide.csv"
+    file.write_text("\n".join(lines) + "\n")
+    read = 0
+    collect = pl.LazyFrame.collect
+
+    def counted(frame: pl.LazyFrame, *arguments: Any, **named: Any) -> Any:
+        nonlocal read
+        read += "DF [" not in frame.explain()  # which is a frame in memory
+        return collect(frame, *arguments, **named)
+
+    monkeypatch.setattr(pl.LazyFrame, "collect", counted)
+    held = draft(file)
+    assert read < 10
+    monkeypatch.setattr("escudo.table._custodian._HELD", 1)
+    assert draft(file) == held
+    assert read > 80
+    assert [type(column) for column in held.fields[:2]] == [Categorical, Numeric]
+
+
+def test_a_file_without_a_line_of_names_is_refused_and_nobody_is_shown(tmp_path: Path) -> None:
+    rows = [f"{'FM'[i % 2]},{20 + i},2024-03-{1 + i % 28:02},word{i % 7}" for i in range(60)]
+    file = tmp_path / "visits.csv"
+    file.write_text("\n".join(rows) + "\n")
+    with pytest.raises(InputError, match="seems to be a row and no line of names") as refused:
+        draft(file)
+    assert "word0" not in str(refused.value)
+    file.write_text("\n".join(["sex,age,2024,word1", *rows]) + "\n")
+    assert draft(file).names == ("sex", "age", "2024", "word1")  # one such name alone is a name
+    file.write_text("\n".join(["2019,2020,2021", *(f"{i},{i * i},{7 * i}" for i in range(60))]) + "\n")
+    assert draft(file).names == ("2019", "2020", "2021")  # and so are years in a row

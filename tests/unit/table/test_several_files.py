@@ -146,7 +146,7 @@ def test_one_cell_does_not_decide_how_others_are_read(tmp_path: Path) -> None:
 def test_a_book_of_several_sheets_asks_which(book: Path) -> None:
     with pytest.raises(InputError, match=r"has 2 sheets; say which: '.*#Visits', '.*#More'"):
         scan(str(book))
-    with pytest.raises(InputError, match=r"no sheet 'Visit'\. Did you mean 'Visits'"):
+    with pytest.raises(InputError, match=r"no sheet 'Visit'\. Did you mean 'Visits'.* It has: '.*#Visits', '.*#More'"):
         scan(f"{book}#Visit")
 
 
