@@ -112,7 +112,7 @@ DATA    ?= ../shared/data
 PEERS   := build/peers
 BENCHES := ledger caps counts engines inference effects estimation forecast bins direction discovery gaussian_discovery hidden_causes hidden_unseen confidence effect_of \
 	audit_power audit_museum audit_sniper audit_inputs audit_own audit_product release tables wide dpsgd shadows neural_quality neural_tables linked
-BENCHES += everyday audit_libraries scale
+BENCHES += everyday audit_libraries scale ordered
 
 bench: $(BENCHES:%=bench-%)
 	$(BIN)/python benchmarks/summary.py
@@ -144,6 +144,7 @@ OPTIONS_effect_of = --data $(DATA)
 OPTIONS_linked    = --hma $(PEERS)/sdv/bin/python
 OPTIONS_estimation = --data $(DATA)
 OPTIONS_wide      = --data $(DATA)
+OPTIONS_ordered   = --data $(DATA)
 OPTIONS_bins      = --data $(DATA) --packages $(PEERS)/bins
 OPTIONS_neural_quality = --data $(DATA)
 OPTIONS_neural_tables  = --data $(DATA)

@@ -10,7 +10,8 @@ holds 2σ rows. Shares are those that were measured, so a level with more than a
 and bins that are nearly empty are counted with their neighbours. A missing value is no neighbour of any. A column with
 fewer levels than groups is left as it is; so is one without an order, where nothing says which levels are alike (with
 its rare levels counted together, errors were 6 % smaller to 3 % larger), and one with a stated arrow: what it says of a
-level was asked for. ``benchmarks/ordered.py`` compares the same rows with and without their order.
+level was asked for. ``benchmarks/ordered.py`` compares the same rows with and without their order; in a table made so
+that neighbours are unlike the rule does harm, and such columns are better declared without an order.
 
 **Back again** (:func:`spread`). Within its group a level gets the part of each cell that it has of the group in its
 column. That is the most even law with the measured tables: the entropy of levels is at most that of the groups plus
