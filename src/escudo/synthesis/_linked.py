@@ -559,7 +559,8 @@ class _Rows:
         inside = [_without(table, absent) for table in released]
         total = max(total_of(inside), 1.0) if inside else 1.0
         if block.core is None:
-            inside = [steadied(table) for table in inside]
+            # Rows of rows without an order are sorted by content, and differ from the one before on purpose.
+            inside = inside if block.parent else [steadied(table) for table in inside]
             known = speaking[block.table]
             spoken = known.counts[absent[count] :]
             total = max(float(spoken.sum()), 1.0)
