@@ -55,6 +55,7 @@ def main() -> int:
     parser.add_argument("--scenes", nargs="+", default=list(_WORLDS), choices=_WORLDS)
     parser.add_argument("--stores", nargs="+", default=["sqlite", "postgresql"], choices=["sqlite", "postgresql"])
     parser.add_argument("--kinds", nargs="+", default=[], choices=IN_CHILD + ON_SERVER)
+    parser.add_argument("--near", default="", help="faults strike only at events whose names hold this")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument(
         "--broken", nargs="+", default=[], choices=sorted(broken.WAYS), help="break escudo first; the suite must see it"
@@ -159,7 +160,7 @@ def _work(options: argparse.Namespace, number: int, share: int, found: multiproc
         if binaries is not None:
             server = Server(binaries)
             stack.callback(server.close)
-        stage = Stage(Path(name), server, options.kinds)
+        stage = Stage(Path(name), server, options.kinds, options.near)
         stack.callback(stage.disk.close)
         for which in worlds:
             try:

@@ -185,7 +185,7 @@ class LedgerWorld(World):
         hit = 1 if kind in ON_SERVER else self.rng.randint(1, count)
         acts: list[tuple[Act, Fault | None]] = []
         for number in range(count):
-            acts.append((self._act(), drawn(self.rng, kind, events) if number < hit else None))
+            acts.append((self._act(), drawn(self.rng, kind, self.stage.offered(events)) if number < hit else None))
         self.case = Case("race", self.kind, kind, f"{hit} of {count} processes")
         outcomes = perform(acts, self.stage.disk, self.serve, traced=False)
         suffered = zip(acts, outcomes, strict=True)

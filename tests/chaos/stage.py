@@ -71,10 +71,11 @@ class Stage:
         folder: An empty folder for everything.
         server: A PostgreSQL server, or None.
         kinds: The only faults that there may be in a child or a server; all if empty.
+        near: Faults strike only at events whose names hold this, where there are any.
     """
 
-    def __init__(self, folder: Path, server: Server | None, kinds: Sequence[str] = ()):
-        self.disk, self.server, self._kinds = Disk(folder), server, kinds
+    def __init__(self, folder: Path, server: Server | None, kinds: Sequence[str] = (), near: str = ""):
+        self.disk, self.server, self._kinds, self._near = Disk(folder), server, kinds, near
         self.state = folder / "state"
         for name in ("ESCUDO_STATE", "HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"):
             os.environ[name] = str(self.state)  # where ledgers are witnessed
@@ -99,6 +100,10 @@ class Stage:
         faults = tuple(kind for kind in IN_CHILD if kind != "full" or self.disk.own)
         faults += ON_SERVER if store == "postgresql" else ()
         return tuple(kind for kind in faults if kind in self._kinds) or faults
+
+    def offered(self, events: Mapping[str, int]) -> Mapping[str, int]:
+        """Return the events at which a fault may strike."""
+        return {event: times for event, times in events.items() if self._near in event} or events
 
     def run(self, act: Act, fault: Fault | None = None, *, traced: bool = False) -> Outcome:
         """Run one act where no server is harmed."""
@@ -221,7 +226,7 @@ class World(ABC):
 
     def suffer(self, scene: str, act: Act, kind: str, events: Mapping[str, int]) -> Outcome:
         """Run one act with a fault of this kind at a random event."""
-        fault = drawn(self.rng, kind, events)
+        fault = drawn(self.rng, kind, self.stage.offered(events))
         self.case = Case(scene, self.kind, kind, f"{fault.event} #{fault.turn}, {fault.amount}")
         (outcome,) = perform([(act, fault)], self.stage.disk, self.serve)
         self.case.struck = happened(fault, outcome)

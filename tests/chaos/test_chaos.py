@@ -57,8 +57,8 @@ def test_what_must_hold_of_a_release_holds_whatever_happens(tmp_path: Path) -> N
 
 @pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="filling a disk of our own takes root")
 def test_the_suite_sees_a_release_that_is_copied_into_place(tmp_path: Path) -> None:
-    options = ("--seed", "2", "--faults", "14", "--scenes", "release", "--stores", "sqlite", "--kinds", "full")
-    result = chaos(tmp_path, *options, "--broken", "copied-into-place")
+    options = ("--seed", "2", "--faults", "8", "--scenes", "release", "--stores", "sqlite", "--kinds", "full")
+    result = chaos(tmp_path, *options, "--near", "put_folder", "--broken", "copied-into-place")
     assert "half" in {one["invariant"] for one in result["violations"]}
 
 

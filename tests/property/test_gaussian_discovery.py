@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 from functools import cache
 
 import numpy as np
@@ -14,7 +15,7 @@ from escudo.discovery import _gaussian
 from escudo.discovery._gaussian import (
     CELLS,
     STEPS,
-    _complete,
+    _sums,
     bent_limit,
     bent_rows,
     clipped_rows,
@@ -93,15 +94,15 @@ def test_one_row_or_person_never_moves_a_release_further_than_its_event_says(
     def releases(rows: list[tuple[object, ...]]) -> list[np.ndarray]:
         table = PrivateTable(pl.DataFrame(rows, schema=names, orient="row"), schema)
         limit = squared_limit(columns)
+
+        def summed(add_up: Callable[[Iterator[np.ndarray]], np.ndarray]) -> np.ndarray:
+            return _sums(table, schema.names, add_up)
+
         return [
-            histograms(_complete(table, schema.names), columns),
-            second_moments(
-                (bent_rows(batch, bent_limit(columns)) for batch in _complete(table, schema.names)), 2 * columns + 1
-            ),
-            second_moments(map(unit_rows, _complete(table, schema.names)), columns),
-            second_moments(
-                (clipped_rows(turned_rows(batch, turn), limit) for batch in _complete(table, schema.names)), columns + 1
-            ),
+            summed(lambda rows: histograms(rows, columns)),
+            summed(lambda rows: second_moments((bent_rows(b, bent_limit(columns)) for b in rows), 2 * columns + 1)),
+            summed(lambda rows: second_moments(map(unit_rows, rows), columns)),
+            summed(lambda rows: second_moments((clipped_rows(turned_rows(b, turn), limit) for b in rows), columns + 1)),
         ]
 
     for event, first, second in zip(prepared.events, releases(others + before), releases(others + after), strict=True):
