@@ -56,7 +56,7 @@ from escudo.synthesis._forecast import Forecast
 from escudo.synthesis._found import Following, parents_along, prepare_found
 from escudo.synthesis._generators import Chosen, Prepared, Synthesis, above_zero, choose, neighbours_of
 from escudo.synthesis._laws import Conditional, draw
-from escudo.synthesis._linear import Linear
+from escudo.synthesis._linear import Linear, numeric_columns
 from escudo.synthesis._marginals import Fitted, PreparedMarginals, cells_of, noise_told, shares_of, table_event
 from escudo.synthesis._merging import Merged
 from escudo.synthesis._model import CausalModel, anchor_of
@@ -461,13 +461,17 @@ class DiscoveredSynthesis:
             )
         generator = Synthesis(None, name, self.options).made(name)
         if not isinstance(generator, Linear | Moments):
-            raise InputError(f"generator {name!r} learns the graph itself: discover='joint'.")
+            raise InputError(
+                f"generator {name!r} learns a graph together with its network: synthesize with discover='joint', or "
+                "release with --graph discover."
+            )
         question = GraphQuestion(self.knowledge, self.method or generator.found_by)
 
         def prepared(cut: Schema, rest: Budget) -> Prepared:
             return prepare_found(cast(Following, generator), question, cut, neighbours, rest)
 
         if isinstance(generator, Linear):  # numbers as they are
+            numeric_columns(schema)
             return prepared(schema, budget)
         return with_bins(schema, neighbours, budget, prepared)
 
