@@ -1,7 +1,8 @@
 r"""Synthesis along a graph that is found first, under the same budget, by generators that need one beforehand.
 
 ``GRAPH_SHARE`` of the budget, as inverse variance, finds the graph (:mod:`escudo.discovery`); the rest measures what
-the generator fits along it. One plan, one charge. (Generator ``marginals`` reads the graph off its own tables instead:
+the generator fits along it. One plan, one charge. The share is that of linked tables (``_linked_discovered``); it was
+not chosen by any measurement of these generators. (Generator ``marginals`` reads the graph off its own tables instead:
 ``_discovered``.)
 
 **What is measured may depend on the graph, what it costs may not**, as the plan stands before a row is read:
@@ -138,7 +139,7 @@ class PreparedFound:
     @property
     def plan(self) -> Plan:
         """The budget tree."""
-        search = Plan(f"graph, {GRAPH_SHARE:.0%} of the budget", children=self.graph.plan.children)
+        search = Plan(f"graph, {GRAPH_SHARE:.0%} of what it and the generator get", children=self.graph.plan.children)
         return Plan(self.generator, children=[search, *self.rest.plan.children], delta=self.delta)
 
     @property
@@ -184,7 +185,7 @@ def told_of(found: Discovery, claimed: CausalGraph) -> Mapping[str, Any]:
         for edge in said["edges"]
     ]
     notes = [
-        f"{GRAPH_SHARE:.0%} of the budget, as inverse variance, found the graph; the generator had the rest.",
+        f"{GRAPH_SHARE:.0%} of what graph and generator got, as inverse variance, found the graph.",
         *said["notes"],
     ]
     if open_now:

@@ -90,7 +90,7 @@ def test_a_stated_part_finds_the_graph_and_both_cost_what_was_asked(case: str) -
     plan = prepare_discovered(schema, generator=generator, **BUDGET).plan
     assert plan.name == generator
     assert 0.99 < plan.guarantee().epsilon <= 1.0
-    (search,) = (child for child in plan.children if child.name == "graph, 25% of the budget")
+    (search,) = (child for child in plan.children if child.name == "graph, 25% of what it and the generator get")
     assert _rho(search) / _rho(plan) == pytest.approx(GRAPH_SHARE, abs=0.02)
 
 
@@ -157,7 +157,7 @@ def test_edges_that_nothing_directs_stay_open(case: str) -> None:
 def test_it_is_told_with_its_part_of_the_budget_and_confidences(case: str) -> None:
     told = _fitted(case)[0].details["discovery"]
     assert told["share"] == GRAPH_SHARE
-    assert told["notes"][0].startswith("25% of the budget, as inverse variance, found the graph")
+    assert told["notes"][0].startswith("25% of what graph and generator got, as inverse variance, found the graph")
     assert {(edge["from"], edge["to"]) for edge in told["edges"]} == {("a", "c"), ("b", "c"), ("c", "d")}
     assert all(0.5 < edge["confidence"] <= 1 and 0.5 < edge["direction_confidence"] <= 1 for edge in told["edges"])
     assert (told["method"] == "gaussian") == (case in ("linear", "moments of numbers"))
@@ -227,14 +227,17 @@ def test_the_command_finds_and_follows(generator: str, tmp_path: Path, monkeypat
     words += ["--epsilon", "1", "--delta", "1e-6", "--seed", "1"]
     looked = CliRunner().invoke(app, [*words, "--plan"])
     assert looked.exit_code == 0, looked.output
-    assert "graph, 25% of the budget" in looked.output
+    assert "graph, 25% of what it and the generator get" in looked.output
     assert not Path("out").exists()
     made = CliRunner().invoke(app, [*words, "--out", "out", "--rows", "500"])
     assert made.exit_code == 0, made.output
-    assert "Discovered graph, with 25% of the budget: 3 edges" in made.output
+    assert "Discovered graph, with 25% of what it and the generator got: 3 edges" in made.output
     record = json.loads(Path("out/release.json").read_text())
     assert record["generator"]["details"]["discovery"]["share"] == GRAPH_SHARE
-    assert "under the same budget, with 25 % of it, and may be wrong" in Path("out/report.html").read_text()
+    assert (
+        "under the same budget, with 25 % of what it and the generator got, and may be wrong"
+        in Path("out/report.html").read_text()
+    )
     assert load(Path("out/model")).sample(5, do={"a": 1.0}).height == 5
 
 
