@@ -45,7 +45,7 @@ from escudo.synthesis._linked_discovered import GRAPH_SHARE
 from escudo.synthesis._model import Model
 from escudo.synthesis._structure import Structure
 from escudo.synthesis.neural._start import epsilon_of_share
-from escudo.table import Numeric, PrivateTable, Schema
+from escudo.table import PRIVATE_BINS, Numeric, PrivateTable, Schema
 
 
 class PreparedFollowing(Protocol):
@@ -75,6 +75,7 @@ class Following(Protocol):
 
     name: str
     found_by: str  # the method of discovery that fits it
+    cuts: bool  # whether it takes numbers in bins
 
     def awaiting(self, schema: Schema, neighbours: Neighbours, budget: Budget) -> PreparedFollowing:
         """Choose how loudly to measure, from public facts alone, for arrows that are not known yet."""
@@ -94,7 +95,7 @@ def prepare_found(
         budget: What both may cost, together with what is reserved of it.
     """
     part = Budget(epsilon_of_share(GRAPH_SHARE, budget), budget.delta)
-    graph = question.prepare(_with_edges(schema), neighbours, part)
+    graph = question.prepare(_with_edges(schema) if generator.cuts else schema, neighbours, part)
     paid = [leaf.event for leaf in graph.plan.leaves() if leaf.event is not None]
     return PreparedFound(
         schema=schema,
@@ -110,12 +111,13 @@ def _with_edges(schema: Schema) -> Schema:
 
     There are as many as will be chosen. Where they lie is read from the table, once they are.
     """
-    cut = [
-        replace(column, private=False, edges=tuple(np.linspace(*column.bounds, int(column.bins) + 1).tolist()))
-        for column in schema.fields
-        if isinstance(column, Numeric) and column.private
-    ]
-    return schema.with_columns(*cut) if cut else schema
+
+    def cut(column: Numeric) -> Numeric:
+        edges = np.linspace(*column.bounds, PRIVATE_BINS + 1)
+        return replace(column, private=False, edges=tuple((edges if column.date is None else np.ceil(edges)).tolist()))
+
+    left = [cut(column) for column in schema.fields if isinstance(column, Numeric) and column.private]
+    return schema.with_columns(*left) if left else schema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

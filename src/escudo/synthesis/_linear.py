@@ -85,6 +85,7 @@ class Linear:
 
     name = "linear"
     found_by = "gaussian"
+    cuts = False
 
     def __init__(self, *, clip: float | None = None):
         self.clip = None if clip is None else positive("clip", clip)

@@ -94,6 +94,7 @@ class Moments:
 
     name = "moments"
     found_by = "auto"
+    cuts = True
 
     def __init__(self, *, form: Form = "logit", clip: float | None = None, repair: bool = False, most_added: int = 3):
         self.form = form

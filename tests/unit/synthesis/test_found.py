@@ -172,6 +172,22 @@ def test_knowledge_and_method_are_those_of_discovery() -> None:
         model.sample(10, do={"a": "yes" if case == "moments" else 1.0})
 
 
+@pytest.mark.parametrize("generator", ["moments", "linear"])
+def test_days_and_whole_numbers_are_taken(generator: str) -> None:
+    columns = {
+        "day": {"type": "date", "lower": "2020-01-01", "upper": "2024-12-31"},
+        "many": {"type": "numeric", "lower": 0, "upper": 100, "integer": True},
+        "dose": {"type": "numeric", "lower": 0, "upper": 10},
+    }
+    share = np.random.default_rng(5).beta(4, 4, 5000)
+    days = pl.Series("day", (18_262 + share * 1_800).astype(np.int32)).cast(pl.Date)
+    frame = pl.DataFrame([days, pl.Series("many", (100 * share).astype(int)), pl.Series("dose", 10 * share)])
+    schema = Schema.from_dict(columns)
+    model = fit(prepare_discovered(schema, generator=generator, **BUDGET), PrivateTable(frame, schema), seed=1)
+    assert model.stated.adjacencies
+    assert model.sample(10, seed=1).schema["day"] == pl.Date
+
+
 def test_a_public_clip_bound_holds_along_the_graph_that_is_found() -> None:
     model, _ = _fitted("moments", clip=2.0)
     assert model.details["l2_clip_norm"] == 2.0
