@@ -465,7 +465,7 @@ class DiscoveredSynthesis:
                 f"generator {name!r} learns a graph together with its network: synthesize with discover='joint', or "
                 "release with --graph discover."
             )
-        question = GraphQuestion(self.knowledge, self.method or generator.found_by)
+        question = GraphQuestion(self.knowledge, generator.found_by if self.method is None else self.method)
 
         def prepared(cut: Schema, rest: Budget) -> Prepared:
             return prepare_found(cast(Following, generator), question, cut, neighbours, rest)
@@ -481,7 +481,7 @@ class DiscoveredSynthesis:
             raise InputError(f"a graph that is to be discovered has no option {unknown[0]!r}; it has method.")
         if self.method == "gaussian":
             raise InputError("A generator from discovery needs tables: use method='auto', or name another generator.")
-        one_of("method", self.method or "auto", METHODS)
+        one_of("method", "auto" if self.method is None else self.method, METHODS)
         return with_bins(schema, neighbours, budget, lambda cut, rest: self._prepared(cut, neighbours, rest))
 
     def _prepared(self, schema: Schema, neighbours: Neighbours, budget: Budget) -> PreparedDiscovered:

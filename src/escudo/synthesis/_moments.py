@@ -330,7 +330,7 @@ class MomentDesign:
         claimed, lost = structure.stated, set(structure.arrows) - set(kept.arrows)
         if lost:
             directed = tuple(arrow for arrow in claimed.edges if arrow not in lost)
-            claimed = with_lines(replace(claimed, edges=directed, knowledge=Knowledge()), lost)
+            claimed = with_lines(replace(claimed, edges=directed, knowledge=Knowledge()), sorted(lost))
         return replace(
             self,
             structure=replace(kept, graph=claimed),
