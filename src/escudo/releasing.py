@@ -80,8 +80,9 @@ def release(
             follows they take all but ``custodian`` and ``no_privacy``; ``rows`` is the number of people, and
             ``options`` are those of :func:`~escudo.synthesis.synthesize`.
         directory: A new folder for the release.
-        graph: Which column causes which; ``"discover"`` to have it learnt from the table under the same budget, with
-            its tables used again; None for none.
+        graph: Which column causes which; ``"discover"`` to have it learnt from the table under the same budget: read
+            off the tables of generator ``marginals``, found first with a quarter of it for ``moments`` and ``linear``,
+            or learnt with the networks of ``vae`` and ``autoregressive``; None for none.
         epsilon: What the release may cost; None, with ``no_privacy=True``, for a folder that promises nothing and says
             so on every page, as :func:`~escudo.synthesis.synthesize` has it.
         delta: At this probability aside; 1e-6 by default, or less where many rows are public.
@@ -96,7 +97,8 @@ def release(
         no_privacy: That ``epsilon=None`` was meant.
         accept_large_delta: Whether a δ that is not below one over the number of rows or people was meant.
         seed: Repeatable noise and rows, for trying things out; marks everything not for release.
-        options: What else the generator takes, such as ``checkpoint`` for networks.
+        options: What else the generator takes, such as ``checkpoint`` for networks; with ``graph="discover"`` also
+            ``method``, as :func:`~escudo.discovery.discover` has it.
 
     Returns:
         Where the files are, and the model.
@@ -255,17 +257,10 @@ class SyntheticRelease:
         if self.generator in ("vae", "autoregressive"):
             options = {"discover": "joint", **self.options}
             return Synthesis(graph=self.knowledge, generator=self.generator, options=options)
-        if self.generator != "marginals":
-            raise InputError(
-                "a graph that is to be discovered (--graph discover) is found with the tables of generator "
-                "'marginals', in one go, or learnt together with the networks of 'vae' and 'autoregressive'; got "
-                f"{self.generator!r}. To use another generator, run 'escudo discover' first and pass its graph."
-            )
-        if unknown := sorted(set(self.options) - {"method"}):
-            raise InputError(f"a graph that is to be discovered has no option {unknown[0]!r}; it has method.")
         from escudo.synthesis import DiscoveredSynthesis
 
-        return DiscoveredSynthesis(knowledge=self.knowledge, **self.options)
+        options = dict(self.options)
+        return DiscoveredSynthesis(self.knowledge, options.pop("method", None), self.generator, options)
 
 
 class Resumption(NamedTuple):

@@ -127,14 +127,18 @@ def _synthesized(name: str, **options: Any) -> Callable[[Asked, Path], Any]:
 
 
 @cache
-def _found(content: Content, unit: Unit, relation: Relation, rows: int | None) -> Prepared:
-    return prepare_discovered(_schema(content, unit), relation=relation, public_rows=rows, **BUDGET)
+def _found(content: Content, unit: Unit, relation: Relation, rows: int | None, name: str) -> Prepared:
+    terms: dict[str, Any] = {"relation": relation, "public_rows": rows, "generator": name}
+    return prepare_discovered(_schema(content, unit), **terms, **BUDGET)
 
 
-def _synthesized_without_graph(asked: Asked, folder: Path) -> Any:
-    table = asked.table()
-    prepared = _found(asked.content, asked.unit, asked.relation, asked.known_rows)
-    return _told(table, fit(prepared, table, seed=SEED), folder)
+def _synthesized_without_graph(name: str = "marginals") -> Callable[[Asked, Path], Any]:
+    def ask(asked: Asked, folder: Path) -> Any:
+        table = asked.table()
+        prepared = _found(asked.content, asked.unit, asked.relation, asked.known_rows, name)
+        return _told(table, fit(prepared, table, seed=SEED), folder)
+
+    return ask
 
 
 @cache
@@ -263,11 +267,24 @@ PYTHON = [
     Verb(name="synthesize moments with private bins", ask=_fitted("moments"), content="unbinned", cost=80),
     Verb(
         name="synthesize private bins and a graph that is found",
-        ask=_synthesized_without_graph,
+        ask=_synthesized_without_graph(),
         content="unbinned",
         cost=110,
     ),
-    Verb(name="synthesize with a graph that is found", ask=_synthesized_without_graph, cost=85),
+    Verb(name="synthesize with a graph that is found", ask=_synthesized_without_graph(), cost=85),
+    Verb(name="synthesize moments along a graph found first", ask=_synthesized_without_graph("moments"), cost=120),
+    Verb(
+        name="synthesize moments with private bins along a graph found first",
+        ask=_synthesized_without_graph("moments"),
+        content="unbinned",
+        cost=150,
+    ),
+    Verb(
+        name="synthesize linear along a graph found first",
+        ask=_synthesized_without_graph("linear"),
+        content="numbers",
+        cost=110,
+    ),
     Verb(name="synthesize and evaluate", ask=_synthesized_and_evaluated, cost=290),
     Verb(name="discover exact", ask=_discovered(method="exact"), cost=70),
     Verb(name="discover two-stage", ask=_discovered(method="two-stage"), cost=45),

@@ -6,6 +6,7 @@ The number is public, stated, or, after the fact, noisy; never the true one wher
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -110,6 +111,7 @@ VERBS: dict[str, Callable[..., Any]] = {
     "orient": told(lambda table, **terms: orient(table, blocks=40, abstain=0.0, **terms)),
     "orient.plan": told(lambda table, **terms: plan(orient, table, blocks=40, abstain=0.0, **terms)),
     "release": told(released),
+    "release along a graph found first": told(partial(released, graph="discover", generator="moments")),
     "release.plan": told(lambda table, **terms: plan(release, table, "unused", **terms)),
     "learn_schema": learnt,
     "learn_schema.plan": learnt_plan,

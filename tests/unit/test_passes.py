@@ -58,6 +58,16 @@ VERBS: dict[str, tuple[Callable[[Path], tuple[Any, ...]], PrivateTable, Passes]]
     "wide": (lambda _: (escudo.synthesize, (GRAPH,), BUDGET), _table(4, many=56), Passes(1)),
     "moments": (lambda _: (escudo.synthesize, (GRAPH,), BUDGET | {"generator": "moments"}), _table(4), Passes(2)),
     "a graph to be found": (lambda folder: _release(folder, "discover"), _table(4), Passes(1, 32, TRIPLES)),
+    "a graph to be found first": (
+        lambda folder: _release(folder, "discover", generator="moments"),
+        _table(4),
+        Passes(3),
+    ),
+    "a graph to be found first, of numbers": (
+        lambda folder: _release(folder, "discover", generator="linear"),
+        _numbers(),
+        Passes(5),
+    ),
     "figures and a custodian": (
         lambda folder: _release(folder, evaluate=0.1, custodian=True),
         _table(4),

@@ -92,7 +92,12 @@ def test_a_graph_can_be_discovered_on_the_way(visits: pl.DataFrame, schema: escu
     ("graph", "arguments", "said"),
     [
         (CLINIC.graph, {"knowledge": CLINIC.graph}, "knowledge goes with a graph that is to be discovered"),
-        ("discover", {"generator": "linear"}, "got 'linear'"),
+        ("discover", {"generator": "one-way"}, "generator 'one-way' measures no arrow"),
+        ("discover", {"generator": "independent"}, "generator 'independent' measures no arrow"),
+        ("discover", {"generator": "moments", "repair": True}, "Leave repair out"),
+        ("discover", {"generator": "moments", "bins": 3}, "no option 'bins'"),
+        ("discover", {"generator": "wishes"}, "generator must be one of"),
+        ("discover", {"generator": "moments", "method": "magic"}, "method must be one of"),
         ("discover", {"bins": 3}, "no option 'bins'"),
         (None, {"generator": "wishes"}, "generator must be one of"),
         (None, {"evaluate": 1.5}, "between 0 and 1"),

@@ -31,7 +31,7 @@ from escudo.mechanisms import (
 from escudo.mechanisms._noise import SecureNoise, noise_source, watched, watching
 from escudo.orientation import direction, orient
 from escudo.privacy import Guarantee, MemoryAccount, Plan, PureEvent, charging
-from escudo.synthesis import prepare, synthesize
+from escudo.synthesis import fit, prepare, prepare_discovered, synthesize
 from escudo.table import PrivateTable, Schema
 from escudo.utility import evaluate_privately
 from escudo.utility._private import fitting_evaluated, prepare_evaluated
@@ -91,6 +91,7 @@ def _evaluated(table: PrivateTable) -> Any:
 VERBS: dict[str, Callable[[PrivateTable], Any]] = {
     "synthesize": lambda table: synthesize(table, None, **BUDGET),
     "moments": lambda table: synthesize(table, None, generator="moments", **BUDGET),
+    "a graph found first": lambda table: fit(prepare_discovered(SCHEMA, generator="moments", **BUDGET), table),
     "with an evaluation": _evaluated,
     "evaluate_privately": lambda table: evaluate_privately(table, FRAME[:50], epsilon=1.0),
     "discover": lambda table: discover(table, **BUDGET),

@@ -35,7 +35,8 @@ def print_graph(screen: Console, found: Mapping[str, Any]) -> None:
     """Say which edges were found and how sure they are, the surest first."""
     edges = sorted(found["edges"], key=lambda edge: -edge["confidence"])
     surest = ", the surest:" if len(edges) > _SHOWN_EDGES else ""
-    screen.print(f"Discovered graph: {number_of(len(edges), 'edge')}{surest}")
+    share = f", with {found['share']:.0%} of what it and the generator got" if "share" in found else ""
+    screen.print(f"Discovered graph{share}: {number_of(len(edges), 'edge')}{surest}")
     for edge in edges[:_SHOWN_EDGES]:
         mark, way = "→" if edge["directed"] else "—", edge["direction_confidence"]
         told = "open" if not edge["directed"] else "known" if way is None else f"{way:.0%}"

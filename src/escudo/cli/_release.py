@@ -144,7 +144,8 @@ def release(asked: ReleaseOptions) -> None:
     Example: escudo release visits.csv --schema visits.toml --graph clinic.dot --epsilon 1 --out release
 
     With --graph discover the graph is learnt from the table under the same
-    budget, and its tables are used again.
+    budget: read off the tables of generator marginals, found first with a
+    quarter of it for moments and linear, or learnt with the networks.
 
     How good are the rows? --evaluate pays for figures that may be published.
     The custodian may look for free: with --custodian, escudo evaluate and

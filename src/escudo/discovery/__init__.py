@@ -19,9 +19,10 @@ moments: ``_gaussian.py``. Graphs where causes may be hidden, from either: ``_hi
 from escudo.discovery._adjustment import REFUTERS
 from escudo.discovery._answer import AncestralDiscovery, Discovery, Measured
 from escudo.discovery._discover import METHODS, Prepared, discover, prepare, run_prepared
-from escudo.discovery._effect_of import effect_of, prepare_effect
 
 # What a generator with a graph of its own shares with discovery; not documented.
+from escudo.discovery._discover import GraphQuestion as GraphQuestion
+from escudo.discovery._effect_of import effect_of, prepare_effect
 from escudo.discovery._linked_discovery import LinkedGraphQuestion as LinkedGraphQuestion
 from escudo.discovery._linked_discovery import PreparedLinkedGraph as PreparedLinkedGraph
 from escudo.discovery._pattern import Constraints as Constraints

@@ -596,6 +596,7 @@ def release_page(
         picked=_picks_arrows(model),
         found=found,
         found_shown=_MOST_FOUND,
+        found_share=dict(model.details.get("discovery") or {}).get("share"),
         observed=[" — ".join(pair) for pair in observed_pairs(model)],
         tree=(
             tree := _tree(

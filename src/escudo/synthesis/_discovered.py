@@ -37,26 +37,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
+from typing import Any, cast
 
 import numpy as np
 
 from escudo._validate import one_of
 from escudo.causal import CausalGraph, first_cycle
-from escudo.discovery import METHODS, Constraints, constraints_of
-from escudo.errors import GraphError, InputError
+from escudo.discovery import METHODS, Constraints, GraphQuestion, constraints_of
+from escudo.errors import InputError
 from escudo.mechanisms import Purse
 from escudo.privacy import Budget, Event, GaussianEvent, Neighbours, Passes, Plan, RepeatedEvent, calibrate
 from escudo.synthesis._adaptive import Needs, average_repeats, measure
 from escudo.synthesis._bins import with_bins
 from escudo.synthesis._estimation import Columns, NoisyTable, Pair
 from escudo.synthesis._forecast import Forecast
-from escudo.synthesis._generators import Prepared, above_zero, neighbours_of
+from escudo.synthesis._found import Following, parents_along, prepare_found
+from escudo.synthesis._generators import Chosen, Prepared, Synthesis, above_zero, choose, neighbours_of
 from escudo.synthesis._laws import Conditional, draw
+from escudo.synthesis._linear import Linear, numeric_columns
 from escudo.synthesis._marginals import Fitted, PreparedMarginals, cells_of, noise_told, shares_of, table_event
 from escudo.synthesis._merging import Merged
 from escudo.synthesis._model import CausalModel, anchor_of
+from escudo.synthesis._moments import Moments
 from escudo.synthesis._structure import graph_of, structure_of, with_lines
 from escudo.table import PrivateTable, Schema
 
@@ -262,7 +266,7 @@ def find(
     sure = {pair: _score(strength[pair], bound.get(pair, _LEAST)) if pair not in must else 1.0 for pair in joined}
     arrows, lines, directions, ends = _directions(names, joined, apart, bound, says, known)
     graph = CausalGraph.from_edges(sorted(arrows), nodes=tuple(names), undirected=lines)
-    return Found(graph=graph, parents=_parents(graph), edges=sure, directions=directions, ends=ends)
+    return Found(graph=graph, parents=parents_along(graph), edges=sure, directions=directions, ends=ends)
 
 
 def _directions(
@@ -325,19 +329,6 @@ def _directions(
     }
     open_lines = [_sorted((names[a], names[b])) for a, b in lines if not {(a, b), (b, a)} & arrows]
     return named, open_lines, sure, sorted(ends, key=lambda pair: -ends[pair])
-
-
-def _parents(graph: CausalGraph) -> dict[str, tuple[str, ...]]:
-    """Return each column's parents in a graph that agrees with the arrows, and adds no common effect if it can."""
-    try:
-        arrows = list(graph.extension().edges)
-    except GraphError:
-        order = {
-            name: number
-            for number, name in enumerate(CausalGraph.from_edges(graph.edges, nodes=graph.nodes).topological_order())
-        }
-        arrows = [*graph.edges, *((a, b) if order[a] < order[b] else (b, a) for a, b in graph.undirected_edges)]
-    return {name: tuple(each for each in graph.nodes if (each, name) in set(arrows)) for name in graph.nodes}
 
 
 class Information:
@@ -434,24 +425,63 @@ class DiscoveredSynthesis:
 
     Attributes:
         knowledge: What is known of the graph; see :func:`escudo.discovery.discover`.
-        method: How the graph is found, from counts.
+        method: How the graph is found, a method of :func:`escudo.discovery.discover`; None for what fits the generator.
+        generator: ``"marginals"``, which reads the graph off its own tables; ``"moments"`` or ``"linear"``, for which
+            it is found first (``_found``); or ``"auto"``.
+        options: What else the generator takes.
     """
 
     knowledge: CausalGraph | None = None
-    method: str = "auto"
+    method: str | None = None
+    generator: str = "marginals"
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     def prepare(self, schema: Schema, neighbours: Neighbours, budget: Budget) -> Prepared:
         """Choose what to measure from public facts alone.
 
         Raises:
-            InputError: If δ is 0, or the method needs no tables.
+            InputError: If δ is 0, the generator follows no graph that is found, an option is unknown to it, or the
+                method needs no tables and the generator does.
             RefusedError: If the schema is not confirmed.
         """
         schema.require_confirmed()
+        above_zero(budget)
+        name, why = choose(schema) if self.generator == "auto" else (self.generator, "")
+        terms = schema, neighbours, budget
+        found = self._marginals(*terms) if name == "marginals" else self._first(name, *terms)
+        return Chosen.of(found, why) if why else found
+
+    def _first(self, name: str, schema: Schema, neighbours: Neighbours, budget: Budget) -> Prepared:
+        """Choose what to measure where the graph is found before the generator measures anything."""
+        if name in ("one-way", "independent"):
+            raise InputError(
+                f"generator {name!r} measures no arrow, so a graph that is to be discovered (--graph discover) would "
+                "be paid for and say nothing about its rows. Use marginals, moments, linear, vae or autoregressive; "
+                "or run 'escudo discover' by itself."
+            )
+        generator = Synthesis(None, name, self.options).made(name)
+        if not isinstance(generator, Linear | Moments):
+            raise InputError(
+                f"generator {name!r} learns a graph together with its network: synthesize with discover='joint', or "
+                "release with --graph discover."
+            )
+        question = GraphQuestion(self.knowledge, generator.found_by if self.method is None else self.method)
+
+        def prepared(cut: Schema, rest: Budget) -> Prepared:
+            return prepare_found(cast(Following, generator), question, cut, neighbours, rest)
+
+        if isinstance(generator, Linear):  # numbers as they are
+            numeric_columns(schema)
+            return prepared(schema, budget)
+        return with_bins(schema, neighbours, budget, prepared)
+
+    def _marginals(self, schema: Schema, neighbours: Neighbours, budget: Budget) -> Prepared:
+        """Choose what to measure where the graph is read off the generator's own tables."""
+        if unknown := sorted(self.options):
+            raise InputError(f"a graph that is to be discovered has no option {unknown[0]!r}; it has method.")
         if self.method == "gaussian":
             raise InputError("A generator from discovery needs tables: use method='auto', or name another generator.")
-        one_of("method", self.method, METHODS)
-        above_zero(budget)
+        one_of("method", "auto" if self.method is None else self.method, METHODS)
         return with_bins(schema, neighbours, budget, lambda cut, rest: self._prepared(cut, neighbours, rest))
 
     def _prepared(self, schema: Schema, neighbours: Neighbours, budget: Budget) -> PreparedDiscovered:
@@ -481,7 +511,9 @@ def prepare_discovered(
     delta: float,
     relation: str = "replace_one",
     public_rows: int | None = None,
-    method: str = "auto",
+    method: str | None = None,
+    generator: str = "marginals",
+    **options: Any,
 ) -> Prepared:
     """Choose what to measure, for a graph and a generator that follows it, from public facts alone.
 
@@ -492,7 +524,9 @@ def prepare_discovered(
         delta: At this probability aside.
         relation: Neighbouring relation.
         public_rows: The number of rows, if it is public knowledge.
-        method: How the graph is found, from counts.
+        method: How the graph is found, as :func:`escudo.discovery.discover` has it; None for what fits the generator.
+        generator: ``"marginals"``, ``"moments"``, ``"linear"`` or ``"auto"``.
+        options: What else the generator takes.
 
     Returns:
         What :func:`~escudo.synthesis.fit` and :func:`~escudo.synthesis.fitting` take.
@@ -501,5 +535,5 @@ def prepare_discovered(
         InputError: If an argument is out of range.
         RefusedError: If the schema is not confirmed.
     """
-    question = DiscoveredSynthesis(knowledge, method)
+    question = DiscoveredSynthesis(knowledge, method, generator, options)
     return question.prepare(schema, neighbours_of(schema, relation, public_rows), Budget(epsilon, delta))

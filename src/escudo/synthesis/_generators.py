@@ -108,7 +108,7 @@ class Synthesis:
         """
         schema.require_confirmed()
         name, why = choose(schema) if self.generator == "auto" else (self.generator, "")
-        generator = self._made(name)
+        generator = self.made(name)
 
         def prepared(schema: Schema, budget: Budget) -> Prepared:
             return generator.prepare(schema, self.graph, neighbours, budget)
@@ -126,7 +126,7 @@ class Synthesis:
             RefusedError: If the schema is not confirmed.
         """
         schema.require_confirmed()
-        generator = self._made(self.generator)
+        generator = self.made(self.generator)
         if not isinstance(generator, Vae):
             raise InputError(
                 f"generator {self.generator!r} is never fitted without privacy; only 'vae' is, with one of the paper's "
@@ -134,7 +134,12 @@ class Synthesis:
             )
         return generator.unprotected(schema, self.graph, neighbours)
 
-    def _made(self, name: str) -> Generator:
+    def made(self, name: str) -> Generator:
+        """Return the generator of this name, with these options.
+
+        Raises:
+            InputError: If there is none, or an option is unknown to it.
+        """
         make = GENERATORS[one_of("generator", name, GENERATORS)]
         known = inspect.signature(make).parameters
         if unknown := sorted(set(self.options) - set(known)):
@@ -225,9 +230,10 @@ class Chosen:
         """How often the rows are read; both generators that are chosen can tell."""
         return self.prepared.passes  # type: ignore[attr-defined, no-any-return]
 
-    def forecast(self, rows: int | None) -> Forecast:
-        """Return how good the model will be, for so many rows; both generators that are chosen can tell."""
-        return self.prepared.forecast(rows)  # type: ignore[attr-defined, no-any-return]
+    def forecast(self, rows: int | None) -> Forecast | None:
+        """Return how good the model will be, for so many rows; None where that waits for a graph."""
+        foretell = getattr(self.prepared, "forecast", None)
+        return None if foretell is None else foretell(rows)
 
     def run(self, table: PrivateTable, purse: Purse) -> Model:
         """Fit the chosen generator."""

@@ -38,7 +38,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -84,6 +84,8 @@ class Linear:
     """
 
     name = "linear"
+    found_by = "gaussian"
+    cuts = False
 
     def __init__(self, *, clip: float | None = None):
         self.clip = None if clip is None else positive("clip", clip)
@@ -121,6 +123,10 @@ class Linear:
             neighbours=neighbours,
             delta=budget.delta,
         )
+
+    def awaiting(self, schema: Schema, neighbours: Neighbours, budget: Budget) -> PreparedLinear:
+        """Choose the noise for a graph that is not known yet: the same as for any."""
+        return self.prepare(schema, None, neighbours, budget)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +167,10 @@ class PreparedLinear:
     def passes(self) -> Passes:
         """How often the rows are read."""
         return Passes(1)
+
+    def along(self, structure: Structure) -> PreparedLinear:
+        """Return the same release, its equations along these arrows: the matrix does not depend on them."""
+        return replace(self, structure=structure)
 
     def run(self, table: PrivateTable, purse: Purse) -> LinearModel:
         """Measure and estimate."""

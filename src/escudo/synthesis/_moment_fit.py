@@ -362,13 +362,17 @@ def check_fittable(sizes: Mapping[str, int], parents: Parents, candidates: Colle
     for name, several in parents.items():
         widest = sorted(open_causes.get(name, ()), key=lambda cause: -sizes[cause])[:most_added]
         causes = [*several, *widest]
-        configurations = min(math.prod(sizes[cause] for cause in causes), _MAX_SIMULATED)
-        levels = max(sum(sizes[cause] for cause in causes), sizes[name])
-        if configurations * levels > _MAX_NUMBERS:
+        if not fittable(sizes, name, causes):
             raise InputError(
                 f"The family of {name!r} and {', '.join(map(repr, causes))} has too many levels to be fitted to "
                 "moments. Use fewer levels or bins, fewer parents, or generator='marginals'."
             )
+
+
+def fittable(sizes: Mapping[str, int], name: str, causes: Collection[str]) -> bool:
+    """Return whether the family of a column and its causes is small enough to be fitted."""
+    configurations = min(math.prod(sizes[cause] for cause in causes), _MAX_SIMULATED)
+    return configurations * max(sum(sizes[cause] for cause in causes), sizes[name]) <= _MAX_NUMBERS
 
 
 # ---- arrows that the graph misses

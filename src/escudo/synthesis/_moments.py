@@ -42,20 +42,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from escudo._card import number_of
 from escudo._validate import positive, whole, yes_or_no
-from escudo.causal import CausalGraph
+from escudo.causal import CausalGraph, Knowledge
 from escudo.errors import InputError
 from escudo.mechanisms import Purse, choose_cells, gaussian_event
 from escudo.privacy import Budget, Event, ExponentialEvent, GaussianEvent, Neighbours, Passes, Plan, calibrate
 from escudo.synthesis._forecast import Forecast, MeasuredMoments, measured_moments
 from escudo.synthesis._model import CausalModel, anchor_of
 from escudo.synthesis._moment_family import Form, forms_of
-from escudo.synthesis._moment_fit import SecondLook, check_fittable, fit_moments, loose_columns, ordered_pairs
+from escudo.synthesis._moment_fit import SecondLook, check_fittable, fit_moments, fittable, loose_columns, ordered_pairs
 from escudo.synthesis._moment_statistics import (
     UNIT,
     Codes,
@@ -67,7 +67,7 @@ from escudo.synthesis._moment_statistics import (
     row_sums,
     table_sums,
 )
-from escudo.synthesis._structure import Structure, structure_of, with_lines
+from escudo.synthesis._structure import Arrow, Structure, structure_of, with_lines
 from escudo.table import PrivateTable, Schema, count_sensitivity
 
 _CLIP_QUANTILE = 0.8
@@ -93,6 +93,8 @@ class Moments:
     """
 
     name = "moments"
+    found_by = "auto"
+    cuts = True
 
     def __init__(self, *, form: Form = "logit", clip: float | None = None, repair: bool = False, most_added: int = 3):
         self.form = form
@@ -123,6 +125,29 @@ class Moments:
             clip=self.clip,
             most_added=self.most_added,
             loose=loose_columns(structure) if self.repair else (),
+        )
+        return design.prepare(schema, neighbours, budget)
+
+    def awaiting(self, schema: Schema, neighbours: Neighbours, budget: Budget) -> PreparedMoments:
+        """Choose the noise for arrows that are not known yet: the same as for any that leave no pair open.
+
+        Raises:
+            InputError: If ``repair`` was asked for: how many candidates there are, and so whether they are looked at
+                twice, would wait for the graph.
+        """
+        if self.repair:
+            raise InputError(
+                "repair looks for arrows that a stated graph misses; with a graph that is to be discovered (--graph "
+                "discover) all pairs have been looked at already. Leave repair out."
+            )
+        design = MomentDesign(
+            generator=self.name,
+            structure=Structure(dict.fromkeys(schema.names, ()), (), None),
+            layout=_levels(schema),
+            parents=dict.fromkeys(schema.names, ()),
+            forms=forms_of(schema, self.form),
+            clip=self.clip,
+            awaits=True,
         )
         return design.prepare(schema, neighbours, budget)
 
@@ -209,6 +234,7 @@ class MomentDesign:
         most_added: How many candidates a column may get as parents.
         loose: Columns that no arrow touches: causes or effects.
         tied: Whether a column's arrows are all equal, for want of measurements.
+        awaits: Whether arrows are found first, under the same budget.
     """
 
     generator: str
@@ -221,6 +247,7 @@ class MomentDesign:
     most_added: int = 0
     loose: tuple[str, ...] = ()
     tied: bool = False
+    awaits: bool = False
 
     @property
     def follows(self) -> bool:
@@ -267,10 +294,48 @@ class MomentDesign:
             self,
             sums,
             again=again[0] if again else None,
-            clip=shares.clip(level) if clip is None else layout.bound(4.0 * clip * clip),
+            clip=shares.clip(level) if clip is None else self.bound,
             count=shares.count(level) if shares.counts else None,
             rows=neighbours.rows,
             budget=budget,
+        )
+
+    @property
+    def bound(self) -> int:
+        """The clip bound where it is public, squared and in the layout's units."""
+        assert self.clip is not None
+        return self.layout.bound(4.0 * self.clip * self.clip)
+
+    def along(self, structure: Structure) -> MomentDesign:
+        """Return the same with these arrows: those left out that make a family, or the sums, too large.
+
+        What is left out of the laws is left open in what is claimed. Causes with the most levels go first.
+        """
+        sizes = self.layout.sizes
+        parents = {name: list(several) for name, several in structure.parents.items()}
+
+        def width(arrow: Arrow) -> int:
+            return (sizes[arrow[0]] - 1) * (sizes[arrow[1]] - 1)
+
+        for name, several in parents.items():
+            while not fittable(sizes, name, several):
+                several.remove(max(several, key=lambda cause: sizes[cause]))
+        arrows = [(cause, name) for name, several in parents.items() for cause in several]
+        room = _MAX_ENTRIES - self.layout.size - sum(map(width, arrows))
+        for cause, name in sorted(arrows, key=width, reverse=True):
+            if room < 0:
+                parents[name].remove(cause)
+                room += width((cause, name))
+        kept = Structure({name: tuple(several) for name, several in parents.items()}, (), None)
+        claimed, lost = structure.stated, set(structure.arrows) - set(kept.arrows)
+        if lost:
+            directed = tuple(arrow for arrow in claimed.edges if arrow not in lost)
+            claimed = with_lines(replace(claimed, edges=directed, knowledge=Knowledge()), sorted(lost))
+        return replace(
+            self,
+            structure=replace(kept, graph=claimed),
+            layout=MomentLayout(sizes, kept.arrows),
+            parents=kept.parents,
         )
 
     @property
@@ -328,6 +393,12 @@ class PreparedMoments:
         """How often the rows are read: for the clip bound where that is paid for, and for the sums."""
         looked = Passes(0) if self.again is None else Passes(0, 1, "sums of the most suspicious candidates")
         return Passes(2 if isinstance(self.clip, ExponentialEvent) else 1) + looked
+
+    def along(self, structure: Structure) -> PreparedMoments:
+        """Return the same releases, along these arrows: what they cost holds for every layout."""
+        design = self.design.along(structure)
+        bounded = design.clip is not None
+        return replace(self, design=design, clip=design.bound if bounded else self.clip)
 
     def measured_at(self, rows: float, louder: float = 1.0) -> MeasuredMoments:
         """Return what will be known, with noise that is louder by a factor than was prepared."""
@@ -403,6 +474,10 @@ class PreparedMoments:
         return grid[int(chosen[0])]
 
     def _contents(self) -> str:
+        if self.design.awaits:
+            return (
+                f"levels of {number_of(len(self.design.layout.sizes), 'column')}, and pairs along arrows that are found"
+            )
         parts = [number_of(len(self.design.layout.sizes), "column"), number_of(len(self.design.layout.pairs), "arrow")]
         if self.design.layout.candidates:
             parts.append(f"{len(self.design.layout.candidates)} candidate arrows")
