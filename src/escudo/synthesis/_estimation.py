@@ -306,6 +306,8 @@ def _settled(table: NoisyTable, margins: Mapping[str, Floats], sweeps: int) -> F
         return wanted[0]
     counts, total = table.counts, float(wanted[0].sum())
     shifts = [np.zeros(size) for size in counts.shape]
+    along = [[-1 if other == axis else 1 for other in range(counts.ndim)] for axis in range(counts.ndim)]
+    first = [[axis, *(other for other in range(counts.ndim) if other != axis)] for axis in range(counts.ndim)]
     close = _STOP * table.scale * counts.size
     for _ in range(sweeps):
         missed = 0.0
@@ -313,8 +315,8 @@ def _settled(table: NoisyTable, margins: Mapping[str, Floats], sweeps: int) -> F
             rest = counts
             for other, shift in enumerate(shifts):
                 if other != axis:
-                    rest = rest - shift.reshape([-1 if a == other else 1 for a in range(counts.ndim)])
-            rows = np.moveaxis(rest, axis, 0).reshape(counts.shape[axis], -1)
+                    rest = rest - shift.reshape(along[other])
+            rows = rest.transpose(first[axis]).reshape(counts.shape[axis], -1)
             if axis == 0:
                 missed = float(np.abs(np.maximum(rows - shifts[0][:, None], 0.0).sum(axis=1) - sums).sum())
                 if missed <= close:
@@ -323,7 +325,7 @@ def _settled(table: NoisyTable, margins: Mapping[str, Floats], sweeps: int) -> F
         if missed <= close:
             break
     for axis, shift in enumerate(shifts):
-        counts = counts - shift.reshape([-1 if a == axis else 1 for a in range(counts.ndim)])
+        counts = counts - shift.reshape(along[axis])
     counts = np.maximum(counts, 0.0)
     for _ in range(_FITS):
         missed = 0.0
@@ -340,7 +342,7 @@ def _shifts(rows: Floats, sums: Floats) -> Floats:
     falling = -np.sort(-rows, axis=1)
     above = (np.cumsum(falling, axis=1) - sums[:, None]) / np.arange(1, rows.shape[1] + 1)
     last = np.maximum((falling > above).sum(axis=1), 1) - 1
-    shifts: Floats = np.take_along_axis(above, last[:, None], axis=1)[:, 0]
+    shifts: Floats = above[np.arange(len(rows)), last]
     return shifts
 
 
@@ -410,9 +412,9 @@ def _bring_together(
 
 def sums_over(scope: Columns, counts: Floats, columns: Columns) -> Floats:
     """Return a table summed over all but ``columns``, with axes in their order."""
-    left = [name for name in scope if name in columns]
-    axes = tuple(axis for axis, name in enumerate(scope) if name not in columns)
-    return np.transpose(counts.sum(axis=axes), [left.index(name) for name in columns])
+    left = tuple(name for name in scope if name in columns)
+    sums: Floats = np.add.reduce(counts, axis=tuple(axis for axis, name in enumerate(scope) if name not in columns))
+    return sums if left == columns else sums.transpose([left.index(name) for name in columns])
 
 
 def _corrected(scope: Columns, counts: Floats, columns: Columns, wanted: Floats) -> tuple[Floats, float]:

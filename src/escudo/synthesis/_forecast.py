@@ -242,13 +242,13 @@ def _missed_sums(
     table = tuple(str(place) for place in range(shares.ndim))
     wanted = [tuple(str(place) for place in columns) for columns in inside]
     several = _times(shares)
+    known = [(name, sums_over(table, shares, (name,)), noise) for name, noise in zip(table, margins, strict=False)]
     found = np.zeros(len(wanted))
     for _ in range(several):
         noisy = [NoisyTable(table, shares + scale * rng.standard_normal(shares.shape), scale)]
-        for name, known in zip(table, margins, strict=False):
-            if math.isfinite(known):
-                margin = sums_over(table, shares, (name,))
-                noisy.append(NoisyTable((name,), margin + known * rng.standard_normal(margin.shape), known))
+        for name, margin, noise in known:
+            if math.isfinite(noise):
+                noisy.append(NoisyTable((name,), margin + noise * rng.standard_normal(margin.shape), noise))
         fitted = agreeing(noisy, total=1.0, sweeps=_SWEEPS)[0].counts
         found += [np.abs(sums_over(table, fitted - shares, columns)).sum() / 2 for columns in wanted]
     return tuple((found / several).tolist())
