@@ -182,7 +182,10 @@ def _delta(folder: str) -> pl.LazyFrame:
         f"'{folder}' cannot be read as a Delta table. Is its log damaged, or does it use a feature that is not "
         "supported here? Then read it by Spark (spark:///FOLDER?format=delta), or write its rows to Parquet."
     ):
-        frame = pl.scan_delta(deltalake.DeltaTable(folder))
+        table = deltalake.DeltaTable(folder)
+        if table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
+            raise ValueError("polars 2.0 takes a column for another one then")
+        frame = pl.scan_delta(table)
         frame.collect_schema()
     return frame
 
