@@ -161,6 +161,11 @@ def test_the_version_of_a_metadata_file_is_read(visits: Any) -> None:
     expect(before, TWICE)
 
 
+def test_a_table_without_rows_has_none(catalogue: Any) -> None:
+    table = catalogue.create_table("clinic.none", schema=ROWS.to_arrow().schema)
+    expect(described(table), ROWS.clear())
+
+
 def test_rows_that_are_deleted_by_their_place_are_left_out(visits: Any, tmp_path: Path) -> None:
     """They are in the file still."""
     large, _ = files_of(visits)
