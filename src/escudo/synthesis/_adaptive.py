@@ -92,7 +92,7 @@ _NONE = 0.5  # of what the largest of so many noises adds
 _BATCH = 0.25  # picks for each column, before everything is fitted again
 _SIMULATED, _WIDE_SIMULATED = 2**16, 2**14
 _AT_ONCE = 2**20  # cells whose scores are computed together
-_WIDE = 60  # columns: from here on pairs are counted by matrix products, and room for them is bounded, not looked for
+_WIDE = 60  # columns: from here on pairs are counted by bits, and room for them is bounded, not looked for
 _MOST_LEVELS = 6000  # of all columns together
 _SEED = 20_220_901  # any fixed number: the same release always gives the same model
 
@@ -479,8 +479,9 @@ class ExactCounts:
 
     def read(self, wanted: Iterable[Columns]) -> None:
         """Count what is not known yet of these tables, in one pass over the rows if there is anything."""
-        if new := [each for each in dict.fromkeys(wanted) if not self._known.keys() & {each, each[::-1]}]:
-            self._known |= zip(new, self._table.counts([list(each) for each in new]), strict=True)
+        known = self._known
+        if new := [each for each in dict.fromkeys(wanted) if each not in known and each[::-1] not in known]:
+            self._known |= zip(new, self._table.counts(new), strict=True)
 
     def __getitem__(self, columns: Columns) -> Counts:
         if columns in self._grouped:

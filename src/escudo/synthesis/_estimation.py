@@ -237,7 +237,7 @@ def margins_of(tables: Sequence[NoisyTable], *, total: float, merged: Merged | N
             sums.setdefault(name, []).append((part.size / (table.counts.size * table.scale**2), part))
     found = {}
     for name, parts in sums.items():
-        mean = _with_groups(parts, merged[name]) if merged and name in merged else _mean(parts)[1]
+        mean = _with_groups(parts, merged[name]) if merged and name in merged else weighted_mean(parts)[1]
         found[name] = nearest_margins(mean[None, :], total=total)[0]
     return found
 
@@ -248,7 +248,7 @@ def nearest_margins(sums: Floats, *, total: float) -> Floats:
     return nearest
 
 
-def _mean(parts: Sequence[tuple[float, Floats]]) -> tuple[float, Floats]:
+def weighted_mean(parts: Sequence[tuple[float, Floats]]) -> tuple[float, Floats]:
     """Return the precision of the mean of some counts, and the mean, given the precision of each."""
     precision = sum(weight for weight, _ in parts)
     return precision, np.asarray(sum(weight * part for weight, part in parts) / precision)
@@ -260,10 +260,10 @@ def _with_groups(parts: Sequence[tuple[float, Floats]], groups: Groups) -> Float
     A group of k levels, each with variance 1/p, is missed by its sum with variance k/p. Of what its own count, with
     precision q, differs from that sum, each level takes (1/p)/(k/p + 1/q) = q/(kq + p).
     """
-    precision, levels = _mean([each for each in parts if each[1].size == groups.size])
+    precision, levels = weighted_mean([each for each in parts if each[1].size == groups.size])
     if len(sums := [each for each in parts if each[1].size != groups.size]) == 0:
         return levels
-    more, counted = _mean(sums)
+    more, counted = weighted_mean(sums)
     missed = counted - np.bincount(groups, weights=levels)
     return np.asarray(levels + (more * missed / (more * np.bincount(groups) + precision))[groups])
 
@@ -304,34 +304,57 @@ def _settled(table: NoisyTable, margins: Mapping[str, Floats], sweeps: int) -> F
     wanted = [margins[name] for name in table.columns]
     if len(wanted) == 1:
         return wanted[0]
-    counts, total = table.counts, float(wanted[0].sum())
-    shifts = [np.zeros(size) for size in counts.shape]
-    close = _STOP * table.scale * counts.size
+    (found,) = settled(table.counts[None], table.scale, [margin[None] for margin in wanted], sweeps)
+    return np.asarray(found)
+
+
+def settled(counts: Floats, scale: float, wanted: Sequence[Floats], sweeps: int) -> Floats:
+    """Return the nearest tables that have these margins and hold nothing negative, each by itself.
+
+    Args:
+        counts: Noisy tables of the same columns, one after the other along the first axis.
+        scale: The standard deviation of their noise.
+        wanted: The margins of each table, by column.
+        sweeps: How long to look for them.
+    """
+    several, shape = len(counts), counts.shape[1:]
+    places = range(len(shape))
+    along = [[several, *(-1 if other == axis else 1 for other in places)] for axis in places]
+    first = [[0, 1 + axis, *(1 + other for other in places if other != axis)] for axis in places]
+    shifts = [np.zeros((several, size)) for size in shape]
+    close = _STOP * scale * math.prod(shape)
+    unsettled = np.ones(several, dtype=bool)
     for _ in range(sweeps):
-        missed = 0.0
         for axis, sums in enumerate(wanted):
             rest = counts
             for other, shift in enumerate(shifts):
                 if other != axis:
-                    rest = rest - shift.reshape([-1 if a == other else 1 for a in range(counts.ndim)])
-            rows = np.moveaxis(rest, axis, 0).reshape(counts.shape[axis], -1)
+                    rest = rest - shift.reshape(along[other])
+            rows = rest.transpose(first[axis]).reshape(several, shape[axis], -1)
             if axis == 0:
-                missed = float(np.abs(np.maximum(rows - shifts[0][:, None], 0.0).sum(axis=1) - sums).sum())
-                if missed <= close:
+                now = np.maximum(rows - shifts[0][:, :, None], 0.0).sum(axis=2)
+                unsettled &= np.abs(now - sums).sum(axis=1) > close
+                if not unsettled.any():
                     break
-            shifts[axis] = _shifts(rows, sums)
-        if missed <= close:
+            found = _shifts(rows.reshape(several * shape[axis], -1), sums.ravel()).reshape(several, -1)
+            shifts[axis] = np.where(unsettled[:, None], found, shifts[axis])
+        if not unsettled.any():
             break
     for axis, shift in enumerate(shifts):
-        counts = counts - shift.reshape([-1 if a == axis else 1 for a in range(counts.ndim)])
+        counts = counts - shift.reshape(along[axis])
     counts = np.maximum(counts, 0.0)
+    unsettled, least = np.ones(several, dtype=bool), _MISSED * wanted[0].sum(axis=1)
     for _ in range(_FITS):
-        missed = 0.0
-        for name, sums in zip(table.columns, wanted, strict=True):
-            counts, off = _corrected(table.columns, counts, (name,), sums)
-            missed = max(missed, off)
-        if missed <= _MISSED * total:
-            return counts
+        missed, fitted = np.zeros(several), counts
+        for axis, sums in enumerate(wanted):
+            now = np.add.reduce(fitted, axis=tuple(1 + other for other in places if other != axis))
+            factor = np.divide(sums, now, out=np.zeros_like(now), where=now > 0)
+            fitted = fitted * factor.reshape(along[axis])
+            missed = np.maximum(missed, np.abs(now - sums).sum(axis=1))
+        counts = np.where(unsettled.reshape(several, *(1 for _ in shape)), fitted, counts)
+        unsettled &= missed > least
+        if not unsettled.any():
+            break
     return counts
 
 
@@ -340,7 +363,7 @@ def _shifts(rows: Floats, sums: Floats) -> Floats:
     falling = -np.sort(-rows, axis=1)
     above = (np.cumsum(falling, axis=1) - sums[:, None]) / np.arange(1, rows.shape[1] + 1)
     last = np.maximum((falling > above).sum(axis=1), 1) - 1
-    shifts: Floats = np.take_along_axis(above, last[:, None], axis=1)[:, 0]
+    shifts: Floats = above[np.arange(len(rows)), last]
     return shifts
 
 
@@ -410,9 +433,9 @@ def _bring_together(
 
 def sums_over(scope: Columns, counts: Floats, columns: Columns) -> Floats:
     """Return a table summed over all but ``columns``, with axes in their order."""
-    left = [name for name in scope if name in columns]
-    axes = tuple(axis for axis, name in enumerate(scope) if name not in columns)
-    return np.transpose(counts.sum(axis=axes), [left.index(name) for name in columns])
+    left = tuple(name for name in scope if name in columns)
+    sums: Floats = np.add.reduce(counts, axis=tuple(axis for axis, name in enumerate(scope) if name not in columns))
+    return sums if left == columns else sums.transpose([left.index(name) for name in columns])
 
 
 def _corrected(scope: Columns, counts: Floats, columns: Columns, wanted: Floats) -> tuple[Floats, float]:

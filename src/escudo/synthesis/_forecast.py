@@ -71,7 +71,7 @@ from escudo.privacy import (
     gdp_to_delta,
     usual_delta,
 )
-from escudo.synthesis._estimation import Columns, NoisyTable, Pair, agreeing, nearest_margins, sums_over
+from escudo.synthesis._estimation import Columns, Pair, nearest_margins, settled, weighted_mean
 from escudo.synthesis._laws import Floats, draw
 from escudo.synthesis._moment_family import FIRST_PRIORS
 from escudo.synthesis._moment_statistics import UNIT, row_squares
@@ -237,21 +237,29 @@ def _times(shares: Floats) -> int:
 def _missed_sums(
     law: _Law, scale: float, margins: tuple[float, ...], inside: tuple[tuple[int, ...], ...]
 ) -> tuple[float, ...]:
-    rng = np.random.default_rng(_SEED)
-    shares = law.shares
-    table = tuple(str(place) for place in range(shares.ndim))
-    wanted = [tuple(str(place) for place in columns) for columns in inside]
-    several = _times(shares)
-    found = np.zeros(len(wanted))
-    for _ in range(several):
-        noisy = [NoisyTable(table, shares + scale * rng.standard_normal(shares.shape), scale)]
-        for name, known in zip(table, margins, strict=False):
-            if math.isfinite(known):
-                margin = sums_over(table, shares, (name,))
-                noisy.append(NoisyTable((name,), margin + known * rng.standard_normal(margin.shape), known))
-        fitted = agreeing(noisy, total=1.0, sweeps=_SWEEPS)[0].counts
-        found += [np.abs(sums_over(table, fitted - shares, columns)).sum() / 2 for columns in wanted]
-    return tuple((found / several).tolist())
+    """Return how far sums over some axes are missed, over many draws of the noise at once."""
+    shares, several = law.shares, _times(law.shares)
+    counted = [axis for axis, noise in enumerate(margins) if math.isfinite(noise)]
+    ends = np.cumsum([shares.size, *(shares.shape[axis] for axis in counted)])
+    drawn = np.random.default_rng(_SEED).standard_normal((several, ends[-1]))
+    first, *others = np.split(drawn, ends[:-1], axis=1)
+    noisy = shares + scale * first.reshape(several, *shares.shape)
+    apart = dict(zip(counted, others, strict=False))
+    wanted = []
+    for axis, size in enumerate(shares.shape):
+        beside = tuple(other for other in range(shares.ndim) if other != axis)
+        parts = [(size / (shares.size * scale**2), np.add.reduce(noisy, axis=tuple(1 + other for other in beside)))]
+        if axis in apart:
+            known = np.add.reduce(shares, axis=beside) + margins[axis] * apart[axis]
+            parts.append((size / (size * margins[axis] ** 2), known))
+        wanted.append(nearest_margins(weighted_mean(parts)[1], total=1.0))
+    missed = settled(noisy, scale, wanted, _SWEEPS) - shares
+    found = []
+    for axes in inside:
+        sums = np.add.reduce(missed, axis=tuple(1 + axis for axis in range(shares.ndim) if axis not in axes))
+        halves = np.abs(sums).reshape(several, -1).sum(axis=1) / 2
+        found.append(float(np.add.accumulate(halves)[-1] / several))
+    return tuple(found)
 
 
 def measured_marginals(prepared: PreparedMarginals, rows: float, louder: float = 1.0) -> Measured:

@@ -2,8 +2,8 @@ r"""Tables of counts in one pass: rows as cells, some at a time, each adding one
 
 Several tables share a *span*, a joint table of their columns, where that is small. For each piece of rows the cell of
 each row in each span is computed by its digits, and the cells are counted in plain arrays. The tables are then sums of
-their spans over the columns they lack. Very many pairs are counted by matrix products instead, of zeros and ones that
-say which level each row has. Which of the two it is depends on the schema and the tables alone.
+their spans over the columns they lack. Very many pairs are counted by bits instead, which say of each level which rows
+have it. Which of the two it is depends on the schema and the tables alone.
 
 How far one row or person can move counts is :func:`count_sensitivity`; it rests on the bound on one person's rows that
 :mod:`escudo.table._contributions` proves.
@@ -40,8 +40,8 @@ MAX_TABLE_CELLS = 2**27
 _SHARED_CELLS = 2**14
 _LOOKED_AT = 256  # spans that a table may share: the latest ones, so that very many tables are placed in no time
 _CHUNK = 2**16  # rows whose cells stay in the processor's cache
-_MANY_PAIRS = 1000  # from here on pairs may be counted by matrix products, if that takes no more than
-_FOR_A_PAIR = 2**6  # multiplications for a pair and a row
+_MANY_PAIRS = 1000  # from here on pairs may be counted by bits, if that takes no more than
+_FOR_A_PAIR = 2**6  # of them for a pair and a row
 
 
 Columns: TypeAlias = tuple[str, ...]
@@ -132,7 +132,8 @@ def requested_tables(schema: Schema, columns: object) -> tuple[list[Columns], bo
     listed = [columns] if isinstance(columns, str) else _listed(columns)
     single = all(isinstance(name, str) for name in listed)
     tables: list[Columns] = [
-        (table,) if isinstance(table, str) else tuple(_listed(table)) for table in ([listed] if single else listed)
+        (table,) if isinstance(table, str) else table if isinstance(table, tuple) else tuple(_listed(table))
+        for table in ([listed] if single else listed)
     ]
     sizes: dict[str, int] = {}  # of names that are right: very many tables may name few columns
     for table in tables:
@@ -295,8 +296,10 @@ def level_places(sizes: Mapping[str, int]) -> dict[str, slice]:
 def add_pairs(total: NDArray[np.int64], cells: Sequence[NDArray[Any]], sizes: Sequence[int]) -> None:
     """Add to ``total`` how many rows have each pair of levels, of all columns.
 
-    Of each column all levels but the last are counted, and all rows: the rest is what is left of these. Float32 is
-    exact here: some rows are taken at a time, fewer than 2²⁴.
+    Of each column all levels but the last are counted, and all rows: the rest is what is left of these. A bit for each
+    row says whether it has a level; the bits that two levels have in common are counted, fewer than 2¹⁶ at a time.
+    (Matrix products of zeros and ones take longer, and much longer where the library that makes them has its threads
+    wait for each other.)
 
     Args:
         total: A square, with the columns' levels one after the other.
@@ -305,14 +308,20 @@ def add_pairs(total: NDArray[np.int64], cells: Sequence[NDArray[Any]], sizes: Se
     """
     count, ends = len(cells[0]), np.cumsum(sizes) - np.arange(1, len(sizes) + 1)
     small = np.zeros((int(ends[-1]) + 1, int(ends[-1]) + 1), dtype=np.int64)
-    rows = max(2**24 // len(total), 256)
+    rows = min(max(2**25 // len(total), 2**9), 2**15)
     for start in range(0, count, rows):
-        present = np.ones((len(small), min(rows, count - start)), dtype=np.float32)
+        here = min(rows, count - start)
+        bits = np.zeros((len(small), math.ceil(here / 64) * 8), dtype=np.uint8)
+        present = bits[:, : math.ceil(here / 8)]
+        present[-1] = np.packbits(np.ones(here, dtype=bool))
         for column, size, end in zip(cells, sizes, ends.tolist(), strict=True):
             part = column[start : start + rows]
             for level in range(size - 1):
-                np.equal(part, level, out=present[end - size + 1 + level])
-        small += np.rint(present @ present.T).astype(np.int64)
+                present[end - size + 1 + level] = np.packbits(part == level)
+        words = bits.view(np.uint64)
+        for line, one in enumerate(words):
+            small[line, line:] += np.bitwise_count(words[line:] & one).sum(axis=1, dtype=np.uint16)
+    small += np.triu(small, 1).T
     total += _with_last_levels(_with_last_levels(small, sizes).T, sizes)
 
 
@@ -403,7 +412,7 @@ def _repeated(table: Columns) -> str:
 
 
 def _crossed(schema: Schema, tables: Sequence[Columns]) -> dict[str, int]:
-    """Return the sizes of the columns whose pairs are counted by matrix products: none, or all that pairs name."""
+    """Return the sizes of the columns whose pairs are counted by bits: none, or all that pairs name."""
     pairs = [table for table in tables if len(table) == 2]
     if len(pairs) < _MANY_PAIRS:
         return {}

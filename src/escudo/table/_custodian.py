@@ -37,7 +37,7 @@ from escudo.table._columns import (
     levels_to_learn,
 )
 from escudo.table._encode import check_holds, cut_text, holds, storage_of
-from escudo.table._files import alike, as_lazy, data_files, hide_values, is_delta, is_workbook, text_files
+from escudo.table._files import alike, as_lazy, data_files, hide_values, is_lake, is_workbook, text_files
 from escudo.table._frames import Source
 from escudo.table._schema import DECIMALS, Schema
 from escudo.table._text_files import (
@@ -258,7 +258,7 @@ def outline(data: Any) -> Schema:
 
 def _public_types(data: Any) -> tuple[dict[str, DType], str, dict[str, str]]:
     """Return the types that data declare, what to call them, and how a text file announces that it is written."""
-    if isinstance(data, str | PathLike) and not is_delta(data):
+    if isinstance(data, str | PathLike) and not is_lake(data):
         file = data_files(data)[0]
         if text_files(data):
             with hide_values(f"the columns of '{file}' cannot be read."):

@@ -1,9 +1,9 @@
 """Data as a lazy frame, from files or from any dataframe engine, and its errors without private values.
 
 Data named on a command line are a file; several files that are one table, as a folder or a pattern; a sheet of a
-workbook; a Delta table; standard input; or a table of a DuckDB or PostgreSQL database that is counted where it is. Text
-files are read by ``_text_files``. Sheets and standard input are copied into a folder that only their owner can read,
-which is gone when the program ends: sheets as text, so that no cell decides how its column is read.
+workbook; a Delta or an Iceberg table; standard input; or a table of a DuckDB or PostgreSQL database that is counted
+where it is. Text files are read by ``_text_files``. Sheets and standard input are copied into a folder that only their
+owner can read, which is gone when the program ends: sheets as text, so that no cell decides how its column is read.
 """
 
 from __future__ import annotations
@@ -43,13 +43,15 @@ _MAGIC = {b"PAR1": ".parquet", b"ARROW1": ".arrow", b"PK\x03\x04": ".xlsx", b"{"
 _BLOCK = 2**20
 _MOST_FILES = 10_000
 _DELTA_LOG = "_delta_log"
+_ICEBERG_METADATA, _ICEBERG_VERSIONS = ".metadata.json", (1, 2)
 
 
 def scan(path: str | PathLike[str], schema: Schema | None = None) -> pl.LazyFrame:
     """Open data files as a lazy polars frame, in the format that their ending names.
 
     One file; or a folder or a pattern such as ``visits/*.parquet``, whose files, in the order of their names, are one
-    table; or the folder of a Delta table, of which the newest version is read; or a sheet of a workbook,
+    table; or the folder of a Delta table, of which the newest version is read; or the metadata file of an Iceberg table
+    that its catalogue names, or its folder, if a ``version-hint.text`` in it names that; or a sheet of a workbook,
     ``visits.xlsx`` or ``visits.xlsx#Sheet2``, whose first row names the columns; or ``-`` for standard input, whose
     format is recognised by its first bytes.
 
@@ -85,6 +87,8 @@ def scan(path: str | PathLike[str], schema: Schema | None = None) -> pl.LazyFram
 
     if is_delta(path):
         return _delta(fspath(path))
+    if is_iceberg(path):
+        return _iceberg(fspath(path))
     files = data_files(path)
     ending, which = files[0].suffix.lower(), fspath(path)
     with hide_values(f"'{which}' is not a readable {ending[1:]} file. Is it damaged, empty or of another format?"):
@@ -150,6 +154,22 @@ def is_delta(data: object) -> bool:
     return isinstance(data, str | PathLike) and os.path.isdir(os.path.join(fspath(data), _DELTA_LOG))
 
 
+def is_iceberg(data: object) -> bool:
+    """Return whether data are named as the folder or a metadata file of an Iceberg table."""
+    if not isinstance(data, str | PathLike):
+        return False
+    return Path(data).name.endswith(_ICEBERG_METADATA) or _is_iceberg_folder(Path(data))
+
+
+def _is_iceberg_folder(folder: Path) -> bool:
+    return any((folder / "metadata").glob(f"*{_ICEBERG_METADATA}"))
+
+
+def is_lake(data: object) -> bool:
+    """Return whether data are named as a table whose files also hold rows that were deleted."""
+    return is_delta(data) or is_iceberg(data)
+
+
 def _delta(folder: str) -> pl.LazyFrame:
     """Open the newest version of a Delta table: the rows that were deleted from it are in its files still."""
     import polars as pl
@@ -162,9 +182,59 @@ def _delta(folder: str) -> pl.LazyFrame:
         f"'{folder}' cannot be read as a Delta table. Is its log damaged, or does it use a feature that is not "
         "supported here? Then read it by Spark (spark:///FOLDER?format=delta), or write its rows to Parquet."
     ):
-        frame = pl.scan_delta(deltalake.DeltaTable(folder))
+        table = deltalake.DeltaTable(folder)
+        if table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
+            raise ValueError("polars 2.0 takes a column for another one then")
+        frame = pl.scan_delta(table)
         frame.collect_schema()
     return frame
+
+
+def _iceberg(name: str) -> pl.LazyFrame:
+    """Open the version of an Iceberg table that a metadata file describes: rows deleted in it are in its files still.
+
+    Position deletes are honoured. Equality deletes are not, and so are refused, before anything is read.
+    """
+    import polars as pl
+
+    if os.path.isdir(name) and not os.path.isfile(os.path.join(name, "metadata", "version-hint.text")):
+        raise InputError(_of_iceberg(name))
+    try:
+        from pyiceberg.table import StaticTable
+    except ImportError:
+        raise InputError(f"'{name}' is an Iceberg table, which needs: pip install 'escudo[iceberg]'.") from None
+    os.environ.setdefault("POLARS_ICEBERG_PLANNER", "pyiceberg")  # or polars warns that there is a faster one
+    with hide_values(
+        f"'{name}' cannot be read as an Iceberg table. Is it damaged or was it moved, or does it use a feature that is "
+        "not supported here, such as equality deletes? Then read it by Spark (spark:///?table=NAME), or write its rows "
+        "to Parquet."
+    ):
+        table = StaticTable.from_metadata(os.path.abspath(name))
+        if table.format_version not in _ICEBERG_VERSIONS:
+            raise InputError(
+                f"'{name}' is an Iceberg table of format version {table.format_version}, and only versions 1 and 2 are "
+                "supported here. Read it by Spark (spark:///?table=NAME), or write its rows to Parquet."
+            )
+        files = list(table.scan().plan_files())
+        if any(each.file.file_format != "PARQUET" for each in files):
+            raise InputError(f"'{name}' is an Iceberg table with files that are not Parquet: read it by Spark.")
+        # Of deletes in several files at once polars 2.0 makes an empty table.
+        if any(each.delete_files for each in files) and tuple(map(int, pl.__version__.split(".")[:2])) < (2, 1):
+            raise InputError(
+                f"'{name}' is an Iceberg table with rows that were deleted by their place, for which polars must be "
+                f"2.1 or newer; this is {pl.__version__}: pip install --upgrade polars."
+            )
+        frame = pl.scan_iceberg(table)
+        frame.collect_schema()
+    return frame
+
+
+def _of_iceberg(place: object) -> str:
+    return (
+        f"'{place}' is an Iceberg table, whose files also hold rows that were deleted. Which of its versions holds is "
+        f"for its catalogue to say: name that one's metadata file ('{place}/metadata/...{_ICEBERG_METADATA}'), read it "
+        "by Spark (spark:///?table=NAME), or write its rows to Parquet."
+    )
 
 
 def _refuse_parts(files: Sequence[Path], text: str) -> None:
@@ -175,12 +245,8 @@ def _refuse_parts(files: Sequence[Path], text: str) -> None:
                 f"'{text}' is part of a Delta table, whose files also hold rows that were deleted: name the table's "
                 f"own folder, '{place}'."
             )
-        if any((place / "metadata").glob("*.metadata.json")):
-            raise InputError(
-                f"'{place}' is an Iceberg table, whose files also hold rows that were deleted. Which of its versions "
-                "holds is for its catalogue to say: read it by Spark (spark:///?table=NAME), or write its rows to "
-                "Parquet."
-            )
+        if _is_iceberg_folder(place):
+            raise InputError(_of_iceberg(place))
 
 
 @cache
@@ -261,7 +327,7 @@ def alike(files: Sequence[Path], known: Mapping[str, str | None] = MappingProxyT
 
 def text_files(data: Any) -> tuple[Path, ...]:
     """Return the paths of CSV or TSV files; nothing for all other data."""
-    files = data_files(data) if isinstance(data, str | PathLike) and not is_delta(data) else ()
+    files = data_files(data) if isinstance(data, str | PathLike) and not is_lake(data) else ()
     return files if files and files[0].suffix.lower() in SEPARATED else ()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 
 import numpy as np
@@ -12,7 +13,9 @@ import pytest
 import escudo
 from escudo.errors import InputError, RefusedError
 from escudo.privacy import Budget
+from escudo.synthesis import _forecast as inside
 from escudo.synthesis import forecast, prepare, stated_errors
+from escudo.synthesis._estimation import NoisyTable, agreeing, sums_over
 from escudo.synthesis._forecast import ASSUMED_ROWS, rough_level
 from escudo.synthesis._marginals import prepare_marginals
 from escudo.synthesis._structure import structure_of
@@ -384,3 +387,24 @@ def test_rows_come_as_the_frame_that_is_asked_for():
     assert pl.from_pandas(theirs.astype(str)).equals(ours.cast(pl.String))
     with pytest.raises(InputError, match="frame"):
         model.sample(20, frame="excel")
+
+
+@pytest.mark.parametrize("shape", [(2, 2, 2), (3, 4), (2, 5, 3), (1, 6), (9, 12)])
+@pytest.mark.parametrize("scale", [1e-4, 0.03, 0.3])
+def test_draws_that_are_settled_at_once_are_those_settled_one_by_one(shape, scale):
+    """To the last bit: some are settled at once, others take long, and none waits for another."""
+    shares = np.random.default_rng(5).dirichlet(np.full(math.prod(shape), 0.4)).reshape(shape)
+    margins = (0.02, math.inf, 0.1)[: len(shape)]
+    pairs = ((0, 1), (1, 0))
+    rng, names, several = np.random.default_rng(inside._SEED), tuple("abc"[: len(shape)]), inside._times(shares)
+    wanted = np.zeros(len(pairs))
+    for _ in range(several):
+        tables = [NoisyTable(names, shares + scale * rng.standard_normal(shape), scale)]
+        for name, noise in zip(names, margins, strict=True):
+            if math.isfinite(noise):
+                known = sums_over(names, shares, (name,))
+                tables.append(NoisyTable((name,), known + noise * rng.standard_normal(known.shape), noise))
+        missed = agreeing(tables, total=1.0, sweeps=inside._SWEEPS)[0].counts - shares
+        wanted += [np.abs(sums_over(names, missed, tuple(names[place] for place in pair))).sum() / 2 for pair in pairs]
+    law = inside._Law(shape, tuple(shares.ravel().tolist()))
+    assert inside._missed_sums(law, scale, margins, pairs) == tuple((wanted / several).tolist())

@@ -234,7 +234,7 @@ def test_however_many_tables_are_asked_for_the_rows_are_read_once(
     assert all(counts.sum() == rows for counts in counted)
 
 
-@pytest.mark.parametrize("rows", [0, 1, 300])
+@pytest.mark.parametrize("rows", [0, 1, 64, 300, 40_000])
 def test_pairs_are_counted_without_the_last_levels_as_by_hand(rows: int) -> None:
     """Also of columns with one level, with levels that no row has, and some rows at a time."""
     sizes = [1, 2, 5, 1, 3]

@@ -192,15 +192,16 @@ def read_matrix(source: Source) -> Draft:
             )
         if len(values) != len(names):
             raise source.error(f"this row has {len(values)} values for {len(names)} names", at)
-        for value in values:
-            if value.strip().lower() not in _BITS:
-                raise source.error(f"expected 0 or 1, found {shown(value)}", at)
-        matrix[name], places[name] = [value.strip().lower() in _ONE for value in values], at
+        bits = [value.strip().lower() for value in values]
+        if not _BITS.issuperset(bits):
+            wrong = next(value for value, bit in zip(values, bits, strict=True) if bit not in _BITS)
+            raise source.error(f"expected 0 or 1, found {shown(wrong)}", at)
+        matrix[name], places[name] = [bit in _ONE for bit in bits], at
     place = {name: number for number, name in enumerate(names)}
     for name, arrows in matrix.items():
-        for other, arrow in zip(names, arrows, strict=True):
+        for other in (other for other, arrow in zip(names, arrows, strict=True) if arrow):
             back = matrix[other][place[name]]
-            if arrow and (not back or place[name] <= place[other]):
+            if not back or place[name] <= place[other]:
                 draft.add_edge(name, other, arrow_at_tail=False, arrow_at_head=not back, at=places[name])
     return draft
 
