@@ -402,8 +402,8 @@ def _graph(model: Model) -> list[tuple[str, str]]:
             (
                 "Arrows without a finding",
                 f"{others} of the {len(model.graph.edges)} arrows drawn only help to imitate the table: their "
-                "direction, or that they are there at all, is not a finding. An intervention still follows them, so "
-                "do not read cause and effect into what travels along them.",
+                "direction, or that they are there at all, is not a finding. An intervention whose effect would "
+                "depend on them is refused.",
             )
         )
     return found
