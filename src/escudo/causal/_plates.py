@@ -23,6 +23,7 @@ PLATE_STYLE = """
 .escudo-graph .lagged path{stroke-dasharray:6 4}
 """.strip()
 _PAD, _CAPTION = 16.0, 22.0
+_BOLD = 1.2  # how much wider than plain text captions are, at most, in the fonts a reader may have
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +135,6 @@ def frames(
         if not parts:
             continue
         frame = Frame.around(parts).wider(_PAD, foot=_CAPTION - _PAD / 2)
-        least = text_width(caption, 12.0) + 32.0
+        least = _BOLD * text_width(caption, 12.0) + 32.0
         found[caption] = Frame(frame.left, frame.top, max(frame.right, frame.left + least), frame.bottom)
     return dict(reversed(found.items()))

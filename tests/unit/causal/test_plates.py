@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from browsing import NEEDED, browser, visiting
 from escudo.causal import CausalGraph, Plates, formats
 from escudo.errors import GraphError
 from escudo.synthesis import clinic
@@ -123,6 +124,21 @@ def test_a_caption_stays_text(direction: str) -> None:
         plates=Plates(around={"<b>each</b> one": ("b",)}), direction=direction
     )
     assert "&lt;b&gt;each&lt;/b&gt; one" in svg
+
+
+@NEEDED[0]
+@NEEDED[1]
+def test_a_caption_keeps_inside_its_plate_in_a_browser() -> None:
+    """Captions are bold, and wider than the text that other sizes are reckoned by."""
+    graph = CausalGraph.from_edges([("a", "b")])
+    svg = graph.to_svg(plates=Plates(around={"each row of prescriptions, in order": ("b",)}))
+    with browser() as started, visiting(started, own="about:") as page:
+        page.set_content(svg)
+        ends = page.evaluate(
+            "[...document.querySelectorAll('.plate > *')].map(each => each.getBoundingClientRect().right)"
+        )
+    frame, caption = ends
+    assert caption < frame
 
 
 def test_plates_that_cannot_be_drawn_are_refused() -> None:
